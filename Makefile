@@ -3,13 +3,23 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test oldest dist attack bench reproduce docs lint clean
+.PHONY: demo quick test test-all oldest dist attack bench reproduce docs lint clean
 
-demo: $(VENV)/demo.stamp  ## factor a matrix, print what was found, write demo.png and a report
+demo: $(VENV)/demo.stamp  ## factor digits and the cones of the paper, write demo.png and a report
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands
+QUICK := $(addprefix tests/, cones/test_clustering.py cones/test_rank_one.py cones/test_bounds.py \
+	data/test_doors.py judge/test_least_squares_bound.py linalg/test_nnls.py solve/test_inits.py \
+	solve/test_loop.py solve/test_poisson.py solve/test_solvers.py test_estimator.py test_pipeline.py)
+
+quick: $(VENV)/test.stamp  ## oracles, theorems, every storage, the estimator: within a minute
+	$(BIN)/python -m pytest -n auto $(QUICK)
+
+test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands: four minutes
 	$(BIN)/python -m pytest -n auto
+
+test-all: $(VENV)/test.stamp lint  ## also browsers, kills, clusters, large data; prints the coverage
+	$(BIN)/python -m pytest -n auto -m "" --cov=conenmf --cov-report=term:skip-covered
 
 oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS="tests/cones" for a part)
 	$(PYTHON) -m venv .venv-oldest
@@ -38,31 +48,11 @@ lint: $(VENV)/test.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/bench.stamp  ## speed and memory, as ratios taken side by side
-	$(BIN)/python benchmarks/readme.py
-	$(BIN)/python benchmarks/core.py
-	$(BIN)/python benchmarks/answers.py
-	$(BIN)/python benchmarks/around.py
-	$(BIN)/python benchmarks/counts.py
-	set -e; for part in bounds floors thinning; do $(BIN)/python benchmarks/count_quality.py $$part; done
-	$(BIN)/python benchmarks/holes.py
-	$(BIN)/python benchmarks/stability.py --drawn
-	$(BIN)/python benchmarks/replicates.py
-	$(BIN)/python benchmarks/cells_at_scale.py --cells 100000
-	$(BIN)/python benchmarks/cells.py
-	$(BIN)/python benchmarks/uniqueness.py
-	$(BIN)/python benchmarks/rank.py
-	$(BIN)/python benchmarks/choosing_k.py
-	$(BIN)/python benchmarks/inits.py
-	$(BIN)/python benchmarks/lower_bounds.py
-	$(BIN)/python benchmarks/zoo.py
-	$(BIN)/python benchmarks/cluster.py
-	$(BIN)/python benchmarks/out_of_core.py
-	$(BIN)/python benchmarks/online.py
-	$(BIN)/python benchmarks/report_page.py
-	$(BIN)/python benchmarks/text_file.py
-	$(BIN)/python benchmarks/growth.py
-	$(BIN)/python benchmarks/peers.py
+bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken side by side
+	set -e; for part in sets iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
+	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
+		"certainty.py unique" "fields.py cells" "fields.py signatures" "fields.py measurements" \
+		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
 
 PAPER := figure1 figure2 figure2_right table1 figure3 violated ard table2 table3 races figure6 \
 	example table6 table7 beyond open_noise open_sampling open_online

@@ -31,7 +31,7 @@ PATIENCE = 120.0  # seconds for a run that takes a fraction of one
 _SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 _OPTIONS = (
     {"init": "random", "max_iter": 25, "tol": 0.0},
-    {"init": "cr1", "max_iter": 20, "tol": 0.0, "sketch": None},
+    {"init": "cr1", "max_iter": 20, "tol": 0.0},
     {"init": "cr1++", "max_iter": 20, "tol": 0.0, "solver": "nnlsb"},
     {"init": "auto", "max_iter": 20, "tol": 0.0, "solver": "mult"},
 )

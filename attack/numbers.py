@@ -87,7 +87,6 @@ def attack(case: Case) -> Ending:
         "max_iter": int(case.pick((0, 1, 5, 30, 200))),
         "tol": float(case.pick((0.0, 1e-8, 1e-5, 1e-2))),
     }
-    options |= {"sketch": None} if case.chance(0.2) else {}
     storage = case.pick(("rows", "columns", "sparse", "small blocks"))
     note = f"; {X.shape} {X.dtype} K={K} {storage} {options}"
 

@@ -1,69 +1,55 @@
-"""How often the number of components is found, and how long that takes.
+"""How often the number of components is right, how sure it is said to be, and what that costs.
 
-First the paper's model where its Theorem 9 does not apply: 500 matrices whose cones have unequal
-probabilities, rates and size angles; in half of them, axes are at unequal angles too. Cones satisfy
-the geometric assumption. A fifth of them follow with noise, and then the kinds of the zoo that are
-made of a known number of components. "auto" is compared with what it would be if cones were not
-counted, with the paper's ratio, and with the number of singular values above the edge of noise.
-Last, the time of the choice beside that of the fit that follows it.
+Every part draws matrices of a known number of components and asks `choose_k`:
 
-The constants of `conenmf.cones.counting` and `conenmf.judge.choose_k` were chosen on matrices with
-even numbers.
+cones
+    The paper's model: K from 3 to 20, at most 300 features and 2000 samples, probabilities from
+    Dirichlet(3); axes at equal angles, or at unequal ones with unequal size angles and rates.
+spectra
+    Mixtures of smooth spectra with pure samples, and noise.
+catalogues
+    Mutation catalogues drawn from real signatures, Poisson or negative binomial.
+published
+    The catalogues of Liu et al. (2023) with 23 and 11 signatures.
+scenes
+    The samson scene, which has 3 materials.
+ratings
+    Ratings of which a tenth is hidden: the error of a fit with everything left to "auto".
+
+Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
+chosen on draws with even numbers; by default those with odd numbers are reported. Signatures,
+scenes and ratings are read from the folder named by --data, and left out without it.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import zoo_matrices
+import scipy.sparse as sp
+from measure import numbers as table
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
 
-from conenmf import estimate_rank, factorize, from_columns, from_rows, make_cones, select_k
-from conenmf.cones.counting import count_above_edge, default_range
+from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
+from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
+from conenmf.data.known import with_averages
 from conenmf.data.matrix import DataMatrix
+from conenmf.errors import InputWarning
 from conenmf.judge.choose_k import choose_k
+from conenmf.solve.losses import LOSSES
 
-KINDS = (
-    zoo_matrices.cones,
-    zoo_matrices.noisy_cones,
-    zoo_matrices.scenes,
-    zoo_matrices.uneven_scenes,
-    zoo_matrices.near_separable,
-    zoo_matrices.blocks,
-    zoo_matrices.low_rank_noise,
-    zoo_matrices.texts,
-    zoo_matrices.cells,
-    zoo_matrices.images,
-    zoo_matrices.heavy_tails,
-)
-NAMES = ("auto", "auto without counting", "ratio", "edge")
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
+Cell = Iterator[tuple[DataMatrix, int]]
 
 
-def unequal_cones(number: int, noise: float = 0.0) -> ConeModel:
-    """Cones of unequal probabilities and rates; those of an odd half number have unequal angles."""
-    rng = np.random.default_rng([7, number])
-    K = int(rng.integers(2, 31))
-    F = int(np.exp(rng.uniform(np.log(K + 10), np.log(400))))
-    N = int(np.exp(rng.uniform(np.log(10 * K), np.log(3000))))
-    options = {
-        "n_samples": N,
-        "rates": 1 / rng.uniform(0.1, 10, K),
-        "weights": rng.dirichlet(np.ones(K)),
-        "noise": noise,
-        "rng": rng,
-    }
-    if number // 2 % 2 == 0:
-        return make_cones(F, K, rng.uniform(0.02, 0.2), **options)
-    axes = unequal_axes(rng, F, K)
-    apart = np.arccos(np.clip(axes.T @ axes, -1, 1))[~np.eye(K, dtype=bool)].min()
-    sizes = rng.uniform(0.2, 1, K)
-    largest, second = np.sort(sizes)[::-1][:2]
-    sizes *= rng.uniform(0.3, 0.999) * apart / (3 * largest + second)  # equation (2) holds
-    return make_cones(F, K, sizes, axes=axes, **options)
+# --- matrices ---------------------------------------------------------------------------------
 
 
 def unequal_axes(rng: np.random.Generator, F: int, K: int) -> np.ndarray:
@@ -75,69 +61,244 @@ def unequal_axes(rng: np.random.Generator, F: int, K: int) -> np.ndarray:
     return axes / np.linalg.norm(axes, axis=0)
 
 
-def estimates(V: DataMatrix) -> Iterator[int]:
-    yield choose_k(V).K
-    yield select_k(V, methods=["ratio", "parallel"]).K
-    yield estimate_rank(V).K
-    yield above_edge(V)
+def drawn_cones(number: int, unequal: bool, noise: float) -> ConeModel:
+    """The paper's model; cones satisfy the geometric assumption."""
+    rng = np.random.default_rng([33, number, unequal])
+    K = int(rng.integers(3, 21))
+    F = int(np.exp(rng.uniform(np.log(max(K + 10, 40)), np.log(300))))
+    N = int(np.exp(rng.uniform(np.log(max(20 * K, 100)), np.log(2000))))
+    rates = 1 / (rng.uniform(0.1, 4, K) if unequal else rng.uniform(0.5, 2, K))
+    more = {"n_samples": N, "rates": rates, "noise": noise, "rng": rng}
+    more["weights"] = rng.dirichlet(np.full(K, 3.0))
+    if not unequal:
+        return make_cones(F, K, rng.uniform(0.08, 0.25), **more)
+    return make_cones(F, K, *unequal_sizes(rng, axes := unequal_axes(rng, F, K)), axes=axes, **more)
 
 
-def above_edge(V: DataMatrix) -> int:
-    """The search is widened as long as the estimate is its limit."""
-    k_max = default_range(V)[1]
-    while (K := count_above_edge(V, k_max).K) == k_max < min(V.shape):
-        k_max = min(2 * k_max, min(V.shape))
-    return K
+def unequal_sizes(rng: np.random.Generator, axes: np.ndarray) -> tuple[np.ndarray]:
+    """Size angles for which equation (2) of the paper holds."""
+    apart = np.arccos(np.clip(axes.T @ axes, -1, 1))[~np.eye(axes.shape[1], dtype=bool)].min()
+    sizes = rng.uniform(0.2, 1, axes.shape[1])
+    largest, second = np.sort(sizes)[::-1][:2]
+    return (sizes * rng.uniform(0.3, 0.999) * apart / (3 * largest + second),)
 
 
-def count_right(title: str, matrices: Iterator[tuple[DataMatrix, int]]) -> None:
-    right, total = np.zeros(len(NAMES), dtype=int), 0
-    for V, K in matrices:
-        right += [found == K for found in estimates(V)]
-        total += 1
-    shown = ", ".join(f"{name} {count}" for name, count in zip(NAMES, right, strict=True))
-    print(f"{title}: right of {total}: {shown}", flush=True)
-
-
-def drawn(count: int, noise: float = 0.0) -> Iterator[tuple[DataMatrix, int]]:
-    """The matrices, and how many cones have sent a sample."""
-    for number in range(count):
-        model = unequal_cones(number, noise)
+def cones(numbers: range, unequal: bool, noise: float) -> Cell:
+    for number in numbers:
+        model = drawn_cones(number, unequal, noise)
         yield from_columns(model.V), np.unique(model.labels).size
 
 
-def of_kind(kind: zoo_matrices.Callable) -> Iterator[tuple[DataMatrix, int]]:
-    for number in range(zoo_matrices.PER_KIND):
-        X, K = zoo_matrices.draw(kind, number)
-        yield from_rows(X), K
+def spectra(numbers: range, noise: float) -> Cell:
+    for number in numbers:
+        rng = np.random.default_rng([34, number])
+        K, F, N = (int(rng.integers(*ends)) for ends in ((3, 11), (60, 220), (200, 1500)))
+        x, W = np.linspace(0, 1, F)[:, None], np.full((F, K), 0.1)
+        for _ in range(4):
+            height, place, width = (
+                rng.uniform(*ends, K) for ends in ((0.2, 1), (0, 1), (0.03, 0.2))
+            )
+            W += height * np.exp(-((x - place) ** 2) / (2 * width**2))
+        V = W @ np.hstack([np.eye(K), rng.dirichlet(np.ones(K), N - K).T])
+        size = noise * np.linalg.norm(V) / np.sqrt(V.size)
+        yield from_columns(np.maximum(V + size * rng.standard_normal(V.shape), 0)), K
 
 
-def compare_times() -> None:
-    for n_samples in (2000, 10_000):
-        rng = np.random.default_rng(0)
-        V = from_columns(make_cones(1600, 40, 0.2, n_samples=n_samples, rng=rng).V)
-        factorize(V, 40, max_iter=1)  # compiles
-        began = time.perf_counter()
-        K = choose_k(V).K
-        chosen = time.perf_counter()
-        factorize(V, K)
-        fitted = time.perf_counter()
-        print(
-            f"1600 features, {n_samples} samples: K = {K} in {chosen - began:.2f} s, "
-            f"the fit in {fitted - chosen:.2f} s"
-        )
+def catalogues(numbers: range, data: Path, K: int, N: int, size: float) -> Cell:
+    """Each sample has some of K signatures, and about 3000 mutations; `size` 0 means Poisson."""
+    signatures = table(data / "signatures" / "SBS_set1" / "signatures.csv")
+    for number in numbers:
+        rng = np.random.default_rng([35, K, N, number])
+        W = signatures[:, rng.choice(signatures.shape[1], K, replace=False)]
+        is_active = rng.random((K, N)) < 0.6
+        is_active[rng.integers(K, size=N), np.arange(N)] = True
+        H = is_active * rng.gamma(1.0, 1.0, (K, N))
+        rates = W @ (H / H.sum(axis=0) * rng.lognormal(np.log(3000), 0.8, N))
+        if size:
+            rates = rates * rng.gamma(size, 1 / size, rates.shape)
+        yield from_columns(rng.poisson(rates).astype(float)), K
+
+
+def published(data: Path) -> Iterator[tuple[str, Cell]]:
+    for name, K in (("SBS_set1", 23), ("indel_set1", 11)):
+        V = from_columns(table(data / "signatures" / name / "catalog_Realistic.csv"))
+        yield name, iter([(V, K)])
+
+
+# --- what is counted --------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """What was said about a matrix of K components; costs are in fits with K components."""
+
+    true: int
+    K: int
+    low: int
+    high: int
+    grade: str
+    cost: float
+    seconds: float
+    edge: int
+    ratio: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.low <= self.true <= self.high
+
+
+def ask(V: DataMatrix, K: int, loss: str) -> Answer:
+    began = time.process_time()
+    chosen = choose_k(V, LOSSES[loss])
+    seconds = time.process_time() - began
+    began = time.process_time()
+    factorize(V, K, loss=loss)
+    fit = time.process_time() - began
+    others = count_above_edge(V).K, estimate_rank(V).K
+    return Answer(K, chosen.K, *chosen.interval, chosen.grade, seconds / fit, seconds, *others)
+
+
+def report(title: str, cell: Cell, loss: str = "frobenius") -> list[Answer]:
+    """Ask about all matrices of a cell, and print one line."""
+    answers = [ask(V, K, loss) for V, K in cell]
+    print(f"{title:36}{described(answers)}", flush=True)
+    return answers
+
+
+def described(answers: list[Answer]) -> str:
+    errors = np.array([one.K - one.true for one in answers])
+    others = [sum(k == one.true for one in answers for k in [getattr(one, name)])
+              for name in ("edge", "ratio")]  # fmt: skip
+    grades = []
+    for grade in ("proved", "supported", "guess"):
+        some = [one for one in answers if one.grade == grade]
+        if some:
+            width = np.median([one.high - one.low for one in some])
+            held = sum(one.is_held for one in some)
+            grades.append(f"{grade} {len(some)} (holds {held}, width {width:g})")
+    costs = np.array([one.cost for one in answers])
+    return (
+        f"of {len(answers):3}: right {np.sum(errors == 0):3}, within one "
+        f"{np.sum(np.abs(errors) <= 1):3}, from {errors.min():+d} to {errors.max():+d}; "
+        f"edge {others[0]}, ratio {others[1]}; {'; '.join(grades)}; "
+        f"cost {np.median(costs):.2g} t, at most {costs.max():.2g} t "
+        f"({max(one.seconds for one in answers):.2g} s)"
+    )
+
+
+# --- the program ------------------------------------------------------------------------------
+
+PARTS = ("cones", "spectra", "catalogues", "published", "scenes", "ratings")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--matrices", type=int, default=500)
-    count = parser.parse_args().matrices
-    count_right("cones that are not alike", drawn(count))
-    for noise in NOISE:
-        count_right(f"the same, noise {noise:g}", drawn(count // 5, noise))
-    for kind in KINDS:
-        count_right(kind.__name__, of_kind(kind))
-    compare_times()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=PARTS, help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--data", type=Path, help="folder with signatures, samson, movielens")
+    parser.add_argument("--draws", type=int, default=25, help="of each cell")
+    parser.add_argument("--even", action="store_true", help="the draws that constants rest on")
+    options = parser.parse_args()
+    print(f"{'even' if options.even else 'odd'} draws; t is the time of a fit with the true K")
+
+    def numbers(most: int) -> range:
+        return range(0 if options.even else 1, 2 * min(options.draws, most), 2)
+
+    if "cones" in options.parts:
+        print_cones(numbers(25))
+    if "spectra" in options.parts:
+        together = []
+        for noise in NOISE:
+            together += report(f"spectra, noise {noise:.0%}", spectra(numbers(20), noise))
+        print(f"{'spectra, all':36}{described(together)}", flush=True)
+    if options.data is not None:
+        print_counts(options.parts, options.data, numbers(10))
+        if "scenes" in options.parts:
+            samson = np.load(options.data / "samson" / "V.npz")["V"].astype(float)
+            report("samson", iter([(from_rows(samson), 3)]))
+        if "ratings" in options.parts:
+            print_ratings(options.data)
+
+
+def print_cones(numbers: range) -> None:
+    noisy = []
+    for unequal in (False, True):
+        name = "unequal angles" if unequal else "equal angles"
+        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0))
+        for noise in NOISE:
+            noisy += report(f"cones, {name}, noise {noise:g}", cones(numbers, unequal, noise))
+    print(f"{'cones with noise, all':36}{described(noisy)}", flush=True)
+
+
+def print_counts(parts: tuple[str, ...], data: Path, numbers: range) -> None:
+    for size in (0, 20, 5):
+        together = []
+        for K in (3, 6, 10) if "catalogues" in parts else ():
+            for N in (60, 200):
+                title = f"catalogues, K = {K}, {N}, " + (f"size {size}" if size else "Poisson")
+                together += report(title, catalogues(numbers, data, K, N, size), "poisson")
+        if together:
+            title = f"catalogues, size {size or 'infinite'}, all"
+            print(f"{title:36}{described(together)}", flush=True)
+    for name, cell in published(data) if "published" in parts else ():
+        report(name, cell, "poisson")
+
+
+# --- ratings ----------------------------------------------------------------------------------
+
+
+def simulated_ratings() -> sp.coo_array:
+    """600 x 400 ratings from 1 to 5 of six components, of which 6 % are known."""
+    rng = np.random.default_rng(0)
+    M = rng.gamma(1.0, 1.0, (600, 6)) @ rng.gamma(1.0, 1.0, (6, 400))
+    M = 1 + 4 * (M - M.min()) / np.quantile(M, 0.99) + 0.3 * rng.standard_normal(M.shape)
+    return sp.coo_array(np.clip(M, 1, 5) * (rng.random(M.shape) < 0.06))
+
+
+def print_ratings(data: Path) -> None:
+    """Hide a tenth of the ratings, and print the error of several predictions of them."""
+    movielens = sp.coo_array(sp.load_npz(data / "movielens" / "V.npz").astype(float))
+    for name, R in (("simulated", simulated_ratings()), ("MovieLens", movielens)):
+        is_hidden = np.random.default_rng(0).random(R.nnz) < 0.1
+        rows, columns, values = R.row[~is_hidden], R.col[~is_hidden], R.data[~is_hidden]
+        X = sp.csr_array((values, (rows, columns)), R.shape)
+        hidden = R.row[is_hidden], R.col[is_hidden], R.data[is_hidden]
+        shown = [f"constant {_rmse(values.mean(), hidden[2]):.3f}"]
+        shown.append(f"means {_rmse(_means(X, rows, columns, values, hidden), hidden[2]):.3f}")
+        auto = ConeNMF(missing="zeros").fit(X)
+        models = {f"auto (K = {auto.n_components_})": (auto, X)}
+        averaged = with_averages(X)
+        auto = ConeNMF(missing="zeros").fit(averaged)
+        models[f"auto with averages (K = {auto.n_components_})"] = (auto, averaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", InputWarning)
+            grid = {"n_components": [1, 2, 4, 8], "alpha_W": [3e-4, 1e-3, 3e-3]}
+            search = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X)
+        models[f"search {search.best_params_}"] = (search.best_estimator_, X)
+        for title, (model, data) in models.items():
+            found = (model.transform(data)[hidden[0]] * model.components_.T[hidden[1]]).sum(axis=1)
+            clipped, plain = _rmse(np.clip(found, 1, 5), hidden[2]), _rmse(found, hidden[2])
+            shown.append(f"{title} {clipped:.3f}, not clipped {plain:.3f}")
+        print(f"ratings, {name}: {'; '.join(shown)}", flush=True)
+
+
+def _means(
+    X: sp.csr_array, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, hidden: tuple
+) -> np.ndarray:
+    """The mean plus effects of rows and columns, by least squares, clipped to the scale."""
+    mean, of_rows, of_columns = values.mean(), np.zeros(X.shape[0]), np.zeros(X.shape[1])
+    for _ in range(10):
+        of_rows = _effects(rows, values - mean - of_columns[columns], X.shape[0])
+        of_columns = _effects(columns, values - mean - of_rows[rows], X.shape[1])
+    return np.clip(mean + of_rows[hidden[0]] + of_columns[hidden[1]], 1, 5)
+
+
+def _effects(groups: np.ndarray, left: np.ndarray, size: int) -> np.ndarray:
+    return np.bincount(groups, left, size) / np.maximum(np.bincount(groups, minlength=size), 1)
+
+
+def _rmse(found: np.ndarray | float, true: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((found - true) ** 2)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How the benchmarks measure: contenders in turn, peak memory, exact errors, slopes.
+"""How the benchmarks measure: contenders in turn, CPU seconds, medians; and the data they share.
 
-The short sleeps before each contender let the threads of BLAS, which spin after a call, come to
-rest.
+CPU seconds on one thread depend least on what else the machine does. `use_one_thread` limits BLAS
+and OpenMP; ours takes ``n_threads=1``.
 """
 
 from __future__ import annotations
@@ -13,44 +13,41 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch", "torchnmf", "tensorly")
+from conenmf import make_cones
+from conenmf.datasets import tf_idf
+
 ROWS = 1000  # of a reconstruction at a time
+SEED = 0
 
 
-def take_turns(
+def use_one_thread() -> None:
+    """Limit the threads of BLAS and OpenMP to one from here on."""
+    threadpool_limits(1)
+
+
+def in_turn(
     contenders: dict[str, Callable[[], Any]],
     rounds: int,
-    record: Callable[[str, float, Any], None],
-) -> None:
-    """Run each contender once per round; `record` gets its name, seconds and result, untimed."""
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, tuple[float, Any]]:
+    """Run each contender once per round; return its median seconds and its last result."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    results: dict[str, Any] = {}
     for _ in range(rounds):
         for name, run in contenders.items():
-            time.sleep(0.1)
-            began = time.perf_counter()
-            result = run()
-            seconds = time.perf_counter() - began
-            record(name, seconds, result)
-
-
-def interleaved(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each contender, timed in turn."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    take_turns(contenders, rounds, lambda name, seconds, _: times[name].append(seconds))
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
-
-
-def size_in_bytes(X: Any) -> int:
-    """What a dense array, or a compressed sparse one, takes in memory."""
-    if sp.issparse(X):
-        return X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-    return X.nbytes
+            began = clock()
+            results[name] = run()
+            seconds[name].append(clock() - began)
+    return {name: (statistics.median(seconds[name]), results[name]) for name in contenders}
 
 
 def relative_error(X: Any, A: np.ndarray, C: np.ndarray) -> float:
@@ -70,16 +67,12 @@ def relative_error(X: Any, A: np.ndarray, C: np.ndarray) -> float:
     return float(np.sqrt(squared / total))
 
 
-def slope(sizes: list[float], values: list[float]) -> float:
-    """The exponent p of the power law values ~ sizes^p, by least squares of the logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
-
-
-def output_of(program: str) -> str:
+def output_of(program: str, **environment: str) -> str:
     """What a program prints in a fresh interpreter that can import the benchmarks."""
     setup = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", setup + program],
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
@@ -89,54 +82,96 @@ def output_of(program: str) -> str:
     return done.stdout
 
 
-def can_measure_memory() -> bool:
-    return Path("/proc/self/clear_refs").exists()
-
-
-def peak_memory(setup: str, load: str, run: str) -> float:
-    """Bytes at the peak of `run` beyond what the process had before `load`.
-
-    The three are programs, run one after the other in a fresh process; `setup` should import and
-    warm up all that `run` needs.
-    """
-    return float(
-        output_of(f"""
-def status(key):
-    return next(int(l.split()[1]) for l in open("/proc/self/status") if l.startswith(key)) * 1024
-{setup}
-before = status("VmRSS")
-{load}
-open("/proc/self/clear_refs", "w").write("5")
-{run}
-print(status("VmHWM") - before)
-""")
-    )
-
-
-def save_matrix(X: Any, folder: str | Path) -> str:
-    """Write X into the folder; return the program that loads it as X."""
-    path = str(Path(folder) / "X")
-    if sp.issparse(X):
-        sp.save_npz(f"{path}.npz", X, compressed=False)
-        return f"import scipy.sparse\nX = scipy.sparse.load_npz({f'{path}.npz'!r})"
-    np.save(f"{path}.npy", X)
-    return f"import numpy\nX = numpy.load({f'{path}.npy'!r})"
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that take part, None for what is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in ("conenmf", *PACKAGES):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+def versions() -> dict[str, str]:
+    """The versions of what is measured."""
+    names = ("conenmf", "numpy", "scipy", "scikit-learn", "numba")
+    found = {name: importlib.metadata.version(name) for name in names}
+    return {"python": platform.python_version()} | found
 
 
 def machine() -> dict[str, str | int | None]:
     """The processor and the number of cores; nothing that names the machine."""
     information = Path("/proc/cpuinfo")
     lines = information.read_text().splitlines() if information.exists() else []
-    model = next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), None)
-    return {"system": platform.system(), "cores": os.cpu_count(), "processor": model}
+    models = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
+    return {"cores": os.cpu_count(), "processor": models[0] if models else platform.machine()}
+
+
+def numbers(path: Path) -> np.ndarray:
+    """The numbers of a table, without the columns that name rows."""
+    return pd.read_csv(path).select_dtypes("number").to_numpy(float)
+
+
+class Set(NamedTuple):
+    """A dataset: samples in rows, components to ask for, whether constants were chosen on it."""
+
+    name: str
+    X: Any
+    K: int
+    is_chosen_on: bool
+
+
+def stored_sets(names: list[str] | None = None, max_K: int = 20) -> Iterator[Set]:
+    """The datasets in the folder CONENMF_DATA: a folder each, with V.npz and labels.npy.
+
+    K is the number of classes, at most `max_K`. Constants of the library were chosen on every
+    second one, by name. Sparse data are weighted by tf-idf.
+    """
+    folder = Path(os.environ.get("CONENMF_DATA", "data"))
+    for number, path in enumerate(sorted(folder.glob("*/V.npz"))):
+        name = path.parent.name
+        if names and name not in names:
+            continue
+        with np.load(path) as file:
+            X = file["V"].astype(np.float64) if "V" in file else None
+        X = tf_idf(sp.load_npz(path).astype(np.float64)) if X is None else X
+        labels = path.with_name("labels.npy")
+        classes = len(np.unique(np.load(labels))) if labels.exists() else 10
+        yield Set(name, X, max(2, min(classes, max_K)), number % 2 == 0)
+
+
+def cones(F: int, N: int, K: int) -> np.ndarray:
+    """Samples (N, F) of the paper's model, alpha = 0.2."""
+    V = make_cones(F, K, 0.2, n_samples=N, rng=np.random.default_rng(SEED)).V
+    return np.ascontiguousarray(V.T)
+
+
+def topic_counts(N: int, F: int, nnz: int, topics: int, rng: np.random.Generator) -> sp.csr_array:
+    """Counts (N, F) of terms in documents with exactly `nnz` nonzeros, from a topic model.
+
+    Term frequencies follow Zipf's law; a topic is a Dirichlet draw around them, mixed with a fifth
+    of the law itself; documents are Dirichlet mixtures of topics with log-normal lengths. Words
+    are drawn until there are enough nonzeros, and a random surplus is dropped.
+    """
+    if nnz > N * F // 10:
+        raise ValueError(f"{nnz} nonzeros in {N} x {F} are too many to be drawn word by word")
+    frequency = 1.0 / (np.arange(F) + 2.7)
+    frequency /= frequency.sum()
+    terms = rng.gamma(0.01 * F * frequency, size=(topics, F))
+    terms = 0.8 * terms / terms.sum(axis=1, keepdims=True) + 0.2 * frequency
+    upto = np.cumsum(terms, axis=1)
+    mixtures = rng.dirichlet(np.full(topics, 0.1), size=N)
+    lengths = rng.lognormal(sigma=0.5, size=N)
+    lengths *= nnz / lengths.sum()
+    words = np.empty(0, np.int64)  # document * F + term
+    while True:
+        counts = rng.multinomial(np.ceil(lengths).astype(np.int64), mixtures)
+        drawn = [words]
+        for topic in range(topics):
+            count = counts[:, topic]
+            term = np.searchsorted(upto[topic], rng.random(count.sum()))
+            drawn.append(np.repeat(np.arange(N) * F, count) + np.minimum(term, F - 1))
+        words = np.concatenate(drawn)
+        places, times = np.unique(words, return_counts=True)
+        if places.size >= nnz:
+            break
+    kept = np.sort(rng.choice(places.size, nnz, replace=False, shuffle=False))
+    document, term = np.divmod(places[kept], F)
+    starts = np.searchsorted(document, np.arange(N + 1))
+    parts = (times[kept].astype(np.float64), term.astype(np.int32), starts.astype(np.int32))
+    return sp.csr_array(parts, shape=(N, F))
+
+
+def topics(N: int, F: int, nnz: int, K: int) -> sp.csr_array:
+    """Generated texts, weighted by tf-idf."""
+    return tf_idf(topic_counts(N, F, nnz, K, np.random.default_rng(SEED)))

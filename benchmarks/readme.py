@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import statistics
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +18,10 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from datasets import cones, topics
-from measure import machine, relative_error, versions
+from measure import cones, in_turn, machine, relative_error, topics, use_one_thread, versions
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from conenmf import ConeNMF
 
@@ -42,28 +38,13 @@ COUNTS = (2, 4, 8, 12, 16, 24, 32)
 OURS, THEIRS, FLOOR = "#2563a8", "#e07b39", "#6b7280"
 
 
-def contenders(K: int, **options: Any) -> dict[str, Callable[[], Any]]:
-    return {
-        "scikit-learn": lambda: NMF(K, **options),
-        "conenmf": lambda: ConeNMF(K, n_threads=1, **options),
-    }
+def contenders(K: int) -> dict[str, Callable[[], Any]]:
+    return {"scikit-learn": lambda: NMF(K), "conenmf": lambda: ConeNMF(K, n_threads=1)}
 
 
-def measured(X: Any, K: int, rounds: int, **options: Any) -> dict[str, tuple[float, float]]:
-    """Median CPU seconds of a fit with its coefficients, and the median error."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(rounds):
-        for name, make in contenders(K, **options).items():
-            began = time.process_time()
-            model = make()
-            A = model.fit_transform(X)
-            seconds = time.process_time() - began
-            error = relative_error(X, A, model.components_)
-            found.setdefault(name, []).append((seconds, error))
-    return {
-        name: (statistics.median(s for s, _ in runs), statistics.median(e for _, e in runs))
-        for name, runs in found.items()
-    }
+def fitted(model: Any, X: Any) -> float:
+    """Fit, and return the relative error."""
+    return relative_error(X, model.fit_transform(X), model.components_)
 
 
 def in_words(ratio: float) -> str:
@@ -80,7 +61,8 @@ def table(rounds: int) -> str:
     ]
     for name, (load, K) in DATA.items():
         X = load()
-        found = measured(X, K, rounds)
+        runs = {name: lambda m=m, X=X: fitted(m(), X) for name, m in contenders(K).items()}
+        found = in_turn(runs, rounds)
         (their_time, their_error), (our_time, our_error) = found["scikit-learn"], found["conenmf"]
         bound = ConeNMF(K).fit(X).certify().lower_bound
         lines.append(
@@ -136,7 +118,7 @@ def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     for load, K in DATA.values():  # compiles
         ConeNMF(K, max_iter=2).fit(load())
-    threadpool_limits(1)
+    use_one_thread()
     text = table(options.rounds)
     print(text)
     if options.write:

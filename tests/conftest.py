@@ -24,8 +24,8 @@ import zarr
 from hypothesis import HealthCheck, settings
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
-from conenmf.data.disk import DiskMatrix
 from conenmf.io.source import ArraySource, CompressedSource
+from conenmf.scale.disk import DiskMatrix
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started this in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,10 +38,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("conenmf")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "thinned(step): run one in `step` combinations, well mixed")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -378,10 +374,10 @@ def traffic(monkeypatch):
     def add(V, *counts):
         V.traffic = Traffic(*np.add(getattr(V, "traffic", Traffic()), counts).tolist())
 
-    def counting_run(V, kind, work):
-        results, read = run(V, kind, work)
+    def counting_run(V, work):
+        results = run(V, work)
         add(V, 1, len(V._groups), _bytes(work.shared), _bytes(results[-1]))
-        return results, read
+        return results
 
     def counting_gather(V, indices):
         block = gather(V, indices)

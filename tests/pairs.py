@@ -5,7 +5,7 @@ the pairs differ in one entry of Q only, so that most components are shared, and
 between 1e-9 and 1. Some are hard on purpose: columns that are nearly parallel, tiny features, the
 same sample twice, small numbers in place of zeros, rank deficiency, single precision.
 
-tests/judge/test_identifiability.py counts how many components are proved unique.
+tests/judge/test_uniqueness.py counts how many components are proved unique.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from conenmf import from_columns
-from conenmf.judge.identifiability import uniqueness_radii
 from conenmf.judge.scores import unit_columns
+from conenmf.judge.uniqueness import uniqueness_radii
 
 Pair = tuple[tuple[Any, Any], tuple[Any, Any]]
 

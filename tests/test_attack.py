@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from attack import cases, kills
 from attack.__main__ import KINDS, main
-from attack.cases import Ending, run_case
+from attack.cases import run_case
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -22,6 +22,7 @@ def endings(kind, numbers):
     return {run_case(KINDS[kind], kind, 5, number).outcome for number in numbers}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kind", "count"),
     [("fits", 60), ("checkpoint-kills", 2), ("command-kills", 2)],
@@ -29,34 +30,6 @@ def endings(kind, numbers):
 def test_nothing_is_found(kind, count, capsys):
     assert main([kind, "--cases", str(count), "--seed", "20"]) == 0
     assert f"{kind}: {count} cases in " in capsys.readouterr().out
-
-
-def test_a_failure_is_printed_with_the_line_that_repeats_it(monkeypatch, capsys):
-    drawn = []
-
-    def fails(case):
-        drawn.append((case.number, float(case.rng.random())))
-        return Ending("different" if case.number == 3 else "accepted", "a note")
-
-    monkeypatch.setitem(KINDS, "fits", fails)
-    assert main(["fits", "--cases", "5", "--seed", "7"]) == 1
-    printed = capsys.readouterr().out
-    again = "python -m attack fits --seed 7 --first 3 --cases 1"
-    assert f"different: a note\n    {again}\n" in printed
-    assert "fits: 5 cases in 0 s: 4 accepted, 1 different" in printed
-    assert main(again.split()[3:]) == 1
-    assert drawn[-1] == drawn[3]
-    assert len({number for _, number in drawn}) == 5
-
-
-def test_the_time_is_shared_by_the_kinds(monkeypatch, capsys):
-    for kind in KINDS:
-        monkeypatch.setitem(KINDS, kind, lambda case: time.sleep(0.02) or Ending("accepted"))
-    assert main(["--minutes", "0.01", "--seed", "1"]) == 0
-    assert capsys.readouterr().out.count(" accepted\n") == len(KINDS)
-    with pytest.raises(SystemExit):
-        main(["zebra"])
-    assert "unknown: zebra" in capsys.readouterr().err
 
 
 def test_errors_and_hangs_are_failures(monkeypatch):

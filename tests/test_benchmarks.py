@@ -9,8 +9,6 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import kl_div
 
-from conenmf.judge.choose_k import choose_k
-
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -22,11 +20,11 @@ def module(name):
     return found
 
 
-measure, datasets = module("measure"), module("datasets")
+measure = module("measure")
 
 
 def test_documents_have_the_promised_shape_and_nonzeros():
-    draw = [datasets.topic_counts(200, 300, 3000, 5, np.random.default_rng(1)) for _ in range(2)]
+    draw = [measure.topic_counts(200, 300, 3000, 5, np.random.default_rng(1)) for _ in range(2)]
     counts = draw[0]
     assert counts.shape == (200, 300)
     assert counts.nnz == 3000
@@ -35,13 +33,8 @@ def test_documents_have_the_promised_shape_and_nonzeros():
     assert (counts != draw[1]).nnz == 0
     frequency = np.asarray(counts.sum(axis=0)).ravel()
     assert frequency[:30].sum() > 3 * frequency[-30:].sum()
-    lengths = sp.linalg.norm(datasets.tf_idf(counts), axis=1)
+    lengths = sp.linalg.norm(measure.tf_idf(counts), axis=1)
     np.testing.assert_allclose(lengths[lengths > 0], 1)
-
-
-def test_more_nonzeros_than_can_be_drawn_are_refused():
-    with pytest.raises(ValueError, match="too many"):
-        datasets.topic_counts(10, 10, 60, 2, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -54,28 +47,6 @@ def test_the_exact_error_is_that_of_the_difference(dtype, monkeypatch):
     direct = np.linalg.norm(exact[0] - exact[1] @ exact[2]) / np.linalg.norm(exact[0])
     assert measure.relative_error(X, A, C) == pytest.approx(direct, rel=1e-12)
     assert measure.relative_error(sp.csr_array(X), A, C) == pytest.approx(direct, rel=1e-12)
-
-
-def test_the_slope_of_a_power_law():
-    sizes = [100, 200, 400, 800]
-    assert measure.slope(sizes, [3e-5 * size**1.7 for size in sizes]) == pytest.approx(1.7)
-
-
-def test_small_samples_keep_their_kind():
-    X = np.arange(1.0, 1001.0).reshape(50, 20)
-    X[0] = 0
-    dense = datasets.shrunk(X, samples=10, features=7)
-    assert dense.shape == (9, 7)
-    assert dense.flags.c_contiguous
-    sparse = datasets.shrunk(sp.csr_array(X), samples=10, features=7)
-    np.testing.assert_array_equal(sparse.toarray(), dense)
-
-
-def test_cones_that_are_not_alike_are_counted(monkeypatch):
-    """Twenty of the 500 matrices of `benchmarks/choosing_k.py`."""
-    monkeypatch.syspath_prepend(FOLDER)
-    drawn = list(module("choosing_k").drawn(20))
-    assert [choose_k(V)[:2] for V, _ in drawn] == [(K, "cones") for _, K in drawn]
 
 
 def test_both_losses_of_counts_are_measured_alike(monkeypatch):

@@ -6,9 +6,8 @@ import pytest
 
 from conenmf import from_columns, make_cones
 from conenmf.comparison import compare
-from conenmf.errors import ComponentsError, DataError, OptionError
+from conenmf.errors import ComponentsError
 from conenmf.solve.inits import initialize
-from conenmf.solve.solvers import Solver, mult
 
 matplotlib.use("Agg")
 
@@ -45,8 +44,6 @@ def test_every_init_with_every_solver(model):
     assert [tuple(line.split()[:2]) for line in lines] == [
         (one.init, one.solver) for one in comparison.contenders
     ]
-    ends = {len(line) - len(line.rsplit(maxsplit=3)[-1]) for line in lines}
-    assert len(ends) <= 2  # columns are aligned
     page = comparison._repr_html_()
     assert page.count("<tr>") == 7
     ax = comparison.plot()
@@ -80,39 +77,3 @@ def test_inits_that_cannot_be_made_are_left_out():
     assert [one.init for one in comparison.contenders] == ["random"]
     with pytest.raises(ComponentsError, match="only 1 distinct direction"):
         compare(V, 2, inits=["cr1"], solvers=["hals"])
-
-
-def test_wrong_options(model):
-    V = from_columns(model.V)
-    with pytest.raises(OptionError, match="inits='best' is unknown"):
-        compare(V, 3, inits=["best"])
-    with pytest.raises(OptionError, match="solvers='auto' is unknown"):
-        compare(V, 3, solvers=["auto"])
-    with pytest.raises(OptionError, match="nothing to compare"):
-        compare(V, 3, inits=[])
-    with pytest.raises(DataError, match="2 labels for 120 samples"):
-        compare(V, 3, labels=[0, 1])
-
-
-def test_functions_are_compared_under_their_names():
-    seen = []
-
-    def first_samples(V, K, rng):
-        seen.append(rng.random())
-        return V.columns(np.arange(K)) + 1e-3, None
-
-    def gradient(G, C, Y):
-        return np.maximum(Y - (Y @ G - C) / np.linalg.eigvalsh(G)[-1], 0)
-
-    V = from_columns(np.random.default_rng(0).random((8, 30)))
-    solvers = ["hals", gradient, Solver(mult, first="H", lift_zeros=True)]
-    table = compare(V, 2, inits=["cr1", first_samples], solvers=solvers, max_iter=3)
-    names = {(one.init, one.solver) for one in table.contenders}
-    assert names == {(i, s) for i in ("cr1", "first_samples") for s in ("hals", "gradient", "mult")}
-    assert len({*seen}) == 1  # the seed is the same for each
-    assert "gradient" in str(table)
-    assert compare(V, 2, inits=first_samples, solvers=gradient).contenders[0].solver == "gradient"
-    with pytest.raises(OptionError, match="inits=3"):
-        compare(V, 2, inits=[3])
-    with pytest.raises(OptionError, match="solvers='newton' is unknown"):
-        compare(V, 2, solvers=["newton"])

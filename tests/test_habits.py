@@ -1,15 +1,12 @@
 """What people do with an estimator: data frames, pipelines, searches, files, notebooks."""
 
-import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 import sklearn
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MinMaxScaler, Normalizer
 
 from conenmf import ConeNMF, make_cones
 
@@ -57,25 +54,6 @@ def test_topics_of_texts(vectorizer):
     owners = A.argmax(axis=1)
     assert owners[0] == owners[1] == owners[4] != owners[2] == owners[3] == owners[5]
     np.testing.assert_array_equal(topics.transform(["dog"]).argmax(), owners[0])
-
-
-def test_in_a_search():
-    rng = np.random.default_rng(0)
-    X = rng.dirichlet(np.full(3, 0.4), size=90) @ rng.gamma(1.0, size=(3, 40))
-    X += 0.02 * rng.random(X.shape)
-    search = GridSearchCV(
-        make_pipeline(MinMaxScaler(clip=True), Normalizer(), ConeNMF()),
-        {"conenmf__n_components": [1, 3], "conenmf__solver": ["hals", "nnlsb"]},
-        cv=3,
-    ).fit(X)
-    assert search.best_params_["conenmf__n_components"] == 3
-
-
-def test_a_model_in_a_file(X, tmp_path):
-    model = ConeNMF(3).fit(X)
-    joblib.dump(model, tmp_path / "model.joblib")
-    again = joblib.load(tmp_path / "model.joblib")
-    np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
 def test_in_a_notebook(X):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows
-from conenmf.errors import DataError, OptionError
+from conenmf.errors import DataError
 from conenmf.names import Names, in_order, names_of
 from conenmf.text import visible
 
@@ -19,20 +19,6 @@ def test_a_visible_text_is_one_short_line_without_control_characters(text):
     assert visible(shown) == shown or len(text) >= 200
     if len(text) < 200 and text.isprintable():
         assert shown == text
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("\x1b[2Jgene", "\\x1b[2Jgene"),  # clears a terminal
-        ("a\u202eb", "a\\x202eb"),  # turns the direction of writing round
-        ("two\nlines", "two\\x0alines"),
-        ("Ångström\u00a0µ", "Ångström\u00a0µ"),
-        (3, "3"),
-    ],
-)
-def test_what_could_act_on_a_terminal_is_spelled_out(text, shown):
-    assert visible(text) == shown
 
 
 def test_names_of_data_frames():
@@ -56,10 +42,6 @@ def test_there_is_a_name_for_each():
     assert names.checked(1, 2) is names
     with pytest.raises(DataError, match="1 names for 3 samples"):
         names.checked(3, 2)
-    with pytest.raises(DataError, match="2 names for 5 features"):
-        names.checked(1, 5)
-    with pytest.raises(OptionError, match=r"image_shape: images of 2 x 3 .* there are 5 features"):
-        Names(image_shape=(2, 3)).checked(1, 5)
 
 
 def test_what_has_no_name_is_called_by_its_number():
@@ -86,23 +68,6 @@ def test_tables_are_brought_into_the_order_of_the_data():
     np.testing.assert_array_equal(in_order(names, "weights", weights, "feature"), [1, 2, 3])
     assert in_order(names, "weights", pl.Series([3.0, 1.0, 2.0]), "feature")[0] == 3
     assert in_order(names, "fixed", pd.DataFrame(values, ["c", "d"]), "", "feature").shape == (2, 3)
-
-
-def test_tables_of_other_names_are_refused():
-    names = Names.of(["a", "b"], ["x", "y"])
-    values = np.ones((2, 2))
-    problem = (
-        "the data have 2 features, mask has 2; missing in the data: 'u'; not in mask: 'y': give "
-        "both the same features"
-    )
-    with pytest.raises(DataError, match=problem):
-        in_order(names, "mask", pd.DataFrame(values, ["a", "b"], ["x", "u"]), "sample", "feature")
-    with pytest.raises(DataError, match="2 samples, weights has 2; missing in the data: 'c'"):
-        in_order(names, "weights", pd.DataFrame(values, ["a", "c"]), "sample", "feature")
-    both = Names.of(feature_names=["x", "x", "y"])
-    table = pd.DataFrame(np.ones((2, 3)), columns=["y", "x", "x"])
-    with pytest.raises(DataError, match="features share names and differ in order from mask"):
-        in_order(both, "mask", table, "", "feature")
 
 
 def test_a_shuffled_index_is_refused_where_the_data_have_no_names():

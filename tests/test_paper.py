@@ -1,7 +1,6 @@
 """The scripts of the paper's tables and figures, in tiny form."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -75,30 +74,6 @@ def test_fewer_cones_are_found_if_they_overlap(rows):
     assert found["4 alpha + 0.01"] == 5 > found["alpha"]
 
 
-def test_races_keep_curves_and_the_errors_reached(paper, rows):
-    races, found = paper("races"), rows("races")
-    # two runs of four inits with three solvers, nndsvd once, and the others with nnlsb
-    assert len(found) == 3 * 7 + len(paper("starts").OTHERS)
-    for row in found:
-        count = int(row["iterations"])
-        assert count == 10 if row["solver"] != "nnlsb" else 5 <= count <= 8
-        errors = races.numbers(row["errors"])
-        assert errors.size == len(races.kept_iterations(count))
-        assert np.all(np.diff(errors) <= 1e-9)
-        targets = races.TARGETS["digits"]
-        for target, reached in zip(targets, races.numbers(row["reached"]), strict=True):
-            after = errors <= target
-            assert reached == (np.argmax(after) + 1 if after.any() else np.inf)
-
-
-def test_iterations_that_are_kept(paper):
-    races = paper("races")
-    assert races.kept_iterations(3) == [1, 2, 3]
-    assert races.kept_iterations(32) == [*range(1, 21), 25, 30, 32]
-    row = {"iterations": "27", "errors": " ".join(str(30 - n) for n in races.kept_iterations(27))}
-    assert [races.error_at(row, n) for n in (1, 20, 26, 27, 99)] == [29, 10, 5, 3, 3]
-
-
 def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     row = {
         "dataset": "d", "solver": "mult", "init": "spkm", "run": "0", "iterations": "4",
@@ -107,12 +82,11 @@ def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     assert paper("table4").shift([row], "d", "mult", "spkm") == 3
 
 
-def test_rows_have_no_photographs(paper, rows, results):
+def test_basis_images_are_drawn_beside_the_rows(paper, rows, results):
     figure6 = paper("figure6")
     assert {len(row["likeness"].split()) for row in rows("figure6")} == {len(figure6.AFTER)}
-    (picture,) = figure6.photographs(results / "tiny")
-    assert picture.photographs
-    assert figure6.photographs(results) == []  # none were kept there
+    for init in paper("starts").INITS:
+        assert (results / "tiny" / f"figure6 {init}.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- the published inits ----------------------------------------------------------------------
@@ -152,23 +126,6 @@ def test_rank_one_nmf_is_better_than_a_mean_direction(rows):
 # --- verdicts ---------------------------------------------------------------------------------
 
 
-def test_figure_3_has_no_verdict_before_all_its_matrices_are_there(paper):
-    figure3 = paper("figure3")
-    rows = [
-        {"delta": delta, "matrix": str(n), "N": "5011", "K": "40", "true": "40", "of": "30"}
-        for n in range(30)
-        for delta in ("0.1", "0.5")
-    ]
-    assert {verdict.verdict for verdict in figure3.show(rows).verdicts} == {"holds"}
-    for some in (rows[:-1], rows[:40], rows[:2]):
-        assert {verdict.verdict for verdict in figure3.show(some).verdicts} == {"not measured"}
-    for row in rows[::6]:
-        row["K"] = "38"
-    assert [verdict.verdict for verdict in figure3.show(rows).verdicts] == [
-        "does not hold", "does not hold", "holds", "holds"
-    ]  # fmt: skip
-
-
 def test_claims_use_only_the_papers_cases(paper):
     clustering = paper("clustering")
     assert not {"orl_32x32", "yale_32x32", "indian_pines"} & set(clustering.CLAIMED)
@@ -203,58 +160,16 @@ def test_the_exception_of_the_paper_is_a_claim_of_its_own(paper):
     assert last.evidence.startswith("fails in 1 of 1 cases")
 
 
-def test_spherical_k_means_finds_directions(paper):
-    clustering = paper("clustering")
-    rng = np.random.default_rng(0)
-    X = np.repeat(np.eye(3), 20, axis=0) * rng.uniform(1, 100, (60, 1)) + 0.01 * rng.random((60, 3))
-    data = type("Data", (), {"X": X, "K": 3})
-    runs = [clustering._spherical_k_means(data, np.random.default_rng(seed)) for seed in range(5)]
-    truth = np.repeat(range(3), 20)
-    assert max(clustering.scores(truth, labels)["purity"] for labels in runs) == 1.0
-    assert all(np.unique(labels).size == 3 for labels in runs)
-
-
 def test_clusterings_have_scores(paper, rows):
     found = rows("table7")
     assert len(found) == 3 * len(paper("starts").ALL) + 2  # k-means and spherical k-means
     assert all(0 < float(row["nmi"]) <= 1 for row in found)
 
 
-def test_every_init_takes_part_beyond_the_paper(paper, rows):
-    found = rows("beyond")
-    assert {row["init"] for row in found} == set(paper("beyond").INITS)
-    assert all(0 < float(row["errors"].split()[-1]) < 1 for row in found)
-
-
 def test_bounds_hold_under_noise(rows):
     for row in rows("open_noise"):
         assert float(row["error"]) <= float(row["bound of error"])
         assert float(row["distance to clean"]) <= float(row["bound of distance"])
-
-
-def test_the_same_seed_gives_the_same_rows(paper, rows, tmp_path):
-    for name in dict.fromkeys(paper("page").SCRIPTS.values()):
-        if name != "table6":  # which is table7 with other data
-            assert untimed(rows_of(paper, name, tmp_path)) == untimed(rows(name)), name
-    other = tmp_path / "other"
-    assert rows_of(paper, "figure3", other, "--seed", "1") != rows("figure3")
-
-
-def test_rows_of_another_seed_or_of_other_sizes_are_left_alone(paper, tmp_path):
-    before = rows_of(paper, "figure1", tmp_path)
-    with pytest.raises(SystemExit, match="rows of another seed; delete it"):
-        rows_of(paper, "figure1", tmp_path, "--seed", "1")
-    protocol = paper("protocol")
-    with pytest.raises(SystemExit, match="rows of another sizes"):
-        protocol.Experiment("figure1", "tiny", 0, tmp_path / "tiny", "others")
-    assert protocol.kept(tmp_path / "tiny" / "figure1.csv") == before
-
-
-def test_rows_with_other_columns_are_not_mixed(paper, tmp_path):
-    rows = paper("protocol").Experiment("test", "tiny", 0, tmp_path)
-    rows.row(lambda: {"error": 1.0}, key=1)
-    with pytest.raises(SystemExit, match="other columns"):
-        rows.row(lambda: {"error": 1.0, "seconds": 2.0}, key=2)
 
 
 def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
@@ -268,30 +183,6 @@ def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
     assert rows_of(paper, "figure3", tmp_path) == whole
     assert len(drawn) == 2  # the other two rows were kept
     assert path.read_text().splitlines() == lines
-
-
-def test_a_row_that_was_cut_off_is_computed_again(paper, tmp_path):
-    whole = rows_of(paper, "figure3", tmp_path)
-    path = tmp_path / "tiny" / "figure3.csv"
-    path.write_text(path.read_text()[:-12])
-    assert rows_of(paper, "figure3", tmp_path) == whole
-
-
-def test_the_first_time_an_error_is_reached(paper):
-    first_time = paper("protocol").first_time
-    errors, seconds = np.array([0.5, 0.3, 0.2]), np.array([1.0, 2.0, 3.0])
-    assert first_time(errors, seconds, 0.3) == 2.0
-    assert first_time(errors, seconds, 0.1) == float("inf")
-
-
-def test_what_is_not_here_is_told(paper, capsys, tmp_path):
-    rows = paper("protocol").Experiment("table6", "tiny", 0, tmp_path)
-    assert rows.at_hand(["digits", "elsewhere"]) == ["digits"]
-    assert capsys.readouterr().out.startswith("table6: elsewhere is not on this machine")
-    assert json.loads((tmp_path / "table6.json").read_text())["missing"] == ["elsewhere"]
-    presentation = paper("presentation")
-    (told,) = presentation.Section([]).without(["elsewhere"]).body
-    assert told.text.endswith(": elsewhere.")
 
 
 def test_seconds_that_no_init_needed(paper):
@@ -329,28 +220,10 @@ def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
     assert accurate.verdict == "does not hold"
 
 
-def test_photographs_are_not_published(paper):
-    presentation = paper("presentation")
-    face = presentation.Picture("face.png", b"", "a face", photographs=True)
-    kept = presentation.Picture("curve.png", b"", "a curve")
-    section = presentation.Section([face, kept]).without_photographs()
-    assert list(section.pictures()) == [kept]
-
-
-def test_verdicts_are_computed(paper):
-    judged = paper("presentation").judged
-    assert judged("c", []).verdict == "not measured"
-    assert judged("c", [("a", True)]).verdict == "holds"
-    partly = judged("c", [("a", True), ("b", False)])
-    assert (partly.verdict, partly.evidence) == ("holds partly", "1 of 2 cases; not: b")
-    assert judged("c", [("a", False)]).verdict == "does not hold"
-
-
 def test_a_page_of_everything(paper, results, tmp_path):
-    page = paper("page").write(results / "tiny", tmp_path)
-    assert (tmp_path / "page.md").read_text().startswith("# The paper, reproduced")
-    assert (tmp_path / "figure2.png").exists()
-    text = page.with_suffix(".md").read_text()
+    made = paper("page").sections(results / "tiny")
+    text = paper("page").write(made, tmp_path).read_text()
+    assert text.startswith("# The paper, reproduced")
     counted = 0
     for script in paper("page").SCRIPTS:
         assert f"## {paper(script).TITLE}" in text
@@ -358,36 +231,22 @@ def test_a_page_of_everything(paper, results, tmp_path):
     assert text.count("Repetitions of each case") == counted
     assert "| For every matrix and every N it is below the deterministic bound | holds |" in text
     pictures = [line.split("(")[-1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
-    assert len(pictures) == 9
+    assert len(pictures) == 8
     for name in pictures:
-        assert (results / "tiny" / name).read_bytes().startswith(b"\x89PNG")
-    html = page.read_text()
-    assert html.count("data:image/png;base64,") == len(pictures)
-    assert "http" not in html  # nothing is fetched
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
     assert "| `races.csv` | 34 | tiny | 0 |" in text
 
 
 def test_the_published_page_follows_from_the_published_rows(paper):
     """Every table and verdict of the documentation, computed again from the committed rows."""
     page = paper("page")
-    made = page.without_photographs(page.sections(page.COMMITTED))
+    made = page.sections(page.COMMITTED)
     text = paper("presentation").as_markdown(page.HEADING, made, page.apart())
     assert (page.COMMITTED.parent / "page.md").read_text("utf-8") == text
-    assert not list(page.COMMITTED.glob("*.npz"))  # photographs
+    assert not list(page.COMMITTED.glob("*.png"))  # photographs
     verdicts = [verdict for section in made.values() for verdict in section.verdicts]
     missing = [verdict.claim for verdict in verdicts if verdict.verdict == "not measured"]
     assert missing == ["ck: cr1-nmf clusters best"]
     for path in page.COMMITTED.glob("*.csv"):
         rows = [tuple(row.values()) for row in untimed(paper("protocol").kept(path))]
         assert len(set(rows)) == len(rows), f"{path.name} has a row twice"
-
-
-def test_runs_are_paired_by_their_number(paper):
-    rows = {
-        init: [{"run": str(run), "of": init} for run in runs]
-        for init, runs in {"rand": [2, 0, 1], "cr1-nmf": [0, 2], "nndsvd": [0], "cur": [0]}.items()
-    }
-    found = paper("races").in_pairs(rows, ["rand", "cr1-nmf", "nndsvd"], ["nndsvd"])
-    assert {init: [row["run"] for row in group] for init, group in found.items()} == {
-        "rand": ["0", "2"], "cr1-nmf": ["0", "2"], "nndsvd": ["0", "0"], "cur": ["0"]
-    }  # fmt: skip

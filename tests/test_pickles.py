@@ -59,7 +59,7 @@ def checkpoint(folder, bomb):
     conenmf.factorize(V, 2, callback=lambda now: now.iteration == 3, **options)
     (state,) = (folder / "run").rglob("state.npz")
     exchange(state, bomb)
-    (state.parent / "H.npy").write_bytes(of_objects(bomb))
+    (state.parent / "H-000000000000000.npy").write_bytes(of_objects(bomb))
     conenmf.factorize(V, 2, **options)
 
 

@@ -1,88 +1,76 @@
-"""The estimate of the time left, and what `verbose` shows."""
+"""What is shown while a fit or a command runs."""
 
 import builtins
 import io
+import time
 
 import numpy as np
 import pytest
-from rich.console import Console
 
-from conenmf import ConeNMF, factorize, from_rows
-from conenmf.progress import TimeLeft, watching
+from conenmf import ConeNMF, kernels
+from conenmf.progress import Display
 from conenmf.solve.run import Iteration
 
 X = np.random.default_rng(0).random((60, 20))
-LIMITS = {"max_iter": 10, "tol": 0.0, "max_time": None}
 
 
-def iteration(number, error, elapsed):
-    return Iteration(number, elapsed, error, float(number), 1.0)
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
 
-def test_with_max_iter_alone_the_time_left_is_proportional():
-    left = TimeLeft(**LIMITS)
-    assert left.after(iteration(2, 0.5, 4.0)) == (0.2, pytest.approx(16.0))
-    assert left.after(iteration(10, 0.4, 20.0)) == (1.0, 0.0)
+def display(terminal, **options):
+    stream = Terminal() if terminal else io.StringIO()
+    return Display(stream, **{"delay": 0.02, "interval": 0.02, **options}), stream
 
 
-def test_a_fall_that_shrinks_ends_sooner():
-    """The fall over five iterations goes from 1e-1 to 1e-5 by equal factors."""
-    left = TimeLeft(10**6, 1e-5, None)
-    errors = [1.0]
-    for n in range(1, 60):
-        errors.append(errors[-1] * (1 - 0.1 * 0.85**n / 5))
-    shares = [left.after(iteration(n + 1, error, n + 1.0))[0] for n, error in enumerate(errors)]
-    assert shares == sorted(shares)
-    assert shares[3] < 0.01
-    assert shares[30] == pytest.approx(0.5, abs=0.1)
-    assert shares[-1] > 0.9
+def wait_for(stream, text):
+    """Wait until a text is shown; a busy machine takes its time."""
+    end = time.monotonic() + 20
+    while text not in stream.getvalue():
+        assert time.monotonic() < end, text
+        time.sleep(0.01)
 
 
-def test_max_time_is_a_limit_too():
-    left = TimeLeft(10**6, 0.0, 100.0)
-    left.began -= 50.0  # which were spent on an init, for example
-    share, seconds = left.after(iteration(1, 0.5, 1.0))
-    assert share == pytest.approx(0.5, abs=0.1)
-    assert seconds == pytest.approx(50, abs=10)
+def iteration(number, error=0.5):
+    return Iteration(number, 1.0, error, float(number), 1.0)
 
 
-def test_while_inits_compete_the_time_left_is_not_known():
-    left = TimeLeft(**LIMITS)
-    assert left.after(iteration(0, 0.9, 3.0)) is None
-    assert left.after(iteration(1, 0.5, 4.0)) == (0.1, pytest.approx(9.0))
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_is_done_is_shown_with_its_note(terminal):
+    shown, stream = display(terminal)
+    with shown.working("reading \x1b[2Jcells.csv"):
+        wait_for(stream, "reading \\x1b[2Jcells.csv")
+        shown.update("3 of 5", 0.5, "comparing")
+        wait_for(stream, "comparing, 3 of 5")
+    assert ("━" in stream.getvalue()) == terminal
 
 
-def fit(**options):
-    with watching(1, None, **LIMITS, **options) as callback:
-        factorize(from_rows(X), 3, callback=callback, max_iter=10, tol=0)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_compiling_is_what_is_shown_while_kernels_are_compiled(terminal, monkeypatch):
+    monkeypatch.setattr(kernels.compiling, "is_announced", False)
+    shown, stream = display(terminal)
+    with shown.working("choosing an init"):
+        kernels.compiling.begin()
+        wait_for(stream, "compiling (first time only)")
+        assert "choosing an init" not in stream.getvalue()
+        kernels.compiling.end()
+        wait_for(stream, "choosing an init")
 
 
-def test_a_terminal_shows_a_bar():
-    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=120)
-    fit(console=console)
-    shown = console.file.getvalue()
-    assert "choosing an init" in shown
-    assert "━" in shown
-    assert "\n[ConeNMF]" not in shown  # one line, drawn again
+def test_iterations_and_where_a_saved_run_continues():
+    shown, _ = display(False)
+    show = shown.iterations(200)
+    show(iteration(0, 0.9))
+    assert shown.line == "choosing an init, error 0.9"
+    show(iteration(31, 0.25))
+    assert shown.line == "solving, iteration 31 of at most 200, error 0.25"
+    show(iteration(32))
+    assert shown.continued_at == 30
 
 
-def test_the_bar_shows_the_error_while_inits_compete():
-    console = Console(file=io.StringIO(), force_terminal=True, force_interactive=True, width=120)
-    with watching(1, None, **LIMITS, console=console) as callback:
-        callback(iteration(0, 0.9, 3.0))
-    assert "choosing an init: relative error 0.900000 after 3.00 s" in console.file.getvalue()
-
-
-def test_without_a_terminal_there_is_a_line_per_iteration(capsys):
-    fit(console=Console(file=io.StringIO()))
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 10
-    assert lines[0].startswith("[ConeNMF] iteration 1: relative error 0.")
-    assert lines[0].endswith(" s left")
-    assert not lines[-1].endswith("left")
-
-
-def test_without_rich_too(capsys, monkeypatch):
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_verbose_prints_a_line_per_iteration_elsewhere(capsys, monkeypatch, has_rich):
     imported = builtins.__import__
 
     def without_rich(name, *rest):
@@ -90,13 +78,9 @@ def test_without_rich_too(capsys, monkeypatch):
             raise ImportError(name)
         return imported(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", without_rich)
+    if not has_rich:
+        monkeypatch.setattr(builtins, "__import__", without_rich)
     ConeNMF(3, max_iter=2, tol=0, verbose=True).fit(X)
-    assert len(capsys.readouterr().out.splitlines()) == 2
-
-
-def test_nothing_is_shown_unless_asked_for(capsys):
-    with watching(0, print, **LIMITS) as callback:
-        assert callback is print
-    ConeNMF(3, max_iter=2, tol=0).fit(X)
-    assert capsys.readouterr().out == ""
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("[ConeNMF] solving, iteration 2 of at most 2, error 0.")

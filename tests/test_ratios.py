@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "ratios.py"
+PATH = Path(__file__).parents[1] / "benchmarks" / "paper" / "ratios.py"
 specification = importlib.util.spec_from_file_location("_ratios", PATH)
 ratios = importlib.util.module_from_spec(specification)
 sys.modules["_ratios"] = ratios

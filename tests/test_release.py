@@ -84,6 +84,7 @@ def run(installed, *command):
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
     sdist, wheel = release
     with zipfile.ZipFile(wheel) as archive:
@@ -100,6 +101,7 @@ def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
         assert set(files(folder)) <= names, folder
 
 
+@pytest.mark.nightly
 def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
     where = run(installed, "python", "-c", "import conenmf; print(conenmf.__file__)")
     assert Path(where.strip()).is_relative_to(installed[1].parent)
@@ -107,6 +109,7 @@ def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
     assert re.search(r"\d\d passed", out), out
 
 
+@pytest.mark.nightly
 def test_the_installed_command_runs(installed, tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,b,c\n" + "\n".join(f"{n},{2 * n},{n % 3}" for n in range(1, 30)))
@@ -129,11 +132,12 @@ def test_the_recipe_has_the_requirements_and_the_version_of_the_project():
     assert f'{{% set version = "{conenmf.__version__}" %}}' in recipe
     run_time = recipe.partition("  run:\n")[2].partition("\n\n")[0]
     listed = {line.strip("- ").replace(" ", "") for line in run_time.splitlines()}
-    assert listed == {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
+    needed = {*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["fast"]}
+    assert listed == {*needed, f"python{PROJECT['requires-python']}"}
 
 
 def test_versions_that_are_stated_elsewhere_are_those_of_the_project():
-    page = (ROOT / "docs" / "versions.md").read_text("utf-8")
+    page = (ROOT / "docs" / "about.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", page, re.MULTILINE))
     extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
     known = dict(

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import conenmf
+from conenmf import factorize, from_columns
+from conenmf.signals import Interruption
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are others there")
 SOURCE = str(Path(conenmf.__file__).parents[1])
@@ -35,6 +37,7 @@ def script(text):
     return process
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_the_command_is_imported_leaves_no_traceback(tmp_path, number):
     slow = "import time\nprint('now', flush=True)\ntime.sleep(60)\n"
@@ -46,6 +49,7 @@ def test_a_signal_while_the_command_is_imported_leaves_no_traceback(tmp_path, nu
     assert (process.returncode, errors) == (128 + number, "")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     np.save(tmp_path / "data.npy", np.ones((30, 4)))
@@ -70,15 +74,40 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["data.npy"]
 
 
-def test_after_the_work_a_signal_ends_a_process_that_does_not_end_itself():
-    process = script("""
-        import time
-        from conenmf.signals import handle_signals, release_signals
-        handle_signals()
-        release_signals()
-        print("now", flush=True)
-        time.sleep(60)
-    """)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=50)
-    assert (process.returncode, errors) == (-signal.SIGINT, "")
+# --- saving the result so far -----------------------------------------------------------------
+
+SAVING = "conenmf: saving the result so far; Ctrl-C again to end at once\n"
+
+
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_solver_stops_after_its_iteration(capsys):
+    V = from_columns(np.random.default_rng(0).random((20, 50)))
+
+    def show(now):
+        if now.iteration == 3:
+            press()
+
+    with Interruption() as interruption:
+        result = factorize(V, 3, tol=0, max_iter=50, callback=interruption.watch(show))
+        assert interruption.asked
+        assert (result.n_iter, result.stop_reason) == (3, "callback")
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert capsys.readouterr().err == SAVING
+
+
+def test_optional_work_is_skipped_and_saving_is_not_interrupted(capsys):
+    with Interruption() as interruption:
+        with interruption.optional():
+            press()
+            pytest.fail("not reached")
+        assert interruption.asked
+    with Interruption() as interruption:
+        with interruption.optional():
+            pass
+        press()
+        assert interruption.asked
+    assert capsys.readouterr().err == 2 * SAVING

@@ -62,6 +62,7 @@ def test_the_zoo_is_as_large_as_promised(matrices, reference):
     assert sum(size >= 10**6 for size in sizes) >= len(sizes) / 3
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "number"), NUMBERS.items())
 def test_the_default_is_as_good_as_the_best_of_scikit_learn(kind, number, matrices, reference):
     X, K = matrices.draw(getattr(matrices, kind), number)

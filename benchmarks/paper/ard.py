@@ -14,10 +14,10 @@ from functools import partial
 
 from presentation import Row, Section, Table, Text, grouped, judged, mean_and_deviation
 from protocol import Experiment, main
+from relevance import PRIORS, determine_relevance
 
-from conenmf import estimate_rank, from_columns, make_cones
-from conenmf.cones.counting import count_above_edge
-from conenmf.judge.choose_k import PRIORS, determine_relevance
+from conenmf import from_columns, make_cones
+from conenmf.cones.counting import count_above_edge, estimate_rank
 
 TITLE = "Section V: automatic relevance determination"
 ALPHA = 0.3
@@ -50,7 +50,7 @@ def _counted(rows: Experiment, delta: float, matrix: int) -> dict[str, object]:
         **{name: one.n_relevant for name, one in found.items()},
         **{f"iterations of {name}": one.objectives.size for name, one in found.items()},
         "ratio": estimate_rank(V, 2, 2 * K).K,
-        "edge": count_above_edge(V, 2 * K).K,
+        "edge": count_above_edge(V).K,
     }
 
 

@@ -75,7 +75,7 @@ def _race(rows: Experiment, name: str, init: str, solver: str, number: int) -> d
             seconds.append(time.process_time() - began)
 
         options = {"init": INITS[init], "solver": solver, "max_iter": count, "tol": 0}
-        found = factorize(V, data.K, sketch=None, rng=rng, callback=note, **options)
+        found = factorize(V, data.K, rng=rng, callback=note, **options)
         return found, errors, seconds
 
     factored(1)  # compiled and warm

@@ -25,7 +25,8 @@ from presentation import (
 from protocol import Experiment, main
 from verdicts import decided, interval, share_above
 
-from conenmf import estimate_rank, from_columns, make_cones
+from conenmf import from_columns, make_cones
+from conenmf.cones.counting import estimate_rank
 
 TITLE = "Figure 3: the number of cones"
 CLAIMS = (  # noise, and the samples from which K should be found; the last is the paper's number

@@ -4,7 +4,8 @@ A hundred iterations of mult from each init; Figure 6 has the basis images after
 those after other numbers of iterations. A person's basis image is the component with the largest
 mean contribution ||w_k|| H(k, n) to their images. How much it looks like the person is measured as
 the correlation of its pixels with the person's mean image, both less the mean of all images; the
-mean over all people is reported. Photographs are kept apart from the rows, which may be passed on.
+mean over all people is reported. Pictures of people
+are drawn beside the rows, and are not part of the page.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Picture, Row, Section, Table, Text, drawn, grouped
+from presentation import Row, Section, Table, Text, grouped
 from protocol import Experiment, main
 from races import curve, numbers
 from starts import DETERMINISTIC, INITS, begin
@@ -59,8 +60,7 @@ def _alike(rows: Experiment, name: str, init: str, number: int) -> dict[str, str
         found = bases(data, W, H)
         likeness.append(_likeness(data, found))
         if count == FIGURE and number == 0:
-            np.savez(_photographs(rows.folder, init), images=_images(data), bases=found[:SHOWN],
-                     shape=data.image_shape or (1, V.shape[0]))  # fmt: skip
+            _draw(rows.folder / f"figure6 {init}.png", data, found[:SHOWN])
     return {"likeness": curve(likeness)}
 
 
@@ -87,15 +87,16 @@ def _unit(x: Array) -> Array:
     return x / np.linalg.norm(x)
 
 
-def _images(data: Dataset) -> Array:
-    """A few images (images, people, pixels) of each of the people that are shown."""
+def _draw(path: Path, data: Dataset, found: Array) -> None:
+    """Draw an image of each of the people that are shown, above the basis images."""
     people = np.unique(data.labels)[:SHOWN]
-    mine = [np.flatnonzero(data.labels == person)[:SHOWN] for person in people]
-    return np.stack([np.asarray(data.X[index]) for index in mine], axis=1)
-
-
-def _photographs(folder: Path, init: str) -> Path:
-    return folder / f"figure6 {init}.npz"
+    images = [np.asarray(data.X[np.flatnonzero(data.labels == person)[0]]) for person in people]
+    figure, axes = plt.subplots(2, SHOWN, figsize=(2 * SHOWN, 3), layout="constrained")
+    for ax, image in zip(axes.flat, [*images, *found], strict=True):
+        ax.imshow(image.reshape(data.image_shape or (1, -1)), cmap="gray")
+        ax.set(xticks=[], yticks=[])
+    figure.savefig(path)
+    plt.close(figure)
 
 
 def show(rows: list[Row]) -> Section:
@@ -132,26 +133,6 @@ def show(rows: list[Row]) -> Section:
     )
     header = ["init", *(f"after {count}" for count in AFTER)]
     return Section([Table(header, lines), note], verdicts)
-
-
-def photographs(folder: Path) -> list[Picture]:
-    """The images of the first run, if they were kept in this folder."""
-    kept = {init: np.load(_photographs(folder, init)) for init in INITS
-            if _photographs(folder, init).exists()}  # fmt: skip
-    if not kept:
-        return []
-    first = next(iter(kept.values()))
-    kinds = {f"image {number}": some for number, some in enumerate(first["images"], 1)}
-    kinds |= {init: found["bases"] for init, found in kept.items()}
-    size = (2 * SHOWN, 1.5 * len(kinds))
-    figure, axes = plt.subplots(len(kinds), SHOWN, figsize=size, layout="constrained")
-    for (kind, some), across in zip(kinds.items(), axes, strict=True):
-        for ax, image in zip(across, some, strict=True):
-            ax.imshow(image.reshape(first["shape"]), cmap="gray")
-            ax.set(xticks=[], yticks=[])
-        across[0].set_ylabel(kind)
-    text = "Images of three people, and basis images found for them"
-    return [drawn(figure, "figure6", text, photographs=True)]
 
 
 if __name__ == "__main__":

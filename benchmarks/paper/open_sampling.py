@@ -69,7 +69,7 @@ def _measured(rows: Experiment, name: str, r: int, number: int, way: str) -> dic
         W, H, cones = min(found, key=lambda factors: cr1_error(V, *factors[:2]))
     seconds = time.process_time() - began
     then = factorize(
-        V, K, init=lambda *_: (W, None), solver="hals", sketch=None,
+        V, K, init=lambda *_: (W, None), solver="hals",
         max_iter=SIZES[rows.scale][-1], tol=0,
     )  # fmt: skip
     return {

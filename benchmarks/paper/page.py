@@ -1,8 +1,8 @@
 """One page from the rows that the scripts kept: every table and figure, and a verdict per claim.
 
-Writes ``page.html`` with everything inside, and ``page.md`` with its pictures, beside the rows.
-With ``--committed`` it takes the rows in ``docs/reproduction/rows`` and writes the page of the
-documentation beside that folder: every verdict there follows from these rows alone.
+Writes ``page.md`` with its pictures beside the rows. With ``--committed`` it takes the rows in
+``docs/reproduction/rows`` and writes the page of the documentation beside that folder: every
+verdict there follows from these rows alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from presentation import (
     Table,
     Text,
     Verdict,
-    as_html,
     as_markdown,
     grouped,
 )
@@ -86,8 +85,7 @@ def sections(folder: Path) -> dict[str, Section]:
             facts = json.loads((folder / f"{name}.json").read_text())
             origins[name] = facts | {"rows": len(rows)}
             shown = module.show(rows).without(facts["missing"])
-            before = module.photographs(folder) if hasattr(module, "photographs") else []
-            body = [*before, *shown.body, *_repetitions(script, rows)]
+            body = [*shown.body, *_repetitions(script, rows)]
             made[module.TITLE] = Section(body, shown.verdicts)
         else:
             missing = "its datasets are not on this machine, or its script has not run"
@@ -115,32 +113,14 @@ def apart() -> list[str]:
     return [importlib.import_module(script).TITLE for script in OURS]
 
 
-def write(folder: Path, published: Path | None = None) -> Path:
-    """Write the page of the rows in a folder, and one without photographs elsewhere."""
-    made = sections(folder)
-    page = folder / "page.html"
-    put(page, as_html(HEADING, made, apart()).encode())
-    _write_markdown(folder, made)
-    if published is not None:
-        publish(made, published)
-    return page
-
-
-def publish(made: dict[str, Section], folder: Path) -> None:
-    """Write the page as it may be passed on, without photographs."""
-    _write_markdown(folder, without_photographs(made))
-
-
-def without_photographs(made: dict[str, Section]) -> dict[str, Section]:
-    return {name: section.without_photographs() for name, section in made.items()}
-
-
-def _write_markdown(folder: Path, made: dict[str, Section]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+def write(made: dict[str, Section], folder: Path) -> Path:
+    """Write the page and its pictures into a folder."""
     for section in made.values():
         for picture in section.pictures():
             put(folder / picture.name, picture.png)
-    put(folder / "page.md", as_markdown(HEADING, made, apart()).encode())
+    page = folder / "page.md"
+    put(page, as_markdown(HEADING, made, apart()).encode())
+    return page
 
 
 def _origin(origins: dict[str, dict]) -> Section:
@@ -164,11 +144,7 @@ def _origin(origins: dict[str, dict]) -> Section:
 
 if __name__ == "__main__":
     parser = command_line(__doc__)
-    parser.add_argument("--publish", type=Path, help="write it here too, without photographs")
     parser.add_argument("--committed", action="store_true", help="from the committed rows alone")
     given = parser.parse_args()
-    if given.committed:
-        publish(sections(COMMITTED), COMMITTED.parent)
-        print(COMMITTED.parent / "page.md")
-    else:
-        print(write(folder_of(given), given.publish))
+    rows = COMMITTED if given.committed else folder_of(given)
+    print(write(sections(rows), COMMITTED.parent if given.committed else rows))

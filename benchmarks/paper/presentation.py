@@ -1,4 +1,4 @@
-"""How results are shown: tables, pictures and verdicts, as Markdown and as one page of HTML.
+"""How results are shown: tables, pictures and verdicts, in Markdown.
 
 A verdict is computed from rows, never typed: a claim holds, holds partly, does not hold, or was
 not measured. `verdicts` adds the claims that need a test, which may not decide.
@@ -6,12 +6,10 @@ not measured. `verdicts` adds the claims that need a test, which may not decide.
 
 from __future__ import annotations
 
-import base64
 import io
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import compress
 
 import matplotlib
@@ -84,15 +82,6 @@ class Table:
         rows = [self.header, ["---"] * len(self.header), *self.lines]
         return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
 
-    def html(self) -> str:
-        """In HTML."""
-        head = "".join(f"<th>{escape(str(cell))}</th>" for cell in self.header)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in line) + "</tr>"
-            for line in self.lines
-        )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
 
 @dataclass(frozen=True)
 class Picture:
@@ -101,16 +90,10 @@ class Picture:
     name: str
     png: bytes
     text: str
-    photographs: bool = False  # of people, which are not to be passed on
 
     def markdown(self) -> str:
         """In Markdown."""
         return f"![{self.text}]({self.name})"
-
-    def html(self) -> str:
-        """In HTML."""
-        data = base64.b64encode(self.png).decode()
-        return f'<img alt="{escape(self.text)}" src="data:image/png;base64,{data}">'
 
 
 @dataclass(frozen=True)
@@ -122,10 +105,6 @@ class Text:
     def markdown(self) -> str:
         """In Markdown."""
         return self.text
-
-    def html(self) -> str:
-        """In HTML."""
-        return f"<p>{escape(self.text)}</p>"
 
 
 @dataclass(frozen=True)
@@ -146,19 +125,13 @@ class Section:
         text = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
         return Section([*self.body, text], self.verdicts)
 
-    def without_photographs(self) -> Section:
-        """The same, as it may be passed on."""
-        left_out = Text("Photographs of people are left out here; the page that you make has them.")
-        private = [picture for picture in self.pictures() if picture.photographs]
-        return Section([left_out if part in private else part for part in self.body], self.verdicts)
 
-
-def drawn(figure: plt.Figure, name: str, text: str, *, photographs: bool = False) -> Picture:
+def drawn(figure: plt.Figure, name: str, text: str) -> Picture:
     """The picture of a figure, which is closed."""
     stream = io.BytesIO()
     figure.savefig(stream, dpi=90, format="png", metadata={"Software": None})
     plt.close(figure)
-    return Picture(f"{name}.png", stream.getvalue(), text, photographs)
+    return Picture(f"{name}.png", stream.getvalue(), text)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
@@ -180,15 +153,6 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]
     return groups
 
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0; font-size: .85rem; overflow: auto;
-  display: block }
-th, td { border-bottom: 1px solid #ccc; padding: .2rem .6rem; text-align: left }
-img { max-width: 100%; height: auto }
-"""
-
-
 def as_markdown(title: str, sections: dict[str, Section], apart: Sequence[str]) -> str:
     """The page in Markdown; verdicts of the sections named `apart` have their own table."""
     parts = [f"# {title}"]
@@ -197,17 +161,6 @@ def as_markdown(title: str, sections: dict[str, Section], apart: Sequence[str]) 
     for name, section in sections.items():
         parts += [f"## {name}", *(part.markdown() for part in section.body)]
     return "\n\n".join(parts) + "\n"
-
-
-def as_html(title: str, sections: dict[str, Section], apart: Sequence[str]) -> str:
-    """One page with everything in it, which opens without a network."""
-    parts = [f"<h1>{escape(title)}</h1>"]
-    for heading, verdicts in _verdicts(sections, apart).items():
-        parts += [f"<h2>{heading}</h2>", verdict_table(verdicts).html()]
-    for name, section in sections.items():
-        parts += [f"<h2>{escape(name)}</h2>", *(part.html() for part in section.body)]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(parts)}</body></html>'
 
 
 def _verdicts(sections: dict[str, Section], apart: Sequence[str]) -> dict[str, list[Verdict]]:

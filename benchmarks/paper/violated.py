@@ -13,7 +13,8 @@ from presentation import Row, Section, Table, Text, grouped, mean_and_deviation
 from protocol import Experiment, main
 from verdicts import ahead, decided
 
-from conenmf import estimate_rank, from_columns, make_cones
+from conenmf import from_columns, make_cones
+from conenmf.cones.counting import estimate_rank
 
 TITLE = "Section V: the number of cones without the assumption"
 ALPHA = 0.3

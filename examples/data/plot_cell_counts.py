@@ -98,10 +98,10 @@ for fewer in (K - 1, K - 3):
 # How many programs?
 # ------------------
 #
-# Counts can be split at random into two parts that are independent of each other. Components that
-# are fitted to most of the counts are judged by how well they predict the others.
+# Each component more explains some noise, and how much is known. The best number is the one after
+# which components explain no more than that; its residuals look like noise.
 
-selection = select_k(V, range(1, 10), methods=["thinning"])
+selection = select_k(V, loss="poisson")
 selection.plot()
 plt.show()
 print(selection)

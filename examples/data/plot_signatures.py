@@ -8,8 +8,9 @@ how many of them are found each time, and how exactly.
 
 import numpy as np
 
-from conenmf import from_columns, stability_over
+from conenmf import from_columns
 from conenmf.judge.scores import match_components
+from conenmf.judge.stability import stability_over
 
 # %%
 # A catalogue of 48 types in 120 samples, drawn from four signatures.

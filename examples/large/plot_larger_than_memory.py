@@ -40,10 +40,10 @@ print(result)
 # What it cost
 # ------------
 #
-# An iteration is one pass over the file. Passes are counted: their number times the size of the
-# file is the number of bytes read from the disk.
+# An iteration is one pass over the file. Passes are counted; multiplied by the size of the file,
+# they give the number of bytes read.
 
-print(f"{V.passes:.1f} passes, {V.bytes_read / 1e6:.0f} MB read")
+print(f"{V.passes:.1f} passes, {V.passes * path.stat().st_size / 1e6:.0f} MB read")
 
 figure, ax = plt.subplots(layout="constrained")
 result.plot_history(ax, against="passes")

@@ -17,22 +17,19 @@ if TYPE_CHECKING:
     from typing import Any
 
     from . import datasets, tl
-    from .cells.programs import Programs, find_programs
-    from .comparison import Comparison, compare
-    from .cones.certificate import Certificate
+    from .comparison import compare
     from .cones.clustering import cluster_cones
-    from .cones.counting import estimate_rank
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
-    from .data.prepare import Words, prepare
+    from .data.prepare import prepare
     from .errors import ConeNMFError
     from .estimator import ConeNMF
     from .io.open import from_columns, from_rows, from_texts, open_data
     from .judge.certificate import certify
-    from .judge.choose_k import Selection, select_k
-    from .judge.diagnosis import Diagnosis, diagnose
-    from .judge.stability import Stability, stability, stability_over
-    from .judge.uniqueness import Uniqueness, uniqueness
+    from .judge.choose_k import select_k
+    from .judge.diagnosis import diagnose
+    from .judge.stability import stability
+    from .judge.uniqueness import uniqueness
     from .pipeline import factorize
     from .report import write_report
     from .result import Factorization
@@ -40,25 +37,15 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 _HOMES = {
-    "Certificate": "cones.certificate",
-    "Comparison": "comparison",
     "ConeNMF": "estimator",
     "ConeNMFError": "errors",
-    "Diagnosis": "judge.diagnosis",
     "Factorization": "result",
-    "Programs": "cells.programs",
-    "Selection": "judge.choose_k",
-    "Stability": "judge.stability",
-    "Uniqueness": "judge.uniqueness",
-    "Words": "data.prepare",
     "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
-    "estimate_rank": "cones.counting",
     "factorize": "pipeline",
-    "find_programs": "cells.programs",
     "from_columns": "io.open",
     "from_rows": "io.open",
     "from_texts": "io.open",
@@ -67,33 +54,22 @@ _HOMES = {
     "prepare": "data.prepare",
     "select_k": "judge.choose_k",
     "stability": "judge.stability",
-    "stability_over": "judge.stability",
     "uniqueness": "judge.uniqueness",
     "write_report": "report",
 }
 _FOLDERS = ("cells", "cones", "data", "errors", "judge", "linalg", "solve")
 
 __all__ = [
-    "Certificate",
-    "Comparison",
     "ConeNMF",
     "ConeNMFError",
-    "Diagnosis",
     "Factorization",
-    "Programs",
-    "Selection",
-    "Stability",
-    "Uniqueness",
-    "Words",
     "certify",
     "cluster_cones",
     "compare",
     "cr1_nmf",
     "datasets",
     "diagnose",
-    "estimate_rank",
     "factorize",
-    "find_programs",
     "from_columns",
     "from_rows",
     "from_texts",
@@ -102,7 +78,6 @@ __all__ = [
     "prepare",
     "select_k",
     "stability",
-    "stability_over",
     "tl",
     "uniqueness",
     "write_report",

@@ -13,10 +13,11 @@ import operator
 import os
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator, default_rng
 
 from .errors import (
     ComponentsError,
@@ -30,10 +31,16 @@ from .errors import (
 from .text import shown
 
 Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
+Pair: TypeAlias = tuple[Array, Array]
+DType: TypeAlias = np.dtype[Any]
+Shape: TypeAlias = tuple[int, int]
+Sides: TypeAlias = tuple[int | str, ...]  # letters are free
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_LIMITS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+_LIMITS = {
     "at_least": ("of at least", operator.ge),
     "above": ("above", operator.gt),
     "at_most": ("of at most", operator.le),
@@ -50,7 +57,7 @@ def _refused(
 def optional(
     check: Callable[Concatenate[str, Any, P], T],
     name: str,
-    value: Any,
+    value: object,
     *args: P.args,
     **limits: P.kwargs,
 ) -> T | None:
@@ -65,7 +72,7 @@ def optional(
 # --- numbers ----------------------------------------------------------------------------------
 
 
-def integer(name: str, value: Any, /, **limits: float) -> int:
+def integer(name: str, value: object, /, **limits: float) -> int:
     """Return an integer within limits: `at_least`, `above`, `at_most`, `below`; a bool is none.
 
     >>> integer("runs", np.int64(4), at_least=1)
@@ -76,7 +83,7 @@ def integer(name: str, value: Any, /, **limits: float) -> int:
     raise _refused(name, value, f"an integer{_in_words(limits)}")
 
 
-def components(K: Any, *, auto: bool = False) -> int:
+def components(K: object, *, auto: bool = False) -> int:
     """Return a number of components; `data.validate` checks it against the data."""
     if _is_integer(K) and K >= 1:
         return int(K)
@@ -85,21 +92,27 @@ def components(K: Any, *, auto: bool = False) -> int:
 
 
 def number(
-    name: str, value: Any, /, *, or_infinite: bool = False, what: str = "a number", **limits: float
+    name: str,
+    value: object,
+    /,
+    *,
+    or_infinite: bool = False,
+    what: str = "a number",
+    **limits: float,
 ) -> float:
     """Return a real number within limits as a float; NaN is never one, infinity only if allowed.
 
     >>> number("tol", 1, at_least=0), number("max_time", float("inf"), or_infinite=True)
     (1.0, inf)
     """
-    if isinstance(value, Real) and value is not True and value is not False:
+    if not isinstance(value, bool) and isinstance(value, Real):
         is_usable = not math.isnan(value) if or_infinite else math.isfinite(value)
         if is_usable and _within(value, limits):
             return float(value)
     raise _refused(name, value, what + _in_words(limits))
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -124,7 +137,7 @@ def _in_words(limits: Mapping[str, float]) -> str:
 # --- words, switches, functions, objects ------------------------------------------------------
 
 
-def choice(name: str, value: Any, valid: Collection[str]) -> str:
+def choice(name: str, value: object, valid: Collection[str]) -> str:
     """Return one of the valid words.
 
     >>> choice("method", "exact", ("exact", "plain"))
@@ -135,44 +148,44 @@ def choice(name: str, value: Any, valid: Collection[str]) -> str:
     raise OptionError.unknown(name, value, valid)
 
 
-def several(name: str, values: Any, what: str = "a list") -> list[Any]:
+def several(name: str, values: object, what: str = "a list") -> list[Any]:
     """Return the elements of an iterable that is not a text."""
     if np.iterable(values) and not isinstance(values, str | bytes):
         return list(values)
     raise _refused(name, values, what)
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     """Return a string."""
     return _typed(name, value, str, "a text")
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """Return True or False; a number or a text is neither."""
     return _typed(
         name, bool(value) if isinstance(value, np.bool_) else value, bool, "True or False"
     )
 
 
-def generator(name: str, value: Any) -> np.random.Generator:
+def generator(name: str, value: object) -> Generator:
     """Return a generator of random numbers; a seed is none."""
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
-    return _typed(name, value, np.random.Generator, what)
+    return _typed(name, value, Generator, what)
 
 
-def instance(name: str, value: Any, kind: type[T], source: str = "") -> T:
+def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
     """Return an object of one of our own classes; `source` says where to get one."""
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     return _typed(name, value, kind, f"{article} {kind.__name__}{source and f', from {source}'}")
 
 
-def _typed(name: str, value: Any, kind: type[T], what: str) -> T:
+def _typed(name: str, value: object, kind: type[T], what: str) -> T:
     if isinstance(value, kind):
         return value
     raise _refused(name, value, what)
 
 
-def function(name: str, value: Any, *, takes: int = 0, what: str = "a function") -> Any:
+def function(name: str, value: object, *, takes: int = 0, what: str = "a function") -> Any:
     """Return a function that can be called with so many arguments; a class is none.
 
     >>> function("callback", print, takes=1) is print
@@ -194,18 +207,14 @@ def _takes(value: Callable[..., Any], count: int) -> bool:
     return True
 
 
-def seeded(name: str, value: Any) -> np.random.Generator:
+def seeded(name: str, value: object) -> Generator:
     """Return a generator from a seed, a generator or None."""
-    if (
-        value is None
-        or isinstance(value, np.random.Generator)
-        or (_is_integer(value) and value >= 0)
-    ):
-        return np.random.default_rng(value)
+    if value is None or isinstance(value, Generator) or (_is_integer(value) and value >= 0):
+        return default_rng(value)
     raise _refused(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
 
 
-def path(name: str, value: Any) -> str:
+def path(name: str, value: object) -> str:
     """Return the path of a file or folder as a text."""
     place = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if place and isinstance(place, str):
@@ -218,9 +227,9 @@ def path(name: str, value: Any) -> str:
 
 def array(
     name: str,
-    value: Any,
+    value: object,
     /,
-    shape: tuple[int | str, ...],
+    shape: Sides,
     *,
     or_one: bool = False,
     error: type[ConeNMFError] = OptionError,
@@ -234,7 +243,7 @@ def array(
     array([[1, 2],
            [3, 4]])
     """
-    numbers = _numbers(name, value, shape, error)
+    numbers = real_numbers(name, value, shape, error)
     if or_one and numbers.ndim == 0:
         numbers = numbers[None]
     own = numbers.shape
@@ -250,14 +259,14 @@ def array(
     return numbers
 
 
-def factor(name: str, value: Any, shape: tuple[int | str, ...]) -> Array:
+def factor(name: str, value: object, shape: Sides) -> Array:
     """Return a factor: finite, nonnegative numbers."""
     return array(name, value, shape, at_least=0, error=DataError)
 
 
-def indices(name: str, value: Any, count: int) -> Array:
+def indices(name: str, value: object, count: int) -> Array:
     """Return a vector of indices, each from 0 to count - 1."""
-    numbers = _numbers(name, value, ("n",), OptionError)
+    numbers = real_numbers(name, value, ("n",), OptionError)
     if numbers.shape == (0,):
         return np.empty(0, dtype=np.intp)
     is_list = numbers.ndim == 1 and numbers.dtype.kind in "iu"
@@ -266,7 +275,7 @@ def indices(name: str, value: Any, count: int) -> Array:
     return numbers.astype(np.intp, copy=False)
 
 
-def classes(name: str, value: Any) -> Array:
+def classes(name: str, value: object) -> Array:
     """Return the classes of samples, of any type that has an order, by their numbers.
 
     >>> classes("labels", ["oak", "elm", "oak"])
@@ -282,7 +291,7 @@ def classes(name: str, value: Any) -> Array:
     raise _refused(name, value, "a list of classes, one for each sample", DataError)
 
 
-def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
+def rows_and_columns(name: str, value: object) -> Shape:
     """Return the shape of an image."""
     pair = list(value) if np.iterable(value) else []
     if len(pair) != 2 or not all(_is_integer(side) and side > 0 for side in pair):
@@ -290,10 +299,8 @@ def rows_and_columns(name: str, value: Any) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def _numbers(
-    name: str, value: Any, shape: tuple[int | str, ...], error: type[ConeNMFError]
-) -> Array:
-    """An array of real numbers, without masked ones."""
+def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFError]) -> Array:
+    """Return an array of real numbers, without masked ones."""
     if np.ma.is_masked(value):
         raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
     try:
@@ -305,5 +312,5 @@ def _numbers(
     return numbers
 
 
-def _written(shape: tuple[int | str, ...]) -> str:
+def _written(shape: Sides) -> str:
     return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"

@@ -14,16 +14,17 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .errors import ConeNMFError, OutputError, is_disk_full
+from .text import PathLike
 
 LOCK_FILE = ".conenmf-lock"
 _PATIENCE_SECONDS = 0.1  # others hold a lock for an instant while they look at it
 _NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, of 255 on most systems
 
 
-def output_file(path: str | os.PathLike[str]) -> Path:
+def output_file(path: PathLike) -> Path:
     """Return the path of a file to write; refuse what cannot be one, before there is any work."""
     target = Path(os.fsdecode(path))
     if "\0" in str(target):
@@ -47,9 +48,9 @@ def writing(target: Path) -> Iterator[None]:
         if not is_disk_full(problem):
             reason = problem.strerror or problem
             raise OutputError(f"{target} cannot be written: {reason}") from problem
-        remains = "the earlier one is intact" if target.exists() else "nothing of it was written"
         raise OutputError(
-            f"not enough disk space to write {target}: free some and try again ({remains})"
+            f"not enough disk space to write {target}: free some, or use another disk; a file "
+            "that was there before is intact"
         ) from problem
 
 
@@ -96,7 +97,7 @@ def folder_written_whole(target: Path) -> Iterator[Path]:
         _remove(folder)
 
 
-def flush(stream: Any) -> None:
+def flush(stream: BinaryIO) -> None:
     """Bring what was written to a file to the disk."""
     stream.flush()
     os.fsync(stream.fileno())

@@ -15,14 +15,11 @@ from .text import shown
 
 __all__ = [
     "CheckpointError",
-    "CheckpointWarning",
-    "ClusterError",
     "ComponentsError",
     "ConeNMFError",
     "DataChangedError",
     "DataError",
     "DataTypeError",
-    "DatasetError",
     "FileFormatError",
     "InputWarning",
     "Message",
@@ -111,15 +108,11 @@ class FileFormatError(ConeNMFError, ValueError):
 
 
 class ReadError(ConeNMFError, OSError):
-    """Some of the data could not be read: a damaged file, an unreadable chunk."""
+    """Data could not be read: an unreadable chunk, a lost cluster, a dataset that is not there."""
 
 
 class DataChangedError(ReadError):
     """The data changed while they were in use."""
-
-
-class DatasetError(ConeNMFError, OSError):
-    """A dataset is not on this computer, cannot be downloaded, or is not the expected one."""
 
 
 class OutOfMemoryError(MemoryError, ConeNMFError):  # in this order it can be pickled
@@ -134,16 +127,8 @@ class CheckpointError(ConeNMFError, ValueError):
     """A checkpoint is damaged, in use, of other data or settings, or its folder cannot be used."""
 
 
-class ClusterError(ConeNMFError, RuntimeError):
-    """The connection to the cluster was lost, or a task failed on it."""
-
-
 class InputWarning(UserWarning):
     """Data may have been read in another way than they are meant; the message says what to do."""
-
-
-class CheckpointWarning(UserWarning):
-    """A run was resumed from a checkpoint that is beyond the point at which it would have ended."""
 
 
 @contextmanager

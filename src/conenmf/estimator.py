@@ -7,7 +7,6 @@ paper's H.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -15,6 +14,8 @@ from types import MethodType
 from typing import Any, Self
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -24,7 +25,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, choice, components, factor, seeded
+from .arguments import Pair, array, choice, components, factor, seeded
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
@@ -34,7 +35,7 @@ from .data.validate import Negative, checked_components, unmasked
 from .errors import DataError, DataTypeError, Message, NotAvailableError, Option, OptionError
 from .io.open import from_rows, is_elsewhere
 from .judge.certificate import AnyCertificate
-from .judge.choose_k import choose_k
+from .judge.choose_k import choose_k, hidden_share
 from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .judge.stability import Stability, stability
 from .names import Names, in_order, names_of
@@ -48,6 +49,12 @@ from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.run import Callback
 from .solve.solvers import Solver, Update
+from .text import Facts, PathLike
+
+_OF_SAMPLES = (  # attributes that describe the samples of a fit
+    *("labels_", "relative_error_", "reconstruction_err_"),
+    *("history_", "stop_reason_", "result_", "_unknown"),
+)
 
 
 class _ForBatches:
@@ -76,47 +83,69 @@ class ConeNMF(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """Nonnegative matrix factorization, initialised from cones.
+    """Nonnegative matrix factorization that knows how good its answer is.
 
-    Finds nonnegative coefficients A and components C such that X is close to A C, by least squares
-    or as counts. `fit_transform(X)` returns A, `components_` is C.
+    Finds nonnegative coefficients A and components C such that A C approximates X, by least squares
+    or another loss. `fit_transform(X)` returns A, and `components_` is C.
 
     Parameters
     ----------
     n_components : int or "auto"
-        "auto" estimates it as `choose_k` does; ``result_.K_decided_by`` says by what.
+        Number of components. "auto" estimates it as `select_k` does; ``result_.K_decided_by`` says
+        whether the number is proved, supported or a guess.
     init : str, callable, array or pair of arrays
-        A name or a function as in `factorize`, such as "cr1" (cones, Algorithm 2 of the paper),
-        "nndsvda" or "random"; "auto" lets several compete by the error they lead to, see
-        ``result_.race``. Or your own components (n_components, n_features), or a pair of
-        coefficients (n_samples, n_components) and components.
+        Where the solver starts. "auto" starts with one good init and lets others compete where
+        that may pay; ``result_.race`` has their errors. Or a name, such as "cr1" (cones, Algorithm
+        2 of the paper), "nndsvd" or "random"; a function ``(V, K, rng) -> (W, H or None)`` in the
+        paper's letters; your own components (n_components, n_features); or a pair of coefficients
+        (n_samples, n_components) and components.
     loss : {"frobenius", "poisson", "itakura-saito"}
-        Least squares, or for counts the Kullback-Leibler divergence; see `factorize`.
+        What the fit minimises: the squared error; the Kullback-Leibler divergence, which is the
+        Poisson likelihood of counts; or the Itakura-Saito divergence, for power spectra.
+    solver : str, Solver, callable or None
+        "auto" is "hals", or the default of another loss ("newton" for counts). Least squares also
+        has "mult" and "nnlsb", and "plain-hals", "plain-mult" and "plain-nnlsb" as in the paper's
+        experiments. An update ``(G, C, Y) -> Y`` of your own is a solver too. None returns the
+        factors of the init.
     max_iter : int
-        Most iterations of the solver; a ConvergenceWarning says if they did not suffice.
+        Largest number of iterations. A ConvergenceWarning says if the solver needed more.
     tol : float
-        Stop when the relative error fell by less than this share of itself over 5 iterations.
-    solver, max_time, sketch, callback, checkpoint
-        See `factorize`.
+        Stop when the relative error falls by less than this share of itself over 5 iterations.
+    max_time : float or None
+        Stop after this many seconds from the call.
+    callback : callable, optional
+        Called with an `Iteration` after every iteration; returning True ends the fit.
+    checkpoint : path or Checkpoint, optional
+        A folder in which the fit is saved every minute. After an interruption the same call
+        resumes there and ends with the same bits.
     alpha_W, alpha_H, l1_ratio : float
-        Penalties as in scikit-learn's NMF, with the same objective: `alpha_W` times the number of
-        features is for the coefficients, `alpha_H` ("same" as `alpha_W`) times that of samples for
-        the components; `l1_ratio` of it is L1, the rest L2. If only one of the two is above 0, the
-        components have unit length. `transform` keeps the penalty.
-    orthogonality, min_volume, sum_to_one
-        See `Penalties`: samples with few components each, components close to each other,
-        coefficients that sum to one.
+        Penalties as in scikit-learn's NMF, with the same objective. `alpha_W` times the number of
+        features penalises the coefficients, `alpha_H` (by default the same as `alpha_W`) times the
+        number of samples penalises the components. The share `l1_ratio` is L1, the rest L2. If only
+        one of the two is above 0, the components have unit length. `transform` keeps the penalty.
+    orthogonality : float
+        Penalty on samples that use several components; the larger, the fewer each sample uses.
+    min_volume : float
+        Penalty on the volume of the components, which keeps endmembers of a scene close together.
+    sum_to_one : bool
+        Make the coefficients of each sample sum to one, like abundances.
     fixed : array or data frame (n_fixed, n_features), optional
-        Known components, in rows, which stay as they are and come first; `n_components` counts
-        them. The result keeps the names of a data frame, whose columns are matched by name.
+        Known components, in rows. They do not change and come first, and `n_components` counts
+        them. The columns of a data frame are matched with the features by name.
     missing : {"raise", "nan", "zeros"}
-        Which entries are missing: none, NaN and masked ones, or zeros; of a sparse matrix those
-        that are not stored, as of ratings. `transform` uses what is known of each sample, and
-        `inverse_transform` gives all of it: NaN for features of which nothing was known.
-    n_threads, negative, max_memory
-        How X is read, see `from_rows` and `open_data`. Threads change no bit of the result.
+        Which entries are missing: none; NaN and masked entries; or zeros, which in a sparse matrix
+        are the entries that are not stored, such as unknown ratings. `transform` uses the known
+        entries of each sample, and `inverse_transform` imputes the others.
+    n_threads : int or None
+        Number of threads; None uses all processors. The result has the same bits for any number.
+    negative : {"raise", "clip", "keep"}
+        What to do with negative entries: raise an error, read tiny ones (rounding) as zeros, or
+        keep them as noise around zero.
+    max_memory : int or str, optional
+        Memory for data and results, such as "4GB"; larger files are read in blocks. By default
+        half of the memory of the machine.
     random_state : int, RandomState, Generator or None
-        For inits that draw. With None, "auto" and "cr1" always give the same result.
+        Seed for random inits. With None, "auto" and "cr1" always give the same result.
     verbose : int
         With 1, show progress: a bar if rich is installed, else a line per iteration.
 
@@ -129,9 +158,9 @@ class ConeNMF(
     labels_ : array (n_samples,)
         The component that contributes most to each sample; -1 for samples without any.
     reconstruction_err_, relative_error_ : float
-        Frobenius norm of X minus its reconstruction; the same, divided by the norm of X. With the
-        Poisson loss the root of twice the divergence, as in scikit-learn; the share of the
-        divergence of a single component.
+        The Frobenius norm of X - A C, and the same divided by the norm of X. With the Poisson loss:
+        the square root of twice the divergence, as in scikit-learn, and the share of the divergence
+        of a single component.
     n_iter_ : int
         Iterations of `fit`, or batches given to `partial_fit`.
     n_samples_seen_ : int
@@ -167,18 +196,17 @@ class ConeNMF(
         n_threads: int | None = None,
         negative: Negative = "raise",
         callback: Callback | None = None,
-        random_state: Any = None,
+        random_state: int | Generator | np.random.RandomState | None = None,
         verbose: int = 0,
-        sketch: int | str | None = "auto",
         max_memory: int | str | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        checkpoint: PathLike | Checkpoint | None = None,
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
         orthogonality: float = 0.0,
         min_volume: float = 0.0,
         sum_to_one: bool = False,
-        fixed: Any = None,
+        fixed: object = None,
         missing: str = "raise",
     ) -> None:
         self.n_components = n_components
@@ -193,7 +221,6 @@ class ConeNMF(
         self.callback = callback
         self.random_state = random_state
         self.verbose = verbose
-        self.sketch = sketch
         self.max_memory = max_memory
         self.checkpoint = checkpoint
         self.alpha_W = alpha_W
@@ -207,13 +234,13 @@ class ConeNMF(
 
     def fit(
         self,
-        X: Any,
+        X: object,
         y: object = None,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         *,
         feature_names: Iterable[object] | None = None,
-        mask: Any = None,
-        weights: Any = None,
+        mask: object = None,
+        weights: object = None,
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
@@ -230,13 +257,13 @@ class ConeNMF(
 
     def fit_transform(
         self,
-        X: Any,
+        X: object,
         y: object = None,
-        sample_weight: Any = None,
+        sample_weight: ArrayLike | None = None,
         *,
         feature_names: Iterable[object] | None = None,
-        mask: Any = None,
-        weights: Any = None,
+        mask: object = None,
+        weights: object = None,
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
@@ -244,13 +271,14 @@ class ConeNMF(
         """
         V = self._read(X, reset=True, feature_names=feature_names, mask=mask, weights=weights)
         loss = get_loss(self.loss)
-        if sample_weight is not None and "sample weights" not in loss.constraints:
-            raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
-        V = weigh_samples(V, sample_weight, loss.degree)
+        if sample_weight is not None:
+            if "sample weights" not in loss.constraints:
+                raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
+            V = weigh_samples(V, sample_weight, loss.degree)
         n_components, init = self._init_in_letters(V)
         limits = self._options("max_iter", "tol", "max_time")
         with watching(self.verbose, self.callback, **limits) as callback:
-            options = limits | self._options("loss", "solver", "sketch", "checkpoint")
+            options = limits | self._options("loss", "solver", "checkpoint")
             options |= {"fixed": self._fixed_in_letters(V), "penalties": self._penalties(V)}
             rng = _generator(self.random_state)
             result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
@@ -263,13 +291,14 @@ class ConeNMF(
         self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
         self._unknown = None if V.observed is None else V.observed.empty_features
         self.stop_reason_ = result.stop_reason
-        self._forget("n_samples_seen_", "_stream")
+        for name in ("n_samples_seen_", "_stream"):
+            self.__dict__.pop(name, None)
         if problem := result.problem:  # the level leads through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
     @_ForBatches
-    def partial_fit(self, X: Any, y: object = None) -> Self:
+    def partial_fit(self, X: object, y: object = None) -> Self:
         """Learn from one more batch of samples, which need not be kept.
 
         The first call begins a stream, or continues from the model of an earlier `fit` as if its
@@ -302,8 +331,8 @@ class ConeNMF(
                 "change it back, or start from the beginning with fit or clone(model)"
             )
         stream.update(V)
-        self._forget("labels_", "relative_error_", "reconstruction_err_")
-        self._forget("history_", "stop_reason_", "result_", "_unknown")
+        for name in _OF_SAMPLES:
+            self.__dict__.pop(name, None)
         self._stream = stream
         W = stream.axes if self.solver is None else stream.W
         self.components_ = np.ascontiguousarray(W.T, dtype=V.dtype)
@@ -319,11 +348,6 @@ class ConeNMF(
         HH, sums = np.asarray(H @ H.T), np.asarray(H.sum(axis=1))
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
 
-    def _forget(self, *names: str) -> None:
-        for name in names:
-            if hasattr(self, name):
-                delattr(self, name)
-
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return how far the error is from the smallest, and more; see `conenmf.certify`."""
         check_is_fitted(self)
@@ -335,13 +359,13 @@ class ConeNMF(
         return self.result_.certify(effort=effort)
 
     def fit_predict(
-        self, X: Any, y: object = None, *, feature_names: Iterable[object] | None = None
+        self, X: object, y: object = None, *, feature_names: Iterable[object] | None = None
     ) -> Aligned:
         """Learn the components and return the label of each sample."""
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
-    def transform(self, X: Any, *, unseen: str = "warn") -> Aligned:
+    def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
         """Return the coefficients of X, new samples or old, that are best for the loss.
 
         Counts of features that no component has, such as new words, make the Poisson loss infinite:
@@ -361,33 +385,35 @@ class ConeNMF(
             return reconstruction
         return np.where(unknown, np.nan, reconstruction)
 
-    def predict(self, X: Any) -> Aligned:
+    def predict(self, X: object) -> Aligned:
         """Return the component that contributes most to each sample, -1 where none does."""
         return self._coefficients(X)[2]
 
-    def score(self, X: Any, y: object = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of the squared norm of X that is predicted from other features.
 
         It is at most 1, and for new samples it falls where components fit noise, so that it can
         choose their number; see `conenmf.solve.coefficients`. With the Poisson loss it is the
-        share of the deviance that is explained so; see `conenmf.solve.losses.poisson`.
+        share of the deviance that is explained so; see `conenmf.solve.losses.poisson`. Where
+        entries are missing, known ones are hidden instead of features, a third at a time.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
         if V.observed is not None:
-            raise NotAvailableError("score() is for complete data: use explained_share(X)")
+            loss = get_loss(self.loss)
+            return hidden_share(V, self.components_.T, loss, self._penalties(V))
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
             sample_weight = array("sample_weight", sample_weight, V.shape[1:], at_least=0)
         return get_loss(self.loss).held_out(V, self.components_.T, sample_weight)
 
-    def explained_share(self, X: Any) -> float:
+    def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
         V, _, _, value = self._coefficients(X)
         return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
 
     def _coefficients(
-        self, X: Any, unseen: str = "warn"
+        self, X: object, unseen: str = "warn"
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
         components, names = self._named_components()
         V = self._read(X, reset=False)
@@ -426,13 +452,13 @@ class ConeNMF(
 
     def stability(
         self,
-        X: Any,
+        X: object,
         n_runs: int = 20,
         *,
         resample: str = "samples",
         density_threshold: float = 0.5,
         max_excess: float = 0.01,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        checkpoint: PathLike | Checkpoint | None = None,
     ) -> Stability:
         """Fit X many times, and return which components are found again, and how exactly.
 
@@ -470,7 +496,7 @@ class ConeNMF(
             )
         K = checked_K(self.n_components, V)
         if isinstance(K, str):
-            K = self.n_components_ if is_fitted else choose_k(V).K
+            K = self.n_components_ if is_fitted else choose_k(V, get_loss(self.loss)).K
         return stability(
             V,
             K,
@@ -485,7 +511,7 @@ class ConeNMF(
             checkpoint=checkpoint,
         )
 
-    def _options(self, *names: str) -> dict[str, Any]:
+    def _options(self, *names: str) -> Facts:
         return {name: getattr(self, name) for name in names}
 
     def _penalties(self, V: DataMatrix) -> Penalties:
@@ -518,7 +544,7 @@ class ConeNMF(
         *,
         reset: bool,
         feature_names: Iterable[object] | None = None,
-        mask: Any = None,
+        mask: object = None,
         weights: Any = None,
     ) -> DataMatrix:
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
@@ -555,7 +581,7 @@ class ConeNMF(
         known = np.asarray(self._weights)
         return observed_only(V, weights=matched_rows(known, self._named_components()[1], V))
 
-    def _checked(self, X: Any, **options: Any) -> Any:
+    def _checked(self, X: object, **options: Any) -> Any:
         """Let scikit-learn check X; its errors keep their words, and get a name."""
         X = np.asarray(X) if isinstance(X, np.matrix) else X  # which scikit-learn refuses
         try:
@@ -614,8 +640,12 @@ class ConeNMF(
 
 
 def sklearn_init(
-    X: Any, n_components: int, *, solver: str = "cd", random_state: Any = None
-) -> tuple[Array, Array]:
+    X: object,
+    n_components: int,
+    *,
+    solver: str = "cd",
+    random_state: int | Generator | np.random.RandomState | None = None,
+) -> Pair:
     """Return W (n_samples, K) and H (K, n_features) for scikit-learn's ``NMF(init="custom")``.
 
     Parameters
@@ -639,11 +669,11 @@ def sklearn_init(
     W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":
-        components += W.dtype.type(0.01 * components.mean(dtype=np.float64))
+        components += W.dtype.type(0.01 * components.mean(dtype=float))
     return np.ascontiguousarray(lift_zeros(V, H).T), components
 
 
-def _generator(random_state: Any) -> np.random.Generator | None:
+def _generator(random_state: object) -> Generator | None:
     """Turn a random state of scikit-learn into a Generator."""
     if isinstance(random_state, np.random.RandomState) or random_state is np.random:
         from sklearn.utils import check_random_state  # slow to import

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -22,11 +21,12 @@ from .arguments import choice, instance, integer, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array
+from .data.matrix import Aligned
 from .errors import DataError, DataTypeError, Message, Option, OptionError
 from .h5ad import Annotation, annotated_copy, categories
 from .names import Names
 from .result import Factorization
-from .text import shown
+from .text import Facts, PathLike, Texts, shown
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
@@ -40,9 +40,9 @@ _FORMULA_SIGNS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}" + 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
-def facts(result: Factorization) -> dict[str, Any]:
+def facts(result: Factorization) -> Facts:
     """Describe a result in plain values: numbers, texts, lists and dictionaries."""
-    values: dict[str, Any] = {
+    values = {
         "n_components": result.K,
         "n_samples": int(result.H.shape[1]),
         "n_features": int(result.W.shape[0]),
@@ -61,10 +61,7 @@ def facts(result: Factorization) -> dict[str, Any]:
     if result.names.feature_names is not None:
         values["top_features"] = result.top_features()
     if result.race is not None:
-        values["race"] = {
-            "data": result.race.data,
-            "entrants": [one._asdict() for one in result.race.entrants],
-        }
+        values["race"] = {"entrants": [one._asdict() for one in result.race.entrants]}
     if result.certificate is not None:
         values["certificate"] = dict(vars(result.certificate))
     if (known := result.known_uniqueness) is not None:
@@ -72,17 +69,14 @@ def facts(result: Factorization) -> dict[str, Any]:
             "verdicts": list(known.verdicts),
             "angles": known.angles.tolist(),
             "error_ratios": known.error_ratios.tolist(),
-            "radii": [float(one) if np.isfinite(one) else None for one in known.freedom.radii],
-            "in_words": known.lines(result.component_names)[1:],
+            "radii": [float(one) if np.isfinite(one) else None for one in known.radii],
+            "spare": known.spare.tolist(),
+            "in_words": known.lines(result.component_names),
         }
     diagnosis = result.diagnosis
     if diagnosis is not None:
         init, reason = diagnosis.advice
         values["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
-        values["freedom"] = {
-            "angles": diagnosis.freedom.angles.tolist(),
-            "spare": diagnosis.freedom.spare.tolist(),
-        }
         values["samples_of_component"] = diagnosis.sizes.tolist()
         values["advised_init"] = {"init": init, "reason": reason}
         cones = diagnosis.cones
@@ -113,15 +107,15 @@ def check_packages(tables: str, *, anndata: bool = False) -> None:
 
 def write_tables(
     result: Factorization,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     kind: str = "csv",
     *,
     batch_rows: int = _BATCH_ROWS,
 ) -> list[Path]:
     """Write components, coefficients, labels and history, one table each; return their paths.
 
-    Features and samples are rows, components are columns; the first column has the names. In CSV a
-    name that a spreadsheet would take for a formula gets an apostrophe in front.
+    Features and samples are rows, components are columns; the first column has the names. In CSV, a
+    name that a spreadsheet would read as a formula gets an apostrophe in front.
 
     Parameters
     ----------
@@ -131,6 +125,14 @@ def write_tables(
     kind : {"csv", "parquet"}
     batch_rows : int
         Rows that are written at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from conenmf import factorize, from_columns
+    >>> result = factorize(from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]]), 1)
+    >>> [path.name for path in write_tables(result, tempfile.mkdtemp())]
+    ['components.csv', 'coefficients.csv', 'labels.csv', 'history.csv']
     """
     instance("result", result, Factorization)
     kind = choice("tables", kind, TABLES)
@@ -160,8 +162,8 @@ def write_tables(
 
 
 def write_coefficients(
-    path: str | os.PathLike[str],
-    A: Any,
+    path: PathLike,
+    A: Aligned,
     names: Names,
     component_names: Sequence[str] | None = None,
 ) -> None:
@@ -180,7 +182,7 @@ def write_coefficients(
             _write_batches(stream, kind, rows)
 
 
-def check_table(path: str | os.PathLike[str]) -> None:
+def check_table(path: PathLike) -> None:
     """Check that a table can be written under this name."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
@@ -188,17 +190,17 @@ def check_table(path: str | os.PathLike[str]) -> None:
     check_packages(kind)
 
 
-def _row_names(names: tuple[str, ...] | None, count: int) -> Any:
+def _row_names(names: Texts | None, count: int) -> Any:
     return np.arange(count) if names is None else names
 
 
 def _rows_of_factor(
     header: str,
-    names: tuple[str, ...] | None,
-    factor: Any,
+    names: Texts | None,
+    factor: Aligned,
     titles: Sequence[str] | None,
     batch_rows: int = _BATCH_ROWS,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Facts]:
     """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
 
     Columns are called by `titles`, or by their numbers if those are not all different.
@@ -213,7 +215,7 @@ def _rows_of_factor(
         yield {header: row_names[start : start + batch_rows], **columns}
 
 
-def _write_batches(stream: Any, kind: str, batches: Iterator[dict[str, Any]]) -> None:
+def _write_batches(stream: BinaryIO, kind: str, batches: Iterator[Facts]) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
@@ -227,7 +229,7 @@ def _write_batches(stream: Any, kind: str, batches: Iterator[dict[str, Any]]) ->
             writer.write_table(table)
 
 
-def _column(values: Any, is_csv: bool) -> Any:
+def _column(values: Iterable[str], is_csv: bool) -> Array | list[str]:
     if isinstance(values, np.ndarray):
         return np.ascontiguousarray(values)
     return [no_formula(name) for name in values] if is_csv else list(values)
@@ -250,8 +252,16 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
-    K), ``obs[key]`` the component of each cell as a category, as scanpy's groups, and ``uns[key]``
-    the facts as JSON.
+    K), ``obs[key]`` the component of each cell as a category, like scanpy's groups, and
+    ``uns[key]`` the facts as JSON.
+
+    >>> import anndata
+    >>> import numpy as np
+    >>> from conenmf import factorize, from_rows
+    >>> adata = anndata.AnnData(np.array([[3.0, 0.0], [3.0, 4.0], [0.0, 5.0]]))
+    >>> annotate(adata, factorize(from_rows(adata.X), 1))
+    >>> adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
+    ((3, 1), (2, 1))
     """
     check_annotated(adata)
     instance("result", result, Factorization)
@@ -265,14 +275,14 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
         getattr(adata, place)[name] = values
 
 
-def check_annotated(adata: Any) -> None:
+def check_annotated(adata: object) -> None:
     """Raise `DataTypeError` if this is not like an AnnData object."""
     parts = ("X", "layers", "obs", "obsm", "obs_names", "shape", "uns", "var_names", "varm")
     if isinstance(adata, type) or not all(hasattr(adata, part) for part in parts):
         raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
 
 
-def _checked_key(value: Any) -> str:
+def _checked_key(value: object) -> str:
     """A name for a part of an HDF5 file."""
     key = text("key", value)
     if key in ("", ".") or "/" in key or not key.isprintable():
@@ -283,7 +293,7 @@ def _checked_key(value: Any) -> str:
 
 
 def _annotations(result: Factorization, key: str) -> list[Annotation]:
-    coefficients: Array = np.ascontiguousarray(np.asarray(result.H).T)
+    coefficients = np.ascontiguousarray(np.asarray(result.H).T)
     return [
         ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
@@ -293,8 +303,8 @@ def _annotations(result: Factorization, key: str) -> list[Annotation]:
 
 
 def annotate_file(
-    source: str | os.PathLike[str],
-    target: str | os.PathLike[str],
+    source: PathLike,
+    target: PathLike,
     result: Factorization,
     key: str = "conenmf",
 ) -> None:

@@ -5,21 +5,20 @@ The packages anndata and h5py are needed when something is written, not before.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
 from .data.blocks import Array, Block, compressed
 from .data.matrix import DataMatrix
+from .text import PathLike
 
 Annotation: TypeAlias = tuple[str, str, Any]
 """Where it goes (obsm, varm, obs, var or uns), under which name, and what it is."""
 
-_CHUNK_ENTRIES = 1 << 18
 _COPIED_BYTES = 16 << 20  # at a time
 
 
@@ -35,9 +34,7 @@ def categories(labels: Array, first: int = 0) -> Any:
     return pd.Categorical.from_codes(codes, [str(k + first) for k in present])
 
 
-def annotated_copy(
-    source: str | os.PathLike[str], stream: Any, annotations: Sequence[Annotation]
-) -> None:
+def annotated_copy(source: PathLike, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:
     """Copy an .h5ad file to an open one, and add to it; the matrix is copied, not read."""
     with open(source, "rb") as original:
         shutil.copyfileobj(original, stream, _COPIED_BYTES)
@@ -45,27 +42,33 @@ def annotated_copy(
         _add(copy, annotations)
 
 
-def annotated_counts(V: DataMatrix, stream: Any, annotations: Sequence[Annotation]) -> None:
+def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:
     """Write counts (genes, cells), with their names, to an open .h5ad file, and add to it."""
     import pandas as pd
     from anndata import AnnData
-    from anndata.io import write_elem
+    from anndata.io import sparse_dataset, write_elem
 
     F, N = V.shape
-    obs, var = (
-        pd.DataFrame(index=pd.Index([name(n) for n in range(count)], dtype=object))
-        for name, count in ((V.names.sample, N), (V.names.feature, F))
-    )
+    cells = pd.DataFrame(index=[V.names.sample(n) for n in range(N)])
+    genes = pd.DataFrame(index=[V.names.feature(f) for f in range(F)])
+
+    def append(first: list[Block], more: list[Block]) -> list[Block]:
+        for rows in (*first, *more):
+            if "X" in file:
+                sparse_dataset(file["X"]).append(rows)
+            else:
+                write_elem(file, "X", rows, dataset_kwargs={"compression": "gzip"})
+        return []
+
     with _opened(stream, "w") as file:
-        write_elem(file, "/", AnnData(obs=obs, var=var))
-        if "X" in file:
-            del file["X"]
-        _write_counts(file.create_group("X"), V)
+        write_elem(file, "/", AnnData(obs=cells, var=genes))
+        file.pop("X", None)
+        append(V.sweep(_compressed, reduce=append)[0], [])
         _add(file, annotations)
 
 
 @contextmanager
-def _opened(stream: Any, mode: str) -> Iterator[Any]:
+def _opened(stream: BinaryIO, mode: str) -> Iterator[Any]:
     """The file of a stream as HDF5; it is locked already, as all that are not complete."""
     import h5py
 
@@ -96,27 +99,5 @@ def _n_rows(table: Any) -> int:
     return int(table[table.attrs["_index"]].shape[0])
 
 
-def _write_counts(group: Any, V: DataMatrix) -> None:
-    """Append the blocks of V, one after the other, to a matrix in compressed rows."""
-    group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
-    group.attrs["shape"] = np.array(V.shape[::-1])
-    chunks = {"shape": (0,), "maxshape": (None,), "chunks": (_CHUNK_ENTRIES,)}
-    data = group.create_dataset("data", dtype=np.float32, compression="gzip", **chunks)
-    indices = group.create_dataset("indices", dtype=np.int32, compression="gzip", **chunks)
-    lengths = [0]
-
-    def append(first: list[Block], more: list[Block]) -> list[Block]:
-        for block in (*first, *more):
-            size = data.shape[0]
-            for dataset, values in ((data, block.data), (indices, block.indices)):
-                dataset.resize((size + values.size,))
-                dataset[size:] = values
-            lengths.extend(np.diff(block.indptr).tolist())
-        return []
-
-    append(V.sweep(_compressed, reduce=append)[0], [])
-    group.create_dataset("indptr", data=np.cumsum(lengths))
-
-
 def _compressed(block: Block) -> tuple[list[Block]]:
-    return ([compressed(block)],)
+    return ([compressed(block).T.astype(np.float32)],)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import optional, rows_and_columns, several
+from .arguments import Shape, optional, rows_and_columns, several
 from .errors import DataError, Message, Option, OptionError
-from .text import excerpt, shown, visible
+from .text import Texts, excerpt, shown, visible
 
 _TEXTS = "a list of names"
 _LISTED_NAMES = 5
@@ -35,10 +35,10 @@ class Names:
         If the samples are the pixels of an image, row by row.
     """
 
-    sample_names: tuple[str, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-    image_shape: tuple[int, int] | None = None
-    pixels_shape: tuple[int, int] | None = None
+    sample_names: Texts | None = None
+    feature_names: Texts | None = None
+    image_shape: Shape | None = None
+    pixels_shape: Shape | None = None
 
     def __post_init__(self) -> None:
         for name in ("sample_names", "feature_names"):
@@ -51,8 +51,8 @@ class Names:
         cls,
         sample_names: Iterable[object] | None = None,
         feature_names: Iterable[object] | None = None,
-        image_shape: tuple[int, int] | None = None,
-        pixels_shape: tuple[int, int] | None = None,
+        image_shape: Shape | None = None,
+        pixels_shape: Shape | None = None,
     ) -> Names:
         """Make names of objects of any type, as text that is safe to show."""
         samples = optional(several, "sample_names", sample_names, _TEXTS)
@@ -125,18 +125,18 @@ class Names:
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 
-def _texts(name: str, values: Any) -> tuple[str, ...]:
+def _texts(name: str, values: object) -> Texts:
     texts = values if isinstance(values, tuple) else tuple(several(name, values, _TEXTS))
     if not all(isinstance(one, str) for one in texts):
         raise OptionError(Message(Option(name, values), f", expected {_TEXTS}"))
     return texts
 
 
-def _visible(values: list[object] | None) -> tuple[str, ...] | None:
+def _visible(values: list[object] | None) -> Texts | None:
     return None if values is None else tuple(map(visible, values))
 
 
-def names_of(table: Any) -> Names:
+def names_of(table: object) -> Names:
     """The names in a data frame of pandas or polars whose rows are samples; else none.
 
     The index of a Series of pandas names samples too. Default indices of pandas (0, 1, 2, ...) do
@@ -147,7 +147,7 @@ def names_of(table: Any) -> Names:
     return Names.of(_given(table, "index"), _given(table, "columns"))
 
 
-def in_order(names: Names, option: str, table: Any, *sides: str) -> Any:
+def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
     """Return a data frame or a Series of pandas in the order of the data, matched by name.
 
     `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Other names
@@ -171,9 +171,7 @@ def in_order(names: Names, option: str, table: Any, *sides: str) -> Any:
     return table
 
 
-def places_of(
-    own: tuple[str, ...], given: tuple[str, ...], owner: object, side: str = "feature"
-) -> list[int] | None:
+def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") -> list[int] | None:
     """Return where each name of the data is among the names given; None if all are in order.
 
     The error names those that are missing on either side, and calls what has them `owner`.
@@ -194,7 +192,7 @@ def places_of(
     return [place[name] for name in own]
 
 
-def _refuse_shuffled(option: str, given: tuple[str, ...], side: str) -> None:
+def _refuse_shuffled(option: str, given: Texts, side: str) -> None:
     """Refuse the index of a table that was sorted or shuffled, where the data have no names."""
     places = [str(place) for place in range(len(given))]
     if sorted(given) == sorted(places) and [*given] != places:
@@ -209,7 +207,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
 
 
-def _given(table: Any, axis: str) -> Any:
+def _given(table: object, axis: str) -> Iterable[object] | None:
     """The labels of an axis of a table, None if they are the default of pandas."""
     labels = getattr(table, axis, None)
     return None if labels is None or list(labels) == list(range(len(labels))) else labels

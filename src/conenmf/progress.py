@@ -1,85 +1,122 @@
-"""What a fit shows while it runs, and how long it will still take.
+"""What is shown while a fit or a command runs.
 
-``verbose=1`` shows a bar in a terminal or a notebook if rich is installed, and otherwise prints a
-line per iteration. The command line has a display of its own, with the same estimate of the time
-left.
+A terminal or a notebook shows a bar, if rich is installed; elsewhere there are plain lines. The
+first use on a machine compiles for some seconds, which is shown too.
 """
 
 from __future__ import annotations
 
-import math
-import time
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from time import perf_counter
+from typing import Any, TextIO
 
+from . import kernels
 from .arguments import function, integer
 from .solve.run import Callback, Iteration
+from .text import visible
 
-_CHOOSING = "[ConeNMF] choosing an init"
-_WINDOW_ITERATIONS = 5  # over which the fall of the error is measured, as a solver does
+_BAR_SECONDS = 0.1  # between two updates of the bar
 
 
-class TimeLeft:
-    """An estimate of how much of a run is done: it ends at the first of its three limits.
+class Display:
+    """Shows what is being done, and how much of it is done if that is known.
 
     Parameters
     ----------
-    max_iter, tol, max_time
-        As in `factorize`. `max_time` counts from when this object is made.
+    stream : text stream
+    quiet : bool
+        Show nothing.
+    delay : float
+        Seconds before anything is shown.
+    interval : float
+        Seconds between two plain lines.
 
     Attributes
     ----------
-    began : float
-        When it was made.
+    continued_at : int
+        The iteration from which a saved run was continued; 0 if none was.
     """
 
-    def __init__(self, max_iter: int, tol: float, max_time: float | None) -> None:
-        self._max_iter, self._tol, self._max_time = max_iter, tol, max_time
-        self.began = time.perf_counter()
-        self._errors: list[float] = []
-        self._steepest = 0.0
-        self._raced = 0.0  # seconds until the race of inits was last heard of
+    def __init__(
+        self, stream: TextIO, *, quiet: bool = False, delay: float = 1.0, interval: float = 5.0
+    ) -> None:
+        self._stream, self._quiet, self._delay, self._interval = stream, quiet, delay, interval
+        self.continued_at = 0
+        self._what, self._note = "", ""
+        self._share: float | None = None
+        self._done = threading.Event()
+        kernels.compiling.is_announced &= not quiet
 
-    def after(self, now: Iteration) -> tuple[float, float] | None:
-        """Return the share of the run that is done, and about how many seconds are left.
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show this, and what `update` adds to it, until the block is left."""
+        self.update("", None, what)
+        self._done.clear()
+        thread = threading.Thread(target=self._show, daemon=True)
+        try:
+            if not self._quiet:
+                thread.start()
+            yield
+        finally:
+            self._done.set()
+            if thread.ident is not None:  # started, if only just
+                thread.join()
 
-        None as long as inits compete: how long that will take is not known.
-        """
-        if not now.iteration:
-            self._raced = now.elapsed
-            return None
-        self._errors.append(now.relative_error)
-        share = min(max(now.iteration / self._max_iter, self._share_by_fall()), 1.0)
-        seconds = (now.elapsed - self._raced) * (1 - share) / share
-        if self._max_time:
-            elapsed = time.perf_counter() - self.began
-            share = min(max(share, elapsed / self._max_time), 1.0)
-            seconds = min(seconds, self._max_time - elapsed)
-        return share, max(seconds, 0.0)
+    def update(self, note: str, share: float | None = None, what: str | None = None) -> None:
+        """Add a note, and the share of the work that is done."""
+        self._note, self._share = note, share
+        if what is not None:
+            self._what = visible(what, None)
 
-    def _share_by_fall(self) -> float:
-        """How far the fall of the error is on its way down to `tol`; it shrinks geometrically."""
-        errors, tol = self._errors, self._tol
-        if len(errors) <= _WINDOW_ITERATIONS or tol <= 0:
-            return 0.0
-        before = errors[-1 - _WINDOW_ITERATIONS]
-        fall = max(1 - errors[-1] / before if before > 0 else 0.0, tol / 2)
-        self._steepest = max(self._steepest, fall)
-        if self._steepest <= tol:
-            return 0.0
-        return math.log(self._steepest / fall) / math.log(self._steepest / tol)
+    @property
+    def line(self) -> str:
+        """What is being done at the moment."""
+        if kernels.compiling.is_running:
+            return kernels.compiling.in_words
+        return f"{self._what}, {self._note}" if self._note else self._what
+
+    def _show(self) -> None:
+        began = perf_counter()
+        if self._done.wait(self._delay):
+            return
+        bar = _bar(self._stream)
+        if bar is not None:
+            with bar:
+                task = bar.add_task(self.line, total=None)
+                while not self._done.wait(_BAR_SECONDS):
+                    total = None if self._share is None else 1.0
+                    bar.update(task, description=self.line, total=total, completed=self._share)
+            return
+        while True:
+            line = f"{self.line}, {perf_counter() - began:.0f} s"
+            print(line, file=self._stream, flush=True)
+            if self._done.wait(self._interval):
+                return
+
+    def iterations(self, max_iter: int) -> Callable[[Iteration], None]:
+        """A callback for a solver that shows the iteration and the error."""
+        is_first = True
+
+        def show(now: Iteration) -> None:
+            nonlocal is_first
+            error = f"error {now.relative_error:.5g}"
+            if not now.iteration:
+                self.update(error, what="choosing an init")
+                return
+            if is_first and now.iteration > 1:
+                self.continued_at = now.iteration - 1
+            is_first = False
+            self.update(f"iteration {now.iteration} of at most {max_iter}, {error}", what="solving")
+
+        return show
 
 
 @contextmanager
 def watching(
-    verbose: Any,
-    callback: Callback | None,
-    *,
-    max_iter: int,
-    tol: float,
-    max_time: float | None,
-    console: Any = None,
+    verbose: object, callback: Callback | None, *, max_iter: int, **_: object
 ) -> Iterator[Callback | None]:
     """Show a fit while the block runs; yield its callback, which calls that of the user too.
 
@@ -89,60 +126,37 @@ def watching(
         Show nothing if it is False or 0.
     callback : callable or None
         That of the user.
-    max_iter, tol, max_time
+    max_iter
         As in `factorize`.
-    console : rich Console, optional
-        By default standard output.
     """
     if not (verbose if isinstance(verbose, bool) else integer("verbose", verbose, at_least=0)):
         yield callback
         return
     observe = None if callback is None else function("callback", callback, takes=1)
-    left = TimeLeft(max_iter, tol, max_time)
-    with _display(console) as show:
+    has_bar = _bar(sys.stdout) is not None
+    display = Display(sys.stdout, quiet=not has_bar, delay=0.0)
+    show = display.iterations(max_iter)
 
-        def shown(now: Iteration) -> object:
-            show(now, left.after(now))
-            return None if observe is None else observe(now)
+    def shown(now: Iteration) -> object:
+        show(now)
+        if now.iteration and not has_bar:
+            print(f"[ConeNMF] {display.line}")
+        return None if observe is None else observe(now)
 
+    with display.working("choosing an init"):
         yield shown
 
 
-@contextmanager
-def _display(console: Any) -> Iterator[Callable[[Iteration, tuple[float, float] | None], None]]:
-    """A bar, or lines where there cannot be one."""
+def _bar(stream: TextIO) -> Any:
+    """A bar of rich; None where there cannot be one."""
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
     except ImportError:
-        yield _print_line
-        return
-    console = Console() if console is None else console
-    if not console.is_interactive and not console.is_jupyter:
-        yield _print_line
-        return
+        return None
+    console = Console(file=stream)
+    if not (console.is_terminal or console.is_jupyter):
+        return None
     words = TextColumn("{task.description}", markup=False)
-    with Progress(SpinnerColumn(), words, BarColumn(), console=console, transient=True) as bar:
-        task = bar.add_task(_CHOOSING, total=None)
-
-        def draw(now: Iteration, left: tuple[float, float] | None) -> None:
-            if left is None:
-                bar.update(task, description=f"{_CHOOSING}: {_error(now)}")
-            else:
-                bar.update(task, total=1.0, completed=left[0], description=_line(now, *left))
-
-        yield draw
-
-
-def _print_line(now: Iteration, left: tuple[float, float] | None) -> None:
-    if left is not None:
-        print(_line(now, *left))
-
-
-def _line(now: Iteration, share: float, seconds: float) -> str:
-    rest = f", about {seconds:.0f} s left" if share < 1 else ""
-    return f"[ConeNMF] iteration {now.iteration}: {_error(now)}{rest}"
-
-
-def _error(now: Iteration) -> str:
-    return f"relative error {now.relative_error:.6f} after {now.elapsed:.2f} s"
+    columns = (SpinnerColumn(), BarColumn(bar_width=20), TimeElapsedColumn(), words)
+    return Progress(*columns, console=console, transient=True)

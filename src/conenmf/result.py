@@ -8,7 +8,6 @@ field. A result refers to its data, but is pickled and saved without them. The f
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -16,14 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import flag, integer
-from .cones.certificate import Certificate, objective_bound, observed_bound
+from .arguments import Pair, Shape, flag, integer
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, DataError, Message, NotAvailableError, Option
 from .judge import plots
-from .judge.certificate import AnyCertificate, certify, quality_in_words, usual_effort
+from .judge.certificate import (
+    AnyCertificate,
+    Certificate,
+    certify,
+    objective_bound,
+    observed_bound,
+    quality_in_words,
+    usual_effort,
+)
+from .judge.choose_k import Selection
 from .judge.diagnosis import (
     Diagnosis,
     cones_in_words,
@@ -38,16 +45,9 @@ from .names import Names
 from .save import saved_factorization, write_factorization
 from .solve.constraints import Penalties
 from .solve.losses import get_loss
-from .solve.race import Prospect, Race
+from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import card, counted
-
-CHOSEN_BY = {  # words for what chose the number of components
-    "user": "as asked",
-    "cones": "chosen by counting cones",
-    "ratio": "chosen by the largest ratio of singular values",
-    "parallel": "chosen by parallel analysis",
-}
+from .text import Facts, PathLike, Texts, card, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,36 +62,33 @@ class Factorization:
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
         sample without any.
     shares : array (K,) or None
-        What each component contributes to the reconstruction, <w_k h_k, WH> / ||WH||^2: these add
-        up to 1. Components are sorted by them, the largest first; without a solver they are in the
-        order of the init.
+        The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. Shares sum to
+        1. Components are sorted by share, the largest first; without a solver they keep the order
+        of the init.
     loss : str
-        The name of the loss: "frobenius".
+        The name of the loss, such as "frobenius".
     objective : float
         The loss of exactly these factors, ||V - W H||^2.
     relative_error : float
         The same without the scale of the data, ||V - W H|| / ||V||.
     history : History
-        Relative error after each iteration of the solver on V itself, with seconds and passes since
-        the call. Iterations of the race of inits are not among them; a callback sees these too.
+        Relative error after each iteration of the solver, with seconds and passes since the call.
+        Iterations of inits that lost a race are not among them; a callback sees these too.
     stop_reason : StopReason
-        Equal to one of "converged", "plateau", "exact", "max_iter", "max_time", "callback",
-        "interrupted", and "init" without a solver; `ending` says it in words.
+        Equal to one of "converged", "exact", "max_iter", "max_time", "callback",
+        "interrupted", and "init" without a solver; its `description` says it in words.
     seconds : mapping
-        Time of each stage: "rank", "init", "solve" (of which "sketch"), "finish".
+        Time of each stage: "rank", "init", "solve", "finish".
     passes : float
         Passes over V in all, the validating first one not included.
     settings : mapping
         What was asked for, in plain values.
     K_decided_by : str
-        "user" if K was given, else what chose it: "cones", "ratio" or "parallel".
+        "user" if K was given, otherwise the sentence of `select_k`: an interval, a grade and why.
     init_used : str
-        The initialisation that was used, also where "auto" was asked for.
+        The init from which the result comes, which "auto" may have chosen.
     race : Race or None
-        The inits that competed, if "auto" was asked for, each with the error that was reached from
-        it.
-    prospect : Prospect or None
-        What the singular values say about the error; None if the fit did not ask.
+        The inits that competed, with their errors, if ``init="auto"`` held a race.
     certificate, diagnosis : Certificate, CountCertificate or None, Diagnosis or None
         What `certify()` and `diagnose()` returned; None until they are called.
     known_uniqueness : Uniqueness or None
@@ -100,9 +97,11 @@ class Factorization:
         The names of samples and features, if the data have any; the words of texts and their
         weights, with which `from_texts` reads new ones.
     first_certificate : Certificate or None
-        What the fit knows of the same without more work, for a result that was pickled or loaded.
+        What the fit knows without extra work, for a result that was pickled or loaded.
     preparation : Preparation or None
-        What `prepare` did to the data, if it did, so that `prepared` can do it to new samples.
+        What `prepare` did to the data, so that `prepared` can repeat it on new samples.
+    selection : Selection or None
+        The evidence for the number of components, if it was chosen.
     spectrum, data : Spectrum or None, DataMatrix or None
         The singular values computed so far, for `certify()`, and the data; None once the result was
         pickled or loaded.
@@ -122,7 +121,6 @@ class Factorization:
     K_decided_by: str
     init_used: str
     race: Race | None = None
-    prospect: Prospect | None = None
     shares: Array | None = None
     certificate: AnyCertificate | None = None
     first_certificate: AnyCertificate | None = None
@@ -131,6 +129,7 @@ class Factorization:
     names: Names = field(default_factory=Names)
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
+    selection: Selection | None = field(default=None, repr=False)
     spectrum: Spectrum | None = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 
@@ -152,12 +151,12 @@ class Factorization:
             settings=MappingProxyType(dict(self.settings)),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Facts:
         """Leave out the data and their spectrum."""
         plain = {"seconds": dict(self.seconds), "settings": dict(self.settings)}
         return {**vars(self), **plain, "spectrum": None, "data": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Facts) -> None:
         self._remember(**state)
         self.__post_init__()
 
@@ -175,7 +174,7 @@ class Factorization:
         return int(self.W.shape[1])
 
     @property
-    def component_names(self) -> tuple[str, ...]:
+    def component_names(self) -> Texts:
         """What components are called: by the names of known ones, else by their numbers."""
         given = (self.settings.get("fixed") or {}).get("names") or []
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
@@ -191,68 +190,41 @@ class Factorization:
         return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
-    def ending(self) -> str:
-        """Why the solver stopped, in words."""
-        if not self.is_on_plateau or self.prospect is None:
-            return self.stop_reason.description
-        gap, bound = self.prospect.gap(self.relative_error), self.prospect.lower_bound
-        return (
-            f"stopped on a plateau: gap {gap:.0%}. The singular values show {self.K} components "
-            f"and noise; then the error usually comes close to its lower bound, about {bound:.2g}"
-        )
-
-    @property
     def problem(self) -> str:
         """What to do about a run that found nothing, or ended too early; else empty."""
         if self.settings.get("penalties") and self.relative_error >= 1:
             return "the penalties are so large that nothing is left of W H: make them smaller"
-        if self.is_on_plateau:
-            return f"{self.ending}: raise max_iter, or try another init"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
         if self.stop_reason is not StopReason.MAX_ITER or not (max_iter and tol):
             return ""
         return f"stopped at {max_iter=} before it converged to {tol=}: increase one of them"
 
     @property
-    def is_on_plateau(self) -> bool:
-        """Whether the error would probably fall, given more time; at `max_iter` a race knows."""
-        if self.stop_reason is not StopReason.MAX_ITER or self.prospect is None:
-            return self.stop_reason is StopReason.PLATEAU
-        is_agreed = bool(self.race and self.race.is_agreed)
-        return not is_agreed and self.prospect.is_plateau(self.relative_error)
-
-    @property
     def total_seconds(self) -> float:
         """The time of all stages."""
-        return sum(self.seconds.values()) - self.seconds.get("sketch", 0.0)
+        return sum(self.seconds.values())
 
-    def summary(self) -> tuple[str, ...]:
+    def summary(self) -> Texts:
         """Describe the result in sentences.
 
         `certify()`, `diagnose()` and `uniqueness()` add what they found.
         """
         K = counted(self.K, "component")
-        is_auto = self.settings.get("K") == "auto"
-        how = f" ({CHOSEN_BY.get(self.K_decided_by, self.K_decided_by)})" if is_auto else ""
         error = error_in_words(
             self.loss, self.relative_error, self.objective, self.settings.get("observed")
         )
-        lines = [f"{K}{how}; {error}"]
-        if self.is_on_plateau:
-            lines.append(self.ending)
+        lines = [f"{K}; {error}"]
+        if self.K_decided_by != "user":
+            lines.append(self.K_decided_by)
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:
             lines.append(self.known_uniqueness.summary())
         if self.diagnosis is not None:
-            not_unique = self.diagnosis.freedom.in_words()
-            sums = (self.settings.get("penalties") or {}).get("sum_to_one")  # may rule turns out
-            if self.known_uniqueness is None and not_unique is not None and not sums:
-                lines.append(not_unique)
             lines.append(cones_in_words(self.diagnosis.cones))
         return tuple(filter(None, lines))
 
-    def _remember(self, **values: Any) -> None:
+    def _remember(self, **values: object) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -273,8 +245,6 @@ class Factorization:
             V = self._require_data("certify(V, W, H)")
             certificate = self._judge(V, effort)
             self._remember(certificate=certificate)
-            if self.diagnosis is not None:
-                self._remember(diagnosis=replace(self.diagnosis, certificate=certificate))
         return certificate
 
     def objective_bound(self) -> float:
@@ -297,26 +267,29 @@ class Factorization:
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
 
     def diagnose(self, *, effort: int | None = None) -> Diagnosis:
-        """Return the certificate, which components can be turned, the spectrum, the cones and more.
+        """Return the spectrum, the cones and a description of the data.
+
+        It also computes the certificate, and finds which components are unique, or can be moved at
+        the same error.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`,
         unless they ask for more effort, which is that of the certificate.
         """
-        diagnosis, effort = self.diagnosis, self._effort(effort, self.certificate)
-        if diagnosis is None:
+        effort = self._effort(effort, self.certificate)
+        if self.diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
             certificate = self.first_certificate  # all there is, if no bound is known for the loss
             if certificate is None or get_loss(self.loss).lower_bounds:
                 certificate = self._judge(V, effort)  # again: are the data the same?
             own = V.unweighed
             V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
-            diagnosis = diagnose(V, self.W, self.H, self.labels, certificate, spectrum=spectrum)
-            self._remember(certificate=certificate, diagnosis=diagnosis)
-        elif effort > diagnosis.certificate.effort:
+            facts = diagnose(V, self.W, self.H, self.labels, spectrum=spectrum)
+            self._remember(certificate=certificate, diagnosis=facts)
+            self.uniqueness(max_iter=0)
+        elif self.certificate is None or effort > self.certificate.effort:
             self.certify(effort=effort)
-            diagnosis = self.diagnosis  # with the new certificate
-            assert diagnosis is not None
-        return diagnosis
+        assert self.diagnosis is not None
+        return self.diagnosis
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
         """Say of each component whether it is unique, can be moved, or neither is known.
@@ -338,7 +311,7 @@ class Factorization:
             H = self._H_of(V)
             n_given = (self.settings.get("fixed") or {}).get("count", 0)
             sums = bool(penalties.get("sum_to_one", False))
-            options: dict[str, Any] = {"n_given": n_given, "thorough": thorough, "sum_to_one": sums}
+            options: Facts = {"n_given": n_given, "thorough": thorough, "sum_to_one": sums}
             known = uniqueness(V, self.W, H, loss=self.loss, max_iter=max_iter, **options)
             self._remember(known_uniqueness=known)
         return known
@@ -432,7 +405,7 @@ class Factorization:
             )
         return card("Factorization", self.summary(), facts.items())
 
-    def plot_history(self, ax: Any = None, *, against: str = "iteration") -> Any:
+    def plot_history(self, ax: object = None, *, against: str = "iteration") -> plots.Axes:
         """Draw the relative error after each iteration; return the matplotlib axes.
 
         Parameters
@@ -443,19 +416,19 @@ class Factorization:
         below = shown_bound(self.certificate)
         return plots.history(self.history, ax, against=against, below=below)
 
-    def plot_spectrum(self, ax: Any = None) -> Any:
+    def plot_spectrum(self, ax: object = None) -> plots.Axes:
         """Draw the singular values and their ratios; return the matplotlib axes."""
         return plots.spectrum(self.diagnose().rank, self.K, ax)
 
     def plot_components(
         self,
-        axes: Any = None,
+        axes: object = None,
         *,
-        components: Any = None,
-        image_shape: tuple[int, int] | None = None,
+        components: Iterable[int] | None = None,
+        image_shape: Shape | None = None,
         top: int = 10,
-        limits: tuple[Array, Array] | None = None,
-    ) -> Any:
+        limits: Pair | None = None,
+    ) -> Array:
         """Draw the components as images, as their `top` features, or as curves.
 
         Images if an image shape is known or given; the features with the largest entries if
@@ -479,10 +452,12 @@ class Factorization:
         """
         names = self.names if image_shape is None else Names(image_shape=image_shape)
         names.checked(self.H.shape[1], self.W.shape[0])
-        options: dict[str, Any] = {"which": components, "top": top, "limits": limits}
+        options: Facts = {"which": components, "top": top, "limits": limits}
         return plots.components(self.W, names, axes, **options)
 
-    def plot_endmembers(self, ax: Any = None, *, components: Any = None) -> Any:
+    def plot_endmembers(
+        self, ax: object = None, *, components: Iterable[int] | None = None
+    ) -> plots.Axes:
         """Draw all components as curves in one frame, each scaled to norm 1; return the axes.
 
         They are drawn over the names of features if these are numbers, such as wavelengths.
@@ -491,11 +466,11 @@ class Factorization:
 
     def plot_maps(
         self,
-        axes: Any = None,
+        axes: object = None,
         *,
-        components: Any = None,
-        pixels_shape: tuple[int, int] | None = None,
-    ) -> Any:
+        components: Iterable[int] | None = None,
+        pixels_shape: Shape | None = None,
+    ) -> Array:
         """Draw abundance maps, if samples are the pixels of an image; return the axes.
 
         Parameters
@@ -513,7 +488,7 @@ class Factorization:
             raise NotAvailableError(Message(problem, Option("pixels_shape"), ", rows and columns"))
         return plots.maps(self.W, self.H, shape, axes, which=components)
 
-    def plot_cones(self, ax: Any = None) -> Any:
+    def plot_cones(self, ax: object = None) -> plots.Axes:
         """Draw the angles between cones, and mark those too small for the assumption."""
         cones = self.diagnose().cones
         if cones is None:
@@ -523,7 +498,7 @@ class Factorization:
             )
         return plots.cones(cones.geometry, ax)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write everything to one ``.npz`` file, without pickle.
 
         The file appears under exactly this name, and only when it is complete; an earlier one
@@ -533,7 +508,7 @@ class Factorization:
         write_factorization(path, vars(self))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Factorization:
+    def load(cls, path: PathLike) -> Factorization:
         """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
         with saved_factorization(path) as fields:
             return cls(**fields)

@@ -5,28 +5,28 @@ The fields are described in `result`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from .data.blocks import Array
+from .arguments import Arrays
 from .data.prepare import Preparation, Vocabulary
-from .data.saving import SavedArrays, arrays_of_names, reading, write_arrays
 from .judge.certificate import certificate_of_numbers, numbers_of_certificate
+from .judge.choose_k import Selection
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
-from .solve.race import Prospect, Race
+from .scale.archive import SavedArrays, arrays_of_names, reading, write_arrays
+from .solve.race import Race
 from .solve.run import History, StopReason
+from .text import Facts, PathLike
 
-_FORMAT = "conenmf-factorization-4"
+_FORMAT = "conenmf-factorization-6"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
 _DIAGNOSIS_PREFIX, _UNIQUENESS_PREFIX = "diagnosis_", "uniqueness_"
 
 
-def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any]) -> None:
+def write_factorization(path: PathLike, fields: Facts) -> None:
     """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
     names, shapes = arrays_of_names(fields["names"])
     facts = {name: fields[name] for name in (*_TEXT_FIELDS, *_NUMBER_FIELDS)} | {
@@ -34,7 +34,7 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
         "seconds": dict(fields["seconds"]),
         "settings": dict(fields["settings"]),
         "race": fields["race"] and fields["race"].plain(),
-        "prospect": fields["prospect"],
+        "selection": fields["selection"] and fields["selection"].plain(),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
         "preparation": fields["preparation"] and fields["preparation"].plain(),
         **shapes,
@@ -52,7 +52,7 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
     diagnosis, certificate = fields["diagnosis"], fields["certificate"]
     if diagnosis is not None:
         arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
-    elif certificate is not None:
+    if certificate is not None:
         arrays["certificate"] = numbers_of_certificate(certificate)
     if (known := fields["known_uniqueness"]) is not None:
         arrays |= {_UNIQUENESS_PREFIX + key: array for key, array in known.arrays().items()}
@@ -62,7 +62,7 @@ def write_factorization(path: str | os.PathLike[str], fields: Mapping[str, Any])
 
 
 @contextmanager
-def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+def saved_factorization(path: PathLike) -> Iterator[Facts]:
     """Read the fields of a `Factorization` that `write_factorization` wrote.
 
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,
@@ -72,7 +72,7 @@ def saved_factorization(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]
         yield _read_fields(saved)
 
 
-def _read_fields(saved: SavedArrays) -> dict[str, Any]:
+def _read_fields(saved: SavedArrays) -> Facts:
     facts, loss = saved.facts, saved.facts["loss"]
     W, H, names = saved.factor("W"), saved.factor("H"), saved.names_of_data()
     certificates = {
@@ -82,7 +82,6 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
     diagnosis, uniqueness, preparation, vocabulary = None, None, None, None
     if arrays := _with_prefix(saved, _DIAGNOSIS_PREFIX):
         diagnosis = Diagnosis.from_arrays(arrays)
-        certificates["certificate"] = diagnosis.certificate
     if arrays := _with_prefix(saved, _UNIQUENESS_PREFIX):
         uniqueness = Uniqueness.from_arrays(arrays)
     if facts["preparation"] is not None:
@@ -103,7 +102,7 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
         "settings": facts["settings"],
         "shares": saved.numbers("shares") if "shares" in saved else None,
         "race": Race.of_plain(facts["race"]),
-        "prospect": facts["prospect"] and Prospect(*facts["prospect"]),
+        "selection": Selection.of_plain(facts.get("selection")),
         "preparation": preparation,
         **certificates,
         "diagnosis": diagnosis,
@@ -113,7 +112,7 @@ def _read_fields(saved: SavedArrays) -> dict[str, Any]:
     }
 
 
-def _with_prefix(saved: SavedArrays, prefix: str) -> dict[str, Array]:
+def _with_prefix(saved: SavedArrays, prefix: str) -> Arrays:
     return {
         key.removeprefix(prefix): saved.numbers(key, "fiub")
         for key in saved.names

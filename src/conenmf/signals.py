@@ -7,11 +7,16 @@ time: signals are handled before the libraries are imported, and none of them le
 from __future__ import annotations
 
 import signal
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any
 
 _GRACE_SECONDS = 1.0  # to clean up in, during which further signals are ignored
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SAVING = "conenmf: saving the result so far; Ctrl-C again to end at once"
 
 
 class Terminated(BaseException):
@@ -23,7 +28,7 @@ class _Stop:
 
     _ignored_until = 0.0
 
-    def __call__(self, number: int, frame: Any) -> None:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
         if time.monotonic() > self._ignored_until:
             self._ignored_until = time.monotonic() + _GRACE_SECONDS
             raise KeyboardInterrupt if number == signal.SIGINT else Terminated
@@ -40,3 +45,59 @@ def release_signals() -> None:
     """Let a signal end the process at once: nothing is left to clean up."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
+
+
+class Interruption:
+    """Ctrl-C while a result is computed: the result so far is saved.
+
+    The solver stops after its iteration, and optional work is skipped; pressed again, Ctrl-C ends
+    the command at once. Before there is anything to save, the first Ctrl-C does.
+
+    Attributes
+    ----------
+    can_save : bool
+        Whether there is something to save, so that the first Ctrl-C does not end the command.
+    asked : bool
+        Whether Ctrl-C was pressed then.
+    """
+
+    asked = False
+    can_save = False
+
+    def __enter__(self) -> Interruption:
+        self._earlier: Any = signal.signal(signal.SIGINT, self._pressed)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._earlier)
+
+    def _pressed(self, number: int, frame: FrameType | None) -> None:
+        if self.can_save and not self.asked:
+            self._ask()
+        elif callable(self._earlier):
+            self._earlier(number, frame)  # raises KeyboardInterrupt
+
+    def _ask(self) -> None:
+        self.asked = True
+        with suppress(RuntimeError):  # of a stream that was just being written to
+            print(_SAVING, file=sys.stderr)
+
+    def watch(self, then: Callable[[Any], None]) -> Callable[[Any], bool]:
+        """A callback for a solver that calls another, and returns whether to stop."""
+
+        def callback(now: object) -> bool:
+            self.can_save = True
+            then(now)
+            return self.asked
+
+        return callback
+
+    @contextmanager
+    def optional(self) -> Iterator[None]:
+        """Work that Ctrl-C ends without ending what follows."""
+        self.can_save = False
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._ask()
+        self.can_save = True

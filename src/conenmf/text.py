@@ -6,11 +6,17 @@ replaced by visible escapes.
 
 from __future__ import annotations
 
+import os
 import reprlib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
+
+PathLike: TypeAlias = str | os.PathLike[str]
+Texts: TypeAlias = tuple[str, ...]
+Facts: TypeAlias = dict[str, Any]
+"""Plain values by their names."""
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
@@ -84,7 +90,7 @@ class Shown(str):
         return str(self)
 
 
-def shown(value: Any) -> Shown:
+def shown(value: object) -> Shown:
     """Return a value as Python writes it, on one line and short.
 
     >>> print(shown("a" * 100), shown(float("nan")), shown([[0.5] * 1000]))

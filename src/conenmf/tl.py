@@ -20,7 +20,7 @@ from .judge.stability import Stability, stability
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
-from .text import visible
+from .text import Facts, visible
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _SET_HERE = ("names", "V", "K", "n_runs")
@@ -38,8 +38,8 @@ def nmf(
 
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
-    cell, as a category that scanpy takes for groups, and ``adata.uns["conenmf"]`` the facts about
-    the fit, as JSON.
+    cell, as a category for scanpy's groups, and ``adata.uns["conenmf"]`` the facts about the
+    fit, as JSON.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def consensus(
 ) -> Stability:
     """Factor the counts of an AnnData object many times, and add the consensus to it.
 
-    It is added as `nmf` adds a result; ``adata.uns["conenmf_stability"]`` has the shares of the
-    runs that have each component, and its silhouette.
+    The consensus is added like the result of `nmf`. ``adata.uns["conenmf_stability"]`` has the
+    share of runs that contain each component, and its silhouette.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def consensus(
     V, options = _opened(adata, layer, options, stability)
     key_added = text("key_added", key_added)
     found = stability(V, n_components, n_runs, **options)
-    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None, sketch=None)
+    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     annotate(adata, result, key_added)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,
@@ -127,8 +127,8 @@ def consensus(
 
 
 def _opened(
-    adata: Any, layer: str | None, options: dict[str, Any], function: Callable[..., Any]
-) -> tuple[DataMatrix, dict[str, Any]]:
+    adata: Any, layer: str | None, options: Facts, function: Callable[..., Any]
+) -> tuple[DataMatrix, Facts]:
     """The counts, and the options for the function that they are passed to."""
     check_annotated(adata)
     known = {*_READING_OPTIONS, *signature(function).parameters} - {*_SET_HERE}

@@ -9,10 +9,10 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
-from conenmf import find_programs, from_rows, open_data
-from conenmf.cells.tables import check_run, file_names, write_programs
-from conenmf.errors import OptionError, OutputError
-from conenmf.names import Names
+from conenmf import open_data
+from conenmf.cells.programs import find_programs
+from conenmf.cells.tables import check_run, write_programs
+from conenmf.errors import OutputError
 
 
 def table(path):
@@ -55,15 +55,6 @@ def test_tables_have_the_names_and_the_form_of_cnmf(programs):
     deviation = programs.statistics.tpm_variance**0.5
     expected = tpm.div(tpm.sum(axis=1), axis=0) * 1e6 / deviation
     np.testing.assert_allclose(starcat.to_numpy(), expected[genes].to_numpy(), rtol=1e-9)
-
-
-def test_names_with_quotes_are_read_back(counts, tmp_path):
-    names = Names.of([f'"{n}"' for n in range(240)], [f'g"{f}' for f in range(50)])
-    programs = find_programs(from_rows(counts, names=names), 2, 2)
-    (path,) = (p for p in write_programs(programs, tmp_path, "a") if "usages" in p.name)
-    assert table(path).index[5] == '"5"'
-    (path,) = (p for p in tmp_path.iterdir() if "gene_spectra_tpm" in p.name)
-    assert table(path).columns[4] == 'g"4'
 
 
 def test_an_annotated_copy_leaves_the_original_alone(programs, atlas, counts):
@@ -134,34 +125,3 @@ def test_a_folder_of_another_run_is_refused(programs):
     Path("file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         check_run("file", "atlas")
-    with pytest.raises(OutputError, match="does not exist"):
-        check_run("no/where", "atlas")
-
-
-def test_nothing_is_left_if_a_file_cannot_be_written(programs):
-    with pytest.raises(OutputError, match=r"k_3\.dt_0_5\.h5ad"):
-        write_programs(programs, "out", "atlas", copy_of="missing.h5ad")
-    assert list(Path("out").iterdir()) == []
-
-
-def test_names_of_files_are_checked():
-    assert file_names("a", 7, 0.25)["spectra"] == "a.spectra.k_7.dt_0_25.consensus.txt"
-    for wrong in ("", "a/b", ".a", "a\n"):
-        with pytest.raises(OptionError, match="expected the beginning"):
-            check_run("out", wrong)
-
-
-def test_names_like_formulas_get_an_apostrophe(counts):
-    cells = ["=HYPERLINK(1)", "+1+cmd|x", *(f"cell{n}" for n in range(2, len(counts)))]
-    genes = ["@SUM(1)", "-0.5", *(f"gene{f}" for f in range(2, counts.shape[1]))]
-    V = from_rows(counts, names=Names.of(cells, genes))
-    paths = write_programs(find_programs(V, 2, 3, n_genes=counts.shape[1]), "out", "atlas")
-    fields = {
-        field.strip('"')
-        for path in paths
-        if path.suffix == ".txt"
-        for line in path.read_text().split("\n")
-        for field in line.split("\t")
-    }
-    assert {"'=HYPERLINK(1)", "'+1+cmd|x", "'@SUM(1)", "-0.5"} <= fields
-    assert not {"=HYPERLINK(1)", "+1+cmd|x", "@SUM(1)"} & fields

@@ -36,6 +36,8 @@ def test_cells_go_from_a_file_to_programs(atlas, capsys, run):
     assert (groups[:40] == groups[0]).all()
     assert (groups[40:] == groups[-1]).all()
     assert groups[0] != groups[-1]
+    page = Path("out/atlas.report.k_2.html").read_text()
+    assert 'id="stability"' in page
     facts = json.loads(Path("out/atlas.run.k_2.dt_0_5.json").read_text())
     assert facts["verdict"] == "stable"
 
@@ -43,6 +45,7 @@ def test_cells_go_from_a_file_to_programs(atlas, capsys, run):
 def test_other_options_and_json(atlas, capsys, run):
     Path("genes.txt").write_text("3\n12\n15\n")
     options = ("--genes-file", "genes.txt", "--log1p", "--no-anndata", "--name", "b", "--json")
+    options += ("--no-report",)
     assert run("cells", "atlas.h5ad:layers/counts", "-k", 2, "--runs", 2, "-q", *options) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["n_genes"] == 3
@@ -50,31 +53,3 @@ def test_other_options_and_json(atlas, capsys, run):
     assert sorted(Path(name).name for name in answer["files"])[-1].startswith("b.usages.k_2")
     assert not any(name.endswith(".h5ad") for name in answer["files"])
     assert Path("programs/b.overdispersed_genes.txt").read_text() == "3\n12\n15"
-
-
-def test_bad_input_is_one_line_and_a_code(atlas, capsys, run, monkeypatch):
-    here = Path.cwd()
-
-    def failed(code, told, *arguments):
-        assert run("cells", *arguments) == code
-        assert told in capsys.readouterr().err
-
-    failed(3, "no count: give raw counts", "atlas.h5ad", "-k", 2, "-q")
-    failed(3, "has no 'layers/cooked'", "atlas.h5ad", "--layer", "cooked", "-k", 2, "-q")
-    failed(4, "fewer than the 30 programs", "atlas.h5ad", *OPTIONS, "-k", 30)
-    failed(4, "leave --layer out", "atlas.h5ad:layers/counts", *OPTIONS)
-    np.save("counts.npy", atlas)
-    failed(4, "--layer is for .h5ad files", "counts.npy", *OPTIONS)
-    monkeypatch.setattr("conenmf.cli.cells.find_programs", None)  # refused before the work
-    failed(5, "/proc/programs cannot be written", "atlas.h5ad", *OPTIONS, "-o", "/proc/programs")
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
-    assert not Path("programs").exists()
-    assert run("cells", "atlas.h5ad", *OPTIONS) == 0
-    failed(5, "choice of genes", "atlas.h5ad", *OPTIONS, "--genes", 10)
-    failed(5, "other files with --name", "counts.npy", "-k", 2, "-q", "--name", "atlas")
-    assert run("cells", "atlas.h5ad", *OPTIONS, "--genes", 10, "--force") == 0
-    assert run("cells", "counts.npy", "-k", 2, "--runs", 2, "-q") == 0
-    np.testing.assert_array_equal(
-        anndata.read_h5ad("programs/counts.k_2.dt_0_5.h5ad").X.toarray(), atlas
-    )

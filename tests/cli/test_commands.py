@@ -24,7 +24,7 @@ def test_every_command_has_help_with_examples(capsys, run):
         assert run(name, "--help") == 0
         output = capsys.readouterr().out
         before = output.partition(" options:\n")[0].partition("Output and resources:")[0]
-        assert name == "demo" or f"conenmf {name}" in before.split("\n", 1)[1]
+        assert f"conenmf {name}" in before.split("\n", 1)[1]
         options = [one for one in command.params if one.param_type_name == "option"]
         assert all(option.help for option in options)
     assert run("--help") == 0
@@ -34,13 +34,6 @@ def test_every_command_has_help_with_examples(capsys, run):
     assert run() == 0
     assert run("--version") == 0
     assert conenmf.__version__ in capsys.readouterr().out
-
-
-def test_the_list_of_commands_says_what_each_says_of_itself(capsys, run):
-    assert run("--help") == 0
-    output = " ".join(capsys.readouterr().out.split())
-    for name, command in COMMANDS.items():
-        assert f" {name} {command.get_short_help_str(limit=200)}" in output
 
 
 @pytest.mark.parametrize(
@@ -112,17 +105,19 @@ ERRORS = [
     (2, ["fit", "cells.csv", "--image-shape", "9"], "'9' is not a shape such as 92x112"),
     (2, ["fit", "cells.csv", "--view", "poem"], "'poem' is not one of"),
     (2, ["fit", "cells.csv", "--tables", "xls"], "'xls' is not one of 'csv', 'parquet', 'none'"),
-    (2, ["rank", "cells.csv", "--methods", "guess"], "'guess' is not one of cones, ratio"),
-    (2, ["compare", "cells.csv", "--inits", ","], "name some of auto, cr1"),
+    (2, ["compare", "cells.csv", "--inits", ","], "is not one of auto, cr1"),
     (2, ["transform", "out", "cells.csv"], "Missing option '-o' / '--output'"),
     # the data cannot be read or used
     (3, ["fit", "gone.csv"], "there is no file gone.csv"),
-    (3, ["fit", "https://a.org/b.csv"], "https://a.org/b.csv is an address, not a file: download"),
-    (3, ["fit", "percent.csv"], "line 2, column 'a': '10%' is a percentage: remove the percent"),
-    (4, ["fit", "index.csv", "--drop", "c"], "has no column 'c'; it has a, b, and numbers from 0"),
+    (3, ["fit", "cels.csv"], "there is no file cels.csv: did you mean cells.csv?"),
+    (3, ["fit", "https://a.org/b.csv"], "there is no file https://a.org/b.csv"),
+    (3, ["fit", "percent.csv"], "column 'a': '10%' is not a number: write digits"),
+    (4, ["fit", "index.csv", "--drop", "c"], "columns called 'c'; it has a, b: give one of these"),
     (3, ["fit", "notes.doc"], "notes.doc: unknown file format; known are"),
-    (3, ["fit", "broken.npy"], "broken.npy has no valid .npy header"),
-    (3, ["fit", "pickled.npy"], "holds Python objects, which only pickle could read"),
+    (3, ["fit", "broken.npy"], "broken.npy is damaged, or not what its name says: the magic"),
+    (3, ["fit", "pickled.npy"], "says: Array can't be memory-mapped: Python objects in dtype"),
+    (3, ["fit", "pickled.npz"], "pickled.npz is damaged, or not what its name says: it holds"),
+    (3, ["fit", "broken.npz"], "broken.npz is damaged, or not what its name says: it holds"),
     (
         3,
         ["fit", "minus.npy"],
@@ -164,7 +159,7 @@ ERRORS = [
     (
         4,
         ["fit", "cells.csv:/counts"],
-        "cells.csv holds one matrix, not several: leave out '/counts'",
+        "--dataset /counts is not an option for cells.csv: leave it out",
     ),
     (4, ["fit", "cells.csv", "--anndata"], "--anndata is for .h5ad files, and DATA is cells.csv"),
     (4, ["fit", "cells.csv", "--max-memory", "lots"], "--max-memory lots, expected a number of"),
@@ -180,17 +175,12 @@ ERRORS = [
     (
         3,
         ["fit", "packed.npz", "--max-memory", "8KB"],
-        "save it uncompressed, or raise --max-memory",
+        "or raise --max-memory",
     ),
     (4, ["fit", "cells.csv", "-k", "3", "--checkpoint", "few.txt"], "few.txt"),
-    (4, ["rank", "cells.csv", "--min", "9", "--max", "3"], "--min 9 is above --max 3"),
-    (4, ["rank", "cells.csv", "--methods", "ratio", "--plot", "a.doc"], "a picture ends in .png"),
+    (2, ["rank", "cells.csv", "-k", "9-3"], "'9-3' is neither 'auto' nor a number"),
+    (4, ["rank", "cells.csv", "--plot", "a.doc"], "a picture ends in .png"),
     (4, ["transform", "out", "cells.csv", "-o", "a.xls"], "a table ends in .csv, .parquet or .npy"),
-    (
-        4,
-        ["report", "unjudged"],
-        "written: run conenmf report unjudged --data cells.csv",
-    ),
     # a result cannot be written
     (5, ["fit", "cells.csv", "-o", "mixed", "--force"], "mixed holds another labels.csv: move it"),
     (5, ["fit", "out/coefficients.csv", "-o", "out"], "is part of the result in out: name another"),
@@ -202,7 +192,7 @@ ERRORS = [
         ["report", "out", "-o", "no/report.html"],
         "no/report.html cannot be written: its folder does not",
     ),
-    (5, ["rank", "cells.csv", "--methods", "ratio", "--plot", "no/a.png"], "cannot be written"),
+    (5, ["rank", "cells.csv", "--plot", "no/a.png"], "cannot be written"),
     (
         5,
         ["transform", "out", "cells.csv", "-o", "no/a.csv"],
@@ -226,6 +216,8 @@ def crime_scene(tmp_path_factory, run):
         np.save("cells.npy", model.V.T)
         write("notes.doc", "my notes")
         write("broken.npy", "no header")
+        write("broken.npz", "no archive")
+        np.savez("pickled.npz", np.array([[{}]], dtype=object))
         np.save("pickled.npy", np.array([[{}]], dtype=object), allow_pickle=True)
         np.save("minus.npy", [[1.0, 2.0], [-2.0, 1.0]])
         write("percent.csv", "a,b\n10%,20%\n30%,5%\n")
@@ -270,6 +262,7 @@ def test_every_error_is_one_line_with_its_code(
     assert line.startswith("conenmf: ")
     assert message in line
     assert "Traceback" not in line
+    assert "allow_pickle" not in line
     assert sorted(crime_scene.rglob("*")) == before  # nothing half done is left behind
 
 
@@ -287,16 +280,11 @@ def test_an_error_in_conenmf_is_one_line_too(folder, monkeypatch, capsys, run):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_what_could_act_on_a_terminal_is_spelled_out(folder, capsys, run):
-    assert run("fit", "evil\x1b[2J.csv") == 3
-    assert capsys.readouterr().err == "conenmf: there is no file evil\\x1b[2J.csv\n"
-
-
 # --- as a program -----------------------------------------------------------------------------
 
 
 def test_a_closed_pipe_is_no_error(folder, start):
-    with start("rank", "cells.csv", "--methods", "ratio", "--quiet") as process:
+    with start("rank", "cells.csv", "--quiet") as process:
         process.stdout.close()
         assert process.wait(timeout=60) == 0
         assert process.stderr.read() == ""

@@ -1,8 +1,6 @@
 """Errors on the command line name flags, not the options of Python."""
 
 import ast
-import copy
-import pickle
 import re
 import shlex
 import subprocess
@@ -14,7 +12,7 @@ import pytest
 import conenmf
 from conenmf.cli import app, error_line
 from conenmf.cli.options import flags_of
-from conenmf.errors import FileFormatError, Message, Option, OptionError, OutputError
+from conenmf.errors import FileFormatError, Message, Option
 
 
 def test_options_become_flags_and_nothing_else_changes():
@@ -23,13 +21,6 @@ def test_options_become_flags_and_nothing_else_changes():
     assert str(problem) == "dataset=1.csv: add negative='clip', not negative='clip'"
     line = error_line(problem, flags_of(app.get_command(None, "fit")))
     assert line == "dataset=1.csv: add --negative clip, not negative='clip'"
-
-
-def test_an_option_that_the_command_does_not_have_stays_as_it_is():
-    problem = OptionError(Message(Option("checkpoint", "a b")))
-    assert error_line(problem, flags_of(app.get_command(None, "rank"))) == "checkpoint='a b'"
-    assert error_line(problem, flags_of(app.get_command(None, "fit"))) == "--checkpoint 'a b'"
-    assert error_line(problem, {}) == "checkpoint='a b'"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -79,14 +70,6 @@ def test_output_that_cannot_be_written_and_a_folder_that_is_gone(tmp_path):
 )
 def test_flags_are_found_by_the_names_of_python(name, flag):
     assert flags_of(app.get_command(None, "fit"))[name] == flag
-
-
-def test_messages_survive_copies_and_processes():
-    problem = OutputError(Message("raise ", Option("max_memory"), " or make room"))
-    for copied in (pickle.loads(pickle.dumps(problem)), copy.deepcopy(problem)):
-        assert str(copied) == "raise max_memory or make room"
-        line = error_line(copied, flags_of(app.get_command(None, "fit")))
-        assert line == "raise --max-memory or make room"
 
 
 def test_no_error_that_a_command_can_meet_spells_an_option_by_itself():

@@ -12,14 +12,13 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
-from conenmf.atomic import written_whole
-from conenmf.errors import OutputError
 
 
 def test_fit_writes_factors_labels_history_and_a_report(folder, capsys, run):
     assert run("fit", "cells.csv", "-o", "out") == 0
     output = capsys.readouterr().out
-    assert "3 components (chosen by counting cones); relative error 0.0" in output
+    assert "3 components; relative error 0.0" in output
+    assert "3 components, proved: 3 clusters are apart" in output
     assert "the data fall into cones: yes" in output
     assert "open out/report.html in a browser" in output
     assert {path.name for path in Path("out").iterdir()} == {
@@ -78,7 +77,7 @@ def test_a_second_fit_replaces_the_first(folder, capsys, run):
     }
     assert Path("out/notes.txt").read_text() == "mine"
     assert Factorization.load("out/result.npz").K == 3
-    assert "To create it: conenmf report out --data cells.csv" in capsys.readouterr().out
+    assert "To create it: conenmf report out\n" in capsys.readouterr().out
 
 
 def test_by_default_results_are_named_after_the_data(folder, run):
@@ -114,39 +113,6 @@ def test_demo_needs_nothing(folder, capsys, run):
     assert run("demo", "--quiet") == 0  # again
 
 
-def test_too_little_memory_is_said(folder, monkeypatch, capsys, run):
-    def broken(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr("conenmf.cli.fit.factorize", broken)
-    assert run("fit", "cells.csv") == 4
-    assert "there is not enough memory: try --max-memory" in capsys.readouterr().err
-
-
-def test_a_full_disk_is_said(folder, monkeypatch, capsys, run):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("conenmf.data.saving.write_array", full)
-    assert run("fit", "cells.csv", "-o", "out", "--no-report") == 5
-    assert "not enough disk space to write" in capsys.readouterr().err
-    assert not Path("out").exists()
-
-
-def test_a_table_that_cannot_be_written_does_not_lose_the_result(folder, monkeypatch, capsys, run):
-    def broken(result, folder, kind):
-        (folder / "components.csv").write_text("one of four tables")
-        raise OutputError("components.csv cannot be written: Input/output error")
-
-    monkeypatch.setattr("conenmf.cli.fit.write_tables", broken)
-    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 5
-    message = capsys.readouterr().err
-    assert "Input/output error" in message
-    assert "the new result is kept in out/unfinished-result" in message
-    assert os.listdir("out") == ["unfinished-result"]
-    assert Factorization.load("out/unfinished-result/result.npz").K == 3
-
-
 def test_a_full_disk_leaves_the_earlier_result(folder, disk, capsys, run):
     place = disk("size=2m")
     np.save("small.npy", np.random.default_rng(0).random((50, 20)))
@@ -170,38 +136,7 @@ def test_a_full_disk_leaves_the_earlier_result(folder, disk, capsys, run):
             (place / "filler").write_bytes(bytes(1_000_000))
 
 
-def test_a_report_that_fails_leaves_the_earlier_result(folder, monkeypatch, capsys, run):
-    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 0
-    before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-
-    def full(result, path, **options):
-        with written_whole(path):
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("conenmf.cli.fit.write_report", full)
-    capsys.readouterr()
-    assert run("fit", "cells.csv", "-k", 2, "-o", "out") == 5
-    message = capsys.readouterr().err
-    assert "not enough disk space to write out/unfinished-result/report.html" in message
-    assert "; the new result is kept in out/unfinished-result\n" in message
-    kept = {"components.csv", "coefficients.csv", "history.csv", "labels.csv", "result.npz"}
-    assert {*os.listdir("out/unfinished-result")} == kept
-    assert {name: Path("out", name).read_bytes() for name in before} == before
-
-
-@pytest.mark.parametrize("command", ["fit", "diagnose"])
-def test_a_large_h_leaves_no_file_beside_the_data(folder, run, command):
-    (folder / "data").mkdir()
-    np.save("data/large.npy", np.random.default_rng(0).random((600, 20)))
-    output = ("-o", "out", "--tables", "none") if command == "fit" else ()
-    limits = ("--max-memory", "100kB", "--max-iter", 3, "--effort", 0)
-    assert run(command, "data/large.npy", "-k", 3, *limits, *output) == 0
-    assert os.listdir("data") == ["large.npy"]
-    if output:
-        with np.load("out/result.npz") as saved:
-            assert saved["H"].shape == (3, 600)
-
-
+@pytest.mark.nightly
 def test_two_commands_for_one_folder(folder, capsys, run, start):
     """The second is refused at once; when the first is killed, nothing of it stays."""
     np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
@@ -227,6 +162,7 @@ def test_two_commands_for_one_folder(folder, capsys, run, start):
     assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]
 
 
+@pytest.mark.nightly
 def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, capsys, run, start):
     np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
     command = ("fit", "large.npy", "-k", 20, "--init", "random", "--seed", 0, "--tol", 0)
@@ -253,7 +189,7 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, 
     capsys.readouterr()
     assert run(*command, *saved, "-o", "resumed", *last) == 0
     shown = capsys.readouterr()
-    assert shown.err.startswith(f"conenmf: continuing at iteration {n_iter}\n")
+    assert f"continued at {n_iter}" in shown.out
     assert f"{n_iter + 3} iterations, continued at {n_iter}, " in shown.out
     assert run(*command, "-o", "undisturbed", *last) == 0
     resumed, undisturbed = (
@@ -268,53 +204,60 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(folder, 
     np.testing.assert_array_equal(*errors)
 
 
-def test_a_checkpoint_in_the_folder_of_the_result(folder, run):
-    command = ("fit", "cells.csv", "-k", 3, "-o", "out", "--checkpoint", "out", "--no-report")
-    for _ in range(2):
-        assert run(*command) == 0
-    assert not [name for name in os.listdir("out") if name.startswith(".")]
-
-
-def test_no_work_is_done_for_a_place_that_cannot_be_written(folder, capsys, run):
-    assert run("fit", "gone.csv", "-o", "no/where") == 5  # the data were not even looked for
-    assert "does not exist" in capsys.readouterr().err
-
-
-def test_an_empty_folder_name_is_refused(folder, capsys, run):
-    assert run("fit", "cells.npy", "-k", 2, "-o", "") == 4
-    error = capsys.readouterr().err
-    assert error == "conenmf: --output '', expected the path of a file or folder\n"
-
-
-@pytest.mark.parametrize("flag", ["--solver", "-k", "--tol", "--max-iter", "-o", "--seed"])
-@pytest.mark.parametrize("value", ["a" * 9000, "9" * 9000, "a " * 4500, "\x1b" * 9000])
-def test_long_values_are_not_shown_whole(folder, capsys, run, flag, value):
-    options = {"-k": 2, "--max-iter": 1, "--tables": "none", flag: value}
-    assert run("fit", "cells.npy", *(one for pair in options.items() for one in pair)) in (2, 4, 5)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert len(line) < 2100
-
-
-def test_an_example_to_try(tmp_path, monkeypatch, capsys, run):
-    monkeypatch.chdir(tmp_path)
-    assert run("example") == 0
-    assert "$ conenmf fit counts.csv\n" in capsys.readouterr().out
-    assert run("fit", "counts.csv", "--no-report") == 0
-    out = capsys.readouterr().out
-    assert "counts.csv: 300 samples, 20 features\n4 components" in out
-    assert "coffee, cereal, milk, bread, jam" in out
-    assert run("example") == 5
-    assert "counts.csv exists: name another file, or add --force" in capsys.readouterr().err
-    assert run("example", "--force") == 0
-    assert run("example", "counts.xlsx") == 4
-
-
 def test_fit_can_look_for_other_components(folder, capsys, run):
     assert run("fit", "cells.csv", "-k", 3, "-o", "plain") == 0
-    assert Factorization.load("plain/result.npz").known_uniqueness is None
+    assert not Factorization.load("plain/result.npz").known_uniqueness.was_searched
     assert run("fit", "cells.csv", "-k", 3, "-o", "judged", "--uniqueness") == 0
     found = Factorization.load("judged/result.npz").known_uniqueness
     assert found.was_searched
     assert found.summary() in " ".join(capsys.readouterr().out.split())
     assert "only factors with the same" not in Path("judged/report.html").read_text("utf-8")
     assert "only factors with the same" in Path("plain/report.html").read_text("utf-8")
+
+
+def test_fit_says_what_else_the_data_may_be(folder, capsys, run):
+    rng = np.random.default_rng(0)
+    np.save("images.npy", rng.random((30, 784)))
+    np.save("counts.npy", rng.poisson(3.0, (30, 12)))
+    quiet = ("--no-report", "--tables", "none", "-q", "--max-iter", 2)
+    for words, hint in (
+        (("images.npy", "-k", 2), "if samples are the columns, use --samples-in columns; if "),
+        (("images.npy", "-k", 2), "if features are pixels, use --image-shape 28x28"),
+        (("counts.npy", "-k", 2), "if they are counts, try --loss poisson"),
+        (("counts.npy", "-k", 20), "20 components for 12 features fit any data: use fewer"),
+        (("counts.npy", "-k", 12), "12 components for 12 features fit any data: use fewer"),
+    ):
+        assert run("fit", *words, *quiet) == 0
+        assert hint in capsys.readouterr().out
+    for words in (("cells.npy",), ("counts.npy", "--loss", "poisson"), ("counts.npy", "--log1p")):
+        assert run("fit", *words, "-k", 2, "-o", "out", *quiet, "--json") == 0
+        assert not any("if " in remark for remark in json.loads(capsys.readouterr().out)["remarks"])
+
+
+def test_tables_of_sigprofiler_are_read(folder, run):
+    content = Path("cells.csv").read_bytes()
+    for ending in ("all", "exome", "region"):
+        Path(f"cells.SBS96.{ending}").write_bytes(content)
+        assert run("fit", f"cells.SBS96.{ending}", "-k", 2, "--no-report", "-q") == 0
+
+
+def test_files_that_cannot_be_read_are_explained(folder, capsys, run):
+    Path("shares.csv").write_text("a,b\n10%,20%\n30%,40%\n")
+    for name, words in (
+        ("https://example.org/cells.csv", "addresses are not opened; download it"),
+        ("shares.csv", "'10%' is not a number: write digits with '.', without the percent sign"),
+        ("celsl.csv", "did you mean cells.csv?"),
+        ("cells.cs", "did you mean cells.csv?"),
+    ):
+        assert run("fit", name) == 3
+        assert words in capsys.readouterr().err
+
+
+def test_the_number_of_components_may_be_a_range(folder, capsys, run):
+    quiet = ("--no-report", "--tables", "none", "-q", "--json")
+    assert run("fit", "cells.csv", "-k", "2-6", *quiet, "-o", "out") == 0
+    assert json.loads(capsys.readouterr().out)["n_components"] == 3
+    assert run("stability", "cells.csv", "-k", "4-6", "--runs", 2, "--no-report", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["n_components"] in (4, 5, 6)
+    for wrong in ("6-2", "2-", "-3", "0-4", "a-b"):
+        assert run("fit", "cells.csv", f"-k{wrong}", *quiet) == 2

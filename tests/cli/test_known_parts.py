@@ -15,8 +15,8 @@ PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
 
 @pytest.fixture
 def X(folder):
-    """The data of the folder."""
-    return pd.read_csv("cells.csv", index_col=0)
+    """The data of the folder, with the printed numbers to the last bit."""
+    return pd.read_csv("cells.csv", index_col=0, float_precision="round_trip")
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_fixed_components_are_matched_by_name(X, fitted, run):
     library.iloc[:, ::-1].to_csv("library.csv")
     result = fitted("cells.csv", "--fixed", "library.csv", "--alpha-w", 0.1, "--alpha-h", 0)
     expected = model(fixed=library, alpha_W=0.1, alpha_H=0.0).fit(X)
-    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)
+    np.testing.assert_array_equal(result.W, expected.components_.T)
     assert result.component_names == ("first", "second", "component 2")
     np.testing.assert_array_equal(result.W[:, :2].T, library)
     assert run("transform", "out", "cells.csv", "-o", "new.csv", "-q") == 0
@@ -145,29 +145,10 @@ def test_a_mask_is_matched_by_name(X, run, fitted, capsys):
     mask = pd.DataFrame(np.random.default_rng(2).random(X.shape) < 0.8, X.index, X.columns)
     mask.iloc[::-1, ::-1].astype(int).to_csv("mask.csv")
     expected = model().fit(X, mask=mask.to_numpy()).components_.T
-    np.testing.assert_allclose(fitted("cells.csv", "--mask", "mask.csv").W, expected, rtol=1e-9)
+    np.testing.assert_array_equal(fitted("cells.csv", "--mask", "mask.csv").W, expected)
     mask.rename(columns={"gene 3": "gene x"}).astype(int).to_csv("mask.csv")
     assert run("fit", "cells.csv", "--mask", "mask.csv", *PLAIN) == 3
     assert "--mask" in capsys.readouterr().err
-
-
-def test_data_with_holes_are_not_prepared(X, run, capsys):
-    X.iloc[0, 0] = np.nan
-    X.to_csv("holes.csv")
-    assert run("fit", "holes.csv", "--missing", "nan", "--log1p", *PLAIN) == 4
-    assert "prepare the data first" in capsys.readouterr().err
-
-
-def test_masks_may_say_true_and_false(X, fitted):
-    """As pandas writes them, or as a sparse matrix."""
-    mask = np.random.default_rng(2).random(X.shape) < 0.8
-    expected = model().fit(X, mask=mask).components_.T
-    pd.DataFrame(mask, X.index, X.columns).to_csv("mask.csv")
-    assert "True" in Path("mask.csv").read_text()
-    sp.save_npz("mask.npz", sp.csr_array(mask))
-    for name in ("mask.csv", "mask.npz"):
-        result = fitted("cells.csv", "--mask", name)
-        np.testing.assert_allclose(result.W, expected, rtol=1e-9)
 
 
 def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
@@ -177,12 +158,12 @@ def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
     expected = model().fit(np.ascontiguousarray(X), sample_weight=weights)
     for name in ("weights.txt", "weights.npy"):
         result = fitted("cells.csv", "--sample-weight", name)
-        np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-12)
+        np.testing.assert_array_equal(result.W, expected.components_.T)
     assert run("report", "out", "--data", "cells.csv") == 0  # with the same weights
     capsys.readouterr()
     Path("weights.txt").write_text("1\nmany\n")
     assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 3
-    assert "one on each line; could not convert string 'many'" in capsys.readouterr().err
+    assert "could not convert string 'many'" in capsys.readouterr().err
     Path("weights.txt").write_text("1\n2\n")
     assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 4
     assert "--sample-weight" in capsys.readouterr().err
@@ -206,7 +187,7 @@ def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
     X.to_csv("holes.csv")
     known = ("holes.csv", "--missing", "nan", "-q")
-    assert run("rank", *known, "--methods", "ratio", "--max", 4, "--json") == 0
+    assert run("rank", *known, "-k", "2-4", "--json") == 0
     assert json.loads(capsys.readouterr().out)["n_components"] >= 1
     assert run("diagnose", *known, "-k", 3, "--json") == 0
     found = json.loads(capsys.readouterr().out)

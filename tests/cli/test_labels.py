@@ -22,7 +22,7 @@ def test_labels_in_files(tmp_path):
     path.write_text("name,class\nz,b\ny,a\nx,c\n")
     assert read_labels(path, V.shape[1], V.names).tolist() == ["c", "a", "b"]
     path.write_text("z,b\ny,a\nq,c\n")
-    with pytest.raises(FileFormatError, match="no label for the sample 'x'"):
+    with pytest.raises(DataError, match="not in labels: 'x'"):
         read_labels(path, V.shape[1], V.names)
     path.write_text("a\n")
     with pytest.raises(DataError, match="has 1 labels for 3 samples"):
@@ -53,10 +53,10 @@ def test_classes_in_annotated_data(tmp_path):
     obs = {"type": ["B", "T", None, "B"], "batch": [1, 2, 2, 1], "note": list("wxyz")}
     frame = pd.DataFrame(obs, index=list("abcd")).astype({"type": "category"})
     anndata.AnnData(np.ones((4, 3)), obs=frame).write_h5ad(tmp_path / "cells.h5ad")
-    columns = (read_annotation(tmp_path / "cells.h5ad", name, 1 << 24) for name in obs)
+    columns = (read_annotation(tmp_path / "cells.h5ad", name) for name in obs)
     assert list(columns) == [["B", "T", "missing", "B"], ["1", "2", "2", "1"], list("wxyz")]
     with pytest.raises(FileFormatError, match="no column 'age' in obs; it has"):
-        read_annotation(tmp_path / "cells.h5ad", "age", 1 << 24)
+        read_annotation(tmp_path / "cells.h5ad", "age")
 
 
 def test_cells_are_drawn_where_umap_has_placed_them(tmp_path, monkeypatch, run):
@@ -97,13 +97,3 @@ def test_texts_that_are_typical_are_shown(tmp_path, monkeypatch, run, kind):
     page = Path("out/report.html").read_text()
     assert page.count(">oak elm &lt;b&gt;trees&lt;/b&gt; in a wood</span>") == 1
     assert ">pepper salt</span>" in page
-
-
-def test_names_that_repeat(tmp_path):
-    V = from_rows(np.ones((4, 2)), names=Names(("a", "a", "b", "c")))
-    path = tmp_path / "labels.csv"
-    path.write_text("a,0\na,1\nb,2\nc,3\n")
-    assert read_labels(path, V.shape[1], V.names).tolist() == ["0", "1", "2", "3"]
-    path.write_text("c,0\na,1\nb,2\na,3\n")
-    with pytest.raises(FileFormatError, match="repeated names, and not in the order"):
-        read_labels(path, V.shape[1], V.names)

@@ -11,8 +11,6 @@ from conenmf.cones.rank_one import rank_one_factors
 from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.errors import (
     ComponentsError,
-    DataError,
-    DataTypeError,
     OptionError,
 )
 
@@ -93,10 +91,9 @@ def test_lazy_is_plain_on_larger_matrices(main_backend, small_blocks, seed, dtyp
 
 
 @pytest.mark.parametrize(("method", "passes"), [("plain", 4), ("exact", 4), ("one-pass", 1)])
-def test_every_form_makes_the_same_choice_in_one_block(method, passes, sample_matrix):
+def test_every_form_makes_the_same_choice_on_small_data(method, passes, sample_matrix):
     """There "exact" runs the plain loop, which looks at the block once for each further centre."""
     V = from_columns(sample_matrix)
-    assert V.is_one_block
     plain = cluster_cones(V, 5, method="plain")
     before = V.passes
     cones = cluster_cones(V, 5, method=method)
@@ -162,8 +159,6 @@ def test_one_pass_on_every_storage(main_backend, small_blocks, sample_matrix):
     )
     with pytest.raises(ComponentsError, match="only 1 distinct direction,"):
         cluster_cones(main_backend(np.outer(np.ones(12), np.arange(40.0))), 2, method="one-pass")
-    with pytest.raises(OptionError, match="method='two-pass' is unknown"):
-        cluster_cones(main_backend(sample_matrix), 5, method="two-pass")
 
 
 def test_lemma_1_needs_a_sample_in_each_cone():
@@ -244,7 +239,6 @@ def test_zero_columns_belong_to_no_cone(backend, sample_matrix):
     cones = cluster_cones(V, 4)
     zero = ~sample_matrix.any(axis=0)
     np.testing.assert_array_equal(cones.labels == -1, zero)
-    assert (cones.cosines[zero] == 0).all()
     W, H = rank_one_factors(V, cones)
     assert (H[:, zero] == 0).all()
     assert (W[5] == 0).all()
@@ -271,19 +265,6 @@ def test_fewer_directions_than_components(K):
         return
     with pytest.raises(ComponentsError, match=r"only 2 distinct directions.*use at most 2"):
         cluster_cones(V, K)
-
-
-@pytest.mark.parametrize("K", [0, -3, 2.0, True, None, "4"])
-def test_bad_number_of_components(K, sample_matrix):
-    with pytest.raises(ComponentsError, match="the number of components is"):
-        cluster_cones(from_columns(sample_matrix), K)
-
-
-def test_bare_arrays_and_zeros_are_refused():
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        cluster_cones(np.ones((3, 3)), 1)
-    with pytest.raises(DataError, match="zero"):
-        cluster_cones(from_columns(np.zeros((3, 3))), 1)
 
 
 @pytest.mark.parametrize("method", ["exact", "plain", "one-pass"])

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones.geometry import cone_geometry, enclosing_cones
-from conenmf.errors import DataError, DataTypeError
 
 
 def independent_solution(X):
@@ -180,20 +179,6 @@ def test_it_costs_a_few_passes():
     V = from_columns(model.V)
     cone_geometry(V, model.labels)
     assert V.passes < 10
-
-
-def test_bad_labels(sample_matrix):
-    V = from_columns(sample_matrix)
-    with pytest.raises(DataError, match=r"labels have shape \(3,\)"):
-        cone_geometry(V, np.zeros(3, int))
-    with pytest.raises(DataError, match="expected 40 integers"):
-        cone_geometry(V, np.zeros(40))
-    with pytest.raises(DataError, match="cluster 1 has no nonzero sample"):
-        cone_geometry(V, np.where(np.arange(40) < 20, 0, 2))
-    with pytest.raises(DataError, match="cluster 0 has no nonzero sample"):
-        cone_geometry(V, np.full(40, -1))
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        cone_geometry(sample_matrix, np.zeros(40, int))
 
 
 def test_labels_of_any_integer_kind():

@@ -3,14 +3,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from conenmf import estimate_rank, from_columns, make_cones
-from conenmf.data.sketch import sketch
-from conenmf.errors import (
-    ComponentsError,
-    DataError,
-    DataTypeError,
-    NotAvailableError,
-)
+from conenmf import from_columns, make_cones
+from conenmf.cones.counting import estimate_rank
 
 
 @pytest.mark.thinned(2)
@@ -54,23 +48,6 @@ def test_exact_low_rank():
 
 def test_rank_one_has_one_component():
     assert estimate_rank(from_columns(np.outer(np.arange(1.0, 9), np.ones(9)))).K == 1
-
-
-def test_bad_ranges(sample_matrix):
-    V = from_columns(sample_matrix)
-    for k_min, k_max in ((0, 3), (4, 3), (2, 13)):
-        with pytest.raises(ComponentsError, match=rf"{k_min}\.\.{k_max} must lie within 1\.\.12"):
-            estimate_rank(V, k_min, k_max)
-    with pytest.raises(DataError, match="zero"):
-        estimate_rank(from_columns(np.zeros((3, 3))))
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        estimate_rank(np.ones((3, 3)))
-
-
-def test_a_sketch_is_refused(sample_matrix):
-    """It would give its own rank instead of that of the data."""
-    with pytest.raises(NotAvailableError, match="pass V itself"):
-        estimate_rank(sketch(from_columns(sample_matrix), 4))
 
 
 @settings(max_examples=60)

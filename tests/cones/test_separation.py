@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from conenmf import cluster_cones, from_columns
 from conenmf.cones import geometry as module
 from conenmf.cones.geometry import Separation, cone_geometry, pairwise_separation
+from conenmf.errors import DataError
 
 
 def by_definition(V, labels):
@@ -27,7 +28,9 @@ def test_the_definition(seed):
     F, N = int(rng.integers(1, 6)), int(rng.integers(1, 14))
     V = rng.random((F, N)) * (rng.random((F, N)) < 0.7)
     V[0, 0] = 1.0
-    labels = rng.integers(-1, 4, size=N)  # with gaps, and samples that belong to none
+    labels = np.where(V.any(axis=0), rng.integers(-1, 4, size=N), -1)
+    labels[0] = max(labels[0], 0)
+    labels = np.searchsorted(np.unique(labels[labels >= 0]), labels, "right") - 1
     found = pairwise_separation(from_columns(V, block_samples=3), labels)
     between, within = by_definition(V, labels)
     assert found.is_exact
@@ -96,5 +99,6 @@ def test_one_cluster_and_none():
     assert pairwise_separation(V, np.zeros(3, int)) == Separation(
         np.inf, pytest.approx(np.pi / 2), True
     )
-    assert pairwise_separation(V, np.full(3, -1)) == Separation(np.inf, 0.0, True)
-    assert pairwise_separation(V, np.array([-1, 2, -1])) == Separation(np.inf, 0.0, True)
+    for labels in ([-1, -1, -1], [-1, 2, -1]):
+        with pytest.raises(DataError, match="cluster 0 has no nonzero sample"):
+            pairwise_separation(V, np.array(labels))

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_columns, from_rows, open_data
+from conenmf import from_rows, open_data
 from conenmf.data import memory
 from conenmf.data.matrix import measure_block
 from conenmf.data.memory import SparseMatrix, by_entries
@@ -56,26 +56,11 @@ def test_products_in_both_orders_are_those_by_sums(rows, dtype, monkeypatch):
     np.testing.assert_allclose(both, summed, rtol=100 * np.finfo(dtype).eps)
 
 
-def test_few_entries_may_be_one_block(monkeypatch):
-    monkeypatch.setattr("conenmf.data.blocks._MIN_PAIRED_ENTRIES", 64)
-    V = from_columns(sp.random_array((30, 80), density=0.5, rng=np.random.default_rng(2)))
-    assert not V.is_one_block
-    whole = V.as_one_block()
-    assert whole.is_one_block
-    before = V.passes
-    whole.sweep(lambda block: (block.shape[1],))
-    assert V.passes == before + 1
-    monkeypatch.setattr(memory, "_MAX_BLOCK_ENTRIES", 1)
-    assert V.as_one_block() is V
-
-
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
-def test_by_entries_is_the_same_matrix_in_more_blocks(make):
+def test_by_entries_is_the_same_matrix_compressed():
     X = np.random.default_rng(0).poisson(1.0, (90, 40)).astype(float)
-    V = from_rows(make(X))
+    V = from_rows(X)
     twin = by_entries(V)
     assert isinstance(twin, SparseMatrix)
-    assert len(twin._blocks()) >= 8
     np.testing.assert_array_equal(twin.columns(np.arange(90)).toarray(), X.T)
     np.testing.assert_array_equal(twin.other_order.columns(np.arange(40)).toarray(), X)
     before = V.passes
@@ -87,7 +72,8 @@ def test_by_entries_leaves_others_as_they_are(tmp_path):
     X = np.random.default_rng(0).random((50, 30))
     X[0, 0] = 0.0
     np.save(tmp_path / "X.npy", X)
-    for V in (open_data(tmp_path / "X.npy"), from_rows(X - 1e-9, negative="clip")):
+    clipped = from_rows(X - 1e-9, negative="clip")
+    for V in (open_data(tmp_path / "X.npy"), clipped, from_rows(sp.csr_array(X))):
         assert by_entries(V) is V
 
 

@@ -5,14 +5,13 @@ from scipy.stats import chi2
 
 from conenmf import from_columns
 from conenmf.data import resample
-from conenmf.data.blocks import dense, is_sparse
+from conenmf.data.blocks import dense
 from conenmf.data.resample import (
     balanced,
     bootstrapped,
     drawn_counts,
     holds_counts,
     redrawn,
-    thinned,
 )
 from conenmf.errors import DataTypeError
 from conenmf.solve.losses import get_loss
@@ -27,33 +26,11 @@ def everything(V):
     return dense(V.columns(np.arange(V.shape[1])))
 
 
-def test_parts_add_up_and_are_the_same_in_every_storage(main_backend, small_blocks, counts):
-    V = main_backend(counts)
-    before = V.passes
-    parts = thinned(V, np.random.default_rng(0), share=0.3)
-    assert V.passes - before == 1
-    expected = thinned(from_columns(counts), np.random.default_rng(0), share=0.3)
-    for part, other in zip(parts, expected, strict=True):
-        np.testing.assert_array_equal(everything(part), everything(other))
-        assert is_sparse(part.columns([1])) == is_sparse(V.columns([1]))
-        assert part.n_entries == np.count_nonzero(everything(other))
-    np.testing.assert_array_equal(sum(map(everything, parts)), counts)
-
-
-def test_parts_are_binomial():
-    V = np.full((50, 400), 7.0)
-    first, _ = thinned(from_columns(V), np.random.default_rng(1), share=0.3)
-    drawn = everything(first)
-    assert drawn.mean() == pytest.approx(2.1, abs=4 * np.sqrt(7 * 0.21 / V.size))
-    assert drawn.var() == pytest.approx(7 * 0.21, rel=0.05)
-    assert len({tuple(sample) for sample in drawn.T}) == 400  # no two samples share their numbers
-
-
-def test_only_counts_are_split():
+def test_only_counts_are_drawn_again():
     V = from_columns([[1.0, 2.5]])
     assert not holds_counts(V)
     with pytest.raises(DataTypeError, match="not counts"):
-        thinned(V, np.random.default_rng(0))
+        redrawn(V, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("scale", [0.02, 5.0])
@@ -104,8 +81,6 @@ def test_counts_drawn_again_are_poisson_and_the_same_in_every_storage(
     )
     assert drawn.mean() == pytest.approx(70, rel=0.01)
     assert drawn.var() == pytest.approx(70 + 0.1 * 70**2, rel=0.05)
-    with pytest.raises(DataTypeError, match="drawn again"):
-        redrawn(from_columns([[1.0, 2.5]]), np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_rows, kernels, open_data
+from conenmf import from_rows, kernels
 from conenmf.data import together
 from conenmf.data.blocks import products
-from conenmf.data.together import Part, products_together, room_for_aligned, sweep_together
+from conenmf.data.together import Part, products_together, sweep_together
 from conenmf.data.views import unit_samples
 from conenmf.solve.losses import FROBENIUS
-from conenmf.solve.run import Run, Stopping, iterate
+from conenmf.solve.run import Run, Stopping, run_together
 from conenmf.solve.solvers import SOLVERS
 
 
@@ -64,22 +64,12 @@ def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch):
 
     calls = []
     monkeypatch.setattr(together, "products", lambda *two: calls.append(1) or products(*two))
-    found = iterate(V, runs())
+    found = {number: run.solution() for number, run in run_together(V, runs())}
     assert bool(calls) == kernels.AVAILABLE
     calls.clear()
-    for one, run in zip(found, runs(), strict=True):
-        (alone,) = iterate(V, [run])
+    for number, run in enumerate(runs()):
+        run.run()
+        one, alone = found[number], run.solution()
         np.testing.assert_allclose(one.W, alone.W, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(one.H, alone.H, rtol=1e-9, atol=1e-12)
     assert not calls
-
-
-def test_arrays_that_are_kept_in_memory_share_half_of_the_budget(tmp_path):
-    np.save(tmp_path / "X.npy", np.ones((1000, 5)))
-    V = open_data(tmp_path / "X.npy", max_memory="2MB")
-    row_bytes = next(n for n in range(8, 2000, 8) if not V.fits(1000 * (n + 8)))
-    for count in (1, 4):
-        room = room_for_aligned(V, row_bytes, count)
-        assert room * count * 1000 * row_bytes <= V.budget // 2
-    assert room_for_aligned(V, row_bytes + 8, 4) > 1000  # in files
-    assert room_for_aligned(V, 8, 4) == V.budget // 2 // (4 * 8000)

@@ -2,9 +2,6 @@ import numpy as np
 import pytest
 
 from conenmf import from_columns, from_rows
-from conenmf.data.sketch import sketch
-from conenmf.data.views import unit_samples
-from conenmf.errors import NotAvailableError
 from conenmf.names import Names
 
 
@@ -44,10 +41,3 @@ def test_names_and_clipping_are_turned_too():
     T = V.turned()
     assert T.names == Names(("x", "y"), ("a", "b", "c"))
     assert T.columns([1])[1, 0] == 0.0
-
-
-def test_views_and_sketches_cannot_be_turned(sample_matrix):
-    V = from_columns(sample_matrix)
-    for other in (unit_samples(V), sketch(V, 3)):
-        with pytest.raises(NotAvailableError, match="turn the matrix that it is made from first"):
-            other.turned()

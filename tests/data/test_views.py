@@ -4,9 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.clustering import cluster_cones
-from conenmf.data.sketch import sketch
 from conenmf.data.views import held, shuffled_samples, take_features, take_samples, unit_samples
-from conenmf.errors import NotAvailableError
 from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
 
@@ -20,19 +18,6 @@ def unit(sample_matrix):
 def products(block, weights, *, W):
     C = block.T @ W
     return C, (block @ (C * weights[:, None]), float(C.sum()))
-
-
-def look(reader, weights, *, wanted):
-    """Read some of the samples in both ways."""
-    inside = wanted[(wanted >= reader.index.start) & (wanted < reader.index.stop)]
-    inside = inside - reader.index.start
-    sums = np.zeros(len(reader.index))
-    if inside.size:
-        sums[inside] = (
-            reader.each(lambda block, part: block.T @ np.ones(12) * weights[part], inside)
-            + np.asarray(reader.columns(inside).sum(axis=0)).ravel()
-        )
-    return sums, None
 
 
 def test_unit_samples_are_a_view(backend, small_blocks, sample_matrix, unit):
@@ -53,28 +38,11 @@ def test_unit_samples_are_a_view(backend, small_blocks, sample_matrix, unit):
     assert U.nonzero == V.nonzero
 
 
-def test_a_view_can_be_visited(main_backend, small_blocks, sample_matrix, unit):
-    V = main_backend(sample_matrix)
-    U = unit_samples(V)
-    before = V.passes
-    wanted = np.array([2, 3, 30])
-    sums, _ = U.visit(look, np.arange(40.0), wanted=wanted)
-    expected = np.zeros(40)
-    expected[wanted] = unit[:, wanted].sum(axis=0) * (wanted + 1)
-    np.testing.assert_allclose(sums, expected, atol=1e-12)
-    assert U.passes == pytest.approx(6 / 40)
-    assert V.passes - before == pytest.approx(6 / 40)
-
-
-def test_aligned_arrays_of_a_view_are_those_of_v(main_backend, sample_matrix, tmp_path):
+def test_aligned_arrays_of_a_view_are_those_of_v(main_backend, sample_matrix):
     V = main_backend(sample_matrix)
     U = unit_samples(V)
     doubled, _ = U.map(lambda index, squared: (2 * squared, None), V.norms_squared)
     np.testing.assert_allclose(doubled, 2 * np.asarray(V.norms_squared))
-    files = U.save_aligned(doubled, tmp_path, "doubled")
-    for matrix in (U, V):
-        loaded = matrix.load_aligned(tmp_path, "doubled", files)
-        np.testing.assert_array_equal(np.asarray(loaded), doubled)
 
 
 def test_algorithms_take_views(main_backend, small_blocks, sample_matrix, unit):
@@ -86,8 +54,6 @@ def test_algorithms_take_views(main_backend, small_blocks, sample_matrix, unit):
     labels = np.asarray(cluster_cones(U, 3, rng=np.random.default_rng(0)).labels)
     expected = cluster_cones(copy, 3, rng=np.random.default_rng(0)).labels
     assert labels.tolist() == expected.tolist()
-    S = sketch(U, 6)
-    assert (S.shape, S.is_remote) == (U.shape, False)  # on a cluster the client holds it
 
 
 def test_a_view_of_a_view(main_backend, sample_matrix, unit):
@@ -153,8 +119,3 @@ def test_a_view_can_be_held(make):
     assert view.passes - passes == 1
     assert kept.names.feature_names == view.names.feature_names == ("a", "d")
     np.testing.assert_array_equal(_dense(kept.columns(np.arange(50))), X[:, [0, 3]].T)
-
-
-def test_a_view_of_features_cannot_be_turned():
-    with pytest.raises(NotAvailableError):
-        take_features(from_rows(np.ones((4, 3))), np.array([0, 1])).turned()

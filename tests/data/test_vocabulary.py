@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from conenmf import ConeNMF, Factorization, Words, from_texts
-from conenmf.errors import DataError, DataTypeError, OptionError
+from conenmf import ConeNMF, Factorization, from_texts
+from conenmf.data.prepare import Words
 
 ENGLISH = [
     "the oak and the elm are in the wood",
@@ -69,14 +69,3 @@ def test_a_saved_result_takes_new_texts(tmp_path):
     assert (
         "2 have none of them" in from_texts(["xx", "yy", "oak"], words=loaded.vocabulary).remarks[0]
     )
-
-
-def test_what_is_no_text():
-    with pytest.raises(DataTypeError, match="text 1 is nan, expected a text"):
-        from_texts(["oak", float("nan")])
-    with pytest.raises(DataError, match="no word is in 2 texts or more"):
-        from_texts(["oak", "elm"])
-    with pytest.raises(DataError, match="there are no texts"):
-        from_texts([])
-    with pytest.raises(OptionError, match="texts='oak', expected a list of texts"):
-        from_texts("oak")

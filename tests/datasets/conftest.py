@@ -156,32 +156,18 @@ def cluto_archive(cluto, tar):
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Answers with what the server has; "cut" ends too early, "stalls" waits before its end,
-    "endless" does not say how long it is. Some paths lead elsewhere."""
+    """Answers with what the server has."""
 
     def do_GET(self):
-        content = self.server.files.get(self.path)
         self.server.asked.append(self.path)
-        if self.path in self.server.redirects:
-            self.send_response(302)
-            self.send_header("Location", self.server.redirects[self.path])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
+        content = self.server.files.get(self.path)
         if content is None:
             self.send_error(404)
             return
         self.send_response(200)
-        if "endless" not in self.path:
-            extra = 1000 if "cut" in self.path or "stalls" in self.path else 0
-            length = self.server.length
-            self.send_header(
-                "Content-Length", str(len(content) + extra) if length is None else length
-            )
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-        if "stalls" in self.path:
-            self.server.stalled.wait(60)
 
     def log_message(self, *_):
         pass
@@ -190,8 +176,7 @@ class _Answers(BaseHTTPRequestHandler):
 @pytest.fixture
 def server():
     with ThreadingHTTPServer(("127.0.0.1", 0), _Answers) as here:
-        here.files, here.asked, here.stalled = {}, [], threading.Event()
-        here.redirects, here.length = {}, None
+        here.files, here.asked = {}, []
         here.url = f"http://127.0.0.1:{here.server_port}"
         thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -4,7 +4,6 @@ import importlib
 import sys
 
 import anndata
-import h5py
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +12,6 @@ import scipy.sparse as sp
 from conenmf import from_rows
 from conenmf.datasets import available, load
 from conenmf.datasets.dataset import package_file
-from conenmf.errors import FileFormatError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
@@ -51,34 +49,6 @@ def test_counts_of_cells(folder, rng):
         weighted.toarray(), np.log1p(1e4 * X / X.sum(1, keepdims=True).clip(1))
     )
     assert from_rows(weighted).shape == (5, 7)
-
-
-@pytest.mark.parametrize(
-    ("changes", "match"),
-    [
-        ({"scale": 1.1}, "does not hold logarithms of counts"),
-        ({"scale": -1}, "does not hold logarithms of counts"),
-        ({"scale": np.nan}, "does not hold logarithms of counts"),
-        ({"types": (0, 1, -1, 0, 0, 0, 0)}, "a cell without a type"),
-    ],
-)
-def test_damaged_cells(folder, rng, changes, match):
-    cells(folder / "pbmc68k_reduced" / CELLS, rng, **changes)
-    with pytest.raises(FileFormatError, match=match):
-        load("pbmc68k_reduced")
-
-
-@pytest.mark.parametrize("lost", ["raw", "obs", "obs/n_counts", "obs/bulk_labels"])
-def test_cells_of_which_a_part_is_missing(folder, rng, lost):
-    path = folder / "pbmc68k_reduced" / CELLS
-    cells(path, rng)
-    with h5py.File(path, "r+") as file:
-        del file[lost]
-    with pytest.raises(FileFormatError, match="damaged"):
-        load("pbmc68k_reduced")
-    path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(FileFormatError, match="damaged"):
-        load("pbmc68k_reduced")
 
 
 def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng, place, warned):

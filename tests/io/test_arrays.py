@@ -1,6 +1,5 @@
 """Arrays in NumPy's own files."""
 
-import io
 import zipfile
 
 import numpy as np
@@ -11,11 +10,8 @@ from conenmf import open_data
 from conenmf.data.memory import DenseMatrix, SparseMatrix
 from conenmf.errors import (
     DataError,
-    DataTypeError,
     FileFormatError,
-    ReadError,
 )
-from conenmf.io import limits
 
 
 @pytest.fixture
@@ -36,13 +32,13 @@ def test_npy(same, tmp_path, X, dtype, order):
 
 def test_npz(same, tmp_path, X):
     np.savez(tmp_path / "two.npz", X, other=X[:5])
-    same(open_data(tmp_path / "two.npz", dataset="arr_0"), X)
-    same(open_data(f"{tmp_path}/two.npz:other"), X[:5])
+    same(open_data(tmp_path / "two.npz", dataset="arr_0"), X, DenseMatrix)
+    same(open_data(f"{tmp_path}/two.npz:other"), X[:5], DenseMatrix)
     with pytest.raises(FileFormatError, match="holds arr_0, other: name one of them"):
         open_data(tmp_path / "two.npz")
     np.savez_compressed(tmp_path / "small.npz", X)
     same(open_data(tmp_path / "small.npz"), X, DenseMatrix)
-    with pytest.raises(FileFormatError, match=r"takes 3840 bytes.* it is compressed"):
+    with pytest.raises(FileFormatError, match=r"takes 3968 bytes.* only be read as a whole"):
         open_data(tmp_path / "small.npz", max_memory=10_000)
 
 
@@ -51,13 +47,12 @@ def test_sparse_npz(same, tmp_path, X, compressed):
     sp.save_npz(tmp_path / "rows.npz", sp.csr_array(X), compressed=compressed)
     sp.save_npz(tmp_path / "columns.npz", sp.csc_array(X), compressed=compressed)
     sp.save_npz(tmp_path / "other.npz", sp.bsr_array(X), compressed=compressed)
-    same(open_data(tmp_path / "rows.npz"), X)
-    same(open_data(tmp_path / "columns.npz", samples_in="columns"), X.T)
+    same(open_data(tmp_path / "rows.npz"), X, SparseMatrix)
+    same(open_data(tmp_path / "columns.npz", samples_in="columns"), X.T, SparseMatrix)
     same(open_data(tmp_path / "columns.npz"), X, SparseMatrix)
     same(open_data(tmp_path / "rows.npz", samples_in="columns"), X.T, SparseMatrix)
-    if not compressed:
-        with pytest.raises(FileFormatError, match="compressed by feature"):
-            open_data(tmp_path / "columns.npz", max_memory="4kB")
+    sp.save_npz(tmp_path / "entries.npz", sp.coo_array(X), compressed=compressed)
+    same(open_data(tmp_path / "entries.npz"), X, SparseMatrix)
     with pytest.raises(FileFormatError, match="in bsr order"):
         open_data(tmp_path / "other.npz")
 
@@ -65,31 +60,22 @@ def test_sparse_npz(same, tmp_path, X, compressed):
 def test_raw_parts_need_no_format_and_may_repeat_entries(same, tmp_path):
     parts = {"data": [1.0, 2.0, 3.0], "indices": [1, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
     np.savez(tmp_path / "parts.npz", **parts)
-    same(open_data(tmp_path / "parts.npz"), np.array([[0.0, 3.0], [3.0, 0.0]]))
+    same(open_data(tmp_path / "parts.npz"), np.array([[0.0, 3.0], [3.0, 0.0]]), SparseMatrix)
     np.savez_compressed(tmp_path / "parts.npz", **parts)
     V = open_data(tmp_path / "parts.npz")
     for _ in range(2):  # reading leaves the parts as they are
-        same(V, np.array([[0.0, 3.0], [3.0, 0.0]]))
+        same(V, np.array([[0.0, 3.0], [3.0, 0.0]]), SparseMatrix)
         assert V.mean() == 1.5
 
 
-def test_pickles_are_never_read(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([[{}]], dtype=object), allow_pickle=True)
-    with pytest.raises(DataTypeError):
-        open_data(tmp_path / "a.npy")
-    np.savez(tmp_path / "a.npz", np.array([[{}]], dtype=object))
-    with pytest.raises(DataTypeError):
-        open_data(tmp_path / "a.npz")
-
-
-def test_names_that_are_objects_are_refused_with_what_to_do(tmp_path, X):
-    path = tmp_path / "named.npz"
-    words = np.array([f"w{f}" for f in range(X.shape[1])], dtype=object)
-    np.savez(path, X=X, feature_names=words)
-    with pytest.raises(DataTypeError, match=r"names with values\.astype\(str\)"):
-        open_data(path)
-    np.savez(path, X=X, feature_names=words.astype(str))
-    assert open_data(path).names.feature_names == tuple(words)
+def test_pickles_are_never_read(tmp_path, X):
+    objects = np.array([[{}]], dtype=object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", objects)
+    np.savez(tmp_path / "b.npz", X=X, feature_names=objects)
+    for name in ("a.npy", "a.npz", "b.npz"):
+        with pytest.raises(FileFormatError, match=r"[Oo]bject"):
+            open_data(tmp_path / name)
 
 
 def test_matrices_that_are_none(tmp_path):
@@ -110,12 +96,12 @@ def test_archives_that_lie_about_sizes(tmp_path, X):
         member = archive.read("arr_0.npy")
     with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
         archive.writestr("arr_0.npy", member[:-8])
-    with pytest.raises(FileFormatError, match="truncated"):
+    with pytest.raises(FileFormatError, match="EOF: reading array data"):
         open_data(tmp_path / "b.npz")
     huge = member.replace(b"(40, 12)", b"(9999,9)")
     with zipfile.ZipFile(tmp_path / "c.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("arr_0.npy", huge)
-    with pytest.raises(FileFormatError):
+    with pytest.raises(FileFormatError, match="EOF: reading array data"):
         open_data(tmp_path / "c.npz")
 
 
@@ -132,7 +118,7 @@ def test_headers_that_claim_too_much(tmp_path, X, shape):
 def test_a_zip_bomb(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", np.zeros((10_000, 1000)))
     assert (tmp_path / "a.npz").stat().st_size < 100_000
-    with pytest.raises(FileFormatError, match=r"takes 80000000 bytes.* it is compressed"):
+    with pytest.raises(FileFormatError, match=r"takes 80000128 bytes.* only be read as a whole"):
         open_data(tmp_path / "a.npz", max_memory="100MB")
 
 
@@ -145,12 +131,6 @@ def test_names_beside_a_matrix(tmp_path, X):
         assert names.feature_names[:2] == ("f0", "f1")
     np.savez(tmp_path / "a.npz", V=X, sample_names=samples[1:])
     with pytest.raises(DataError, match="39 names for 40 samples"):
-        open_data(tmp_path / "a.npz")
-    np.savez(tmp_path / "a.npz", V=X, sample_names=np.arange(40))
-    with pytest.raises(DataTypeError, match="sample_names has shape"):
-        open_data(tmp_path / "a.npz")
-    np.savez(tmp_path / "a.npz", V=X, sample_names=np.array([{}] * 40, dtype=object))
-    with pytest.raises(DataTypeError, match="holds Python objects"):
         open_data(tmp_path / "a.npz")
 
 
@@ -165,53 +145,6 @@ def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
 
 
 # --- archives that lie ------------------------------------------------------------------------
-
-
-def test_a_bomb_of_more_than_any_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "HARMLESS_BYTES", 1 << 20)
-    monkeypatch.setattr(limits, "MAX_EXPANSION_RATIO", 100)
-    np.savez_compressed(tmp_path / "a.npz", np.zeros((1000, 1000)))
-    with pytest.raises(FileFormatError, match=r"claims 0\.008 GB .*limit: 100x"):
-        open_data(tmp_path / "a.npz", max_memory="100GB")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"indices": [0.0, 1.7, 0.0]},
-        {"indices": [0, 1j, 0]},
-        {"indices": ["0", "1", "0"]},
-        {"indices": np.array([0, 1, 0], "M8[s]")},
-        {"indices": np.array([0, 2**63 + 1, 0], np.uint64)},
-        {"indptr": [0.0, 2.2, 3.0]},
-        {"indptr": [0, 2j, 3]},
-        {"indptr": ["0", "2", "3"]},
-        {"indptr": np.array([0, 2, 3], "m8[s]")},
-        {"indptr": [0.0, np.nan, 3.0]},
-        {"shape": [2.5, 2.0]},
-        {"shape": [2, 2j]},
-        {"shape": ["2", "2"]},
-        {"shape": [[2, 2]]},
-        {"shape": np.array([2, 2], "M8[D]")},
-        {"shape": np.array([2, 2**64 - 1], np.uint64)},
-        {"shape": [2, 100_000_000]},
-        {"shape": [2, 1_400_000_000]},
-        {"shape": [100_000_000, 2]},
-    ],
-)
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_parts_of_sparse_matrices_that_are_no_whole_numbers(tmp_path, change, save):
-    parts = {"data": [1.0, 2.0, 3.0], "indices": [0, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
-    save(tmp_path / "a.npz", **(parts | change))
-    for samples_in in ("rows", "columns"):
-        with pytest.raises((FileFormatError, ReadError)):
-            open_data(tmp_path / "a.npz", samples_in=samples_in)
-
-
-def test_whole_numbers_in_another_type(same, tmp_path):
-    parts = {"data": [1.0, 2.0], "indices": [0.0, 1.0], "indptr": [0.0, 1.0, 2.0]}
-    np.savez(tmp_path / "a.npz", **parts, shape=[2.0, 2.0])
-    same(open_data(tmp_path / "a.npz"), np.diag([1.0, 2.0]))
 
 
 @pytest.fixture
@@ -238,31 +171,7 @@ def test_checksums_of_members_in_place(flipped, order):
             open_data(path, samples_in=samples_in)
 
 
-def test_bytes_behind_an_array(tmp_path):
-    member = io.BytesIO()
-    np.save(member, np.ones((3, 2)))
-    for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive:
-            archive.writestr("X.npy", member.getvalue() + bytes(8))
-        with pytest.raises(FileFormatError, match="claims 48 bytes, and it holds 56"):
-            open_data(tmp_path / "a.npz")
-
-
 def test_version_3_of_numpys_format(same, tmp_path, X):
     with open(tmp_path / "a.npy", "wb") as stream:
         np.lib.format.write_array(stream, X, version=(3, 0))
     same(open_data(tmp_path / "a.npy"), X)
-
-
-def test_names_that_take_more_memory_than_their_number(tmp_path, X):
-    names = np.array(["x" * 3000] * 40)
-    np.savez_compressed(tmp_path / "a.npz", V=X, sample_names=names)
-    assert open_data(tmp_path / "a.npz").names.sample_names[0].endswith("…")
-    np.savez(tmp_path / "a.npz", V=X, sample_names=names)
-    assert open_data(tmp_path / "a.npz", max_memory="1MB").names.sample_names is None
-
-
-def test_coordinates_are_refused_with_what_to_do(tmp_path, X):
-    sp.save_npz(tmp_path / "x.npz", sp.coo_array(X))
-    with pytest.raises(FileFormatError, match=r"by coordinates \(COO\).*matrix.tocsr\(\)"):
-        open_data(tmp_path / "x.npz")

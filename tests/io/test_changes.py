@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 import zarr
 
-from conenmf import ConeNMF, certify, factorize, from_rows, make_cones, open_data
-from conenmf.errors import DataChangedError, DataError
-from conenmf.io import text
+from conenmf import factorize, make_cones, open_data
+from conenmf.errors import DataChangedError
+from conenmf.io import tables
 
 SMALL = {"max_memory": "2MB"}  # for several blocks
 
@@ -65,16 +65,6 @@ def npy(folder, X):
     return folder / "d.npy"
 
 
-def npz(folder, X):
-    np.savez(folder / "d.npz", X)
-    return folder / "d.npz"
-
-
-def sparse_npz(folder, X):
-    sp.save_npz(folder / "d.npz", sp.csr_array(X), compressed=False)
-    return folder / "d.npz"
-
-
 def h5ad(folder, X):
     anndata.AnnData(sp.csr_matrix(X)).write_h5ad(folder / "d.h5ad")
     return folder / "d.h5ad"
@@ -96,8 +86,6 @@ def cube(folder, X):
 BY_PATH = {
     "npy": npy,
     "npy-F": lambda folder, X: npy(folder, np.asfortranarray(X)),
-    "npz": npz,
-    "npz-csr": sparse_npz,
     "h5": hdf5,
     "h5-chunks": lambda folder, X: hdf5(folder, X, chunks=(100, 40)),
     "h5-gzip": lambda folder, X: hdf5(folder, X, chunks=(100, 40), compression="gzip"),
@@ -180,7 +168,7 @@ def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm):
 
 
 @pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("kind", ["npy", "npz-csr", "h5", "h5-sparse", "cube", "zarr"])
+@pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "cube", "zarr"])
 def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage):
     """Of the first pass of the inits, of others, of the exact finish; before its last block."""
     path = BY_PATH[kind](tmp_path, X)
@@ -202,26 +190,6 @@ def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage):
         fit(V, init)
 
 
-@pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "zarr"])
-def test_a_file_that_is_cut_before_it_is_judged_or_used_again(tmp_path, X, kind):
-    path = BY_PATH[kind](tmp_path, X)
-    V = open_path(path)
-    model = ConeNMF(3, tol=0.1).fit(V)
-    result, H = model.result_, np.array(model.result_.H)
-    cut(path)
-    for use in (
-        result.certify,
-        result.diagnose,
-        lambda: certify(V, result.W, H),
-        lambda: model.transform(V),
-        lambda: V.columns([1, 999]),
-        lambda: fit(V),
-        lambda: V.turned().mean(),
-    ):
-        with pytest.raises(DataChangedError, match=path.name):
-            use()
-
-
 def test_chunks_that_are_removed_or_written_through_zarr(tmp_path, X):
     path = tmp_path / "d.zarr"
     array = zarr.create_array(str(path), data=X, chunks=(100, 40))
@@ -237,16 +205,6 @@ def test_chunks_that_are_removed_or_written_through_zarr(tmp_path, X):
     array[:10] = 5.0
     with pytest.raises(DataChangedError, match=r"d\.zarr/c/0/0"):
         fit(V)
-
-
-def test_errors_for_other_reasons_stay(tmp_path, X):
-    def broken(G, C, Y):
-        return np.full_like(Y, np.nan)
-
-    V = open_data(npy(tmp_path, X), **SMALL)
-    with pytest.raises(DataError, match="not finite"):
-        fit(V, solver=broken)
-    fit(V)
 
 
 # --- no false alarms --------------------------------------------------------------------------
@@ -283,58 +241,15 @@ def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read):
 # --- files of the caller ---
 
 
-def test_another_dataset_is_written_by_the_caller(tmp_path, X):
-    """The file gets longer, and its time moves."""
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        V = from_rows(file.create_dataset("X", data=X), **SMALL)
-        expected = fit(V)
-
-        def write(now):
-            file[f"other {now.iteration} {len(file)}"] = np.ones(10_000)
-            file.flush()
-
-        assert np.array_equal(fit(V, callback=write).H, expected.H)
-
-
-def test_another_array_is_written_beside_one_of_zarr(tmp_path, X):
-    group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
-    group.create_array("X", data=X, chunks=(50, 40))
-    for V in (open_data(tmp_path / "a.zarr", **SMALL), from_rows(group["X"], **SMALL)):
-
-        def write(now):
-            group.create_array(f"other{now.iteration}", data=X, overwrite=True)
-            group.attrs["note"] = now.iteration
-
-        fit(V, callback=write)
-
-
-def test_a_memmap_whose_file_is_cut(tmp_path, X):
-    """Reading beyond the end of its file would end the process."""
-    V = from_rows(np.load(npy(tmp_path, X), mmap_mode="r"), **SMALL)
-    with pytest.raises(DataChangedError, match=r"d\.npy had \d+ bytes"):
-        fit(V, callback=after_iteration(2, lambda: cut(tmp_path / "d.npy")))
-
-
-def test_a_working_folder_that_changes(tmp_path, X, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    npy(tmp_path, X), hdf5(tmp_path, X), zarr_array(tmp_path, X)
-    expected = fit(from_rows(X)).relative_error
-    for name in ("d.npy", "d.zarr", "d.h5:X"):
-        monkeypatch.chdir(tmp_path)
-        V = open_data(name, **SMALL)
-        result = fit(V, callback=lambda now: monkeypatch.chdir("/"))
-        assert result.relative_error == pytest.approx(expected)
-
-
 def test_a_table_that_changes_while_it_is_read(tmp_path, X, monkeypatch):
     np.savetxt(tmp_path / "a.csv", X, delimiter=",")
-    read = text.remark_on_columns
+    read = tables.remark_on_columns
 
     def change(*arguments):
         with open(tmp_path / "a.csv", "a") as stream:
             stream.write("1\n")
         return read(*arguments)
 
-    monkeypatch.setattr(text, "remark_on_columns", change)
+    monkeypatch.setattr(tables, "remark_on_columns", change)
     with pytest.raises(DataChangedError, match=r"a\.csv had \d+ bytes"):
         open_data(tmp_path / "a.csv", header=False)

@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from conenmf import Factorization, factorize, from_columns, from_rows, open_data
-from conenmf.data.disk import DiskMatrix
 from conenmf.errors import (
     DataError,
     DataTypeError,
@@ -19,6 +18,7 @@ from conenmf.errors import (
     InputWarning,
 )
 from conenmf.names import Names
+from conenmf.scale.disk import DiskMatrix
 
 
 def _hdf5(path, cube, chunks=None):
@@ -76,7 +76,7 @@ def test_pixels_by_bands(tmp_path, name, samples_in):
     assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-12)
 
 
-@pytest.mark.parametrize("name", ["a.npy", "f.npy", "a.npz", "chunked.h5", "a.zarr", "7.3.mat"])
+@pytest.mark.parametrize("name", ["a.npy", "f.npy", "chunked.h5", "a.zarr", "7.3.mat"])
 def test_blocks_that_end_within_a_row_of_pixels(tmp_path, name):
     cube = np.random.default_rng(0).random((6, 9, 3))
     WRITERS[name](tmp_path / name, cube)
@@ -100,15 +100,6 @@ def test_any_cube_comes_back(tmp_path_factory, shape, name, bands_first):
         V = open_data(path, dataset=dataset, samples_in=samples_in, block_samples=3)
     image = matrix(V).reshape(*V.names.pixels_shape, -1)
     np.testing.assert_array_equal(image, cube)
-
-
-def test_a_stack_of_images_or_bands_first_is_doubtful(tmp_path):
-    np.save(tmp_path / "a.npy", np.ones((3, 4, 4)))
-    with pytest.warns(InputWarning, match=r"last two axes are equal.* give samples_in='columns'"):
-        assert open_data(tmp_path / "a.npy").shape == (4, 12)
-    assert open_data(tmp_path / "a.npy", samples_in="columns").shape == (3, 16)
-    np.save(tmp_path / "a.npy", np.ones((4, 4, 4)))
-    assert open_data(tmp_path / "a.npy").shape == (4, 16)
 
 
 def test_names_of_bands_and_the_shape_are_kept(tmp_path):
@@ -135,10 +126,7 @@ def test_cubes_that_are_refused(tmp_path):
     np.save(tmp_path / "a.npy", 1j * cube)
     with pytest.raises(DataTypeError, match="Complex"):
         open_data(tmp_path / "a.npy")
-    _hdf5(tmp_path / "a.h5", cube, (1, 1, 40))
-    with pytest.raises(FileFormatError, match="a row of pixels has to be read as a whole"):
-        open_data(tmp_path / "a.h5", max_memory=60_000)
     np.save(tmp_path / "a.npy", cube)
     (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-8])
-    with pytest.raises(FileFormatError, match="is truncated"):
+    with pytest.raises(FileFormatError, match="greater than file size"):
         open_data(tmp_path / "a.npy")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.data.memory import DenseMatrix
-from conenmf.errors import ConeNMFError, DataTypeError, FileFormatError, OptionError
+from conenmf.errors import ConeNMFError, FileFormatError
 from conenmf.io.formats import KINDS
 from conenmf.names import Names
 
@@ -149,17 +149,13 @@ def test_files_that_are_not_what_they_seem(tmp_path, X):
         with pytest.raises(FileFormatError, match=name):
             open_data(tmp_path / name)
     (tmp_path / "a.doc").write_text("1,2\n3,4\n")
-    with pytest.raises(FileFormatError, match=r"unknown file format; known are \.arrow, \.bil"):
+    with pytest.raises(FileFormatError, match=r"unknown file format; known are \.all, \.arrow"):
         open_data(tmp_path / "a.doc")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileFormatError, match="not a Zarr store"):
         open_data(tmp_path / "empty")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         open_data(tmp_path / "nothing.npy")
-    with pytest.raises(OptionError, match="samples_in='up'"):
-        open_data(tmp_path / "a.npy", samples_in="up")
-    with pytest.raises(DataTypeError, match="use open_data"):
-        from_rows(str(tmp_path / "a.npy"))
 
 
 def test_truncated_files(tmp_path, X):
@@ -170,7 +166,7 @@ def test_truncated_files(tmp_path, X):
     for name in ("a.npy", "a.npz", "a.h5"):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) - 900])
-        with pytest.raises(FileFormatError, match="truncated"):
+        with pytest.raises(FileFormatError, match="is damaged, or not what its name says"):
             open_data(tmp_path / name)
 
 

@@ -12,10 +12,8 @@ import zarr
 from conenmf import from_rows, open_data
 from conenmf.data.memory import SparseMatrix
 from conenmf.errors import (
-    DataError,
     DataTypeError,
     FileFormatError,
-    ReadError,
 )
 
 
@@ -58,10 +56,6 @@ def test_hdf5(same, tmp_path, X):
         open_data(path)
     with pytest.raises(FileFormatError, match="has no 'nowhere'"):
         open_data(path, dataset="nowhere")
-    with pytest.raises(FileFormatError, match="is a group of dense, expected a dataset"):
-        open_data(path, dataset="group")
-    with pytest.raises(DataTypeError):
-        open_data(path, dataset="text")
     with h5py.File(path) as file:
         same(from_rows(file["chunked"]), X)
         same(from_rows(file["sparse"]), X)
@@ -78,8 +72,6 @@ def test_anndata(same, tmp_path, X):
         same(open_data(path), X)
         same(open_data(path, dataset="layers/dense"), 2 * X)
         same(open_data(path, dataset="layers/columns"), X, SparseMatrix)
-    with pytest.raises(DataTypeError, match=r"pass its \.X"):
-        from_rows(cells)
     backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
     same(from_rows(backed.X), X)
     backed.file.close()
@@ -91,49 +83,6 @@ def test_zarr(same, tmp_path, X):
     same(open_data(tmp_path / "a.zarr"), X)
     (tmp_path / "a.zarr").rename(tmp_path / "folder")
     same(open_data(tmp_path / "folder", samples_in="columns"), X.T)
-
-
-def test_an_unreadable_chunk(tmp_path):
-    X = np.random.default_rng(0).random((400, 20))
-    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(100, 20))
-    (tmp_path / "a.zarr" / "c" / "2" / "0").write_bytes(b"damaged")
-    with pytest.raises(ReadError, match=r"a\.zarr.*samples 0 to 399 could not be read.*copy it"):
-        open_data(tmp_path / "a.zarr")
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        data = file.create_dataset("X", data=X, chunks=(100, 20), fletcher32=True)
-        place = data.id.get_chunk_info(2).byte_offset
-    with open(tmp_path / "a.h5", "r+b") as file:
-        file.seek(place)
-        file.write(b"damaged!")
-    with pytest.raises(ReadError, match=r"a\.h5:/X: samples 0 to 399 could not be read"):
-        open_data(tmp_path / "a.h5")
-
-
-def test_an_index_of_another_length(tmp_path, X):
-    with h5py.File(tmp_path / "a.h5ad", "w") as file:
-        file["X"] = X
-        file["obs/index"] = ["one", "two"]
-        file["obs"].attrs["_index"] = "index"
-    with pytest.raises(DataError, match="2 names for 40 samples"):
-        open_data(tmp_path / "a.h5ad")
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, about codecs beyond its standard
-@pytest.mark.parametrize("codec", ["pickle"])
-def test_no_pickle_is_read(tmp_path, X, codec):
-    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=X.shape, zarr_format=2)
-    settings = json.loads((tmp_path / "a.zarr" / ".zarray").read_text())
-    settings["filters"] = [{"id": codec}]
-    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
-    bomb = f"(cposix\nsystem\nS'touch {tmp_path}/pwned'\ntR.".encode()
-    (tmp_path / "a.zarr" / "0.0").write_bytes(bomb)
-    with pytest.raises(FileFormatError):
-        open_data(tmp_path / "a.zarr")
-    settings.update(compressor=None, dtype="|O", fill_value=None)
-    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
-    with pytest.raises((FileFormatError, DataTypeError)):
-        open_data(tmp_path / "a.zarr")
-    assert not (tmp_path / "pwned").exists()
 
 
 # --- what is not there ---
@@ -208,7 +157,7 @@ def test_a_dataset_that_is_stored_in_other_files(tmp_path, X):
         file.create_virtual_dataset("X", layout)
         file["texts"] = np.array(["a", "b"], dtype=object)
         file["pairs"] = np.zeros((3, 3), [("re", "f8"), ("im", "f8")])
-    with pytest.raises(FileFormatError, match="is stored in other files"):
+    with pytest.raises(FileFormatError, match=r"never written here, .* or they are in other files"):
         open_data(tmp_path / "a.h5")
     for name in ("texts", "pairs"):
         with pytest.raises(DataTypeError):
@@ -230,3 +179,21 @@ def test_entries_that_are_marked_as_missing(tmp_path, shape):
         file["X"][0, ..., 0] = 65535
     with pytest.raises(DataTypeError, match=r"a\.h5:/X: row 0, column 0, .* is 65535"):
         open_data(tmp_path / "a.h5")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, about codecs beyond its standard
+@pytest.mark.parametrize("codec", ["pickle"])
+def test_no_pickle_is_read(tmp_path, X, codec):
+    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=X.shape, zarr_format=2)
+    settings = json.loads((tmp_path / "a.zarr" / ".zarray").read_text())
+    settings["filters"] = [{"id": codec}]
+    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
+    bomb = f"(cposix\nsystem\nS'touch {tmp_path}/pwned'\ntR.".encode()
+    (tmp_path / "a.zarr" / "0.0").write_bytes(bomb)
+    with pytest.raises(FileFormatError):
+        open_data(tmp_path / "a.zarr")
+    settings.update(compressor=None, dtype="|O", fill_value=None)
+    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
+    with pytest.raises((FileFormatError, DataTypeError)):
+        open_data(tmp_path / "a.zarr")
+    assert not (tmp_path / "pwned").exists()

@@ -64,15 +64,6 @@ def test_matrix_market_that_does_not_fit_is_refused(tmp_path):
         open_data(tmp_path / "a.mtx", max_memory="100kB")
 
 
-@pytest.mark.parametrize("sides", ["370000000 2", "2 370000000", "8000000 3"])
-def test_sides_in_proportion_to_the_entries(tmp_path, sides):
-    """A file of 76 bytes asked for gigabytes."""
-    content = market("coordinate real general", f"{sides} 2\n1 1 1.0\n2 2 3.0\n")
-    for samples_in in ("rows", "columns"):
-        with pytest.raises(FileFormatError, match="with 2 entries"):
-            opened(tmp_path / "a.mtx", content, samples_in=samples_in)
-
-
 # --- MATLAB ---
 
 
@@ -114,14 +105,10 @@ def test_the_variable_that_is_meant(tmp_path):
     scipy.io.savemat(path, {"V": MATRIX, "n": 5.0, "text": "abc", "cell": np.array([1], object)})
     assert open_data(path).shape == (2, 3)
     scipy.io.savemat(path, {"V": MATRIX, "U": MATRIX[:2], "text": "abc"})
-    with pytest.raises(FileFormatError, match="holds U, V, text: name one of them"):
+    with pytest.raises(FileFormatError, match="holds U, V: name one of them"):
         open_data(path)
     assert open_data(f"{path}:/U").shape == (2, 2)
     assert open_data(path, dataset="U", samples_in="columns").shape == (2, 2)
-    with pytest.raises(FileFormatError, match="has no 'W'"):
-        open_data(path, dataset="W")
-    with pytest.raises(DataTypeError, match="'text' is not a matrix of numbers"):
-        open_data(path, dataset="text")
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "?"])
@@ -156,16 +143,6 @@ def test_matlab_that_is_not_what_its_header_claims(tmp_path, content, message):
         opened(tmp_path / "a.mat", content)
 
 
-@pytest.mark.parametrize("kind", [1, 2, 3, 4])
-def test_only_numbers_are_looked_into(tmp_path, kind):
-    """Cells, structures, objects and texts."""
-    strange = variable(b"S", kind, content=variable(b"", 1, (1, 1)))
-    V = opened(tmp_path / "a.mat", mat(strange, variable(content=numbers(6)), strange))
-    assert V.shape == (2, 3)
-    with pytest.raises(DataTypeError, match="'S' is not a matrix of numbers"):
-        open_data(tmp_path / "a.mat", dataset="S")
-
-
 def test_a_variable_that_scipy_can_load_but_not_list(tmp_path, monkeypatch):
     """Such as a table, or a text in double quotes."""
     monkeypatch.setattr(scipy.io, "whosmat", lambda path: tuple(None))
@@ -193,27 +170,6 @@ def test_sparse_indices_outside_the_matrix(tmp_path):
             )
 
 
-def sparse_variable(shape, rows, pointers, kind=5, dtype="<i4"):
-    """A sparse matrix whose indices are stored as numbers of another kind."""
-    content = part(kind, np.array(rows, dtype).tobytes())
-    content += part(kind, np.array(pointers, dtype).tobytes()) + numbers(len(rows))
-    return mat(variable(kind=5, shape=shape, entries=len(rows), content=content))
-
-
-@pytest.mark.parametrize("rows", [8_000_000, 13_000_000, 200_000_000, 1_400_000_000, 2**31 - 1])
-def test_sparse_matrices_with_more_rows_than_they_can_fill(tmp_path, rows):
-    content = sparse_variable((rows, 2), [0, 1], [0, 1, 2])
-    for samples_in in ("rows", "columns"):
-        with pytest.raises(FileFormatError, match="claims to be a sparse matrix"):
-            opened(tmp_path / "a.mat", content, samples_in=samples_in)
-
-
-@pytest.mark.parametrize("pointers", [[0, 1, -1], [0, 3, 2], [0, 1, 9], [1, 1, 2]])
-def test_sparse_pointers_that_lead_astray(tmp_path, pointers):
-    with pytest.raises(FileFormatError, match=r"damaged|not a compressed sparse matrix"):
-        opened(tmp_path / "a.mat", sparse_variable((3, 2), [0, 1], pointers))
-
-
 @pytest.mark.parametrize("compressed", [False, True])
 def test_sparse_matrices_with_few_entries_in_each_column(tmp_path, compressed):
     for matrix in (sp.eye_array(100), sp.csc_array(([1.0], ([3], [50])), shape=(100, 100))):
@@ -221,15 +177,6 @@ def test_sparse_matrices_with_few_entries_in_each_column(tmp_path, compressed):
         scipy.io.savemat(tmp_path / "a.mat", content, do_compression=compressed)
         V = open_data(tmp_path / "a.mat")
         np.testing.assert_array_equal(V.columns(range(100)).toarray().T, matrix.toarray())
-
-
-def test_matlab_that_does_not_fit_is_refused(tmp_path):
-    scipy.io.savemat(tmp_path / "a.mat", {"V": np.ones((100, 100))})
-    with pytest.raises(FileFormatError, match=r"takes 80\d* bytes.*only be read as a whole"):
-        open_data(tmp_path / "a.mat", max_memory="100kB")
-    scipy.io.savemat(tmp_path / "c.mat", {"V": np.ones((100, 100))}, do_compression=True)
-    with pytest.raises(FileFormatError, match="only be read as a whole"):
-        open_data(tmp_path / "c.mat", max_memory="100kB")
 
 
 def test_version_7_3(tmp_path):
@@ -244,9 +191,7 @@ def test_version_7_3(tmp_path):
         file["V"] = MATRIX.T
     assert open_data(path).columns([0]).T.tolist() == [[1.0, 2.0]]
     assert open_data(path, dataset="s/x").shape == (2, 3)
-    with pytest.raises(DataTypeError, match="'text' is a char"):
+    with pytest.raises(DataTypeError, match="'text' is not a matrix"):
         open_data(path, dataset="text")
-    with pytest.raises(DataTypeError, match="'s' is a struct"):
-        open_data(path, dataset="s")
     with pytest.raises(FileFormatError, match="has no 'link'"):
         open_data(path, dataset="link")

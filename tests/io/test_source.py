@@ -4,10 +4,10 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows, open_data
-from conenmf.data.disk import Compressed, Stamp
 from conenmf.errors import FileFormatError, ReadError
 from conenmf.io.source import ArraySource, CompressedSource, NamedMatrix
 from conenmf.names import Names
+from conenmf.scale.disk import Compressed, Stamp
 
 BUDGET = 1 << 20
 
@@ -89,8 +89,11 @@ def test_sparse_rows_of_unequal_length(same, tmp_path):
     X = np.zeros((3000, 400))
     X[:60] = np.random.default_rng(0).random((60, 400)) + 0.1
     X[:, 0] = 1.0
-    sp.save_npz(tmp_path / "a.npz", sp.csr_array(X), compressed=False)
-    V = open_data(tmp_path / "a.npz", max_memory="2MB")
+    rows = sp.csr_array(X)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.update({"data": rows.data, "indices": rows.indices, "indptr": rows.indptr})
+        file.attrs["shape"] = X.shape
+    V = open_data(tmp_path / "a.h5", max_memory="2MB")
     blocks = V._blocks()
     assert [start for start, _ in blocks[1:]] == [stop for _, stop in blocks[:-1]]
     assert (blocks[0][0], blocks[-1][1]) == (0, 3000)
@@ -131,5 +134,10 @@ def test_sparse_parts_that_do_not_fit(tmp_path, change):
 @pytest.mark.parametrize("index", [-1, 2])
 def test_column_indices_outside_the_matrix(tmp_path, index):
     np.savez(tmp_path / "a.npz", data=[1.0], indices=[index], indptr=[0, 1, 1], shape=[2, 2])
-    with pytest.raises(ReadError, match=r"samples 0 to 1 could not be read: column indices"):
+    with pytest.raises(FileFormatError, match=r"a\.npz: column indices run from"):
         open_data(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.update({"data": [1.0], "indices": [index], "indptr": [0, 1, 1]})
+        file.attrs["shape"] = [2, 2]
+    with pytest.raises(ReadError, match=r"samples 0 to 1 could not be read: .*column indices"):
+        open_data(tmp_path / "a.h5")

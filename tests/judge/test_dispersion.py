@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 from scipy.stats import nbinom
 
-from conenmf import from_columns, stability, stability_over
+from conenmf import from_columns, stability
 from conenmf.data.resample import balanced
 from conenmf.judge.dispersion import dispersion, edge_of, quasi_divergence
 from conenmf.judge.scores import match_components
+from conenmf.judge.stability import stability_over
 
 
 def rates_of(seed=0, F=40, N=120, K=3):

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf import Stability, from_columns, stability
+from conenmf import from_columns, stability
 from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges, without_clipping
 from conenmf.judge.limits import _Window as Window
 from conenmf.judge.scores import match_components
+from conenmf.judge.stability import Stability
 
 
 @pytest.mark.parametrize("n", [2, 5, 20])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, make_cones, stability
-from conenmf.errors import DataError
 from conenmf.judge.scores import match_components
 from conenmf.names import Names
 from conenmf.report import render
@@ -78,33 +77,3 @@ def test_a_band_goes_through_the_limits(cones, again):
     assert x.size == 2 * F
     np.testing.assert_allclose(1 - y[:F] / 1000, np.minimum(upper / top, 1), 0, 1e-4)
     np.testing.assert_allclose(1 - y[: F - 1 : -1] / 1000, lower / top, 0, 1e-4)
-
-
-def test_withheld_limits_are_not_drawn_but_explained(cones, again, parsed):
-    partners, _ = match_components(cones.W, again.W)
-    moves, (lower, upper) = np.full(4, 0.01), np.array([again.lower, again.upper])
-    moves[partners[2]] = 1.0
-    lower[:, partners[2]], upper[:, partners[2]] = np.nan, np.nan
-    found = replace(again, moves=moves, lower=lower, upper=upper)
-    page = render(cones, stability=found, view="curves")
-    for k in range(4):
-        article = article_of(page, k)
-        assert ('class="band"' in article) == (k != 2)
-        reason = "limits withheld: can be moved by 57.3° within the noise"
-        assert (reason in article) == (k == 2)
-    assert re.search(r"withheld for \d: can be moved by 57.3° within the noise", parsed(page).text)
-    assert "nan" not in parsed(page).text
-
-
-def test_runs_without_a_consensus_have_no_limits(cones, again, parsed):
-    nothing = np.full_like(again.lower, np.nan)
-    silhouettes = np.full(4, np.nan)
-    failed = replace(again, lower=nothing, upper=nothing, silhouettes=silhouettes, problem="why")
-    page = render(cones, stability=failed)
-    assert "No consensus" in parsed(page).text
-    assert "nan" not in parsed(page).text
-
-
-def test_stability_of_other_data_is_refused(cones, again):
-    with pytest.raises(DataError, match="the same data with as many components"):
-        render(factorize(cones.data, 3), stability=again)

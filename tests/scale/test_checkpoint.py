@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -7,8 +8,7 @@ import numpy as np
 import pytest
 
 from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
-from conenmf.atomic import hidden_path
-from conenmf.errors import CheckpointError, OptionError, OutputError
+from conenmf.errors import CheckpointError, OutputError
 from conenmf.scale import checkpoint as checkpoint_module
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.solvers import SOLVERS
@@ -89,38 +89,6 @@ def test_a_run_that_the_user_ended_resumes(tmp_path, cones):
     assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
 
 
-@pytest.mark.parametrize("iteration", [2, 3, 5])  # before, at and after the leap
-def test_a_run_with_a_sketch_is_resumed_too(tmp_path, cones, iteration):
-    V = from_columns(cones)
-    options = {"init": "random", "sketch": 8, "max_iter": 12, "tol": 0}
-    whole = factorize(V, 3, rng=np.random.default_rng(4), **options)
-    checkpoint = Checkpoint(tmp_path / "run", every=0)
-    with pytest.raises(KilledError):
-        factorize(
-            V,
-            3,
-            rng=np.random.default_rng(4),
-            checkpoint=checkpoint,
-            callback=die_at(iteration),
-            **options,
-        )
-    resumed = factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **options)
-    assert np.array_equal(resumed.W, whole.W)
-    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
-    other = options | {"sketch": None}
-    with pytest.raises(CheckpointError, match="its sketch is 8, now it is None"):
-        factorize(V, 3, rng=np.random.default_rng(4), checkpoint=checkpoint, **other)
-
-
-def test_a_checkpoint_of_an_earlier_version_is_named_as_such(tmp_path, cones):
-    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
-    factorize(V, 3, max_iter=3, checkpoint=checkpoint)
-    (state,) = tmp_path.glob("*/state.npz")
-    np.savez(state, facts=np.array('{"format": "conenmf-checkpoint-2"}'))
-    with pytest.raises(CheckpointError, match=r"has format 'conenmf-checkpoint-2', this version"):
-        factorize(V, 3, max_iter=3, checkpoint=checkpoint)
-
-
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
 def test_every_kind_of_generator(tmp_path, cones, kind):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
@@ -143,6 +111,7 @@ def test_every_kind_of_generator(tmp_path, cones, kind):
         factorize(V, 3, init="random", checkpoint=checkpoint, rng=np.random.Generator(wrong(1)))
 
 
+@pytest.mark.nightly
 def test_a_process_that_is_really_killed(tmp_path, cones):
     np.save(tmp_path / "V.npy", cones)
     script = f"""
@@ -150,8 +119,10 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
         import numpy as np
         from conenmf import factorize, open_data
         from conenmf.scale.checkpoint import Checkpoint
+        calls = []
         def callback(now):
-            if sys.argv[1] == "die" and now.iteration == 6:
+            calls.append(now)
+            if sys.argv[1] == "die" and len(calls) == 4:
                 os.kill(os.getpid(), signal.SIGKILL)
         V = open_data({str(tmp_path / "V.npy")!r}, samples_in="columns")
         checkpoint = Checkpoint({str(tmp_path / "run")!r}, every=0) if sys.argv[2:] else None
@@ -165,20 +136,15 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
         return subprocess.run(command, env=quick, check=False).returncode
 
     assert run("whole") == 0
-    assert run("die", "checkpoint") == -9
-    assert not (tmp_path / "die.npz").exists()
-    assert run("resumed", "checkpoint") == 0
-    whole, resumed = (Factorization.load(tmp_path / f"{name}.npz") for name in ("whole", "resumed"))
+    n_killed = 0
+    while (status := run("die", "checkpoint")) == -signal.SIGKILL and n_killed < 15:
+        assert not (tmp_path / "die.npz").exists()
+        n_killed += 1
+    assert (status, n_killed > 2) == (0, True)
+    whole, resumed = (Factorization.load(tmp_path / f"{name}.npz") for name in ("whole", "die"))
     for name in ("W", "H", "labels", "relative_error", "objective"):
         assert np.array_equal(getattr(whole, name), getattr(resumed, name)), name
     assert np.array_equal(whole.history.relative_error, resumed.history.relative_error)
-
-
-def test_saves_are_as_rare_as_asked(tmp_path, cones):
-    factorize(from_columns(cones), 3, checkpoint=tmp_path / "run")
-    assert os.listdir(tmp_path / "run") == []  # much less than a minute
-    with pytest.raises(OptionError, match="every=-1"):
-        Checkpoint(tmp_path, every=-1)
 
 
 def test_more_iterations_can_be_asked_for(tmp_path, cones):
@@ -214,13 +180,6 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
             factorize(from_columns(V), K, checkpoint=checkpoint, **options)
 
 
-def test_what_a_killed_save_left_is_removed(tmp_path, cones):
-    hidden_path(tmp_path / "00000003").mkdir()
-    (tmp_path / "mine").mkdir()
-    factorize(from_columns(cones), 3, checkpoint=tmp_path)
-    assert os.listdir(tmp_path) == ["mine"]
-
-
 def test_own_factors_belong_to_the_run(tmp_path, cones):
     V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
     W = np.random.default_rng(0).random((40, 3))
@@ -230,35 +189,7 @@ def test_own_factors_belong_to_the_run(tmp_path, cones):
         factorize(V, 3, init=W + 1, checkpoint=checkpoint)
 
 
-def test_a_disk_that_is_really_full(tmp_path):
-    """A process whose files may not grow beyond a few kilobytes."""
-    script = f"""
-        import resource
-        import dask.array as da
-        import numpy as np
-        from conenmf import factorize, from_rows
-        from conenmf.scale.checkpoint import Checkpoint
-        from conenmf.errors import OutputError
-        X = np.random.default_rng(0).random((4000, 10))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))
-        result = factorize(from_rows(X), 4, max_iter=1)
-        for V in (from_rows(X), from_rows(da.from_array(X, chunks=(1000, 10)))):
-            try:
-                factorize(V, 4, checkpoint=Checkpoint({str(tmp_path)!r}, every=0))
-            except OutputError:
-                print("named")
-        try:
-            result.save({str(tmp_path / "result.npz")!r})
-        except OutputError:
-            print("named")
-    """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.split() == ["named"] * 3
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("name", ["state.npz", "H.npy"])
+@pytest.mark.parametrize("name", ["state.npz", "H-000000000000000.npy"])
 @pytest.mark.parametrize("how", ["cut", "gone"])
 def test_damaged_checkpoints(tmp_path, cones, name, how):
     checkpoint = Checkpoint(tmp_path, every=0)
@@ -288,18 +219,11 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     checkpoint = Checkpoint(tmp_path, every=0)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint_module, "write_arrays", full)
-        with pytest.raises(OutputError, match="the one of iteration 2 is intact; the same"):
+        with pytest.raises(OutputError, match=r"not enough disk space to write .*00000003"):
             factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert os.listdir(tmp_path) == ["00000002"]
     resumed = factorize(V, 3, tol=0, max_iter=8, checkpoint=checkpoint)
     assert np.array_equal(resumed.W, whole.W)
-
-
-def test_a_place_where_no_folder_can_be(tmp_path, cones):
-    (tmp_path / "file").write_text("in the way")
-    for place in (tmp_path / "file", tmp_path / "missing" / "run"):
-        with pytest.raises(CheckpointError, match="cannot be used as a folder"):
-            factorize(from_columns(cones), 3, checkpoint=place)
 
 
 def test_a_changed_header_of_an_array_is_noticed(tmp_path, cones):

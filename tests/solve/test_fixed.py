@@ -3,12 +3,10 @@ import pandas as pd
 import pytest
 
 from conenmf import ConeNMF, certify, factorize, from_columns
-from conenmf.cones.certificate import bound_given
-from conenmf.errors import ComponentsError, DataError, NotAvailableError
+from conenmf.judge.certificate import bound_given
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import what_is_left
-from conenmf.solve.constraints import Fixed
 from conenmf.solve.solvers import SOLVERS
 
 
@@ -106,22 +104,6 @@ def test_a_run_with_known_components_resumes_with_the_same_bits(tmp_path, parts)
     np.testing.assert_array_equal(resumed.W, whole.W)
     with pytest.raises(Exception, match="another run"):
         factorize(V, 4, max_iter=20, checkpoint=folder, fixed=A[:, 1:2], tol=0.0)
-
-
-def test_wrong_components_are_named(parts):
-    A, B = parts
-    V = from_columns(A @ B)
-    with pytest.raises(ComponentsError, match="4 components are fixed, more than the 3"):
-        factorize(V, 3, fixed=A)
-    with pytest.raises(DataError, match="component 1, counted from 0, is all zero"):
-        factorize(V, 3, fixed=A * [1, 0, 1, 1])
-    with pytest.raises(DataError, match="fixed"):
-        factorize(V, 3, fixed=-A)
-    with pytest.raises(DataError, match="fixed"):
-        factorize(V, 3, fixed=A[:5])
-    with pytest.raises(NotAvailableError, match="partial_fit takes no"):
-        ConeNMF(4, fixed=A.T).partial_fit((A @ B).T)
-    assert Fixed.of(None, V) is None
 
 
 def test_components_that_explain_everything_leave_a_random_start(parts):

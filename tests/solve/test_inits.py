@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conenmf import ConeNMF, cr1_nmf, factorize, from_columns, from_rows, make_cones
+from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.seeding import cr1_plus_plus
-from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
+from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import INITS, initialize, lift_zeros
@@ -83,7 +83,7 @@ def test_cr1_is_lifted_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix
 
 
 @pytest.mark.parametrize("name", ["cr1", "cr1++"])
-def test_what_cones_leave_is_known_and_zeros_are_lifted(name, sample_matrix):
+def test_the_zeros_of_cones_are_lifted(name, sample_matrix):
     V = from_columns(sample_matrix)
     factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
     W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
@@ -91,7 +91,6 @@ def test_what_cones_leave_is_known_and_zeros_are_lifted(name, sample_matrix):
     np.testing.assert_array_equal(initial.W, W)
     np.testing.assert_allclose(initial.H, H + H[H > 0].mean(), rtol=1e-14)
     assert initial.name == name
-    assert initial.error == pytest.approx(np.linalg.norm(sample_matrix - W @ H) / V.norm, rel=1e-9)
 
 
 def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
@@ -143,14 +142,6 @@ def test_k_means_finds_clusters_and_marks_them():
     assert (H.argmax(axis=0)[labels == 0] == order[0]).all()
 
 
-def test_an_empty_cluster_takes_the_farthest_sample():
-    """Five copies of one sample and two others: for any seed, no cluster stays empty."""
-    V = from_columns([[1.0] * 5 + [9.0, 0.0], [1.0] * 5 + [0.0, 7.0]])
-    for seed in range(20):
-        W, _ = INITS["kmeans"](V, 3, np.random.default_rng(seed))
-        assert sorted(W.T.round(6).tolist()) == [[0, 7], [1, 1], [9, 0]]
-
-
 def test_more_clusters_than_samples(sample_matrix):
     for name in ("spkm", "kmeans"):
         with pytest.raises(ComponentsError, match="38 nonzero samples, fewer than the 39"):
@@ -172,35 +163,6 @@ def test_own_factors(sample_matrix):
     initial_W, initial_H, *_ = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
     np.testing.assert_array_equal(initial_W, W)
     assert initial_H is None
-
-
-@pytest.mark.parametrize(
-    ("init", "message"),
-    [
-        (np.ones((3, 12)), r"W has shape \(3, 12\), expected \(12, 3\)"),
-        ((np.ones((12, 3)), np.ones((3, 39))), r"H has shape \(3, 39\), expected \(3, 40\)"),
-        (-np.eye(12, 3), r"W is -1.0 at \(0, 0\)"),
-        (np.full((12, 3), np.nan), r"W is nan at \(0, 0\)"),
-        (np.zeros((12, 3)), "W is all zero"),
-        (np.full((12, 3), "x"), r"W=.* and type <U1>, expected an array of numbers"),
-        ((1, 2, 3), "tuple of 3"),
-        (lambda V, K, rng: (np.ones((2, 2)), None), r"W has shape \(2, 2\)"),
-    ],
-)
-def test_bad_own_factors(init, message, sample_matrix):
-    with pytest.raises(DataError, match=message):
-        initialize(from_columns(sample_matrix), 3, init, HALS)
-
-
-def test_bad_options(sample_matrix):
-    with pytest.raises(OptionError, match=r"init='svd' is unknown; choose one of 'auto', 'cr1'"):
-        initialize(from_columns(sample_matrix), 3, "svd", HALS)
-    with pytest.raises(ComponentsError):
-        initialize(from_columns(sample_matrix), 0, "random", HALS)
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        initialize(sample_matrix, 3, "random", HALS)
-    with pytest.raises(ComponentsError, match="12 singular values"):
-        initialize(from_columns(sample_matrix), 13, "nndsvd", HALS)
 
 
 def test_lifting_an_empty_h():
@@ -243,27 +205,3 @@ def test_clusters_that_run_empty_among_zero_samples(name):
             W, H = INITS[name](V, 3, draw)
             assert np.isfinite(W).all()
             assert np.isfinite(H).all()
-
-
-@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
-@pytest.mark.parametrize("how", ["factorize", "fixed", "estimator"])
-def test_an_own_init_always_gets_a_generator(loss, how):
-    """The caller's, or one with a fixed seed: nothing is random unless it is asked for."""
-    seen = []
-
-    def own(V, K, rng):
-        seen.append(rng.random())
-        return np.random.default_rng(0).random((V.shape[0], K)), None
-
-    X = np.random.default_rng(1).random((30, 8))
-    for seed in (None, None, 3):
-        if how == "estimator":
-            ConeNMF(2, init=own, loss=loss, random_state=seed, max_iter=2, tol=0).fit(X)
-        else:
-            fixed = X[:1].T if how == "fixed" else None
-            rng = None if seed is None else np.random.default_rng(seed)
-            options = {"init": own, "loss": loss, "max_iter": 2, "fixed": fixed}
-            factorize(from_rows(X), 2, rng=rng, **options)
-    default, again, given = seen
-    assert default == again == np.random.default_rng(0).random()
-    assert given == np.random.default_rng(3).random()

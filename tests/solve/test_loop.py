@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from conenmf import from_columns
-from conenmf.errors import DataError, DataTypeError
 from conenmf.solve.run import Stopping, alternate
-from conenmf.solve.solvers import SOLVERS, Solver
+from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 
@@ -101,20 +100,6 @@ def test_every_storage_gives_the_same_factors(name, backend, small_blocks, sampl
     )
     np.testing.assert_allclose(run.W, plain.W, atol=1e-10)
     np.testing.assert_allclose(run.H, plain.H, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", ["mult", "plain-hals", "plain-nnlsb"])
-def test_h_exists_once_where_no_step_is_taken_back(name, small_blocks, sample_matrix, init):
-    V, arrays = from_columns(sample_matrix, **small_blocks), []
-    alternate(
-        V,
-        *init,
-        name,
-        stopping=Stopping(0, max_iter=3),
-        save=lambda run, ended: arrays.append(run.state.Ht),
-    )
-    assert len(arrays) == 3
-    assert all(array is arrays[0] for array in arrays)
 
 
 @pytest.mark.thinned(3)
@@ -225,39 +210,6 @@ def test_callback(sample_matrix, init):
     assert run.stop_reason != "callback"  # only True itself stops
     run = alternate(from_columns(sample_matrix), *init, "hals", callback=lambda p: np.True_)
     assert run.history.elapsed.size == 1
-
-
-def test_inits_that_cannot_be(sample_matrix, init):
-    with pytest.raises(DataError, match="needs an initial H"):
-        alternate(from_columns(sample_matrix), init[0], None, "plain-hals")
-    with pytest.raises(DataError, match="needs an initial H"):
-        alternate(from_columns(sample_matrix), init[0], None, "mult")
-    with pytest.raises(DataError, match="zero"):
-        alternate(from_columns(np.zeros((12, 40))), *init, "hals")
-
-
-@pytest.mark.parametrize(
-    ("update", "message"),
-    [
-        (lambda G, C, Y: Y * np.nan, "not finite"),
-        (lambda G, C, Y: -Y, "negative entry"),
-        (lambda G, C, Y: None, "returned NoneType"),
-        (lambda G, C, Y: Y[:, :1], r"expected an array of shape \(12, 3\)"),
-    ],
-)
-def test_updates_that_return_something_else(update, message, sample_matrix, init):
-    with pytest.raises(DataError, match=message):
-        alternate(from_columns(sample_matrix), *init, Solver(update))
-
-
-def test_history_reads_well(sample_matrix, init):
-    run = alternate(from_columns(sample_matrix), *init, "hals", stopping=Stopping(0, max_iter=9))
-    assert repr(run.history).startswith("<History of 9 iterations: relative error 0.")
-
-
-def test_bare_arrays_are_refused(init):
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        alternate(np.ones((12, 40)), *init, SOLVERS["hals"])
 
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals", "plain-mult"])

@@ -140,24 +140,6 @@ def test_errors_in_single_precision_do_not_rise_near_an_exact_fit(solver, kind, 
         assert np.diff(run.history.relative_error).max(initial=0) < 1e-4
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.1, 10.0])
-def test_single_precision_remains_where_it_shows_the_error(sample_matrix, init, scale):
-    """Also if W has been scaled after the pass."""
-    W, H = (factor.astype(np.float32) for factor in init)
-    loss = FROBENIUS.on(from_columns(sample_matrix.astype(np.float32)))
-    arguments = {"update": keep, "beta": 0.0, "floor": 0.0, **loss.shared(W / scale)}
-    *_, sums = loss.V.sweep(LeastSquares.step, *loss.aligned, H.T, **arguments)
-    types = []
-
-    def update(G, C, Y):
-        types.append(Y.dtype)
-        return Y
-
-    loss.updates(Solver(update), 0, 0)
-    loss.update_W(sums, W, None)
-    assert types == [np.float32]
-
-
 @pytest.mark.parametrize("name", ["hals", "nnlsb", "mult", "plain-hals"])
 @pytest.mark.parametrize("scale", [1.0, 2.0**-70])
 def test_both_orders_lead_to_the_iterates_of_sums(name, scale, monkeypatch):

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.open_problems import SKETCH_SIZE
 from conenmf.cones.rank_one import cr1_error
-from conenmf.errors import ComponentsError, DataError, DataTypeError
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.online import ConeStream
 
@@ -207,15 +206,6 @@ def test_continuing_from_factors():
     assert stream.cones.counts.size == 3
     stream.update(from_columns(model.V))
     assert relative_error(model.V, stream.W) <= 1.05 * batch
-
-
-def test_bad_input():
-    with pytest.raises(ComponentsError):
-        ConeStream(3, 0)
-    with pytest.raises(DataTypeError, match="from_rows"):
-        ConeStream(3, 2).update(np.ones((3, 4)))
-    with pytest.raises(DataError, match="batch has 4 features, the stream has 3"):
-        ConeStream(3, 2).update(from_columns(np.ones((4, 2))))
 
 
 def test_the_past_weighs_as_the_root_of_its_share():

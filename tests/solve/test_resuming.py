@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import warnings
 from pathlib import Path
 
 import dask.array as da
@@ -15,11 +14,11 @@ import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.atomic import in_use
-from conenmf.errors import CheckpointError, CheckpointWarning, OptionError, OutputError
+from conenmf.errors import CheckpointError
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.solvers import Solver, mult
 
-OPTIONS = {"tol": 0, "max_iter": 6, "sketch": None}
+OPTIONS = {"tol": 0, "max_iter": 6}
 
 
 @pytest.fixture(scope="module")
@@ -74,52 +73,6 @@ def test_flipped_bits_in_every_file(cones, run, storage):
     assert refused >= 10 * (len(files) - 1)
 
 
-@pytest.mark.parametrize("harm", ["zeros", "longer", "swapped", "empty"])
-def test_files_that_are_not_what_was_written(cones, run, harm):
-    V = from_columns(cones)
-    factorize(V, 3, checkpoint=run, **OPTIONS)
-    (saved,) = Path(run.folder).iterdir()
-    H, before = (saved / name for name in ("H.npy", "before.npy"))
-    whole = H.read_bytes()
-    if harm == "swapped":
-        H.write_bytes(before.read_bytes())
-    else:
-        H.write_bytes({"zeros": bytes(len(whole)), "longer": whole + b"x", "empty": b""}[harm])
-    with pytest.raises(CheckpointError, match=r"H\.npy is damaged"):
-        resumed(V, run)
-
-
-def test_all_is_on_the_disk_before_the_checkpoint_before_goes(cones, run, monkeypatch):
-    events = []
-
-    def noting(module, name, note):
-        original = getattr(module, name)
-
-        def noted(*arguments, **options):
-            events.append(note(arguments[0]))
-            return original(*arguments, **options)
-
-        monkeypatch.setattr(module, name, noted)
-
-    V = from_columns(cones)
-    factorize(V, 3, checkpoint=run, **OPTIONS | {"max_iter": 2})
-    name_of = lambda opened: Path(os.readlink(f"/proc/self/fd/{opened}")).name  # noqa: E731
-    noting(os, "fsync", lambda opened: ("flushed", name_of(opened).partition(".conenmf")[0]))
-    noting(shutil, "rmtree", lambda path: ("removed", Path(path).name))
-    factorize(V, 3, checkpoint=run, **OPTIONS | {"max_iter": 3})
-    assert [name for what, name in events if what == "removed"] == ["00000001"]
-    last = events.index(("removed", "00000001"))
-    flushed = [name for what, name in events[:last] if what == "flushed"]
-    assert flushed == [
-        "H.npy",
-        "before.npy",
-        ".state.npz",
-        ".00000002",  # after state.npz has its name
-        ".00000002",  # before it is moved itself
-        "run",
-    ]
-
-
 # --- other runs -------------------------------------------------------------------------------
 
 
@@ -167,37 +120,12 @@ def test_other_functions_of_the_same_name_are_refused(cones, run):
 # --- limits -----------------------------------------------------------------------------------
 
 
-def test_a_larger_tol_is_applied_to_the_history(cones, run):
-    V = from_columns(cones)
-    factorize(V, 3, checkpoint=run, tol=0, max_iter=40)
-    fresh = factorize(V, 3, tol=1e-2, max_iter=60)
-    assert fresh.n_iter < 39
-    with pytest.warns(
-        CheckpointWarning, match=rf"tol=0.01 was met at iteration {fresh.n_iter}, .* iteration 39"
-    ):
-        late = factorize(V, 3, checkpoint=run, tol=1e-2, max_iter=60)
-    assert (late.stop_reason, late.n_iter) == ("converged", 39)
-    np.testing.assert_array_equal(
-        late.history.relative_error[: fresh.n_iter], fresh.history.relative_error
-    )
-
-
 def test_a_smaller_tol_continues(cones, run):
     V = from_columns(cones)
     first = factorize(V, 3, checkpoint=run, init="cr1", tol=1e-3, max_iter=30)
     second = factorize(V, 3, checkpoint=run, init="cr1", tol=1e-8, max_iter=30)
     assert second.n_iter > first.n_iter
     np.testing.assert_array_equal(second.W, factorize(V, 3, init="cr1", tol=1e-8, max_iter=30).W)
-
-
-def test_the_same_tol_says_nothing(cones, run):
-    V = from_columns(cones)
-    first = factorize(V, 3, checkpoint=run, tol=1e-4)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        again = factorize(V, 3, checkpoint=run, tol=1e-4)
-    np.testing.assert_array_equal(first.W, again.W)
-    assert again.n_iter == first.n_iter
 
 
 # --- folders ----------------------------------------------------------------------------------
@@ -218,50 +146,6 @@ def test_a_folder_in_use_is_refused(cones, run):
     assert os.listdir(folder) == ["00000005"]
 
 
-def test_a_run_that_ends_above_its_init_resumes_with_the_same_bits(cones, tmp_path):
-    """Then W is that of the init, which the checkpoint keeps."""
-    options = {"init": "cr1", "solver": "plain-mult", "max_iter": 3, "tol": 0}
-    V = from_columns(cones)
-    alone = factorize(V, 3, **options)
-    assert alone.relative_error < alone.history.relative_error[-1]
-    run = Checkpoint(tmp_path / "run", every=0)
-    factorize(V, 3, checkpoint=run, callback=lambda now: now.iteration == 2, **options)
-    resumed = factorize(V, 3, checkpoint=run, **options)
-    np.testing.assert_array_equal(resumed.W, alone.W)
-    np.testing.assert_array_equal(resumed.H, alone.H)
-
-
-@pytest.mark.parametrize("place", ["/proc", "/proc/run", "file/run", "file", "a\0b", "x" * 300])
-def test_an_unusable_folder_is_refused_at_the_start(cones, tmp_path, monkeypatch, place):
-    monkeypatch.chdir(tmp_path)
-    Path("file").write_text("in the way")
-    V = from_columns(cones)
-    passes = V.passes
-    unusable = "cannot be used as a folder for checkpoints|expected the path of a file or folder"
-    with pytest.raises((CheckpointError, OptionError), match=unusable):
-        factorize(V, 3, checkpoint=place)
-    assert V.passes == passes
-
-
-def test_a_full_disk_does_not_claim_a_checkpoint_that_is_not_there(cones, run, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("conenmf.data.memory.save_array", full)
-    with pytest.raises(OutputError, match=r"for a checkpoint in .*run: .*there is no earlier"):
-        factorize(from_columns(cones), 3, checkpoint=run, **OPTIONS)
-    assert os.listdir(run.folder) == []
-
-
-def test_a_folder_that_is_removed_meanwhile(cones, run):
-    def callback(now):
-        if now.iteration == 3:
-            shutil.rmtree(run.folder)
-
-    with pytest.raises(CheckpointError, match=r"no checkpoint can be saved in .*there is no"):
-        factorize(from_columns(cones), 3, checkpoint=run, callback=callback, **OPTIONS)
-
-
 KILLED = """
     import os, signal, sys
     import numpy as np
@@ -280,10 +164,11 @@ KILLED = """
     os.fsync, os.replace = map(counted, originals)
     V = open_data(folder + "/x.npy", max_memory=budget)
     checkpoint = Checkpoint(folder + "/run", every=0)
-    factorize(V, 3, tol=0, max_iter=6, init="cr1", sketch=None, checkpoint=checkpoint)
+    factorize(V, 3, tol=0, max_iter=6, init="cr1", checkpoint=checkpoint)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("budget", "last"), [("100kB", 19)])
 def test_killed_while_it_saves(cones, tmp_path, budget, last):
     """At a moment between writing, flushing and moving; the next run has the same bits."""

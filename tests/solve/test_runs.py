@@ -9,7 +9,7 @@ from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
-from conenmf.solve.run import Run, Stopping, alternate, iterate
+from conenmf.solve.run import Run, Stopping, alternate, run_together
 from conenmf.solve.solvers import SOLVERS
 
 
@@ -51,34 +51,6 @@ def test_extrapolation_gets_further(name):
     assert ahead < 0.3 * behind
 
 
-def test_a_leap_is_taken_only_if_the_error_falls(sample_matrix, init):
-    V = from_columns(sample_matrix)
-    stopping = Stopping(0, max_iter=30)
-    best = alternate(V, *init, "hals", stopping=Stopping(0, max_iter=300))
-    asked = []
-
-    def far(W, H, errors):
-        asked.append((W.copy(), np.array(H), list(errors)))
-        return best.W, best.H
-
-    taken = alternate(V, *init, "hals", stopping=stopping, leap=far)
-    ((W, H, errors),) = asked  # once
-    assert len(errors) == 2
-    assert errors[-1] == pytest.approx(
-        np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix), rel=1e-9
-    )
-    limit = best.history.relative_error[-1]
-    assert taken.history.relative_error[2] == pytest.approx(limit, rel=1e-6)
-
-    rng = np.random.default_rng(9)
-    nonsense = rng.random((12, 3)) * 1e-3, rng.random((3, 40)) ** 9
-    for leap in (lambda W, H, errors: nonsense, lambda W, H, errors: None):
-        refused = alternate(V, *init, "hals", stopping=stopping, leap=leap)
-        errors = refused.history.relative_error
-        assert (np.diff(errors) <= 1e-12).all()
-        assert errors[-1] <= 1.01 * limit
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
     rng = np.random.default_rng(0)
@@ -87,15 +59,13 @@ def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
     V = from_columns(X)
     W = rng.random((30, 3)).astype(dtype)
     W[:, 2] = np.eye(30, dtype=dtype)[0]
-    sizes = []
-
-    def look(run, ended):
-        sizes.append(run.state.W.max(axis=0))
-
-    H = rng.random((3, 40)).astype(dtype)
-    run = alternate(V, W, H, "hals", stopping=Stopping(tol=0, max_iter=8), save=look)
-    assert max(size.max() for size in sizes) < 1e7
-    assert run.history.relative_error[-1] < run.history.relative_error[0]
+    H, sizes = rng.random((3, 40)).astype(dtype), []
+    run = Run(FROBENIUS.on(V), W, H, SOLVERS["hals"], Stopping(tol=0, max_iter=8))
+    while run.reason is None:
+        run.step()
+        sizes.append(run.W.max())
+    assert max(sizes) < 1e7
+    assert run.errors[-1] < run.errors[0]
 
 
 # --- a loss that knows its value only where the pass was made ---------------------------------
@@ -253,7 +223,7 @@ def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sampl
             inits, solvers, stoppings, objectives(V), strict=True
         )
     ]
-    together = iterate(V, runs)
+    together = [run.solution() for _, run in sorted(run_together(V, runs))]
     assert V.passes - before == 1 + max(limits)  # one for the sums that plain-mult begins with
     for one, other in zip(together, alone, strict=True):
         assert np.array_equal(one.W, other.W)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import from_columns
-from conenmf.errors import ComponentsError, DataTypeError
+from conenmf.errors import ComponentsError
 from conenmf.solve.separable import nnls_in_simplex, snpa, spa
 
 
@@ -64,8 +64,6 @@ def test_spa_is_limited_by_dimensions_and_snpa_is_not():
     with pytest.raises(ComponentsError, match="only 2 linearly independent samples"):
         spa(V, 3)
     assert len(set(snpa(V, 7).tolist())) == 7
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        spa(np.eye(2), 1)
 
 
 @pytest.mark.parametrize("method", [spa, snpa])

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, Block, entries_of, entrywise, exact, products, weighted_sums
+from ..arguments import Arrays
+from ..data.blocks import Array, Block, entrywise, exact, products, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt
@@ -19,7 +20,6 @@ from ..text import excerpt
 TPM = 1e6  # the sum to which a cell is scaled
 _TOP_GENES = 20  # by their mean, which show the least variation
 _WINSOR = (0.1, 0.9)  # quantiles, between which most genes lie
-_SHOWN = 8  # digits
 
 
 class GeneStatistics(NamedTuple):
@@ -47,8 +47,12 @@ def gene_statistics(V: DataMatrix) -> GeneStatistics:
     N = V.shape[1]
     with V.own_threads():
         totals, sums = V.sweep(_measure)
-    if sums["fractions"]:
-        raise DataTypeError(_no_counts(V))
+    if sums["fractions"].any():
+        gene = V.names.feature(int(sums["fractions"].argmax()))
+        raise DataTypeError(
+            f"gene {excerpt(gene)!r} has entries that are no counts: give raw counts, from before "
+            "scaling and logarithms, such as those of a layer (layers/counts) or of raw (raw/X)"
+        )
     first, second = sums["first"] / N, sums["second"] / N
     spread = np.maximum(second - first**2, 0.0)
     variance = spread[:, 0] * (N / max(N - 1, 1))
@@ -73,32 +77,17 @@ def overdispersion(statistics: GeneStatistics) -> Array:
     return np.divide(fano, expected, out=np.full(len(fano), np.nan), where=expected > 0)
 
 
-def _measure(block: Block) -> tuple[Array, dict[str, Array | int]]:
+def _measure(block: Block) -> tuple[Array, Arrays]:
     """Totals of cells, and sums over cells of counts and TPM, and of their squares."""
     counts = exact(block)
     totals = products(counts, np.ones((block.shape[0], 1)))[:, 0]
     factors = np.column_stack([np.ones(len(totals)), TPM / np.where(totals > 0, totals, 1.0)])
-    values = entries_of(counts).values
     return totals, {
         "first": weighted_sums(counts, factors),
         "second": weighted_sums(entrywise(counts, np.square), factors**2),
-        "fractions": int(np.count_nonzero(values != np.floor(values))),
+        "fractions": weighted_sums(entrywise(counts, _fractions), factors[:, :1]),
     }
 
 
-def _no_counts(V: DataMatrix) -> str:
-    """The first entry that is no count, and what to do."""
-    for start in range(0, V.shape[1], V.max_gather):
-        cells = np.arange(start, min(start + V.max_gather, V.shape[1]))
-        entries = entries_of(V.columns(cells))
-        wrong = np.flatnonzero(entries.values != np.floor(entries.values))
-        if wrong.size:
-            cell = V.names.sample(int(cells[entries.samples[wrong[0]]]))
-            gene = V.names.feature(int(entries.features[wrong[0]]))
-            value = float(entries.values[wrong[0]])
-            return (
-                f"gene {excerpt(gene)!r} is {value:.{_SHOWN}g} in cell {excerpt(cell)!r}, which is "
-                "no count: give raw counts, from before scaling and logarithms, such as those of "
-                "a layer (layers/counts) or of raw (raw/X)"
-            )
-    raise AssertionError("an entry is no count")
+def _fractions(counts: Array) -> Array:
+    return counts - np.floor(counts)

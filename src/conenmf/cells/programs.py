@@ -8,13 +8,17 @@ nothing is written. What cNMF computes approximately, such as usages, is exact h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random import Generator, default_rng
 
 from ..arguments import (
+    Arrays,
+    Pair,
     choice,
     components,
     flag,
@@ -25,29 +29,27 @@ from ..arguments import (
     optional,
     several,
 )
-from ..data.blocks import Array, Block, entrywise, exact, weighted_sums
+from ..data.blocks import Array, Block, entrywise, exact, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import prepare
 from ..data.resample import evenly_spaced
 from ..data.validate import checked_components, require_data_matrix, require_nonnegative
-from ..data.views import held, take_features, take_samples
+from ..data.views import MappedMatrix, held, take_features, take_samples
 from ..errors import ComponentsError, OptionError
-from ..judge.choose_k import choose_k
-from ..judge.stability import Replicates, Stability, judged_replicates, replicate
+from ..judge.choose_k import select_k
+from ..judge.stability import Stability, stability
+from ..linalg.nnls import solve_rows
 from ..names import Names
 from ..solve.coefficients import coefficients
-from ..solve.losses import POISSON
+from ..solve.losses import get_loss
 from ..solve.run import Stopping, alternate
-from ..text import counted, excerpt
-from .genes import GeneStatistics, gene_statistics, overdispersion
-from .spectra import spectra_of_all, usages_of
+from ..text import Facts, counted, excerpt
+from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 Progress: TypeAlias = Callable[[str, float], object]
 """Called with what is done, and the share of the work that is done."""
 
 _HELD_ENTRIES = 1 << 25  # of the chosen genes, to be kept in memory
-_H_BYTES = 1 << 30  # for the coefficients of all runs that share a pass
-_COPIES_OF_H = 4  # of a run
 _CELLS_FOR_K = 20_000  # from which the number of programs is estimated
 _CELL_TOTAL = 1e4  # before logarithms
 _RESAMPLINGS = ("start", "samples")
@@ -92,7 +94,7 @@ class Programs:
     statistics: GeneStatistics
     stability: Stability
     names: Names
-    settings: Mapping[str, Any]
+    settings: Facts
 
     @property
     def K(self) -> int:
@@ -110,6 +112,8 @@ class Programs:
             f"{counted(N, 'cell')}, {counted(len(self.genes), 'gene')} of {F:,}, "
             f"{counted(K, 'program')}"
         ]
+        if self.settings["K_decided_by"] != "user":
+            rows.append(str(self.settings["K_decided_by"]))
         sizes = np.bincount(self.labels[self.labels >= 0], minlength=K)
         for k, names in enumerate(self.markers(6)):
             found = f"in {self.stability.found_in[k]:.0%} of the runs"
@@ -120,7 +124,7 @@ class Programs:
 
 def find_programs(
     V: DataMatrix,
-    K: int | str = "auto",
+    K: int | str | range = "auto",
     n_runs: int = 20,
     *,
     n_genes: int = 2000,
@@ -131,7 +135,7 @@ def find_programs(
     density_threshold: float = 0.5,
     max_iter: int = 200,
     tol: float = 1e-3,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     callback: Progress | None = None,
 ) -> Programs:
     """Find the programs of cells from raw counts, in any storage, by the consensus of many fits.
@@ -141,7 +145,7 @@ def find_programs(
     V : DataMatrix (F, N)
         Raw counts: cells are samples, all genes are features. ``open_data("atlas.h5ad")`` leaves
         them on disk.
-    K : int or "auto"
+    K : int, "auto", or a range of numbers to choose from
         How many programs; "auto" estimates it from at most 20,000 cells.
     n_runs : int
         Fits, each from its own random init, on all cells, until it has converged.
@@ -180,7 +184,7 @@ def find_programs(
     >>> programs.usages.shape, programs.stability.verdict
     ((90, 3), 'stable')
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True)
     require_nonnegative(V, "counting")
     K = K if isinstance(K, str) and K == "auto" else components(K, auto=True)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
@@ -188,28 +192,31 @@ def find_programs(
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     threshold = number("density_threshold", density_threshold, above=0)
-    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
-    rng = np.random.default_rng(0) if rng is None else generator("rng", rng)
+    Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))  # refused before it is used
+    rng = default_rng(0) if rng is None else generator("rng", rng)
     report: Progress = optional(function, "callback", callback, takes=2) or _silent
     named = None if genes is None else _named_genes(V.names, genes)
     with V.own_threads():
         report("measuring genes", 0.0)
         statistics = gene_statistics(V)
         chosen = _chosen_genes(statistics, n_genes) if named is None else named
-        data = _scaled_genes(V, statistics, chosen, log1p)
-        K = _checked_number(K, data)
-        stability = _consensus(data, K, n_runs, resample, threshold, stopping, rng, report)
-        spectra, H = stability.W, stability.H
+        data = scaled_genes(V, statistics, chosen, log1p)
+        K, reason = _checked_number(K, data)
+        report(f"fitting {n_runs} times", 0.05)
+        how: Facts = {"resample": resample, "density_threshold": threshold, "max_excess": np.inf}
+        found = stability(data, K, n_runs, **how, max_iter=max_iter, tol=tol, rng=rng)
+        spectra, H = found.W, found.H
         if refine:
             report("refining the consensus", 0.91)
             spectra = _refined(V, spectra, H, statistics, chosen, refine)
             H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
-        tpm, score = spectra_of_all(V, statistics, H.T)
+        tpm, score = _spectra_of_all(V, statistics, H.T)
         report("computing usages", 0.98)
-        usages, labels = usages_of(V, statistics, chosen, tpm)
+        usages, labels = _usages_of(V, statistics, chosen, tpm)
     settings = {
         "n_components": K,
+        "K_decided_by": reason,
         "n_runs": n_runs,
         "n_genes": int(chosen.size),
         "log1p": log1p,
@@ -220,7 +227,7 @@ def find_programs(
         "tol": tol,
     }
     return Programs(
-        usages, labels, spectra, tpm, score, chosen, statistics, stability, V.names, settings
+        usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings
     )
 
 
@@ -252,14 +259,14 @@ def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
     there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
     if there.size == 0:
         raise OptionError("no gene varies from cell to cell: there are no programs to be found")
-    best: Array = there[np.argsort(-ratio[there], kind="stable")[:n_genes]]
+    best = there[np.argsort(-ratio[there], kind="stable")[:n_genes]]
     return np.sort(best)
 
 
-def _scaled_genes(
+def scaled_genes(
     V: DataMatrix, statistics: GeneStatistics, genes: Array, log1p: bool
 ) -> DataMatrix:
-    """A view of these genes with unit variance, in single precision; held if it is small."""
+    """Return a view of these genes with unit variance, in single precision; held if it is small."""
     variance, source = statistics.variance[genes], V
     if log1p:
         source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
@@ -279,48 +286,22 @@ def _moments(block: Block) -> tuple[Array]:
     return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
 
 
-def _checked_number(K: int | str, data: DataMatrix) -> int:
+def _checked_number(K: int | str | range, data: DataMatrix) -> tuple[int, str]:
+    """The number of programs, and who or what decided it."""
     F, N = data.shape
-    if isinstance(K, str):
+    if isinstance(K, str | range):
         part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
-        return choose_k(part).K
+        chosen = select_k(part, K if isinstance(K, range) else None)
+        return chosen.K, chosen.sentence
     if K > min(F, N):
         raise ComponentsError(
             f"there are {counted(N, 'cell')} and {counted(F, 'gene')} to factor, fewer than the "
             f"{K} programs asked for: ask for fewer"
         )
-    return checked_components(K, data)
+    return checked_components(K, data), "user"
 
 
-# --- consensus --------------------------------------------------------------------------------
-
-
-def _consensus(
-    data: DataMatrix,
-    K: int,
-    n_runs: int,
-    resample: str,
-    threshold: float,
-    stopping: Stopping,
-    rng: np.random.Generator,
-    report: Progress,
-) -> Stability:
-    """What runs have in common; as many of them share a pass as their H fit in memory."""
-    per_run = _COPIES_OF_H * data.shape[1] * K * data.dtype.itemsize
-    at_once = max(1, _H_BYTES // per_run)
-    parts = []
-    for start in range(0, n_runs, at_once):
-        report(f"fitting {n_runs} times", 0.05 + 0.85 * start / n_runs)
-        count = min(at_once, n_runs - start)
-        parts.append(
-            replicate(
-                data, K, count, loss="frobenius", resample=resample, rng=rng, stopping=stopping
-            )
-        )
-    report("forming the consensus", 0.9)
-    runs = Replicates(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-    found = judged_replicates(data, runs, "frobenius", resample, threshold, np.inf)
-    return found
+# --- spectra ----------------------------------------------------------------------------------
 
 
 def _refined(
@@ -335,11 +316,52 @@ def _refined(
     counts: DataMatrix = take_features(V, genes, dtype="float32")
     counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
-    start = POISSON.initialize(counts, spectra.shape[1], (spectra * deviation, H))
-    how: Any = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": POISSON.on(counts)}
+    loss = get_loss("poisson")
+    start = loss.initialize(counts, spectra.shape[1], (spectra * deviation, H))
+    how: Facts = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": loss.on(counts)}
     W = alternate(counts, start.W, start.H, "newton", **how).W / deviation
     sums = W.sum(axis=0)
     if not (sums > 0).all():  # a program that no cell needs any more
         return spectra
-    refined: Array = W / sums
+    refined = W / sums
     return refined.astype(spectra.dtype)
+
+
+def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) -> Pair:
+    """Spectra of all genes in TPM, and their scores, from one pass.
+
+    TPM are explained by the shares of programs in cells, with nonnegative least squares; and,
+    standardised, by the usages themselves, with least squares.
+    """
+    (sums,) = V.sweep(_regress, statistics.totals, usages)
+    K = len(sums["U"])
+    tpm = solve_rows(sums["PP"], sums["TPM"][:, K:])
+    centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
+    deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
+    score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
+    return tpm, np.ascontiguousarray(score)
+
+
+def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
+    U = exact(usages)
+    size = U.sum(axis=1, keepdims=True)
+    P = U / np.where(size > 0, size, 1.0)
+    tpm = _to_tpm(block, totals)
+    sums = weighted_sums(tpm, np.hstack([U, P]))
+    return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
+
+
+def _to_tpm(block: Block, totals: Array, *, dtype: npt.DTypeLike = np.float64) -> Block:
+    factors = TPM / np.where(totals > 0, totals, 1.0)
+    return scaled(exact(block), factors).astype(dtype, copy=False)
+
+
+def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:
+    """The usages that explain the TPM of the chosen genes best, each over its deviation."""
+    N, variance = V.shape[1], statistics.tpm_variance[genes]
+    variance = np.where(variance > 0, variance, 1.0)
+    cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))
+    factors = np.sqrt(max(N - 1, 1) / (N * variance))
+    view = take_features(cells, genes, factors=factors, dtype="float32")
+    H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
+    return np.ascontiguousarray(np.asarray(H).T), np.asarray(labels)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..atomic import files_written_whole, writing
-from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..errors import Message, Option, OptionError, OutputError
 from ..export import check_packages, no_formula
 from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
-from ..text import visible
+from ..text import Facts, PathLike, visible
 from .programs import Programs
 
 _TABLES = {
@@ -48,7 +46,7 @@ def file_names(name: str, K: int, density_threshold: float) -> dict[str, str]:
 
 
 def check_run(
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     name: str,
     *,
     source: str | None = None,
@@ -106,13 +104,13 @@ def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> N
 
 def write_programs(
     programs: Programs,
-    folder: str | os.PathLike[str],
+    folder: PathLike,
     name: str,
     *,
     source: str | None = None,
     genes: str | None = None,
     counts: DataMatrix | None = None,
-    copy_of: str | os.PathLike[str] | None = None,
+    copy_of: PathLike | None = None,
     key: str = "conenmf",
     force: bool = False,
 ) -> list[Path]:
@@ -144,9 +142,11 @@ def write_programs(
     paths = {what: target / file for what, file in names.items()}
     with files_written_whole(list(paths.values())) as opened:
         streams = dict(zip(paths, opened, strict=True))
-        for what, lines in _tables(programs).items():
+        tables = _tables(programs)
+        for what, table in tables.items():
             with writing(paths[what]):
-                streams[what].writelines(lines)
+                table.to_csv(streams[what], sep="\t")
+        streams["genes"].write("\n".join(tables["spectra"].columns).encode())
         streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
         if "annotated" in streams:
             added = _annotations(programs, key, facts)
@@ -158,7 +158,7 @@ def write_programs(
     return list(paths.values())
 
 
-def _facts(programs: Programs) -> dict[str, Any]:
+def _facts(programs: Programs) -> Facts:
     found = programs.stability
     return {
         **programs.settings,
@@ -175,7 +175,7 @@ def _facts(programs: Programs) -> dict[str, Any]:
     }
 
 
-def _annotations(programs: Programs, key: str, facts: Mapping[str, Any]) -> list[Annotation]:
+def _annotations(programs: Programs, key: str, facts: Facts) -> list[Annotation]:
     chosen = np.zeros(len(programs.spectra_tpm), bool)
     chosen[programs.genes] = True
     return [
@@ -188,42 +188,25 @@ def _annotations(programs: Programs, key: str, facts: Mapping[str, Any]) -> list
     ]
 
 
-# --- tables -----------------------------------------------------------------------------------
-
-
-def _tables(programs: Programs) -> dict[str, Iterable[bytes]]:
-    """The lines of each table: programs in rows, but for usages, where cells are.
+def _tables(programs: Programs) -> Facts:
+    """The tables as data frames: programs in rows, but for usages, where cells are.
 
     Names that a spreadsheet would take for formulas get an apostrophe.
     """
+    import pandas as pd
+
     names, tpm = programs.names, programs.spectra_tpm
     all_genes = [no_formula(names.feature(f)) for f in range(len(tpm))]
     chosen = [all_genes[f] for f in programs.genes.tolist()]
-    numbers = [str(k + 1) for k in range(programs.K)]
+    numbers = range(1, programs.K + 1)
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
     starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]
     starcat /= np.where(deviation > 0, deviation, 1.0)[:, None]
     return {
-        "genes": ["\n".join(chosen).encode()],
-        "spectra": _lines(chosen, numbers, programs.spectra.T),
-        "usages": _lines(numbers, cells, programs.usages),
-        "tpm": _lines(all_genes, numbers, tpm.T),
-        "score": _lines(all_genes, numbers, programs.spectra_score.T),
-        "starcat": _lines(chosen, [f"GEP{number}" for number in numbers], starcat.T),
+        "spectra": pd.DataFrame(programs.spectra.T, numbers, chosen),
+        "usages": pd.DataFrame(programs.usages, cells, numbers),
+        "tpm": pd.DataFrame(tpm.T, numbers, all_genes),
+        "score": pd.DataFrame(programs.spectra_score.T, numbers, all_genes),
+        "starcat": pd.DataFrame(starcat.T, [f"GEP{number}" for number in numbers], chosen),
     }
-
-
-def _lines(columns: Sequence[str], rows: Sequence[str], numbers: Array) -> Iterator[bytes]:
-    """A table with tabs, as pandas writes it: an empty cell above the names of rows."""
-    yield f"\t{_quoted(columns)}\n".encode()
-    digits = 9 if numbers.dtype == np.float32 else 17
-    pattern = "\t".join([f"%.{digits}g"] * len(columns))
-    for row, line in zip(rows, numbers, strict=True):
-        yield f"{_quoted([row])}\t{pattern % tuple(line)}\n".encode()
-
-
-def _quoted(cells: Sequence[str]) -> str:
-    """Texts with tabs between them; those with a quote in them are quoted."""
-    doubled = (cell.replace('"', '""') for cell in cells)
-    return "\t".join(f'"{cell}"' if '"' in cell else cell for cell in doubled)

@@ -32,7 +32,7 @@ from ..errors import (
     is_disk_full,
 )
 from ..signals import Terminated
-from ..text import visible
+from ..text import Facts, visible
 
 __all__ = ["EXIT_CODES", "app", "error_line", "main"]
 
@@ -55,38 +55,33 @@ _COMMANDS = {
     "fit": ("fit", "Factorise DATA; write the factors, labels, history and a report to a folder."),
     "rank": (
         "judge",
-        "Estimate how many components DATA has: a table of estimators, and a recommendation.",
+        "Choose the number of components of DATA, with an interval, a confidence and the reasons.",
     ),
     "stability": (
         "judge",
-        "Fit DATA many times; say which components are found again, and how exactly.",
+        "Fit DATA many times; report which components recur, and how precisely.",
     ),
     "cells": (
         "cells",
-        "Find the gene programs of cells from raw counts DATA; write them as cNMF does.",
+        "Find gene programs in the raw counts DATA; write them in cNMF's format.",
     ),
     "diagnose": (
         "judge",
-        "Report whether DATA lie in cones, how good a fit is, and which init suits them.",
+        "Report how good a fit of DATA is, whether samples lie in cones, and which init to use.",
     ),
     "compare": ("judge", "Compare inits and solvers on DATA: error, time, and clustering scores."),
     "transform": (
         "saved",
-        "Compute the coefficients of new samples DATA in the components of MODEL.",
+        "Compute the coefficients of new samples DATA for the components of MODEL.",
     ),
     "report": (
         "saved",
         "Write the report of RESULT, a folder that fit wrote or the result.npz in it.",
     ),
     "demo": ("fit", "Factorise handwritten digits: write digits.csv, the results and a report."),
-    "example": (
-        "fit",
-        "Write a small table to try: what 300 customers of a shop bought; by default counts.csv.",
-    ),
 }
 """The module of each command, which is imported when it is run, and its line in the help."""
 
-_MAX_WORD_CHARS, _END_CHARS = 500, 100  # paths of ordinary length are shown whole
 _MAX_LINE_CHARS = 2000
 _LEFT = "no result was written; the same command continues from a checkpoint, if one was saved"
 
@@ -121,13 +116,13 @@ def app() -> None:
     """Nonnegative matrix factorization that knows how good its answer is.
 
     DATA is a file: .csv, .tsv, .txt, .npy, .npz, .parquet, .pq, .arrow, .feather, .ipc, .mtx, .mat,
-    .h5, .hdf5 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts), .zarr, a scene of ENVI (.hdr
-    with .img, .bsq, .bil or .bip) or of several pages (.tif, .tiff), or a folder of images, of
-    texts (.txt) or of 10x Genomics (matrix.mtx). Text and .mtx may be compressed (.gz).
+    .h5, .hdf5 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts), .zarr, SigProfiler's .all,
+    .exome and .region, an ENVI scene (.hdr with .img, .bsq, .bil or .bip), a multi-page .tif or
+    .tiff, or a folder of images, of texts (.txt) or from 10x Genomics (matrix.mtx). Text and .mtx
+    files may be compressed (.gz).
 
     \b
     conenmf demo                          an example, on data that are included
-    conenmf example                       a small table to try, counts.csv
     conenmf fit counts.csv -o result      factorise, judge, and write a report
     conenmf COMMAND --help                the options of a command, with examples
     """
@@ -136,9 +131,9 @@ def app() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code, having printed one line for an error."""
     words = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
-    shared: dict[str, Any] = {"debug": False, "flags": {}, "arguments": words}
+    shared: Facts = {"debug": False, "flags": {}, "arguments": words}
 
-    def warn(message: Any, *_: Any, **__: Any) -> None:
+    def warn(message: Any, *_: object, **__: object) -> None:
         _say(f"warning: {in_words(message, shared['flags'])}", 0)
 
     try:
@@ -180,12 +175,9 @@ def _usage_in_words(problem: click.UsageError) -> str:
 
 
 def _say(message: str, code: int) -> int:
-    """Print one line, with both ends of a long word such as the value of a flag; return a code."""
-    words = (
-        word if len(word) <= _MAX_WORD_CHARS else f"{word[:_END_CHARS]}…{word[-_END_CHARS:]}"
-        for word in message.split()
-    )
-    print(f"conenmf: {visible(' '.join(words), _MAX_LINE_CHARS)}", file=sys.stderr)
+    """Print one line of limited length; return a code."""
+    line = visible(" ".join(message.split()), None)[:_MAX_LINE_CHARS]
+    print(f"conenmf: {line}", file=sys.stderr)
     return code
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Any
 
 import click
 
 from ..atomic import writing
-from ..cells.programs import find_programs
+from ..cells.programs import find_programs, scaled_genes
 from ..cells.tables import check_run, write_programs
 from ..data.resources import memory_budget
 from ..errors import OptionError
 from ..export import check_packages
 from ..io.text import read_names
+from ..report import write_report
 from ..text import visible
+from .judge import consensus
 from .options import OUTPUT, RUNNING, Request, command
 
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
@@ -24,31 +25,32 @@ _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p
 
 @command(
     *("K", "n_runs", "name", "layer", "genes_file", "anndata", "negative", "sample_names"),
+    "no_report",
     *_READING,
     *_FITTING,
     *OUTPUT,
     *RUNNING,
     of=find_programs,
-    output={"default": "programs", "help": "A folder."},
-    log1p={"help": "Factor log(1 + x) of counts scaled to 10000 in each cell."},
+    output={"default": "programs", "help": "Folder for the results."},
+    log1p={"help": "Factor log(1 + x) of counts scaled to 10000 per cell."},
     resample={
         "type": click.Choice(["start", "samples"]),
-        "help": "What fits differ by: their random init alone, or cells drawn again too.",
+        "help": "How fits differ: by their random init alone, or also by resampled cells.",
     },
-    max_iter={"type": click.IntRange(1), "help": "Largest number of iterations of each fit."},
+    max_iter={"type": click.IntRange(1), "help": "Maximum number of iterations of each fit."},
     anndata={
         "flags": "--anndata/--no-anndata",
         "is_flag": True,
         "default": True,
-        "help": "Whether to write an .h5ad file with the programs: a copy of DATA, or its counts.",
+        "help": "Whether to write an .h5ad file with the counts and the programs.",
     },
     force={"help": "Replace the files of another run."},
 )
 def cells(request: Request) -> None:
-    """Find the gene programs of cells from raw counts DATA; write them as cNMF does.
+    """Find gene programs in the raw counts DATA; write them in cNMF's format.
 
-    DATA is an .h5ad file, or a folder or .h5 file of 10x Genomics, with raw counts. It stays on
-    disk and is not changed.
+    DATA is an .h5ad file, or a folder or .h5 file from 10x Genomics, with raw counts. It is read
+    from disk and not changed.
 
     \b
     conenmf cells atlas.h5ad -k 20
@@ -66,7 +68,7 @@ def cells(request: Request) -> None:
         how = f"listed, {len(chosen)} genes, {zlib.crc32(chr(10).join(chosen).encode()):08x}"
     member = f":{request.dataset}" if request.dataset else ""
     source = f"{Path(request.data).absolute()}{member}"
-    identity: dict[str, Any] = {"source": source, "genes": how, "force": request.force}
+    identity = {"source": source, "genes": how, "force": request.force}
     _try_folder(check_run(request.output, name, **identity))
     if request.anndata:
         check_packages("none", anndata=True)
@@ -81,6 +83,7 @@ def cells(request: Request) -> None:
             callback=lambda what, share: display.update("", share, what),
             **fitting,
         )
+    request.K_decided_by = programs.settings["K_decided_by"]
     with display.working("writing"):
         paths = write_programs(
             programs,
@@ -90,6 +93,14 @@ def cells(request: Request) -> None:
             counts=V if request.anndata and not is_annotated else None,
             **identity,
         )
+    if not request.no_report:
+        found = programs.stability
+        page = Path(request.output) / f"{name}.report.k_{programs.K}.html"
+        with display.working("judging the consensus"):
+            fitted = programs.genes, programs.settings["log1p"]
+            result = consensus(scaled_genes(V, programs.statistics, *fitted), found, request)
+            write_report(result, page, title=name, stability=found)
+        paths = [*paths, page]
     answer = {
         **programs.settings,
         "verdict": programs.stability.verdict,
@@ -98,8 +109,10 @@ def cells(request: Request) -> None:
         "markers": programs.markers(),
         "files": [str(path) for path in paths],
     }
-    folder = visible(request.output, None)
-    request.answer(answer, f"{programs}\nfiles are in {folder}", V)
+    where = f"files are in {visible(request.output, None)}"
+    if not request.no_report:
+        where += f"\nopen {visible(page, None)} in a browser"
+    request.answer(answer, f"{programs}\n{where}", V)
 
 
 def _choose_layer(request: Request) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -27,10 +25,10 @@ from ..export import (
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
+from ..signals import Interruption
 from ..solve.constraints import Penalties
 from ..solve.run import StopReason
-from ..text import visible
-from .console import Interruption
+from ..text import Facts
 from .options import (
     ENTRIES,
     OUTPUT,
@@ -47,8 +45,8 @@ from .options import (
     json_values,
 )
 from .output import check_folder, earlier_files, new_result, write_csv, write_summary
-from .show import fit_text
-from .side_files import about_samples, drop_class_column, read_fixed, weighed
+from .show import advice, fit_text
+from .side_files import about_samples, drop_class_column, read_fixed, with_sample_weights
 
 
 @command(
@@ -87,9 +85,10 @@ def fit(request: Request) -> int:
     drop_class_column(request)
     target = _check_options(request)
     display = request.display
-    interruption = Interruption(lambda line: print(f"conenmf: {line}", file=sys.stderr))
-    with interruption, new_result(target) as folder:
+    with Interruption() as interruption, new_result(target) as folder:
         own = request.open()
+        hint = advice(own, request)
+        own.remarks = (*own.remarks, hint) if hint else own.remarks
         check_view(request.view, own.names)
         replaces = bool(earlier_files(target))
         about = {} if request.no_report else about_samples(request, own.shape[1], own.names)
@@ -101,7 +100,7 @@ def fit(request: Request) -> int:
                 result.diagnose(effort=request.effort)
                 if request.uniqueness:
                     result.uniqueness()
-        with interruption.finishing(), display.working(f"writing {target}"):
+        with display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
             files = _write_result(folder, result, summary, request, about)
     answer = {**summary, "files": [str(target / name) for name in files]}
@@ -127,14 +126,14 @@ def _check_options(request: Request) -> Path:
 
 def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
     """Fit the data with the weights, known components and penalties that were given."""
-    V = weighed(request, own, request.loss)
+    V = with_sample_weights(request, own, request.loss)
     n_counted = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
     penalties = Penalties.as_in_sklearn((V.shape[0], n_counted), **request.chosen(TERMS))
-    show = request.display.iterations(**request.limits, what="solving")
+    show = request.display.iterations(request.max_iter)
     with request.display.working(choosing(request.K)):
         result = factorize(
             V,
-            request.K,
+            request.K if request.K == "auto" else request.chosen_k(V),
             init=request.init,
             loss=request.loss,
             solver=None if request.solver == "none" else request.solver,
@@ -145,15 +144,16 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
             penalties=penalties,
             **request.limits,
         )
+    result = request.with_reason(result)
     return replace(result, settings={**result.settings, **request.origin})
 
 
 def _write_result(
     folder: Path,
     result: Factorization,
-    summary: dict[str, Any],
+    summary: Facts,
     request: Request,
-    about: dict[str, Any],
+    about: Facts,
 ) -> list[str]:
     """Write the files of a result; return their names.
 
@@ -173,31 +173,14 @@ def _write_result(
     return write_summary(folder, summary, files)
 
 
-@command("force", arguments={"file": "counts.csv"}, force={"help": "Replace the file."})
-def example(request: Request) -> None:
-    """Write a small table to try: what 300 customers of a shop bought; by default counts.csv.
-
-    \b
-    conenmf example
-    conenmf fit counts.csv -o result
-    """
-    from ..datasets.baskets import draw_baskets
-
-    path = Path(request.file)
-    if path.suffix.lower() != ".csv":
-        raise OptionError(f"{path}: the example is a table, give it a name that ends in .csv")
-    if path.exists() and not request.force:
-        raise OutputError(f"{path} exists: name another file, or add --force to replace it")
-    counts, customers, products = draw_baskets()
-    rows = zip(customers, counts, strict=True)
-    write_csv(path, ["customer", *products], ([name, *bought] for name, bought in rows))
-    click.echo(f"{visible(path, None)}: how often each customer bought each product; now try")
-    click.echo(f"$ {shlex.join(['conenmf', 'fit', str(path)])}")
-
-
 @command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})
 def demo(request: Request) -> int:
-    """Factorise handwritten digits: write digits.csv, the results and a report."""
+    """Factorise handwritten digits: write digits.csv, the results and a report.
+
+    \b
+    conenmf demo
+    conenmf fit conenmf-demo/digits.csv -k 16 --image-shape 8x8
+    """
     from sklearn.datasets import load_digits
 
     target = Path(request.output)
@@ -216,5 +199,4 @@ def demo(request: Request) -> int:
         click.echo(f"$ {shlex.join(['conenmf', *words])}\n")
     flags = {"--quiet": request.quiet, "--json": request.as_json, "--force": request.force}
     words += [flag for flag, is_given in flags.items() if is_given]
-    shared = {"arguments": words}
-    return int(fit.main(words[1:], "conenmf fit", standalone_mode=False, obj=shared))
+    return int(fit.main(words[1:], "conenmf fit", standalone_mode=False, obj={"arguments": words}))

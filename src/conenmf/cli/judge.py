@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -14,16 +12,16 @@ from .. import __version__, comparison
 from ..arguments import path as checked_path
 from ..atomic import output_file
 from ..data.matrix import DataMatrix
-from ..errors import OptionError
 from ..export import REPORT_FILE, RESULT_FILE, facts
-from ..judge.choose_k import METHODS, choose_k, select_k
+from ..judge.certificate import quality_in_words
+from ..judge.choose_k import select_k
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..report import write_report
 from ..result import Factorization
 from ..solve.run import Iteration
-from ..text import visible
+from ..text import Facts, visible
 from .options import (
     ENTRIES,
     OUTPUT,
@@ -53,63 +51,59 @@ from .show import diagnosis_text, rank_text
 from .side_files import read_labels
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
-_DEFAULT_MAX_K = 20
 
 
-@command(*{*_DATA} - {"weights"}, "min_k", "max_k", "methods", "plot")
+@command(*{*_DATA} - {"weights"}, "K", "loss", "max_time", "plot", of=factorize)
 def rank(request: Request) -> None:
-    """Estimate how many components DATA has: a table of estimators, and a recommendation.
+    """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 
-    The recommendation is the number that `conenmf fit -k auto` takes, unless that is not among the
-    numbers to try or its estimator not among --methods; then the reason says so. Entries that are
-    missing are the means of their features here; of sparse DATA, zeros.
+    `conenmf fit -k auto` uses the same number. Missing entries are replaced by the mean of their
+    feature, or by zero if DATA is sparse.
 
     \b
-    conenmf rank counts.csv
-    conenmf rank counts.csv --max 40 --methods ratio,parallel --plot rank.png
+    conenmf rank counts.csv --loss poisson
+    conenmf rank scene.npy -k 2-40 --plot rank.png
     """
     check_picture(request.plot)
-    display, methods = request.display, request.methods
+    display = request.display
     V = request.open()
 
     def show(name: str, place: int) -> None:
-        display.update("", (place + 0.5) / len(methods or METHODS), f"estimating by {name}")
+        display.update("", 0.5, f"choosing K, evidence {place + 1}: {name}")
 
     with display.working("estimating the number of components"):
-        candidates = _candidates(V, request.min_k, request.max_k)
-        selection = select_k(V, candidates, methods=methods, rng=request.rng, callback=show)
+        candidates = [request.K] if isinstance(request.K, int) else request.K
+        candidates = None if candidates == "auto" else candidates
+        how = {"loss": request.loss, "budget": request.max_time, "callback": show}
+        selection = select_k(V, candidates, **how)
     if request.plot is not None:
         save_picture(selection.plot()[0].figure, request.plot)
     answer = {
         "n_components": selection.K,
+        "interval": selection.interval,
+        "grade": selection.grade,
         "decided_by": selection.decided_by,
-        "reason": selection.reason,
-        "candidates": selection.ks.tolist(),
-        "estimators": {
-            name: {"n_components": vote.K, "reason": vote.reason, "scores": vote.scores}
-            for name, vote in selection.votes.items()
+        "sentence": selection.sentence,
+        "evidence": {
+            one.name: {
+                "n_components": one.K,
+                "reason": one.text,
+                "ks": one.ks,
+                "scores": one.scores,
+            }
+            for one in selection.evidence
         },
         "plot": request.plot,
     }
     request.answer(answer, rank_text(selection, request.plot), V)
 
 
-def _candidates(V: DataMatrix, min_k: int | None, max_k: int | None) -> range | None:
-    if min_k is None and max_k is None:
-        return None
-    last = min(max_k or _DEFAULT_MAX_K, min(V.shape))
-    first = min_k or min(2, last)
-    if first > last:
-        raise OptionError(f"--min {first} is above --max {last}: lower --min or raise --max")
-    return range(first, last + 1)
-
-
 @command(*_DATA, *STOPPING, "K", "loss", "effort", of=factorize)
 def diagnose(request: Request) -> None:
-    """Report whether DATA lie in cones, how good a fit is, and which init suits them.
+    """Report how good a fit of DATA is, whether samples lie in cones, and which init to use.
 
-    Shows the cones and what is known of the geometric assumption, the bounds, the certificate of a
-    fit, and which init is advised and why. Nothing is written.
+    Prints the certificate and uniqueness of a fit, the cones and whether the paper's geometric
+    assumption holds, and the recommended init with the reason. Writes no files.
 
     \b
     conenmf diagnose counts.csv
@@ -118,10 +112,11 @@ def diagnose(request: Request) -> None:
     """
     display, limits = request.display, request.limits
     V = request.open()
-    show = display.iterations(**limits, what="solving")
+    show = display.iterations(request.max_iter)
     with display.working(choosing(request.K)):
-        rng = request.rng
-        result = factorize(V, request.K, loss=request.loss, rng=rng, callback=show, **limits)
+        rng, K = request.rng, request.K if request.K == "auto" else request.chosen_k(V)
+        result = factorize(V, K, loss=request.loss, rng=rng, callback=show, **limits)
+        result = request.with_reason(result)
     with display.working("judging the result"):
         result.diagnose(effort=request.effort)
     with display.working("looking for other components that are as good"):
@@ -166,7 +161,7 @@ def compare(request: Request) -> None:
     with display.working(choosing(request.K)):
         compared = comparison.compare(
             V,
-            _chosen_k(request, V),
+            request.chosen_k(V),
             inits=inits,
             solvers=solvers,
             labels=classes,
@@ -180,13 +175,11 @@ def compare(request: Request) -> None:
     if target is not None:
         write_csv(target, rows[0], (row.values() for row in rows))
     files = {"plot": request.plot, "table": request.output}
-    answer = {"n_components": compared.K, "contenders": rows, **files}
+    answer = {"n_components": compared.K, "K_decided_by": request.K_decided_by, "contenders": rows}
+    answer |= files
     written = [f"written: {visible(path, None)}" for path in files.values() if path]
-    request.answer(answer, "\n".join([f"{compared.K} components", str(compared), *written]), V)
-
-
-def _chosen_k(request: Request, V: DataMatrix) -> int:
-    return choose_k(V).K if isinstance(request.K, str) else int(request.K)
+    number = f"{compared.K} components, decided by: {request.K_decided_by}"
+    request.answer(answer, "\n".join([number, str(compared), *written]), V)
 
 
 @command(
@@ -196,15 +189,15 @@ def _chosen_k(request: Request, V: DataMatrix) -> int:
     of=fit_many_times,
     K={"default": "auto"},
     output={
-        "help": "Folder for what is found, and for every fit that has ended. The same command "
-        "continues there after it was killed, or with more --runs."
+        "help": "Folder for the results and each finished fit; by default DATA-stability. The same "
+        "command continues there, also with more --runs."
     },
 )
 def stability(request: Request) -> None:
-    """Fit DATA many times; say which components are found again, and how exactly.
+    """Fit DATA many times; report which components recur, and how precisely.
 
-    The folder gets the consensus as a result, which `conenmf report` and `conenmf transform` read;
-    components with their limits, and the fits, as tables; and all of it in one file.
+    The folder then holds the consensus as a result for `conenmf report` and `conenmf transform`,
+    tables of the components with their limits and of the fits, and a report.
 
     \b
     conenmf stability counts.csv -k 5
@@ -212,69 +205,60 @@ def stability(request: Request) -> None:
     conenmf report signatures
     """
     check_picture(request.plot)
-    display, where = request.display, ""
-    files: list[str] = []
-    how: dict[str, Any] = request.chosen(("loss", "resample"))
-    if request.output is not None:
-        target = Path(checked_path("output", request.output))
-        check_folder(target, request.force)
-        how["checkpoint"] = target / RUNS_FOLDER
-        where = f"\nthe consensus and the runs are in {visible(target, None)}"
+    display, title = request.display, request.path.resolve().name
+    target = Path(checked_path("output", request.output or f"{title}-stability"))
+    check_folder(target, request.force)
+    how = request.chosen(("loss", "resample"))
     V = request.open()
-    with ExitStack() as stack:
-        folder = None if request.output is None else stack.enter_context(new_result(target))
+    with new_result(target) as folder:
         with display.working(f"fitting {request.n_runs} times"):
-            K, n_runs = _chosen_k(request, V), request.n_runs
-            found = fit_many_times(V, K, n_runs, rng=request.rng, **how)
-        result = None if folder is None else _as_result(V, found, request)
+            K, kept = request.chosen_k(V), target / RUNS_FOLDER
+            found = fit_many_times(V, K, request.n_runs, rng=request.rng, checkpoint=kept, **how)
+        result = consensus(V, found, request)
         if not request.no_report:
             with display.working("judging the consensus"):
-                _judge(found, result, request.effort)
-        answer = _answer(found)
-        if folder is not None and result is not None:
-            with display.working(f"writing {target}"):
-                files = _write(folder, found, result, answer, request.path.resolve().name)
+                result.diagnose(effort=request.effort)
+                result.uniqueness()  # it costs about one fit of many
+        answer, quality = _answer(found), ""
+        if result.certificate is not None:
+            answer["certificate"] = dict(vars(result.certificate))
+            quality = "\n".join([*quality_in_words(result.certificate, found.K), ""])
+        with display.working(f"writing {target}"):
+            files = _write(folder, found, result, answer, title)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
+    number = "" if request.K_decided_by == "user" else f"{request.K_decided_by}\n"
+    where = f"the consensus and the runs are in {visible(target, None)}"
     if REPORT_FILE in files:
         where += f"\nopen {visible(target / REPORT_FILE, None)} in a browser"
+    answer |= {"K_decided_by": request.K_decided_by}
     answer |= {"files": [str(target / name) for name in files], "plot": request.plot}
-    request.answer(answer, f"{found}{where}", V)
+    request.answer(answer, f"{number}{found}\n{quality}{where}", V)
 
 
-def _as_result(V: DataMatrix, found: Stability, request: Request) -> Factorization:
-    """The consensus as the other commands read it."""
-    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None, sketch=None)
+def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorization:
+    """The consensus of many fits as a result, which other commands and the report read."""
+    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
     settings = {**result.settings, **request.origin, **how}
+    result = request.with_reason(result)
     return replace(result, init_used="consensus", settings=settings)
 
 
-def _judge(found: Stability, result: Factorization | None, effort: int | None) -> None:
-    """Certify the consensus and the best run; one certificate serves the result too."""
-    if result is not None:
-        object.__setattr__(found, "certificate", result.diagnose(effort=effort).certificate)
-        result.uniqueness()  # it costs about one fit of many
-        effort = None
-    found.certify(effort=effort)
-
-
-def _answer(found: Stability) -> dict[str, Any]:
+def _answer(found: Stability) -> Facts:
     names = ("verdict", "problem", "found_in", "silhouettes", "cosine_limits", "n_minima", "n_runs")
     errors = ("relative_error", "best_relative_error")
-    certificates = {name: getattr(found, name) for name in ("certificate", "best_certificate")}
     return {
         "n_components": found.K,
         **{name: getattr(found, name) for name in (*names, *errors)},
         "stable": found.is_stable.tolist(),
         "moves_in_degrees": np.degrees(found.moves),
         "withheld_limits": found.withheld,
-        **{name: one and dict(vars(one)) for name, one in certificates.items()},
     }
 
 
 def _write(
-    folder: Path, found: Stability, result: Factorization, answer: dict[str, Any], title: str
+    folder: Path, found: Stability, result: Factorization, answer: Facts, title: str
 ) -> list[str]:
     """Write all files of a result; return their names."""
     files = [RESULT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE]

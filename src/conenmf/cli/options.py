@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import functools
 import json
+import pathlib
 import shlex
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from inspect import signature
-from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import click
-import numpy as np
+from click import Choice, FloatRange, IntRange, Path
 from click.core import ParameterSource
+from numpy.random import Generator, default_rng
 
+from ..arguments import Shape
 from ..data.matrix import DataMatrix
 from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
@@ -28,386 +31,253 @@ from ..export import TABLES
 from ..io.formats import split_member
 from ..io.open import open_data
 from ..io.text import read_names
-from ..judge.choose_k import METHODS
+from ..judge.choose_k import Selection, select_k
 from ..judge.stability import RESAMPLINGS
 from ..names import Names
+from ..progress import Display
 from ..report import VIEWS, render
+from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
 from ..solve.solvers import SOLVERS
-from ..text import visible
-from .console import Display
+from ..text import Facts, Texts, visible
 from .side_files import read_entries
 
 
-def _components(value: str) -> int | str:
-    if value != "auto" and not (value.isdecimal() and len(value) < 10 and int(value)):
-        raise click.BadParameter(f"{value!r} is neither 'auto' nor a number of at least 1")
-    return value if value == "auto" else int(value)
+def _components(value: str) -> int | str | range:
+    if value == "auto":
+        return value
+    low, dash, high = value.partition("-")
+    ends = [int(end) for end in (low, high or low) if end.isdecimal() and len(end) < 10]
+    if len(ends) < 2 or not 0 < ends[0] <= ends[1] or (dash and not high):
+        raise click.BadParameter(
+            f"{value!r} is neither 'auto' nor a number of at least 1, nor a range such as 2-9"
+        )
+    return range(ends[0], ends[1] + 1) if dash else ends[0]
 
 
-def _shape(value: str) -> tuple[int, int]:
+def _shape(value: str) -> Shape:
     rows, _, columns = value.lower().partition("x")
     if not (rows.isdecimal() and columns.isdecimal()):
         raise click.BadParameter(f"{value!r} is not a shape such as 92x112")
     return int(rows), int(columns)
 
 
-def _names(choices: Iterable[str]) -> dict[str, Any]:
-    """The attributes of an option whose value is names with commas between them."""
+def _listed(choices: Iterable[str]) -> Callable[[Any], Texts]:
+    """The type of an option whose value is names with commas between them."""
     known = [*choices]
 
-    def names(value: Any) -> tuple[str, ...]:
+    def names(value: str | Texts) -> Texts:
         found = value if isinstance(value, tuple) else tuple(value.replace(",", " ").split())
-        for name in found:
+        for name in found or ("",):
             if name not in known:
                 raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}")
-        if not found:
-            raise click.BadParameter(f"name some of {', '.join(known)}")
         return found
 
-    return {"type": names, "metavar": "NAME,..."}
+    return names
 
 
 # --- the table --------------------------------------------------------------------------------
 
-_GROUPS = (
-    "Common options",
-    "Reading",
-    "Preparing",
-    "Known parts",
-    "Solving and stopping",
-    "Output and resources",
-)
-_COMMON, _READING, _PREPARING, _KNOWN, _SOLVING, _OUTPUT = _GROUPS
-_FILE = {"type": click.Path(), "metavar": "FILE"}
-_AT_LEAST_0 = {"type": click.FloatRange(0)}
-_FLAG = {"is_flag": True, "default": False}
-_SHAPE = {"type": _shape, "metavar": "ROWSxCOLUMNS"}
+_FILE = Path()
+_AT_LEAST_0 = FloatRange(0)
+_NONE_OR_MORE = IntRange(0)
+_ONE_OR_MORE = IntRange(1)
+_LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.aliases)]
 
-
-_TABLE: dict[str, tuple[Any, ...]] = {
-    "K": (
-        _COMMON,
-        "-k --components",
-        "Number of components; auto estimates it.",
-        {"type": _components, "metavar": "K|auto"},
-    ),
-    "output": (_COMMON, "-o --output", "", {"type": click.Path()}),
-    "loss": (
-        _COMMON,
-        "--loss",
-        f"What is minimised: {', '.join(loss.help for loss in LOSSES.values())}.",
-        {"type": click.Choice([*chain(*((one.name, *one.aliases) for one in LOSSES.values()))])},
-    ),
-    "init": (
-        _COMMON,
-        "--init",
-        "Initialisation of the factors.",
-        {"type": click.Choice(["auto", *INITS])},
-    ),
-    "missing": (
-        _COMMON,
-        "--missing",
-        "Entries that are missing: NaN, or zeros (what a sparse matrix does not store); "
-        "raise: NaN is an error.",
-        {"type": click.Choice(["raise", "nan", "zeros"])},
-    ),
-    "n_runs": (_COMMON, "--runs", "Number of fits.", {"type": click.IntRange(2)}),
-    "min_k": (_COMMON, "--min", "Smallest number to try.", {"type": click.IntRange(1)}),
-    "max_k": (_COMMON, "--max", "Largest number to try.", {"type": click.IntRange(1)}),
-    "methods": (
-        _COMMON,
-        "--methods",
-        f"Estimators to use, some of {', '.join(METHODS)}; by default all that suit the data "
-        "(thinning is for counts).",
-        _names(METHODS),
-    ),
-    "inits": (_COMMON, "--inits", "Initialisations to compare.", _names(["auto", *INITS])),
-    "solvers": (_COMMON, "--solvers", "Solvers to compare.", _names(SOLVERS)),
-    "layer": (_COMMON, "--layer", "The layer of counts of an .h5ad file; by default X."),
-    "labels": (
-        _COMMON,
-        "--labels",
-        "True classes: a text file with one class per sample, or a .csv of name and class.",
-        {"type": click.Path()},
-    ),
-    "samples_in": (
-        _READING,
-        "--samples-in",
-        "Whether samples are the rows or the columns of the matrix.",
-        {"type": click.Choice(get_args(SamplesIn))},
-    ),
-    "dataset": (_READING, "--dataset", "Which matrix of a file that holds several."),
-    "header": (
-        _READING,
-        "--header/--no-header",
-        "Whether the first line of a text holds titles; by default judged by evidence.",
-    ),
-    "names_column": (
-        _READING,
-        "--names-column",
-        "The column of a table that names the rows, by title or number, counted from 0.",
-        {"metavar": "COLUMN"},
-    ),
-    "drop": (
-        _READING,
-        "--drop",
-        "A column of a table that is not read; may be given several times.",
-        {"metavar": "COLUMN", "multiple": True},
-    ),
-    "feature_names": (
-        _READING,
-        "--feature-names",
-        "Names of the features, such as words: a text with one on each line.",
-        _FILE,
-    ),
-    "sample_names": (
-        _READING,
-        "--sample-names",
-        "Names of the samples: a text with one on each line.",
-        _FILE,
-    ),
-    "pixels_shape": (
-        _READING,
-        "--pixels-shape",
-        "Samples are the pixels of an image of this shape, row by row; scenes say so.",
-        _SHAPE,
-    ),
-    "negative": (
-        _READING,
-        "--negative",
-        "What to do with negative entries: clip reads tiny ones as zeros, keep is for noise.",
-        {"type": click.Choice(get_args(Negative))},
-    ),
-    "text_column": (
-        _READING,
-        "--text-column",
-        "The samples are the texts in this column of a .csv or .tsv table.",
-        {"metavar": "COLUMN"},
-    ),
-    "stop_words": (
-        _READING,
-        "--stop-words",
-        "Texts: frequent words to leave out; auto knows English.",
-        {"type": click.Choice(["auto", "english", "none"])},
-    ),
-    "min_df": (
-        _READING,
-        "--min-df",
-        "Texts: a word has to be in at least this many of them.",
-        {"type": click.IntRange(1)},
-    ),
-    "max_df": (
-        _READING,
-        "--max-df",
-        "Texts: a word may be in this share of them; by default 0.95, or 0.5 without stop words.",
-        {"type": click.FloatRange(0, 1, min_open=True)},
-    ),
-    "max_words": (
-        _READING,
-        "--max-words",
-        "Texts: keep the most frequent words only.",
-        {"type": click.IntRange(1)},
-    ),
-    "normalize_total": (
-        _PREPARING,
-        "--normalize-total",
-        "Scale each sample to this sum, such as 10000 for cells.",
-        {"type": click.FloatRange(0, 1e15, min_open=True), "metavar": "SUM"},
-    ),
-    "log1p": (_PREPARING, "--log1p", "Take log(1 + x) of each entry.", _FLAG),
-    "tfidf": (
-        _PREPARING,
-        "--tfidf",
-        "Counts of words times log(N / df), if df of N samples have the word; unit length.",
-        _FLAG,
-    ),
-    "normalize": (_PREPARING, "--normalize", "Scale each sample to unit length, at last.", _FLAG),
-    "n_genes": (
-        _PREPARING,
-        "--genes",
-        "How many genes are factored: those that vary most for their mean.",
-        {"type": click.IntRange(1)},
-    ),
-    "genes_file": (
-        _PREPARING,
-        "--genes-file",
-        "Factor the genes in this text, one on each line.",
-        {"type": click.Path()},
-    ),
-    "mask": (
-        _KNOWN,
-        "--mask",
-        "A matrix of the shape of DATA: 0 or False where an entry is missing.",
-        _FILE,
-    ),
-    "weights": (
-        _KNOWN,
-        "--weights",
-        "A matrix of the shape of DATA: how much each entry counts, such as 1 / sigma^2.",
-        _FILE,
-    ),
-    "sample_weight": (
-        _KNOWN,
-        "--sample-weight",
-        "How often each sample counts: a text with a number per line, or a .npy vector.",
-        _FILE,
-    ),
-    "fixed": (
-        _KNOWN,
-        "--fixed",
-        "Known components, which stay: a row each, features matched by name.",
-        _FILE,
-    ),
-    "alpha_W": (
-        _KNOWN,
-        "--alpha-w",
-        "Penalty of the coefficients, as in scikit-learn's NMF.",
-        _AT_LEAST_0,
-    ),
-    "alpha_H": (
-        _KNOWN,
-        "--alpha-h",
-        "Penalty of the components; by default that of --alpha-w.",
-        {**_AT_LEAST_0, "default": None},
-    ),
-    "l1_ratio": (
-        _KNOWN,
-        "--l1-ratio",
-        "Share of the penalties that is L1; the rest is L2.",
-        {"type": click.FloatRange(0, 1)},
-    ),
-    "orthogonality": (
-        _KNOWN,
-        "--orthogonality",
-        "Penalty of samples that use several components.",
-        _AT_LEAST_0,
-    ),
-    "min_volume": (
-        _KNOWN,
-        "--min-volume",
-        "Penalty of components that are far from each other.",
-        _AT_LEAST_0,
-    ),
-    "sum_to_one": (
-        _KNOWN,
-        "--sum-to-one",
-        "The coefficients of a sample sum to one, as abundances do.",
-        _FLAG,
-    ),
-    "solver": (
-        _SOLVING,
-        "--solver",
-        "How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
-        {"type": click.Choice(["auto", *SOLVER_NAMES, "none"])},
-    ),
-    "max_iter": (
-        _SOLVING,
-        "--max-iter",
-        "Largest number of iterations.",
-        {"type": click.IntRange(0)},
-    ),
-    "tol": (
-        _SOLVING,
-        "--tol",
-        "Stop when the error falls by less than this share of itself in 5 iterations.",
-        _AT_LEAST_0,
-    ),
-    "max_time": (_SOLVING, "--max-time", "Seconds after which the fit stops.", _AT_LEAST_0),
-    "checkpoint": (
-        _SOLVING,
-        "--checkpoint",
-        "Folder in which the run is saved every minute. The same command resumes it.",
-        {"type": click.Path()},
-    ),
-    "resample": (
-        _SOLVING,
-        "--resample",
-        "What fits differ by, besides their random init: samples drawn with replacement, "
-        "counts drawn again, or nothing (start).",
-        {"type": click.Choice(list(RESAMPLINGS))},
-    ),
-    "density_threshold": (
-        _SOLVING,
-        "--density-threshold",
-        "Components of fits that are farther than this from their neighbours are left out.",
-        {"type": click.FloatRange(0, min_open=True)},
-    ),
-    "refine": (
-        _SOLVING,
-        "--refine",
-        "Iterations of the Poisson loss from the consensus on; 0 leaves it as it is.",
-        {"type": click.IntRange(0)},
-    ),
-    "seed": (
-        _SOLVING,
-        "--seed",
-        "Seed for inits that draw random numbers.",
-        {"type": click.IntRange(0), "default": None},
-    ),
-    "tables": (
-        _OUTPUT,
-        "--tables",
-        "Format of the tables of components, coefficients, labels and history.",
-        {"type": click.Choice([*TABLES, "none"]), "default": "csv"},
-    ),
-    "anndata": (
-        _OUTPUT,
-        "--anndata",
-        "Also write annotated.h5ad: DATA, an .h5ad file, with the result added.",
-        _FLAG,
-    ),
-    "name": (_OUTPUT, "--name", "How the names of files begin; by default as that of DATA."),
-    "plot": (
-        _OUTPUT,
-        "--plot",
-        "Draw a picture of it: .png, .pdf or .svg.",
-        {"type": click.Path()},
-    ),
-    "no_report": (_OUTPUT, "--no-report", "Do not judge the result; write no report.", _FLAG),
-    "effort": (
-        _OUTPUT,
-        "--effort",
-        "Steps to raise the lower bound of the certificate; 0 for singular values alone, "
-        "by default 3, for sparse data 1.",
-        {"type": click.IntRange(0)},
-    ),
-    "uniqueness": (
-        _OUTPUT,
-        "--uniqueness",
-        "Look for other components that are as good; takes about as long as the fit.",
-        _FLAG,
-    ),
-    "data": (_OUTPUT, "--data", "The data that were factorised; needed if fit wrote no report."),
-    "image_shape": (
-        _OUTPUT,
-        "--image-shape",
-        "Features are the pixels of images of this shape.",
-        _SHAPE,
-    ),
-    "view": (_OUTPUT, "--view", "How the report shows components.", {"type": click.Choice(VIEWS)}),
-    "classes": (
-        _OUTPUT,
-        "--classes",
-        "Known classes, to colour the samples of the report: a column of DATA that is no feature "
-        "(of obs in .h5ad), or a text with one class per sample.",
-        {"metavar": "COLUMN|FILE"},
-    ),
-    "title": (_OUTPUT, "--title", "Heading of the report; by default the name of the file."),
-    "force": (_OUTPUT, "--force", "Write into a folder that holds other files.", _FLAG),
-    "n_threads": (
-        _OUTPUT,
-        "--threads",
-        "Number of threads; by default one for each core.",
-        {"type": click.IntRange(1)},
-    ),
-    "max_memory": (_OUTPUT, "--max-memory", "Memory for data and results, such as 2GB."),
-    "quiet": (_OUTPUT, "-q --quiet", "Show no progress.", _FLAG),
-    "as_json": (_OUTPUT, "--json", "Print one JSON object instead of text.", _FLAG),
-    "debug": (_OUTPUT, "--debug", "Show tracebacks.", _FLAG),
+_TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
+    "Common options": {
+        "K": (
+            "Number of components; auto estimates it, 2-9 picks the best in that range.",
+            _components,
+        ),
+        "output": ("", _FILE),
+        "loss": (
+            f"What is minimised: {', '.join(loss.help for loss in LOSSES.values())}.",
+            Choice(_LOSS_NAMES),
+        ),
+        "init": ("Initialisation of the factors.", Choice(["auto", *INITS])),
+        "missing": (
+            "Which entries are missing: NaN, or zeros (entries a sparse matrix does not store); "
+            "raise rejects NaN.",
+            Choice(["raise", "nan", "zeros"]),
+        ),
+        "n_runs": ("Number of fits.", IntRange(2)),
+        "inits": ("Initialisations to compare.", _listed(["auto", *INITS])),
+        "solvers": ("Solvers to compare.", _listed(SOLVERS)),
+        "layer": ("The layer of counts of an .h5ad file; by default X.",),
+        "labels": (
+            "True classes: a text file with one class per sample, or a .csv of name and class.",
+            _FILE,
+        ),
+    },
+    "Reading": {
+        "samples_in": (
+            "Whether samples are the rows or the columns of the matrix.",
+            Choice(get_args(SamplesIn)),
+        ),
+        "dataset": ("Which matrix to read from a file with several.",),
+        "header": (
+            "Whether the first line of a text file has column titles; detected by default.",
+            bool,
+        ),
+        "names_column": (
+            "The column with the row names: its title, or its number counted from 0.",
+        ),
+        "drop": ("A column to leave out; may be repeated.",),
+        "feature_names": (
+            "Names of the features, such as words: a text file with one per line.",
+            _FILE,
+        ),
+        "sample_names": ("Names of the samples: a text file with one per line.", _FILE),
+        "pixels_shape": (
+            "Samples are the pixels of an image of this shape, row by row; known for scenes.",
+            _shape,
+        ),
+        "negative": (
+            "Negative entries: raise an error, clip tiny ones to zero, or keep them as noise.",
+            Choice(get_args(Negative)),
+        ),
+        "text_column": ("The samples are the texts in this column of a .csv or .tsv table.",),
+        "stop_words": (
+            "Texts: frequent words to leave out; auto detects English.",
+            Choice(["auto", "english", "none"]),
+        ),
+        "min_df": ("Texts: keep words that occur in at least this many.", _ONE_OR_MORE),
+        "max_df": (
+            "Texts: keep words that occur in at most this share; by default 0.95, or 0.5 without "
+            "stop words.",
+            FloatRange(0, 1, min_open=True),
+        ),
+        "max_words": ("Texts: keep only this many words, the most frequent ones.", _ONE_OR_MORE),
+    },
+    "Preparing": {
+        "normalize_total": (
+            "Scale each sample to this sum, such as 10000 for cells.",
+            FloatRange(0, 1e15, min_open=True),
+        ),
+        "log1p": ("Take log(1 + x) of each entry.", bool),
+        "tfidf": (
+            "Multiply word counts by log(N / df) for a word in df of N samples; unit length.",
+            bool,
+        ),
+        "normalize": ("Finally, scale each sample to unit length.", bool),
+        "n_genes": (
+            "Number of genes to factor: the most overdispersed ones.",
+            _ONE_OR_MORE,
+        ),
+        "genes_file": ("Factor the genes listed in this text file, one per line.", _FILE),
+    },
+    "Known parts": {
+        "mask": ("A matrix shaped like DATA: 0 or False where an entry is missing.", _FILE),
+        "weights": (
+            "A matrix shaped like DATA: the weight of each entry, such as 1 / sigma^2.",
+            _FILE,
+        ),
+        "sample_weight": (
+            "Weight of each sample: a text file with a number per line, or a .npy vector.",
+            _FILE,
+        ),
+        "fixed": ("Known components to keep fixed: one per row, features matched by name.", _FILE),
+        "alpha_W": ("Penalty on the coefficients, as in scikit-learn's NMF.", _AT_LEAST_0),
+        "alpha_H": ("Penalty on the components; by default equal to --alpha-w.", _AT_LEAST_0),
+        "l1_ratio": ("Share of L1 in the penalties; the rest is L2.", FloatRange(0, 1)),
+        "orthogonality": ("Penalty on samples that use several components.", _AT_LEAST_0),
+        "min_volume": ("Penalty on the volume that the components span.", _AT_LEAST_0),
+        "sum_to_one": ("Make the coefficients of each sample sum to one, like abundances.", bool),
+    },
+    "Solving and stopping": {
+        "solver": (
+            "How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
+            Choice(["auto", *SOLVER_NAMES, "none"]),
+        ),
+        "max_iter": ("Maximum number of iterations.", _NONE_OR_MORE),
+        "tol": (
+            "Stop when the error falls by less than this fraction in 5 iterations.",
+            _AT_LEAST_0,
+        ),
+        "max_time": ("Stop the fit after this many seconds.", _AT_LEAST_0),
+        "checkpoint": (
+            "Folder in which to save the run every minute; the same command resumes it.",
+            _FILE,
+        ),
+        "resample": (
+            "How fits differ beyond their random init: samples drawn with replacement, resampled "
+            "counts, or not at all (start).",
+            Choice([*RESAMPLINGS]),
+        ),
+        "density_threshold": (
+            "Leave out components farther than this from their neighbours.",
+            FloatRange(0, min_open=True),
+        ),
+        "refine": (
+            "Poisson iterations that refine the consensus; 0 for none.",
+            _NONE_OR_MORE,
+        ),
+        "seed": ("Seed for inits that draw random numbers.", _NONE_OR_MORE),
+    },
+    "Output and resources": {
+        "tables": (
+            "Format of the tables of components, coefficients, labels and history.",
+            Choice([*TABLES, "none"]),
+        ),
+        "anndata": (
+            "Also write annotated.h5ad, a copy of the .h5ad file DATA with the result added.",
+            bool,
+        ),
+        "name": ("Prefix of the file names; by default the name of DATA.",),
+        "plot": ("Save a plot: .png, .pdf or .svg.", _FILE),
+        "no_report": ("Do not judge the result; write no report.", bool),
+        "effort": (
+            "Steps to tighten the lower bound; 0 uses singular values alone. By default 3, or 1 "
+            "for sparse data.",
+            _NONE_OR_MORE,
+        ),
+        "uniqueness": (
+            "Search for other components with the same error; takes about as long as the fit.",
+            bool,
+        ),
+        "data": ("The data of the fit; needed if fit wrote no report.",),
+        "image_shape": ("Features are the pixels of images of this shape.", _shape),
+        "view": ("How the report draws components.", Choice(VIEWS)),
+        "classes": (
+            "Known classes, which colour the samples in the report: a column of DATA (of obs in "
+            ".h5ad), or a text file with one class per sample.",
+        ),
+        "title": ("Heading of the report; by default the name of the file.",),
+        "force": ("Write into a folder that holds other files.", bool),
+        "n_threads": ("Number of threads; by default one per core.", _ONE_OR_MORE),
+        "max_memory": ("Memory for data and results, such as 2GB.",),
+        "quiet": ("Show no progress.", bool),
+        "as_json": ("Print one JSON object instead of text.", bool),
+        "debug": ("Show tracebacks.", bool),
+    },
 }
+"""The help and the type of each option, under its name in Python, by the groups of the help."""
+
+_OPTIONS = {name: one for group in _TABLE.values() for name, one in group.items()}
+_FLAGS = {
+    "K": "-k --components",
+    "output": "-o --output",
+    "n_runs": "--runs",
+    "n_genes": "--genes",
+    "n_threads": "--threads",
+    "header": "--header/--no-header",
+    "quiet": "-q --quiet",
+    "as_json": "--json",
+}
+"""The flags of options that are not called as in Python."""
+
+_METAVARS = {
+    "K": "K|auto|LOW-HIGH",
+    **dict.fromkeys(("names_column", "drop", "text_column"), "COLUMN"),
+    "classes": "COLUMN|FILE",
+    **dict.fromkeys(("pixels_shape", "image_shape"), "ROWSxCOLUMNS"),
+    **dict.fromkeys(("inits", "solvers"), "NAME,..."),
+    "normalize_total": "SUM",
+}
+_DEFAULTS = {"tables": "csv", "alpha_H": None, "seed": None}
 
 
 # --- sets of options --------------------------------------------------------------------------
@@ -440,7 +310,7 @@ def _default(name: str, function: Callable[..., Any] | None = None) -> Any:
         parameter = signature(one).parameters.get(name)
         if parameter is not None and parameter.default is not parameter.empty:
             return parameter.default
-    return None
+    return False if bool in _OPTIONS[name] else None
 
 
 class _Command(click.Command):
@@ -448,48 +318,50 @@ class _Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each group that has options."""
-        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                group = _TABLE.get(parameter.name or "", (_OUTPUT,))[0]
-                groups[group].append(record)
-        for group, records in groups.items():
-            if records:
-                with formatter.section(group):
-                    formatter.write_dl(records)
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in _TABLE}
+        for one in self.get_params(ctx):
+            found = [title for title, group in _TABLE.items() if one.name in group]
+            record = one.get_help_record(ctx)
+            if record is not None and isinstance(one, click.Option):
+                records[found[0] if found else [*_TABLE][-1]].append(record)
+        for title, lines in records.items():
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
 
 
 def command(
     *names: str,
     of: Callable[..., Any] | None = None,
-    arguments: Mapping[str, str | None] = {"data": None},
-    **changes: Mapping[str, Any],
+    arguments: Mapping[str, Facts] = {"data": {}},
+    **changes: Facts,
 ) -> Callable[[Callable[[Request], Any]], click.Command]:
     """Make a command of a function of a request.
 
     `names` are those of its options. `of` is the function that the command calls, whose defaults
-    they have; `arguments` has the defaults of arguments, and `changes` says how options differ
+    they have; `arguments` are those of the command, and `changes` says how options differ
     from those of other commands.
     """
 
     def make(function: Callable[[Request], Any]) -> click.Command:
         parameters: list[click.Parameter] = [
-            click.Argument([name], default=default) if default else click.Argument([name])
-            for name, default in arguments.items()
+            click.Argument([name], **given) for name, given in arguments.items()
         ]
-        for name in sorted({*names, *PRINTING}, key=[*_TABLE].index):
-            _, flags, text, *more = _TABLE[name]
-            attributes = {"help": text, "default": _default(name, of), **dict(*more)}
-            attributes |= {"flags": flags, **changes.get(name, {})}
+        for name in sorted({*names, *PRINTING}, key=[*_OPTIONS].index):
+            text, *kind = _OPTIONS[name]
+            attributes = {"help": text, "default": _DEFAULTS.get(name, _default(name, of))}
+            attributes |= {"metavar": _METAVARS.get(name), "multiple": name == "drop"}
+            attributes |= {"is_flag": True} if bool in kind else {"type": [*kind, None][0]}
+            attributes |= changes.get(name, {})
             attributes["show_default"] = attributes["default"] not in (None, False, ())
             if "required" in attributes:
                 del attributes["default"]  # click would take None for a value
-            flags = attributes.pop("flags").split()
+            flags = _FLAGS.get(name, f"--{name.lower().replace('_', '-')}")
+            flags = attributes.pop("flags", flags).split()
             parameters.append(click.Option([*flags, name], **attributes))
 
         @functools.wraps(function)
-        def callback(**_: Any) -> Any:
+        def callback(**_: object) -> Any:
             return function(Request(click.get_current_context()))
 
         return _Command(function.__name__, None, callback, parameters, function.__doc__)
@@ -516,20 +388,18 @@ class Request(SimpleNamespace):
     def __init__(self, context: click.Context) -> None:
         shared = context.find_root().obj
         shared |= {"debug": context.params["debug"], "flags": flags_of(context.command)}
-        super().__init__(**{**dict.fromkeys(_TABLE), **context.params})
+        super().__init__(**{**dict.fromkeys(_OPTIONS), **context.params})
+        self.K_decided_by = "user"
+        self.selection: Selection | None = None
         self.words = shlex.join(["conenmf", *shared["arguments"]])
         sources = {name: context.get_parameter_source(name) for name in context.params}
         self.given = {name for name, one in sources.items() if one is ParameterSource.COMMANDLINE}
+        self.display = Display(sys.stderr, quiet=self.quiet)
 
-    def chosen(self, names: Iterable[str]) -> dict[str, Any]:
+    def chosen(self, names: Iterable[str]) -> Facts:
         """The values of options that have one."""
         values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def _changed(self, names: Iterable[str]) -> dict[str, Any]:
-        """The values of options that differ from their defaults."""
-        values = self.chosen(names)
-        return {name: values[name] for name in values if values[name] not in ((), _default(name))}
+        return {name: value for name, value in values.items() if value not in (None, ())}
 
     @property
     def member(self) -> tuple[str, str | None]:
@@ -537,34 +407,43 @@ class Request(SimpleNamespace):
         return split_member(self.data) if self.dataset is None else (self.data, self.dataset)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> pathlib.Path:
         """The file, without the member that DATA may name."""
-        return Path(self.member[0])
-
-    @functools.cached_property
-    def display(self) -> Display:
-        """Where progress is shown."""
-        return Display(quiet=self.quiet)
+        return pathlib.Path(self.member[0])
 
     @property
-    def limits(self) -> dict[str, Any]:
+    def limits(self) -> Facts:
         """When to stop."""
         return {name: getattr(self, name) for name in STOPPING}
 
     @property
-    def rng(self) -> np.random.Generator | None:
+    def rng(self) -> Generator | None:
         """A generator for inits that draw random numbers."""
-        return None if self.seed is None else np.random.default_rng(self.seed)
+        return None if self.seed is None else default_rng(self.seed)
 
     @property
-    def origin(self) -> dict[str, Any]:
+    def origin(self) -> Facts:
         """The data file, how it was read, and the command, to be kept with a result."""
-        changed = self._changed((*READING, *ENTRIES, "sample_weight", *PREPARING))
-        plain = {
-            name: ", ".join(map(str, value)) if isinstance(value, tuple) else value
-            for name, value in changed.items()
-        }
-        return {"source": self.data, **plain, "seed": self.seed, "command": self.words}
+        values = self.chosen((*READING, *ENTRIES, "sample_weight", *PREPARING))
+        changed = {name: value for name, value in values.items() if value != _default(name)}
+        for name in {"drop", "pixels_shape"} & changed.keys():
+            changed[name] = ", ".join(map(str, changed[name]))
+        return {"source": self.data, **changed, "seed": self.seed, "command": self.words}
+
+    def chosen_k(self, V: DataMatrix) -> int:
+        """The number of components: as asked, or chosen from all numbers or from a range."""
+        if isinstance(self.K, int):
+            return self.K
+        candidates = None if self.K == "auto" else self.K
+        chosen = select_k(V, candidates, loss=self.loss or "frobenius")
+        self.K_decided_by, self.selection = chosen.sentence, chosen
+        return chosen.K
+
+    def with_reason(self, result: Factorization) -> Factorization:
+        """The result with the sentence that says why it has so many components."""
+        if self.K_decided_by == "user":
+            return result
+        return replace(result, K_decided_by=self.K_decided_by, selection=self.selection)
 
     def read_as(self, settings: Mapping[str, Any]) -> None:
         """Read the data as those of a result were read, but for options that are given."""
@@ -572,21 +451,6 @@ class Request(SimpleNamespace):
             value = settings.get(name)
             if value is not None and name not in self.given:
                 setattr(self, name, tuple(value.split(", ")) if name == "drop" else value)
-
-    @property
-    def flags(self) -> list[str]:
-        """How the data were read, as arguments of another command that reads them."""
-        words = ["--data", self.data]
-        for name, value in self._changed((*READING, *ENTRIES, "sample_weight")).items():
-            flag = _TABLE[name][1]
-            if name == "header":
-                words.append(flag.split("/")[not value])
-            elif name == "pixels_shape":
-                words += [flag, "{}x{}".format(*value)]
-            else:
-                for one in value if name == "drop" else [value]:
-                    words += [flag, one]
-        return words
 
     def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
         """Open the data; texts with the words that the options say, or with a vocabulary."""
@@ -605,10 +469,10 @@ class Request(SimpleNamespace):
                 **self.chosen((*_OPENING, "n_threads", "max_memory")),
                 **read_entries(self),
             )
-            steps = self._changed(PREPARING)
-            return prepare(V, **steps) if steps else V
+            steps = self.chosen(PREPARING)
+            return prepare(V, **steps) if any(steps.values()) else V
 
-    def answer(self, values: dict[str, Any], text: str, V: DataMatrix | None = None) -> None:
+    def answer(self, values: Facts, text: str, V: DataMatrix | None = None) -> None:
         """Print the values as JSON, or how the data were read and a text."""
         if self.as_json:
             remarks = {} if V is None else {"remarks": V.remarks}
@@ -623,23 +487,23 @@ class Request(SimpleNamespace):
 
 def _size(V: DataMatrix) -> str:
     """The size of a matrix, and whether names were read: a wrong guess is seen here."""
-    names, suffix = V.names, ("", " without names")
-    samples = f"{V.shape[1]} samples{suffix[names.sample_names is None]}"
+    names = V.names
+    samples = f"{V.shape[1]} samples{' without names' * (names.sample_names is None)}"
     if names.pixels_shape is not None:
         samples = "{} pixels of an image of {} x {}".format(V.shape[1], *names.pixels_shape)
-    features = f"{V.shape[0]} features{suffix[names.feature_names is None]}"
+    features = f"{V.shape[0]} features{' without names' * (names.feature_names is None)}"
     if names.image_shape is not None:
         features = "images of {} x {} pixels".format(*names.image_shape)
     return f"{samples}, {features}"
 
 
-def json_values(value: Any) -> Any:
+def json_values(value: object) -> Any:
     """Values that JSON can hold; NaN and infinity become null."""
     text = json.dumps(value, default=lambda array: array.tolist())
     return json.loads(text, parse_constant=lambda _: None)
 
 
-def choosing(K: int | str) -> str:
+def choosing(K: int | str | range) -> str:
     """What a command does between reading and solving."""
-    number = "the number of components and " if isinstance(K, str) else ""
+    number = "" if isinstance(K, int) else "the number of components and "
     return f"choosing {number}an init"

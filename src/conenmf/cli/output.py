@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from ..atomic import (
 )
 from ..errors import OptionError, OutputError
 from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES, no_formula
+from ..text import Facts
 
 _SUMMARY_FILE = "summary.json"
 STABILITY_FILE, LIMITS_FILE, RUNS_FILE = "stability.npz", "limits.csv", "runs.csv"
@@ -49,9 +50,9 @@ def check_folder(target: Path, force: bool) -> None:
     """
     parent = target.absolute().parent
     with writing(target):
-        if not target.exists() and not parent.is_dir():
-            raise OutputError(f"{target}: the folder {parent} does not exist")
         if not target.exists():
+            if not parent.is_dir():
+                raise OutputError(f"{target}: the folder {parent} does not exist")
             return
     if not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder with --output")
@@ -69,31 +70,28 @@ def new_result(target: Path) -> Iterator[Path]:
 
     If the result itself was saved before an error, the error says where it is kept.
     """
-    with ExitStack() as stack:
+    new = target / _NEW_FOLDER
+    try:
         with writing(target):
-            if not target.is_dir():
-                target.mkdir()
-                stack.callback(_remove_if_empty, target)
-            stack.enter_context(in_use(target))
-            new = target / _NEW_FOLDER
-            shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
-            remove_temporaries(target, _SUMMARY_FILE)
-            new.mkdir()
-        try:
-            yield new
+            target.mkdir(exist_ok=True)
+        with in_use(target):
             with writing(target):
-                _replace_files(new, target)
-        except BaseException as problem:
-            if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
-                problem.add_note(f"the new result is kept in {new}")
-            else:
-                shutil.rmtree(new, ignore_errors=True)
-            raise
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
+                shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
+                remove_temporaries(target, _SUMMARY_FILE)
+                new.mkdir()
+            try:
+                yield new
+                with writing(target):
+                    _replace_files(new, target)
+            except BaseException as problem:
+                if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
+                    problem.add_note(f"the new result is kept in {new}")
+                else:
+                    shutil.rmtree(new, ignore_errors=True)
+                raise
+    finally:
+        with suppress(OSError):
+            target.rmdir()  # if nothing is in it
 
 
 def _replace_files(new: Path, target: Path) -> None:
@@ -107,7 +105,7 @@ def _replace_files(new: Path, target: Path) -> None:
     flush_folder(target)
 
 
-def _summary(folder: Path) -> dict[str, Any]:
+def _summary(folder: Path) -> Facts:
     """The summary of the result in a folder; empty if there is no result."""
     try:
         summary = json.loads((folder / _SUMMARY_FILE).read_bytes())
@@ -131,7 +129,7 @@ def check_complete(folder: Path) -> None:
         )
 
 
-def write_summary(folder: Path, facts: dict[str, Any], files: Iterable[str]) -> list[str]:
+def write_summary(folder: Path, facts: Facts, files: Iterable[str]) -> list[str]:
     """Write the facts about a result as JSON, with a list of its files; return that list."""
     names = sorted({*files, _SUMMARY_FILE})
     content = {"made_by": "conenmf", **facts, "files": names}
@@ -146,14 +144,6 @@ def list_in_summary(folder: Path, name: str) -> None:
         write_summary(folder, summary, [*summary["files"], name])
 
 
-def check_picture(path: str | None) -> None:
-    """Refuse a picture of an unknown kind, or whose folder does not exist."""
-    if path is not None:
-        if Path(path).suffix.lower() not in _PICTURE_SUFFIXES:
-            raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
-        output_file(path)
-
-
 def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     """Write a table; a cell with a comma or a quote in it is quoted, and none is a formula."""
     text = io.StringIO(newline="")
@@ -164,6 +154,14 @@ def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[ob
     )
     with written_whole(target) as stream:
         stream.write(text.getvalue().encode())
+
+
+def check_picture(path: str | None) -> None:
+    """Refuse a picture of an unknown kind, or whose folder does not exist."""
+    if path is not None:
+        if Path(path).suffix.lower() not in _PICTURE_SUFFIXES:
+            raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
+        output_file(path)
 
 
 def save_picture(figure: Any, path: str) -> None:

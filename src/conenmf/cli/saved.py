@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from ..solve.losses import get_loss
 from ..text import visible
 from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
 from .output import STABILITY_FILE, check_complete, list_in_summary
-from .side_files import about_samples, drop_class_column, weighed
+from .side_files import about_samples, drop_class_column, with_sample_weights
 
 
 @command(
@@ -31,15 +30,15 @@ from .side_files import about_samples, drop_class_column, weighed
     *ENTRIES,
     *RUNNING,
     "output",
-    arguments={"model": None, "data": None},
+    arguments={"model": {}, "data": {}},
     output={"required": True, "help": "The coefficients: .csv, .parquet or .npy."},
 )
 def transform(request: Request) -> None:
-    """Compute the coefficients of new samples DATA in the components of MODEL.
+    """Compute the coefficients of new samples DATA for the components of MODEL.
 
     MODEL is a folder that fit wrote, or the result.npz in it. Features are matched by name where
-    both have names; texts are read with the words of MODEL, and counts are prepared as for MODEL,
-    by --tfidf and the like. --missing is that of MODEL unless it is given.
+    both have names. Texts use the vocabulary of MODEL; preparation such as --tfidf and, unless
+    given, --missing are also taken from MODEL.
 
     \b
     conenmf transform result new.csv -o coefficients.csv
@@ -101,7 +100,7 @@ def _load(path: str) -> Factorization:
     *VIEWING,
     *RUNNING,
     *("output", "data", "sample_weight"),
-    arguments={"result": None},
+    arguments={"result": {}},
     output={"help": "File of the report; by default report.html in the folder of RESULT."},
 )
 def report(request: Request) -> None:
@@ -145,11 +144,11 @@ def report(request: Request) -> None:
 
 def _judged(result: Factorization, request: Request) -> Factorization:
     """A result with its diagnosis, which may have to be computed from the data."""
+    if request.data is None and result.diagnosis is None:
+        request.data = result.settings.get("source")
+        if request.data is None:
+            raise OptionError(f"{request.result} was not judged: name its data with --data")
     if request.data is None:
-        if result.diagnosis is None:
-            request.data = result.settings.get("source", "DATA")
-            words = shlex.join(["conenmf", "report", request.result, *request.flags])
-            raise OptionError(f"{request.result} was not judged when it was written: run {words}")
         return result
     V = request.open(result.vocabulary)
     if V.shape != (result.W.shape[0], result.H.shape[1]):
@@ -160,7 +159,7 @@ def _judged(result: Factorization, request: Request) -> Factorization:
         )
     if result.preparation is not None:
         V = prepared(V, result.preparation)
-    V = weighed(request, V, result.loss)
+    V = with_sample_weights(request, V, result.loss)
     result = replace(result, data=V, certificate=None, diagnosis=None)
     with request.display.working("judging the result"):
         result.diagnose()

@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from pathlib import Path
 
 import numpy as np
 
-from ..data.blocks import Array
+from ..data.blocks import Array, dense
+from ..data.matrix import DataMatrix
+from ..data.resample import evenly_spaced
 from ..export import REPORT_FILE
-from ..judge.certificate import AnyCertificate, CountCertificate
 from ..judge.choose_k import Selection
 from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis
+from ..report.sections import Context, verdict
 from ..result import Factorization
-from ..solve.race import Race
+from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..text import counted, visible
 from .options import Request
 
 _SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
 _MAX_WORD_CHARS = 30
+_LOOKED_AT = 50  # samples that are looked at to see whether they are counts
+_WIDE_RATIO = 10  # features per sample from which on they may have been exchanged
+_MIN_SIDE = 8  # pixels of images that features may be
+
+
+def advice(V: DataMatrix, request: Request) -> str:
+    """Say in a line what else the data may be, and the option for it; empty if nothing."""
+    (F, N), names = V.shape, V.names
+    block = dense(V.columns(evenly_spaced(N, _LOOKED_AT)))
+    is_plain = V.preparation is None and V.observed is None and V.vocabulary is None
+    are_counts = bool((block == np.rint(block)).all() and block.max() > 1)
+    side = math.isqrt(F)
+    hints = []
+    if any("10x" in remark for remark in V.remarks):
+        hints.append("to find gene programs in raw counts, use conenmf cells")
+    elif are_counts and is_plain and "divergence" not in get_loss(request.loss).lower_bounds:
+        hints.append("whole numbers: if they are counts, try --loss poisson")
+    if F >= _WIDE_RATIO * N and request.samples_in == "rows" and is_plain:
+        hints.append("if samples are the columns, use --samples-in columns")
+    if side >= _MIN_SIDE and side**2 == F and not (names.image_shape or names.feature_names):
+        hints.append(f"if features are pixels, use --image-shape {side}x{side}")
+    if isinstance(request.K, int) and request.K >= F:
+        hints.append(f"{request.K} components for {F} features fit any data: use fewer")
+    return "; ".join(hints)
 
 
 def fit_text(result: Factorization, request: Request, target: Path, replaces: bool) -> str:
     """The summary of a fit, where its files are, and what can be done next."""
     lines = [*result.summary()]
-    if result.is_on_plateau:
-        lines.append("raise --max-iter, or try another --init")
-    elif result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
+    if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
     lines += _components(result)
     is_interrupted = result.stop_reason is StopReason.INTERRUPTED
@@ -39,14 +64,12 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
     lines.append(f"results are in {visible(target, None)}{replacing}")
     if is_interrupted and request.checkpoint is None:
         lines.append("a run with --checkpoint FOLDER could be continued by the same command")
-    elif is_interrupted and result.n_iter:
-        lines.append(f"run the same command to continue at iteration {result.n_iter}")
     elif is_interrupted:
-        lines.append("the same command begins again: inits were still competing")
+        lines.append(f"run the same command to continue at iteration {result.n_iter}")
     if result.diagnosis is not None:
         lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
     else:
-        words = shlex.join(["conenmf", "report", str(target), *request.flags])
+        words = shlex.join(["conenmf", "report", str(target)])
         lines.append(f"No report written. To create it: {visible(words, None)}")
     return "\n".join(lines)
 
@@ -54,9 +77,8 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
 def _components(result: Factorization) -> list[str]:
     """The largest features of each component, if they have names; not of too many."""
     names = result.names
-    if names.feature_names is None or names.image_shape is not None:
-        return []
-    if _are_numbers(names.feature_names):  # a curve over wavelengths, say
+    has_words = names.feature_names is not None and names.feature_positions is None
+    if not has_words or names.image_shape is not None:
         return []
     lines = []
     for k, features in enumerate(result.top_features(_SHOWN_FEATURES)[:_SHOWN_COMPONENTS]):
@@ -68,19 +90,12 @@ def _components(result: Factorization) -> list[str]:
     return lines
 
 
-def _are_numbers(names: tuple[str, ...]) -> bool:
-    try:
-        return all(np.isfinite(float(name)) for name in names)
-    except ValueError:
-        return False
-
-
 def rank_text(selection: Selection, plot: str | None) -> str:
-    """The table of estimators, and a sparkline of the scores of each."""
-    range_of_k = f"K = {selection.ks[0]} to {selection.ks[-1]}"
+    """The answer and its evidence, and a sparkline of the scores of each piece."""
     lines = [str(selection), ""]
-    for name, vote in selection.votes.items():
-        lines.append(f"{name:>12}  {_sparkline(vote.scores)}  {range_of_k}")
+    for one in selection.evidence:
+        range_of_k = f"K = {one.ks[0]} to {one.ks[-1]}"
+        lines.append(f"{one.name:>14}  {_sparkline(one.scores)}  {range_of_k}")
     if plot is not None:
         lines.append(f"the picture is in {visible(plot, None)}")
     return "\n".join(lines)
@@ -94,78 +109,38 @@ def _sparkline(values: Array) -> str:
 
 
 def diagnosis_text(result: Factorization) -> str:
-    """The bounds, which components are unique, the cones and the advice."""
+    """The verdict as in the report, the certificate, the components, the cones and the advice."""
     diagnosis = result.diagnose()
-    cones = diagnosis.cones
-    rows = _bounds(result.K, diagnosis.certificate)
-    rows.append(("largest ratio of singular values", f"at {diagnosis.rank.K}"))
-    if cones is not None:
-        cr1 = f"{cones.error:.6g}, proven upper bound {cones.bound:.6g}"
-        rows.append(("error of cr1-nmf alone", cr1))
-    lines = [*result.summary(), "", *(f"  {name:37}{value}" for name, value in rows)]
-    lines += ["", "the certificate judges the error, not the truth of the components"]
-    verdicts = result.uniqueness().lines(result.component_names)[1:]
-    lines += [f"  {visible(line, None)}" for line in verdicts]
-    if cones is not None:
-        lines += _cones(cones)
+    lines = [
+        f"{one.name} ({one.level}): {one.text}. {one.advice}".rstrip()
+        for one in verdict(Context(result))
+    ]
+    lines += ["", "certificate (it judges the error, not the truth of the components)"]
+    for name, value in vars(result.certify()).items():
+        lines.append(f"  {name.replace('_', ' '):24}{value:.6g}")
+    lines += ["", *(visible(line, None) for line in result.uniqueness().lines())]
+    if diagnosis.cones is not None:
+        lines += _cones(diagnosis.cones)
     lines += ["", "advised init: {}, because {}".format(*diagnosis.advice)]
     if result.race is not None:
-        lines += _race(result.race)
+        lines += ["", f"race of inits, won by {result.race.winner.init}"]
+        for entrant in result.race.entrants:
+            error = f"{entrant.relative_error:.6g} after {entrant.iterations} iterations"
+            lines.append(f"  {visible(entrant.init):12}{error}")
     return "\n".join(lines)
-
-
-def _race(race: Race) -> list[str]:
-    lines = ["", f"race of inits on {race.place}, won by {visible(race.winner.init)}"]
-    lines.append(f"{'init':12}{'error reached':>15}{'iterations':>12}{'seconds':>9}")
-    for one in race.entrants:
-        numbers = f"{one.relative_error:>15.6g}{one.iterations:>12}{one.seconds:>9.2g}"
-        lines.append(f"{visible(one.init):12}{numbers}")
-    return lines
-
-
-def _bounds(K: int, certificate: AnyCertificate) -> list[tuple[str, str]]:
-    """Name and value of what a certificate knows."""
-    if not isinstance(certificate, CountCertificate):
-        any_sign = f"{certificate.eckart_young:.6g}"
-        closed = f"; nonnegativity closes {certificate.closed:.0%} of the gap"
-        any_sign += ", attained" if certificate.is_attained else closed
-        return [
-            ("error of the fit", f"{certificate.relative_error:.6g}"),
-            (f"lower bound for {K} components", certificate.described_bound),
-            ("the same for factors of any sign", any_sign),
-            ("gap: at most this above the optimum", f"{certificate.gap:.3g}"),
-            ("KKT residual (0: stationary point)", f"{certificate.kkt_residual:.3g}"),
-        ]
-    floor = f"{certificate.noise_floor:.6g}, spread {certificate.floor_spread:.2g}"
-    rows = [
-        ("divergence of the fit", f"{certificate.divergence:.6g}"),
-        ("the same for one component", f"{certificate.of_margins:.6g}"),
-        ("deviance explained", f"{certificate.deviance_explained:.1%}"),
-        ("noise floor, if counts are Poisson", floor),
-        ("less by better coefficients, at most", f"{certificate.coefficient_gap:.3g}"),
-        ("less by better components, at most", f"{certificate.component_gap:.3g}"),
-    ]
-    if certificate.is_bound_telling:
-        below = f"{certificate.proven_share * certificate.divergence:.6g}, {certificate.proven}"
-        rows.append((f"lower bound for {K} components", below))
-    return rows
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:
     geometry, K = cones.geometry, cones.geometry.angles.size
     lines = ["", "cone  samples  size angle"]
-    for k in range(K):
-        line = f"{k:>4}{cones.sizes[k]:>9}{geometry.angles[k]:>8.3f} rad"
-        if K > 1:
-            others = np.where(np.arange(K) == k, np.inf, geometry.between[k])
-            line += f", nearest {others.argmin()} at {others.min():.3f} rad"
-        lines.append(line)
-    margin = "" if K == 1 else f", margin {geometry.margin:.3f} rad"
+    sizes = enumerate(zip(cones.sizes, geometry.angles, strict=True))
+    lines += [f"{k:>4}{size:>9}{angle:>8.3f} rad" for k, (size, angle) in sizes]
+    lines.append(f"error of cr1-nmf alone: {cones.error:.6g}, proven to be <= {cones.bound:.6g}")
     calm = "" if geometry.holds else f": {NO_GUARANTEE}"
-    lines += ["", f"the geometric assumption {geometry.verdict}{margin}{calm}"]
     if K > 1:
+        margin = f"margin {geometry.margin:.3f} rad"
+        lines.append(f"the geometric assumption {geometry.verdict}, {margin}{calm}")
         least = "" if geometry.pairwise.is_exact else "at least "
         lines.append(f"pairwise separation of samples: {least}{geometry.pairwise.value:.3f} rad")
-    if geometry.ambiguous.size:
-        lines.append(f"{geometry.ambiguous.size} samples lie between cones")
+        lines.append(f"samples between cones: {geometry.ambiguous.size}")
     return lines

@@ -12,10 +12,12 @@ Statements and proofs are in the documentation, on the page "Theorems, code and 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
 
 from ..arguments import array, factor, integer, number, optional
 from ..data.blocks import Array, Block
@@ -55,10 +57,10 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     True
     """
     require_data_matrix(V)
-    W = np.asarray(factor("W", W, (V.shape[0], "K")), dtype=np.float64)
+    W = np.asarray(factor("W", W, (V.shape[0], "K")), dtype=float)
     labels = check_labels(V, labels, W.shape[1])
     axes = np.ascontiguousarray(W.T)
-    norms = np.linalg.norm(axes, axis=1, keepdims=True)
+    norms = norm(axes, axis=1, keepdims=True)
     axes = np.divide(axes, norms, out=np.zeros_like(axes), where=norms > 0)
     with V.own_threads():
         (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
@@ -67,7 +69,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
 
 def _largest_sine(block: Block, labels: Array, squared: Array, *, axes: Array) -> tuple[float]:
     sines = sine_at(squared_distances(block, labels, squared, axes))
-    has_axis = np.linalg.norm(axes, axis=1) > 0
+    has_axis = norm(axes, axis=1) > 0
     sines[(labels < 0) | ~has_axis[labels]] = 1.0
     sines[squared == 0] = 0.0
     return (float(sines.max()),)
@@ -76,8 +78,8 @@ def _largest_sine(block: Block, labels: Array, squared: Array, *, axes: Array) -
 def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     """Return sqrt(sum_k ||V_k||^2 sin^2 alpha_k / ||V||^2), from the proof of Theorem 4.
 
-    It is never above the deterministic bound max_k sin(alpha_k), of which it is a weighted
-    mean, and does not read V: V_k are the samples labelled k, whose norms V has already.
+    This weighted mean is never above the deterministic bound max_k sin(alpha_k). V_k are the
+    samples with the label k. Only their norms are needed, so V is not read.
 
     Parameters
     ----------
@@ -85,12 +87,19 @@ def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     labels : array (N,)
     angles : array (K,)
         Size angles of cones that hold the samples, such as those of `enclosing_cones`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[1.0, 0.0], [0.0, 2.0]])
+    >>> round(weighted_bound(V, np.array([0, 1]), np.array([0.0, 0.1])), 4)
+    0.0893
     """
     require_data_matrix(V, nonzero=True)
     angles = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2).astype(float)
     labels = check_labels(V, labels, angles.size)
     (squared,) = V.map(_weighted_sines, labels, V.norms_squared, sines=np.sin(angles))
-    return float(np.sqrt(squared / V.total))
+    return math.sqrt(squared / V.total)
 
 
 def _weighted_sines(index: range, labels: Array, squared: Array, *, sines: Array) -> tuple[float]:
@@ -98,7 +107,7 @@ def _weighted_sines(index: range, labels: Array, squared: Array, *, sines: Array
 
 
 def probabilistic_bound(
-    angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None = None
+    angles: ArrayLike, rates: ArrayLike, weights: ArrayLike | None = None
 ) -> float:
     """Return the limit of the relative error under the paper's model (Theorems 6 and 8).
 
@@ -122,11 +131,11 @@ def probabilistic_bound(
     0.11501
     """
     angles, shares, _, _ = _model(angles, rates, weights)
-    return float(np.sqrt((shares * _mean_squared_sine(angles)).sum()))
+    return math.sqrt((shares * _mean_squared_sine(angles)).sum())
 
 
 def smallest_limit(
-    F: int, angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None = None
+    F: int, angles: ArrayLike, rates: ArrayLike, weights: ArrayLike | None = None
 ) -> float:
     """Return the limit of the smallest relative error of any K components, of any sign.
 
@@ -150,16 +159,16 @@ def smallest_limit(
     """
     limit = probabilistic_bound(angles, rates, weights)
     K = np.size(angles)
-    return float(np.sqrt((F - K) / (F - 1))) * limit
+    return math.sqrt((F - K) / (F - 1)) * limit
 
 
 def sample_size(
-    angles: npt.ArrayLike,
-    rates: npt.ArrayLike,
+    angles: ArrayLike,
+    rates: ArrayLike,
     *,
     epsilon: float,
     delta: float,
-    weights: npt.ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     F: int | None = None,
 ) -> int:
     """Return how many samples make the error at most the probabilistic bound plus epsilon.
@@ -295,7 +304,7 @@ def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, fl
     return a, b, b * (1 - float(np.cos(beta)))
 
 
-def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
+def largest_angle_in_orthant(axis: ArrayLike) -> float:
     """Return the largest size angle of a cone round an axis inside the orthant (Lemma 10).
 
     arccos sqrt(1 - u_min^2), with u_min the smallest entry of the axis as a unit vector.
@@ -306,7 +315,7 @@ def largest_angle_in_orthant(axis: npt.ArrayLike) -> float:
     u = np.asarray(axis, dtype=float)
     if u.size == 1:
         return float(np.pi / 2)
-    return float(np.arcsin(u.min() / np.linalg.norm(u)))
+    return float(np.arcsin(u.min() / norm(u)))
 
 
 # --- under noise ------------------------------------------------------------------------------
@@ -340,12 +349,12 @@ class NoiseBound:
 
 
 def noise_bound(
-    angles: npt.ArrayLike,
+    angles: ArrayLike,
     separation: float,
     noise: float,
     *,
     sample_noise: float | None = None,
-    weights: npt.ArrayLike | None = None,
+    weights: ArrayLike | None = None,
 ) -> NoiseBound:
     """Bound the error of cr1-nmf of V + E, and the noise up to which clusters stay the same.
 
@@ -406,7 +415,7 @@ def noise_bound(
     s = float(np.sin(alpha.max()))
     if weights is not None:
         shares = _shares(array("weights", weights, alpha.shape, at_least=0).astype(float))
-        s = float(np.sqrt(shares @ np.sin(alpha) ** 2))
+        s = math.sqrt(shares @ np.sin(alpha) ** 2)
     turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
     clean = min(s + _GOLDEN_RATIO * noise, np.hypot(1.0, noise))
     gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
@@ -449,14 +458,14 @@ def trimmed_bound(sine: float, noise: float, share: float) -> float:
     (0.1496, 0.2048)
     """
     turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), np.pi / 2)
-    return float(np.sqrt(share * np.sin(turned) ** 2 + 1.0 - share))
+    return math.sqrt(share * np.sin(turned) ** 2 + 1.0 - share)
 
 
 # --- parts ------------------------------------------------------------------------------------
 
 
 def _model(
-    angles: npt.ArrayLike, rates: npt.ArrayLike, weights: npt.ArrayLike | None
+    angles: ArrayLike, rates: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Array, Array, Array, Array]:
     """Angles, each cone's share of the expected squared norm, rates and weights."""
     angles = array("angles", angles, ("K",), above=0, at_most=np.pi / 2, or_one=True).astype(float)
@@ -471,7 +480,7 @@ def _model(
 def _shares(weights: Array) -> Array:
     """Weights divided by their sum."""
     with np.errstate(over="ignore", invalid="ignore"):
-        shares: Array = weights / weights.sum()
+        shares = weights / weights.sum()
     if not np.isfinite(shares).all() or not shares.any():
         raise OptionError(
             Message(Option("weights"), " are all zero, or leave the range of numbers: scale them")

@@ -5,7 +5,7 @@ The algorithm as printed comes first: `plain_centres` is steps 1 to 3, `assign` 
 
 - "plain" is Algorithm 1 as printed. It reads V once for each centre.
 - "exact" makes the same choice, centre for centre. On data that fit in one block in memory it runs
-  Algorithm 1 as printed; elsewhere it scores only the samples that may be next (`greedy`).
+  Algorithm 1 as printed; elsewhere it scores only the samples that may be next (`LazyScores`).
 - "one-pass" reads V once to choose centres.
 - "robust" runs "exact", and allows for noise if the clusters are not evident (`robust`).
 
@@ -17,29 +17,33 @@ error count as equal, and ties go to the lowest index.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.linalg import norm
+from numpy.random import Generator
 
-from ..arguments import choice, components, generator, integer, optional
+from ..arguments import Pair, choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
-from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Message, Option, OptionError
 from ..linalg.svd import Spectrum
+from ..text import Facts
 from .geometry import angles_between, cosine_rounding, largest_angle
-from .greedy import LazyScores
 from .robust import are_evident, centres_in_noise
 
+_FEW_ENTRIES = 1 << 18  # that are not zero
 _NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
 
 # --- Algorithm 1 as printed -------------------------------------------------------------------
 
 
-def plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+def plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     """Choose K samples as centres: steps 1 to 3 of Algorithm 1.
 
     1) Normalize V to obtain V', with columns of unit norm: v'_n = v_n / ||v_n||. V' is not stored;
@@ -76,7 +80,7 @@ def _direction(V: DataMatrix, n: int) -> Array:
 
 
 def _unit(column: Array) -> Array:
-    return column / np.linalg.norm(column)
+    return column / norm(column)
 
 
 def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:
@@ -99,16 +103,16 @@ def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> 
     return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
 
 
-def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, Array, float]:
+def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, float]:
     """Step 4 of Algorithm 1: sample n belongs to cone argmax_j <z_j, v'_n>.
 
-    Returns the labels of a block, -1 for zero samples, the cosines, and the smallest of them.
+    Returns the labels of a block, -1 for zero samples, and the smallest cosine to an own centre.
     """
     cosines = (Z.T @ exact(block)) / norms(squared)
     largest = cosines.max(axis=0)
     nearest = (cosines >= largest - tie).argmax(axis=0)
     smallest = float(largest.min(where=squared > 0, initial=1.0))
-    return np.where(squared > 0, nearest, -1), largest, smallest
+    return np.where(squared > 0, nearest, -1), smallest
 
 
 def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
@@ -125,9 +129,9 @@ def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
 
 @dataclass(frozen=True)
 class Cones:
-    """Clusters of samples, each round a sample that is its centre.
+    """Clusters of samples, each around a sample that is its centre.
 
-    Algorithm 1 chose the centres, or a relative of it: one pass, or draws at random.
+    Algorithm 1 or one of its variants (one pass, random draws) chose the centres.
 
     Attributes
     ----------
@@ -137,24 +141,21 @@ class Cones:
         The samples chosen as centres.
     directions : array (F, K)
         The centres as unit vectors z_k; if they were `moved`, the axes that they were moved to.
-    cosines : array (N,)
-        Cosine of each sample to the centre of its cone; 0 for zero samples.
     radius : float
         The largest angle between a sample and the centre of its cone, in radians. No size angle
         is above it.
     moved : bool
         Whether the directions are no longer those of samples.
     noise : float
-        The norm of noise that the choice of centres allowed for. It is 0 for every method but
-        "robust", and for clusters that are evident. NaN if "robust" could allow for none: nothing
-        is left beyond K components to estimate it from (K is F or N, or V has rank K), or fewer
-        than K directions stand out from it. Then the shortest sample may have become a centre.
+        The norm of the noise that the method "robust" assumed. It is 0 for all other methods, and
+        if clusters are evident. It is NaN if the noise could not be estimated, because nothing is
+        left beyond K components (K is F or N, or V has rank K), or because fewer than K directions
+        stand out from it. Then the shortest sample may have become a centre.
     """
 
     labels: Array
     centres: Array
     directions: Array
-    cosines: Array
     radius: float
     moved: bool = False
     noise: float = 0.0
@@ -187,7 +188,7 @@ def cluster_cones(
     V: DataMatrix,
     K: int,
     *,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     first: int | None = None,
     method: str = "exact",
 ) -> Cones:
@@ -244,17 +245,16 @@ def cluster_cones(
     require_data_matrix(V, nonzero=True)
     with V.own_threads():
         centres, Z, moved, noise = choose_centres(V, K, rng, first, method)
-        labels, cosines, smallest = V.sweep(
-            assign, V.norms_squared, reduce=min, Z=Z, tie=cosine_rounding(V)
-        )
+        tie = cosine_rounding(V)
+        labels, smallest = V.sweep(assign, V.norms_squared, reduce=min, Z=Z, tie=tie)
         radius = largest_angle(V, labels, Z, smallest)
-    return Cones(labels, centres, Z, cosines, radius, moved, noise)
+    return Cones(labels, centres, Z, radius, moved, noise)
 
 
 def choose_centres(
     V: DataMatrix,
     K: int,
-    rng: np.random.Generator | None,
+    rng: Generator | None,
     first: int | None,
     method: str,
     spectrum: Spectrum | None = None,
@@ -280,14 +280,14 @@ def require_samples(V: DataMatrix, K: int) -> None:
         )
 
 
-def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | None) -> int:
+def _first_centre(V: DataMatrix, rng: Generator | None, first: int | None) -> int:
     if first is not None:
         first = integer("first", first)
         squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
         if not float(squared) > 0:
             problem = (
                 " is not the index of a nonzero sample: "
-                f"there are {V.shape[1]} samples, {V.nonzero} of them nonzero"
+                f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}"
             )
             raise OptionError(Message(Option("first", first), problem))
         return first
@@ -300,17 +300,16 @@ def _first_centre(V: DataMatrix, rng: np.random.Generator | None, first: int | N
 # --- "exact": the same choice with fewer scores -----------------------------------------------
 
 
-def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
-    """The choice of Algorithm 1, scoring again only samples that may be next (see `greedy`).
+def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
+    """The choice of Algorithm 1, scoring again only samples that may be next (`LazyScores`).
 
-    In one block in memory the plain loop is quicker than keeping track of scores.
+    On small data in memory the plain loop is quicker than keeping track of scores.
     """
-    small = V.as_one_block()
-    if small.is_one_block:
-        return plain_centres(small, K, first, tie)
-    centres = np.empty(K, dtype=np.intp)
+    if V.is_in_memory and V.n_entries <= _FEW_ENTRIES:
+        return plain_centres(V, K, first, tie)
+    centres = np.full(K, first, dtype=np.intp)
     Z = np.empty((V.shape[0], K), order="F")
-    centres[0], Z[:, 0] = first, _direction(V, first)
+    Z[:, 0] = _direction(V, first)
     scores, _ = V.sweep(_first_scores, V.norms_squared, z=Z[:, 0])
     lazy = LazyScores(V, scores, _score, n_choices=1, tie=tie)
     for k in range(1, K):
@@ -320,7 +319,7 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array
     return centres, Z
 
 
-def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, None]:
+def _first_scores(block: Block, squared: Array, *, z: Array) -> PerSample:
     """Minus the cosine to the first centre."""
     cosines = exact(block).T @ z / norms(squared)
     return np.where(squared > 0, -cosines, -np.inf), None
@@ -329,17 +328,17 @@ def _first_scores(block: Block, squared: Array, *, z: Array) -> tuple[Array, Non
 def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
     """Minus the largest cosine to the centres that are new."""
     products = Z[:, n_choices:].T @ exact(block)
-    largest: Array = products.max(axis=0) / np.sqrt(squared)
+    largest = products.max(axis=0) / np.sqrt(squared)
     return -largest
 
 
 # --- "one-pass" -------------------------------------------------------------------------------
 
 
-def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Array, Array]:
+def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     """Choose K centres in every block, and K among those of two blocks, until all are joined."""
-    index, _ = V.map(sample_indices)
-    options: dict[str, Any] = {"K": K, "first": first, "tie": tie}
+    index = V.indices()
+    options: Facts = {"K": K, "first": first, "tie": tie}
     join = partial(_centres_of_two, **options)
     ((centres, Z),) = V.sweep(_centres_of_block, index, V.norms_squared, reduce=join, **options)
     if centres.size < K:
@@ -349,7 +348,7 @@ def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> tuple[Ar
 
 def _centres_of_block(
     block: Block, index: Array, squared: Array, *, K: int, first: int, tie: float
-) -> tuple[tuple[Array, Array]]:
+) -> tuple[Pair]:
     """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
     scores = np.where(squared > 0, 2.0, -np.inf)  # no centre yet: above minus any cosine
     scores[index == first] = np.inf
@@ -357,9 +356,7 @@ def _centres_of_block(
     return ((index[indices], Z),)
 
 
-def _centres_of_two(
-    a: tuple[Array, Array], b: tuple[Array, Array], **options: Any
-) -> tuple[Array, Array]:
+def _centres_of_two(a: Pair, b: Pair, **options: Any) -> Pair:
     centres = np.concatenate([a[0], b[0]])
     Z = np.hstack([a[1], b[1]])
     return _centres_of_block(Z, centres, np.ones(centres.size), **options)[0]
@@ -420,3 +417,85 @@ def _robust(
 
 
 _METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": plain_centres}
+
+
+# --- choosing samples one at a time -----------------------------------------------------------
+
+_FIRST_BATCH_SAMPLES, _GROWTH = 16, 8  # brought up to date at first, and how many times more then
+_NEVER_STALE = np.iinfo(np.intp).max  # choices that a sample which must not be chosen knows of
+
+Score: TypeAlias = Callable[..., Array]
+
+
+class LazyScores:
+    """Upper bounds on the scores of all samples, made exact where a choice depends on it.
+
+    Algorithm 1 and the successive projection algorithms repeatedly choose the sample with the
+    largest score: the one that the samples chosen so far represent worst. A score can only fall as
+    more samples are chosen, so an earlier score is an upper bound: to find the largest one, bring
+    the samples with the largest bounds up to date until the largest bound is a score. The choice is
+    exactly that of the plain method, which scores every sample every time.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    scores : aligned (N,)
+        Exact for the first `n_choices`; -inf for samples that must not be chosen.
+    score : callable
+        ``score(block, squared, *, n_choices, **shared) -> scores`` of a few samples, given their
+        squared norms, and that each has already been scored against the first `n_choices`.
+    n_choices : int
+        How many choices the scores take into account.
+    tie : float
+        Scores closer than this count as equal, and the lowest index wins.
+    relative : bool
+        The tie is a share of the largest score.
+    """
+
+    def __init__(
+        self,
+        V: DataMatrix,
+        scores: Aligned,
+        score: Score,
+        *,
+        n_choices: int,
+        tie: float,
+        relative: bool = False,
+    ) -> None:
+        self.V = V
+        self.bounds = np.array(scores)
+        self.counts = np.where(np.isfinite(self.bounds), n_choices, _NEVER_STALE)
+        self.squared = np.asarray(V.norms_squared)
+        self.score = score
+        self.tie = tie
+        self.relative = relative
+
+    def worst(self, k: int, **shared: Any) -> tuple[int, float, Array]:
+        """Return the sample with the largest score after k choices, its score and its column.
+
+        It is never chosen again. `shared` goes to `score`.
+        """
+        size = _FIRST_BATCH_SAMPLES
+        while True:
+            known = np.where(self.counts < k, -np.inf, self.bounds)
+            largest = float(known.max())
+            tied_from = largest - self.tie * (abs(largest) if self.relative else 1.0)
+            stale = np.flatnonzero((self.counts < k) & (self.bounds >= tied_from))
+            if not stale.size:
+                break
+            if stale.size > size:  # those with the largest bounds
+                stale = stale[np.argpartition(-self.bounds[stale], size)[:size]]
+            self._update(stale, k, shared)
+            size *= _GROWTH
+        n = int(np.argmax(known >= tied_from))
+        self.bounds[n], self.counts[n] = -np.inf, _NEVER_STALE
+        return n, largest, dense(self.V.columns([n]))[:, 0]
+
+    def _update(self, stale: Array, k: int, shared: Facts) -> None:
+        """Score some samples after k choices."""
+        for part in np.array_split(stale, 1 + stale.size // self.V.max_gather):
+            if part.size:
+                block, known = self.V.columns(part), int(self.counts[part].min())
+                fresh = self.score(block, self.squared[part], n_choices=known, **shared)
+                self.bounds[part] = np.minimum(self.bounds[part], fresh)
+                self.counts[part] = k

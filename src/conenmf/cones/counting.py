@@ -30,22 +30,25 @@ the subset has no sample of.
 
 from __future__ import annotations
 
-import time
+import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
-from ..arguments import flag, integer, number, optional
-from ..data.blocks import Array, Block, cross_products, exact, norms, products
+from ..arguments import Pair, flag, integer, number, optional
+from ..data.blocks import Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
+from ..text import Facts
 from .clustering import farthest_first
 from .geometry import (
     Separation,
@@ -53,21 +56,23 @@ from .geometry import (
     cosine_rounding,
     distances,
     pairwise_separation,
-    unit_columns,
+    unit_samples_at,
 )
 
 _MAX_DEFAULT_K = 50  # largest K searched by default
 
-_FAILURE = 0.01  # probability that noise of the variances assumed is counted
-_VECTOR_TOL = 1e-2  # of the singular vectors, most of which are noise
-_BINS_PER_OCTAVE, _OCTAVES = 64, 40  # of the variances, which are kept as a histogram
-_N_BINS = _BINS_PER_OCTAVE * _OCTAVES
+_MANY_FEATURES = 500
+_EDGE_SAMPLES = 4000  # whose noise is judged; of many features, as many as count as many
+_EXACT_SHARE = 1e-13  # of the squared norm: what is left is rounding
+_MAX_ROUNDS = 8
+_TRACY_WIDOM = 0.45  # the 90 % quantile of the law of the largest eigenvalue
+_QUANTILES = (0.25, 0.5, 0.75, 0.9)
 _HALVINGS = 60
 
 _MAX_SAMPLES = 2000  # up to which all are compared; ...
 _SUBSET_SAMPLES = 1000  # ... of more, so many; ...
 _SUBSET_PRODUCTS = 10**10  # ... or fewer, so that this takes about so many products, ...
-_MIN_SUBSET_SAMPLES = 200  # ... but at least so many
+_MIN_SUBSET_SAMPLES = 200  # ... but at least so many: if these are in no cones, none are
 _MAX_PASSES = 3  # to find the cones that are missing among them
 _ROUNDING = 1e-9  # distances closer than this count as equal
 _FEW_SAMPLES = 5  # a cluster of fewer may be chance, ...
@@ -146,7 +151,7 @@ def estimate_rank(
     >>> estimate_rank(from_columns(model.V)).K
     4
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True)
     smaller = min(V.shape)
     flag("normalize", normalize)
     k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
@@ -175,7 +180,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     k = min(k_max + 1, smaller)
     values[:k] = spectrum.singular_values(k, rough=True)
     # VV' squares the singular values: below this they are rounding.
-    floor = np.sqrt(10 * smaller * np.finfo(np.float64).eps) * values[0]
+    floor = np.sqrt(10 * smaller * np.finfo(float).eps) * values[0]
     above = np.maximum(values, floor)
     ratios = above[:-1] / above[1:]
     if k_max == smaller > 1:
@@ -203,19 +208,27 @@ class EdgeCount(NamedTuple):
     Attributes
     ----------
     K : int
-        Their number: the first k for which the next singular value is not above the limit.
-    values : array (k_max,)
-        Singular values.
-    limits : array (k_max,)
-        What noise alone hardly exceeds: the k-th with the variances that k - 1 components leave.
+        Their number; at least 1.
+    values : array (min(F, n),)
+        The singular values of n samples, scaled to equal noise, over the edge of the noise.
+    misfit : float
+        How far the others are from the law of Marchenko and Pastur: the largest relative difference
+        of four quantiles. It is a few per cent where noise is alike in all features, and infinite
+        if half of all singular values are above the edge.
     """
 
     K: int
     values: Array
-    limits: Array
+    misfit: float
+
+    @property
+    def gap(self) -> float:
+        """The ratio of the last singular value that counts to the next one."""
+        is_last = self.K == self.values.size
+        return 1.0 if is_last else float(self.values[self.K - 1] / self.values[self.K])
 
 
-def noise_edge(variances: npt.ArrayLike, F: int, counts: npt.ArrayLike | None = None) -> float:
+def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) -> float:
     """Bound the expected spectral norm of Gaussian noise E (F, N), a variance for each sample.
 
     E ||E||_2 <= sqrt(min_s F / s + sum_n a_n / (1 - a_n s)) over 0 < s < 1 / max a_n. If all
@@ -235,7 +248,7 @@ def noise_edge(variances: npt.ArrayLike, F: int, counts: npt.ArrayLike | None = 
     >>> round(noise_edge([0.25] * 100, 16), 6)  # (4 + 10) / 2
     7.0
     """
-    a = np.asarray(variances, dtype=np.float64)
+    a = np.asarray(variances, dtype=float)
     c = np.ones(a.size) if counts is None else np.asarray(counts)
     largest = float(np.max(a, where=c > 0, initial=0.0))
     if largest == 0.0:
@@ -246,71 +259,87 @@ def noise_edge(variances: npt.ArrayLike, F: int, counts: npt.ArrayLike | None = 
         s = (low + high) / 2
         rises = float((c * (a / (1 - a * s)) ** 2).sum()) > F / s**2
         low, high = (low, s) if rises else (s, high)
-    return float(np.sqrt(largest * (F / low + (c * a / (1 - a * low)).sum())))
+    return math.sqrt(largest * (F / low + (c * a / (1 - a * low)).sum()))
 
 
-def count_above_edge(
-    V: DataMatrix,
-    k_max: int,
-    *,
-    failure: float = _FAILURE,
-    spectrum: Spectrum | None = None,
-) -> EdgeCount:
-    """Count the singular values of V that are above the edge of the noise, at most k_max.
+def count_above_edge(V: DataMatrix) -> EdgeCount:
+    """Count the singular values of V that are above the edge of the noise, up to half of them.
 
-    One pass after the singular vectors.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    k_max : int
-        At most min(F, N).
-    failure : float
-        Noise of the variances that are estimated is above the limit with at most this probability.
-    spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+    Samples are scaled so that the noise in each has variance one. It is estimated from what k
+    components leave, for k = 1 and then for as many as are above the edge, until no more are. A
+    sample of a cone that was not counted yet leaves much, which is no noise: so no variance is
+    above the one that nine samples of ten have, relative to their norms. Of large data some
+    samples are compared.
 
     Examples
     --------
     >>> from conenmf import from_columns, make_cones
     >>> model = make_cones(60, 4, 0.1, n_samples=200, noise=0.05, rng=np.random.default_rng(0))
-    >>> count_above_edge(from_columns(model.V), 10).K
+    >>> count_above_edge(from_columns(model.V)).K
     4
     """
-    F, N = V.shape
-    spectrum = Spectrum.of(V, spectrum)
-    with V.own_threads():
-        X, squares = spectrum.leading_subspace(k_max, tol=_VECTOR_TOL)
-        X, values = X[:, :k_max], np.sqrt(squares[:k_max])
-        largest = V.measures.largest_squared
-        counts, sums = V.sweep(_histograms, V.norms_squared, X=X, largest=largest)[0]
-    rounding = np.sqrt(10 * min(F, N) * np.finfo(np.float64).eps) * values[0]
-    limits = np.empty(k_max)
-    for k in range(k_max):
-        used = counts[k] > 0
-        left = N / ((F - k) * (N - k))  # of the noise k components take their share
-        a = left * sums[k, used] / counts[k, used]
-        spread = np.sqrt(2 * a.max() * np.log(1 / failure))
-        limits[k] = max(noise_edge(a, F, counts[k, used]) + spread, rounding)
-    K = int(np.argmin(np.append(values > limits, False)))
-    return EdgeCount(K, values, limits)
+    F, B = V.shape[0], _some_directions(V)
+    n = B.shape[1]
+    squares = np.einsum("fn,fn->n", B, B)
+    most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
+    limit = highest_noise(F, n)
+    k, new, variances = 1, 1, squares
+    values = np.ones(min(F, n))
+    for _ in range(_MAX_ROUNDS):
+        scaled = B / np.sqrt(variances)
+        eigenvalues, vectors = np.linalg.eigh(scaled @ scaled.T)
+        if variances is not squares:
+            values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
+            new = int(np.argmin(np.append(values[:most] > 1.0, False)))
+            if new <= k:
+                break
+        k = max(k, new)
+        if k == most:
+            return EdgeCount(k, values, np.inf)
+        left = squares - ((vectors[:, : -k - 1 : -1].T @ B) ** 2).sum(axis=0)
+        if left.sum() <= _EXACT_SHARE * squares.sum():
+            return EdgeCount(k, np.where(np.arange(values.size) < k, np.inf, 1.0), 0.0)
+        variances = _capped(left * n / ((F - k) * (n - k)), squares)
+    K = max(new, 1)
+    expected = _noise_quantiles(F - K, n - K)
+    misfit = np.abs(np.quantile(limit * values[K:], _QUANTILES) / expected - 1.0).max()
+    return EdgeCount(K, values, float(misfit))
 
 
-def _histograms(
-    block: Block, squared: Array, *, X: Array, largest: float
-) -> tuple[tuple[Array, Array]]:
-    """For each k, how many samples have which squared norm left, and the sums of these."""
-    C = products(exact(block), X) ** 2
-    counts, sums = np.empty((X.shape[1], _N_BINS)), np.empty((X.shape[1], _N_BINS))
-    left = np.array(squared, dtype=np.float64)
-    for k in range(X.shape[1]):
-        share = np.maximum(left / largest, 2.0**-_OCTAVES)
-        bins = np.minimum(-_BINS_PER_OCTAVE * np.log2(share), _N_BINS - 1).astype(np.intp)
-        bins = np.maximum(bins, 0)
-        counts[k] = np.bincount(bins, minlength=_N_BINS)
-        sums[k] = np.bincount(bins, left, _N_BINS)
-        left = np.maximum(left - C[:, k], 0.0)
-    return ((counts, sums),)
+def _some_directions(V: DataMatrix) -> Array:
+    """Nonzero samples as columns, at most as many as are affordable; turned if they are few."""
+    size = _MANY_FEATURES if V.shape[0] > _MANY_FEATURES else _EDGE_SAMPLES
+    block = exact(V.columns(np.sort(draw_samples(V, size, default_rng(0)))))
+    if block.shape[0] <= block.shape[1]:
+        return dense(block)
+    values, vectors = np.linalg.eigh(dense(block.T @ block))
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+
+
+def _capped(variances: Array, squares: Array) -> Array:
+    """Variances of the noise in samples, which hidden components do not raise."""
+    alike = np.quantile(variances, 0.1)
+    relative = np.quantile(np.maximum(variances - alike, 0.0) / squares, 0.9)
+    capped = np.minimum(variances, 1.5 * alike + relative * squares)
+    return np.maximum(capped, _EXACT_SHARE * squares)
+
+
+def highest_noise(F: int, N: int) -> float:
+    """Return what the norm of F x N noise of variance one exceeds in 10 % of draws.
+
+    The law of the largest eigenvalue is that of Tracy and Widom.
+    """
+    edge = noise_edge([1.0], F, [N])
+    return math.sqrt(edge**2 + _TRACY_WIDOM * edge * (1 / np.sqrt(F) + 1 / np.sqrt(N)) ** (1 / 3))
+
+
+def _noise_quantiles(F: int, N: int) -> Array:
+    """Quantiles of the singular values of noise of variance one (Marchenko and Pastur, 1967)."""
+    share, longer = min(F, N) / max(F, N), max(F, N)
+    turn = np.linspace(0.0, np.pi, 4001)[1:-1]
+    x = 1 + share - 2 * np.sqrt(share) * np.cos(turn)
+    mass = np.cumsum(np.sin(turn) ** 2 / x)
+    return np.asarray(np.sqrt(longer * np.interp(_QUANTILES, mass / mass[-1], x)))
 
 
 # --- counting cones ---------------------------------------------------------------------------
@@ -346,16 +375,17 @@ class ConeCount:
 def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     """Count the cones that the samples lie in.
 
-    Of all k <= min(F, N) for which k clusters are apart, the largest is chosen at which every
-    cluster has at least 5 samples; or at which two or more that have hold 80% of all samples,
-    samples of different clusters are at least 1.3 times as far apart as samples of one cluster, and
-    no cluster has only samples of the shortest 0.2%, which a little noise can turn anywhere.
+    Among all k <= min(F, N) for which k clusters are apart, it chooses the largest k at which every
+    cluster has at least 5 samples. It also accepts a k at which at least two clusters of this size
+    contain 80% of all samples, samples of different clusters are at least 1.3 times as far apart as
+    samples of one cluster, and no cluster consists of the shortest 0.2% of the samples, which a
+    little noise can turn anywhere.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     deadline : float, optional
-        The `time.perf_counter()` from which on a subset decides alone.
+        After this `time.perf_counter()`, a subset of the samples decides.
 
     Examples
     --------
@@ -370,12 +400,12 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     """
     require_data_matrix(V, nonzero=True)
     deadline = optional(number, "deadline", deadline, or_infinite=True)
-    indices = np.sort(draw_samples(V, _n_compared(V), np.random.default_rng(0)))
-    tree = linkage(distances(V, indices))
+    size = _n_compared(V)
+    indices, tree, ks = _compared(V, min(size, _MIN_SUBSET_SAMPLES))
+    if indices.size < size and 2 * ks.min(initial=size) <= indices.size:
+        indices, tree, ks = _compared(V, size)
     between, within = angles_of(tree.between), angles_of(tree.within)
     between[0] = np.inf
-    is_apart = tree.between > tree.within + _ROUNDING
-    ks = 1 + np.flatnonzero(is_apart[: min(V.shape)])[1:]
     shortest, is_long = _without_shortest(np.asarray(V.norms_squared[indices]))
     clear = [
         k
@@ -388,6 +418,14 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     if clear:
         K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], shortest, deadline)
     return ConeCount(K, ks, between - within, separation, reason)
+
+
+def _compared(V: DataMatrix, size: int) -> tuple[Array, Linkage, Array]:
+    """Some samples, their clusters, and the numbers for which these are apart."""
+    indices = np.sort(draw_samples(V, size, default_rng(0)))
+    tree = linkage(distances(V, indices))
+    is_apart = tree.between > tree.within + _ROUNDING
+    return indices, tree, 1 + np.flatnonzero(is_apart[: min(V.shape)])[1:]
 
 
 def _n_compared(V: DataMatrix) -> int:
@@ -469,7 +507,7 @@ def linkage(distances: Array) -> Linkage:
     return Linkage(order, steps, np.append(np.inf, steps[by_step[::-1]]), within)
 
 
-def _visit_nearest(distances: Array) -> tuple[Array, Array]:
+def _visit_nearest(distances: Array) -> Pair:
     order = np.zeros(len(distances), dtype=np.intp)
     steps = np.full(len(distances), np.inf)
     visited = np.zeros(len(distances))  # infinite where visited
@@ -492,13 +530,13 @@ def _in_all_samples(
     deadline: float | None,
 ) -> tuple[int, Separation | None, str]:
     """The number of cones, their separation and the reason, given k clusters of some samples."""
-    Z = unit_columns(V, indices[tree.order[tree.first(k)]])
+    Z = unit_samples_at(V, indices[tree.order[tree.first(k)]])
     between, within = tree.between[k - 1], tree.within[k - 1]
     if indices.size == V.nonzero:
         separation = Separation(float(angles_of(between)), float(angles_of(within)), is_exact=True)
         return _checked(Z, separation, "")
     of_subset = f" in {indices.size} samples"
-    if deadline is not None and time.perf_counter() > deadline:
+    if deadline is not None and perf_counter() > deadline:
         return k, None, f"{k} clusters are apart{of_subset}; the time ran out to look at the others"
     labels, Z, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2, shortest)
     if found.new.shape[1] or found.n_unclear or not _is_clear(tree, k, found.sizes):
@@ -531,7 +569,7 @@ class _Cover(NamedTuple):
 
 def _cover(V: DataMatrix, Z: Array, limit: float, shortest: float) -> tuple[Aligned, Array, _Cover]:
     """Add directions to Z until every sample has a cosine of `limit` or more to one of them."""
-    options: dict[str, Any] = {"limit": limit, "tie": cosine_rounding(V)}
+    options: Facts = {"limit": limit, "tie": cosine_rounding(V)}
     with V.own_threads():
         for _ in range(_MAX_PASSES):
             join = partial(_join, most=Z.shape[1], **options)

@@ -35,12 +35,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise as neighbours
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
 
+from ..arguments import DType, Pair
 from ..data.blocks import (
+    EPS,
     Array,
     Block,
     cone_products,
@@ -48,9 +51,8 @@ from ..data.blocks import (
     dense,
     exact,
     norms,
-    weighted_sums,
 )
-from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
@@ -81,7 +83,7 @@ _SAME_ANGLE = 1e-9  # between two rays up to which they count as one
 
 def cosine_rounding(V: DataMatrix) -> float:
     """Return how close two cosines to samples of V must be to count as equal."""
-    return float(8.0 * np.finfo(np.float64).eps * np.sqrt(V.shape[0]))
+    return float(8.0 * EPS * np.sqrt(V.shape[0]))
 
 
 def squared_distances(block: Block, labels: Array, squared: Array, points: Array) -> Array:
@@ -99,7 +101,7 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
     """
     length, cones = norms(squared), np.maximum(labels, 0)
     products, _ = cone_products(block, labels, points, sums=False)
-    distances: Array = 1.0 + np.vecdot(points, points)[cones] - 2.0 * products / length
+    distances = 1.0 + np.vecdot(points, points)[cones] - 2.0 * products / length
     doubtful = np.flatnonzero(distances < _DOUBTFUL_SQ)
     for part in np.array_split(doubtful, 1 + doubtful.size // _SAMPLES_AT_ONCE):
         difference = np.ascontiguousarray(dense(block[:, part]).T / length[part, None])
@@ -141,7 +143,7 @@ def angles_between(A: Array, B: Array) -> Array:
     return angles_of(_distances_of_blocks(A, B, _DOUBTFUL_SQ))
 
 
-def angles_of(distances: npt.ArrayLike) -> Array:
+def angles_of(distances: ArrayLike) -> Array:
     """Return the angles between unit vectors at these distances.
 
     >>> angles_of([0.0, np.sqrt(2), 2.0])  # 0, a right angle, opposite
@@ -150,16 +152,16 @@ def angles_of(distances: npt.ArrayLike) -> Array:
     return 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
 
 
-def sine_at(distance_squared: npt.ArrayLike) -> Array:
+def sine_at(distance_squared: ArrayLike) -> Array:
     """Return the sine of the angle between two unit vectors, given the square of their distance."""
     q = np.clip(distance_squared, 0.0, 4.0)
     return np.sqrt(q * (1.0 - q / 4))
 
 
-def unit_columns(V: DataMatrix, indices: Array) -> Array:
+def unit_samples_at(V: DataMatrix, indices: Array) -> Array:
     """Return some samples (F, n), none of them zero, scaled to norm 1."""
     columns = dense(V.columns(indices))
-    return columns / np.linalg.norm(columns, axis=0)
+    return columns / norm(columns, axis=0)
 
 
 # --- how far clusters are apart ---------------------------------------------------------------
@@ -190,20 +192,21 @@ class Separation:
         return self.between - self.within
 
 
-def pairwise_separation(V: DataMatrix, labels: Aligned) -> Separation:
+def pairwise_separation(V: DataMatrix, labels: Aligned, *, cones: Pair | None = None) -> Separation:
     """Compute the pairwise separation of clusters, or a lower bound.
 
-    Up to 2000 nonzero samples it is exact. Beyond, it is bounded from the mean directions c_i of
-    the clusters and the largest angles r_i between c_i and a sample, which takes two passes:
-    samples of one cluster are at most 2 r_i apart, samples of two at least angle(c_i, c_j) - r_i -
-    r_j. Rounding is kept on the safe side.
+    Up to 2000 nonzero samples it is exact. Beyond, it is bounded from the smallest cones round the
+    clusters, with axes u_i and size angles alpha_i: samples of one cluster are at most 2 alpha_i
+    apart, samples of two at least angle(u_i, u_j) - alpha_i - alpha_j. Rounding is kept on the safe
+    side.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     labels : array (N,)
-        The cluster of each sample, a number from 0; -1 for samples that belong to none. Zero
-        samples belong to none, and numbers may be missing.
+        The cluster of each sample, 0..K-1; -1 for samples that belong to none, as zero samples do.
+    cones : axes (F, K) and angles (K,), optional
+        The smallest cones round the clusters, if they are known.
 
     Examples
     --------
@@ -214,29 +217,15 @@ def pairwise_separation(V: DataMatrix, labels: Aligned) -> Separation:
     >>> round(separation.between, 12), round(separation.within, 12), round(separation.value, 12)
     (0.5, 0.3, 0.2)
     """
-    (clusters,) = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
-    own, n_members = V.map(_own_clusters, labels, V.norms_squared, clusters=clusters)
-    if n_members > _MAX_EXACT_SAMPLES:
-        return _bound(V, own, clusters.size)
-    ((indices, own),) = V.map(_members, own, reduce=partial(np.append, axis=1))
+    labels, K = _checked_labels(V, labels)
+    if V.nonzero > _MAX_EXACT_SAMPLES:
+        return _separation_of_cones(V, *(cones or enclosing_cones(V, labels)))
+    ((indices, own),) = V.map(_members, labels, reduce=partial(np.append, axis=1))
     apart = distances(V, indices)
     same = own[:, None] == own
-    between = angles_of(apart.min(where=~same, initial=2.0)) if clusters.size > 1 else np.inf
+    between = angles_of(apart.min(where=~same, initial=2.0)) if K > 1 else np.inf
     within = angles_of(apart.max(where=same, initial=0.0))
     return Separation(float(between), float(within), is_exact=True)
-
-
-def _clusters(index: range, labels: Array, squared: Array) -> tuple[Array]:
-    """The numbers of the clusters that have a nonzero sample."""
-    return (np.unique(labels[(labels >= 0) & (squared > 0)]),)
-
-
-def _own_clusters(
-    index: range, labels: Array, squared: Array, *, clusters: Array
-) -> tuple[Array, int]:
-    """Labels without gaps, -1 for samples that belong to none; and how many belong to one."""
-    is_member = (labels >= 0) & (squared > 0)
-    return np.where(is_member, np.searchsorted(clusters, labels), -1), int(is_member.sum())
 
 
 def _members(index: range, own: Array) -> tuple[Array]:
@@ -273,33 +262,12 @@ def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
     return np.sqrt(squared)
 
 
-def _bound(V: DataMatrix, own: Aligned, n_clusters: int) -> Separation:
-    rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of distances
-    with V.own_threads():
-        (sums,) = V.sweep(_sum_directions, own, V.norms_squared, n_clusters=n_clusters)
-        C = sums / np.linalg.norm(sums, axis=0)
-        (farthest,) = V.sweep(_largest_distances, own, V.norms_squared, reduce=np.maximum, C=C)
-    radii = angles_of(farthest + rounding)
-    apart = angles_of(_distances_of_blocks(C, C, _NARROW_SQ) - rounding) - radii - radii[:, None]
-    between = apart.min(where=~np.eye(n_clusters, dtype=bool), initial=np.inf)
-    return Separation(float(between), 2.0 * float(radii.max()), is_exact=False)
-
-
-def _sum_directions(block: Block, own: Array, squared: Array, *, n_clusters: int) -> tuple[Array]:
-    """The sum (F, K) of the samples of each cluster, scaled to norm 1."""
-    members = np.flatnonzero(own >= 0)
-    coefficients = np.zeros((own.size, n_clusters))
-    coefficients[members, own[members]] = 1.0 / np.sqrt(squared[members])
-    return (weighted_sums(exact(block), coefficients),)
-
-
-def _largest_distances(block: Block, own: Array, squared: Array, *, C: Array) -> tuple[Array]:
-    """The largest distance of a sample of each cluster, at norm 1, from its mean direction."""
-    members = own >= 0
-    apart = np.sqrt(squared_distances(block, own, squared, np.ascontiguousarray(C.T)))
-    farthest = np.zeros(C.shape[1])
-    np.maximum.at(farthest, own[members], apart[members])
-    return (farthest,)
+def _separation_of_cones(V: DataMatrix, axes: Array, angles: Array) -> Separation:
+    rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of an angle
+    angles = angles + rounding
+    apart = angles_between(axes, axes) - rounding - angles - angles[:, None]
+    between = apart.min(where=~np.eye(angles.size, dtype=bool), initial=np.inf)
+    return Separation(float(between), 2.0 * float(angles.max()), is_exact=False)
 
 
 # --- the smallest cones round clusters --------------------------------------------------------
@@ -397,7 +365,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     with V.own_threads():
         (ambiguous,) = V.sweep(
             _ambiguous,
-            V.map(sample_indices)[0],
+            V.indices(),
             labels,
             V.norms_squared,
             reduce=np.append,
@@ -405,22 +373,18 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
             angles=angles,
         )
     margin = separation = float("inf")
-    closest, pairwise = None, pairwise_separation(V, labels)
+    closest, pairwise = None, pairwise_separation(V, labels, cones=(axes, angles))
     if K > 1:
         largest, second = np.sort(angles)[::-1][:2]
         apart = between + np.where(np.eye(K, dtype=bool), np.inf, 0.0)
         first, other = np.unravel_index(np.argmin(apart), apart.shape)
         closest = (int(first), int(other))
         margin = float(apart.min() - (3 * largest + second))
-        gap = float((apart - angles - angles[:, None]).min())
-        separation = gap - float(2 * largest)
-        if not pairwise.is_exact:  # the smallest cones bound the same two angles
-            tighter = max(pairwise.between, gap), min(pairwise.within, float(2 * largest))
-            pairwise = Separation(*tighter, is_exact=False)
+        separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
     return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise, ambiguous)
 
 
-def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tuple[Array, Array]:
+def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> Pair:
     """Find the smallest circular cone round each cluster (Section III of the paper).
 
     Parameters
@@ -439,11 +403,11 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
         every sample for any `tol`. Small angles are accurate to about 1e-15.
     """
     labels, K = _checked_labels(V, labels)
-    index, _ = V.map(sample_indices)
+    index = V.indices()
     with V.own_threads():
         (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
         active = [indices[:1] for _, indices in longest]
-        supports = [unit_columns(V, indices) for indices in active]
+        supports = [unit_samples_at(V, indices) for indices in active]
         centres, radii = np.stack([support[:, 0] for support in supports]), np.zeros(K)
         for _ in range(_MAX_PASSES):
             (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
@@ -455,7 +419,7 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
                     continue
                 is_done = False
                 active[k] = np.concatenate([active[k], new])
-                supports[k] = np.hstack([supports[k], unit_columns(V, new)])
+                supports[k] = np.hstack([supports[k], unit_samples_at(V, new)])
                 centres[k], radii[k], shares = smallest_ball(supports[k], centres[k])
                 positive = shares > 0  # the ball grows every pass: dropping others cannot cycle
                 active[k], supports[k] = active[k][positive], supports[k][:, positive]
@@ -463,11 +427,11 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> tu
                 break
         else:
             (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
-    norm = np.linalg.norm(centres, axis=1)
+    lengths = norm(centres, axis=1)
     farthest = -np.array([distances[0] for distances, _ in far])
     # ||x - t u||^2 = (1 - t)^2 + t ||x - u||^2 for unit vectors x and u
-    squared = np.maximum(farthest - (1.0 - norm) ** 2, 0.0) / norm
-    return (centres / norm[:, None]).T, angles_of(np.sqrt(squared))
+    squared = np.maximum(farthest - (1.0 - lengths) ** 2, 0.0) / lengths
+    return (centres / lengths[:, None]).T, angles_of(np.sqrt(squared))
 
 
 def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
@@ -501,7 +465,7 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
     return centre, float(_differences(points, centre)[1].max()), shares[0]
 
 
-def _differences(points: Array, centre: Array) -> tuple[Array, Array]:
+def _differences(points: Array, centre: Array) -> Pair:
     """Of each point (column) to the centre, and the squares of their norms."""
     differences = points - centre[:, None]
     return differences, np.einsum("fm,fm->m", differences, differences)
@@ -509,34 +473,24 @@ def _differences(points: Array, centre: Array) -> tuple[Array, Array]:
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
     """Labels that are -1 for zero samples, and how many clusters there are."""
-    integers, counts = V.map(
-        _count,
-        check_labels(V, labels, V.shape[1]),
-        V.norms_squared,
-        reduce=_add_counts,
-    )
-    empty = np.flatnonzero(counts == 0)
-    if counts.size == 0 or empty.size:
+    labels = check_labels(V, labels, V.shape[1])
+    labels, clusters = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
+    K = clusters.size
+    if K == 0 or clusters[-1] >= K:
+        empty = int(np.setdiff1d(np.arange(K + 1), clusters)[0])
         raise DataError(
-            f"cluster {int(empty[0]) if empty.size else 0} has no nonzero sample: "
+            f"cluster {empty} has no nonzero sample: "
             "labels must use every number from 0 to the largest"
         )
-    return integers, counts.size
+    return labels, K
 
 
-def _count(index: range, labels: Array, squared: Array) -> tuple[Array, Array]:
+def _clusters(index: range, labels: Array, squared: Array) -> Pair:
     labels = np.where(squared > 0, labels, -1)
-    return labels, np.bincount(labels[labels >= 0])
+    return labels, np.unique(labels[labels >= 0])
 
 
-def _add_counts(a: Array, b: Array) -> Array:
-    total = np.zeros(max(a.size, b.size), dtype=np.intp)
-    total[: a.size] += a
-    total[: b.size] += b
-    return total
-
-
-_Extremes: TypeAlias = list[tuple[Array, Array]]
+_Extremes: TypeAlias = list[Pair]
 """For every cone a few values and the indices of their samples, lowest first."""
 
 
@@ -660,16 +614,15 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
         low, high = last - np.pi / 2, first + np.pi / 2
         if low > high:  # rounding
             low = high = (low + high) / 2
-        points, _ = V.map(_turned, R.T, turn=sigma[:, None] * turn)
+        turn = sigma[:, None] * turn
+        points = V.by_rows(lambda index, R: R @ turn, R.T)
         (samples,) = V.map(_angles, points, negligible=_ZERO_NORM * sigma[0], reduce=widen)
         (lost,) = V.map(_lost, points, low=low, high=high)
     energy = float((sigma**2).sum())
     return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
 
 
-def rank_two_factors(
-    V: DataMatrix, *, spectrum: Spectrum | None = None, plane: Plane | None = None
-) -> tuple[Array, Aligned]:
+def rank_two_factors(V: DataMatrix, *, spectrum: Spectrum | None = None) -> tuple[Array, Aligned]:
     """Return nonnegative factors W (F, 2) and H (2, N) with components in the leading plane.
 
     If the plane is nonnegative, W H is the best approximation of V of rank two, and no factors with
@@ -681,8 +634,6 @@ def rank_two_factors(
     V : DataMatrix (F, N)
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
-    plane : Plane, optional
-        That of V, if it is known.
 
     Examples
     --------
@@ -692,17 +643,13 @@ def rank_two_factors(
     >>> np.allclose(W @ H, V)
     True
     """
-    plane = leading_plane(V, spectrum=spectrum) if plane is None else plane
+    plane = leading_plane(V, spectrum=spectrum)
     low, high = plane.rays
     directions = np.array([[np.cos(low), np.cos(high)], [np.sin(low), np.sin(high)]])
     W = plane.vectors @ directions
     W[_ZERO_ENTRY > W] = 0.0
     Ht, _ = V.map(_coordinates, plane.points, low=low, high=high, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T
-
-
-def _turned(index: range, R: Array, *, turn: Array) -> tuple[Array, None]:
-    return R @ turn, None
 
 
 def _angles(index: range, points: Array, *, negligible: float) -> tuple[tuple[float, float]]:
@@ -729,8 +676,8 @@ def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[floa
 
 
 def _coordinates(
-    index: range, points: Array, *, low: float, high: float, dtype: np.dtype[Any]
-) -> tuple[Array, None]:
+    index: range, points: Array, *, low: float, high: float, dtype: DType
+) -> PerSample:
     """The nonnegative coordinates of the nearest point of the cone, in terms of its two rays.
 
     A point of norm r at the angle t is r sin(high - t) / sin(high - low) times the one ray and

@@ -14,24 +14,35 @@ them, from which the axis of the cone follows. The guarantees for every order of
 sizes of batches are stated, and proved, in `solve.online.ConeStream` and, for the axes, in the
 documentation, on the page "Theorems, code and tests", section "Streams".
 
+*Frequent Directions* is the sketch. For samples V (F, N) it is S (F, l) with l columns for any N,
+and for every unit vector x it loses at most a small part of what V has in that direction:
+
+0 <= ||V'x||^2 - ||S'x||^2 <= sum_{j > k} sigma_j(V)^2 / (l + 1 - k)   for every k <= l
+
+(Liberty, "Simple and deterministic matrix sketching", KDD 2013; Ghashami, Liberty, Phillips and
+Woodruff, "Frequent Directions", SIAM J. Comput. 45, 2016). Sketches of two parts of the samples
+merge into a sketch of both, so neither the order of samples nor the batches matter for what is
+guaranteed.
+
 Noise, the third open problem, is in `robust`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.linalg import norm
 
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..errors import ComponentsError
-from ..linalg.frequent_directions import leading_direction, merge_sketches, sketch_columns
+from ..text import Facts
 from .clustering import farthest_first
-from .geometry import angles_of, cosine_rounding, distances, unit_columns
+from .geometry import angles_of, cosine_rounding, distances, unit_samples_at
 
 _MAX_SAMPLES = 2000  # that are compared with each other
 _EXPANSION = 3.0  # of the angle within which a centre removes what it covers
@@ -102,7 +113,7 @@ def centres_with_outliers(V: DataMatrix, K: int, outliers: int) -> CoveringCentr
     with V.own_threads():
         angles = angles_of(distances(V, indices))
         chosen, rho = _smallest_cover(angles, K, allowed)
-        directions = unit_columns(V, indices[chosen])
+        directions = unit_samples_at(V, indices[chosen])
     to_nearest = np.sort(angles[chosen].min(axis=0))
     radius = float(to_nearest[indices.size - 1 - allowed])
     return CoveringCentres(indices[chosen], directions, radius, rho)
@@ -171,6 +182,13 @@ class StreamCones:
         columns = np.zeros((F, 0))
         return cls(columns, columns, np.zeros(0), np.zeros((0, F, SKETCH_SIZE)))
 
+    def __add__(self, other: StreamCones) -> StreamCones:
+        """The same cones with the samples of both."""
+        pairs = zip(self.sketches, other.sketches, strict=True)
+        sketches = np.array([merge_sketches(a, b) for a, b in pairs]).reshape(self.sketches.shape)
+        sums, counts = self.sums + other.sums, self.counts + other.counts
+        return StreamCones(self.directions, sums, counts, sketches)
+
     @property
     def axes(self) -> Array:
         """The axes of the cones, unit vectors (F, k).
@@ -191,29 +209,19 @@ def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     Z = cones.directions
     tie = cosine_rounding(V)
     min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
-    options: dict[str, Any] = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
+    options: Facts = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
     merge = partial(_merge_scans, **options)
-    (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
-    after = _replace_centres(cones, scan.candidates, K, tie)
+    ((candidates, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    after = _replace_centres(cones, candidates, K, tie)
     if after.directions is not Z:  # the sums are to be of the new cones
         options |= {"Z": after.directions, "max_count": 0}
         merge = partial(_merge_scans, **options)
-        (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
-    return replace(
-        after,
-        sums=after.sums + scan.sums,
-        counts=after.counts + scan.counts,
-        sketches=_merged(after.sketches, scan.sketches),
-    )
+        ((_, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    return after + new
 
 
-class _Scan(NamedTuple):
-    """What blocks yield: samples that may become centres (F, m); the samples of each cone."""
-
-    candidates: Array
-    sums: Array
-    counts: Array
-    sketches: Array
+_Scan: TypeAlias = tuple[Array, StreamCones]
+"""What blocks yield: samples that may become centres (F, m); cones with the samples of each."""
 
 
 def _scan_block(
@@ -232,7 +240,7 @@ def _scan_block(
     sketches = [_sketch(samples, np.flatnonzero(column)) for column in member.T]
     shape = (Z.shape[1], Z.shape[0], SKETCH_SIZE)
     sums, counts = samples @ member, member.sum(axis=0)
-    return (_Scan(candidates, sums, counts, np.array(sketches).reshape(shape)),)
+    return ((candidates, StreamCones(Z, sums, counts, np.array(sketches).reshape(shape))),)
 
 
 def _sketch(samples: Block, indices: Array) -> Array:
@@ -244,19 +252,11 @@ def _sketch(samples: Block, indices: Array) -> Array:
     return sketch
 
 
-def _merged(a: Array, b: Array) -> Array:
-    """The sketches of all cones, from those of two parts of the samples."""
-    both = [merge_sketches(of_a, of_b) for of_a, of_b in zip(a, b, strict=True)]
-    return np.array(both).reshape(a.shape)
-
-
 def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
-    candidates = np.hstack([a.candidates, b.candidates])
+    candidates = np.hstack([a[0], b[0]])
     if candidates.shape[1]:
-        (both,) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)
-        candidates = both.candidates
-    sketches = _merged(a.sketches, b.sketches)
-    return _Scan(candidates, a.sums + b.sums, a.counts + b.counts, sketches)
+        ((candidates, _),) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)
+    return candidates, a[1] + b[1]
 
 
 def _closest_centres(Z: Array) -> tuple[float, int, int]:
@@ -308,3 +308,37 @@ def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
         np.delete(counts, j),
         np.delete(sketches, j, axis=0),
     )
+
+
+# --- Frequent Directions ----------------------------------------------------------------------
+
+
+def sketch_columns(columns: Array, size: int) -> Array:
+    """Return a sketch (F, size) of dense samples (F, n): their Gram matrix (n, n) is decomposed.
+
+    The (size + 1)-th squared singular value is taken from all, so no more than `size` are left. In
+    any direction at most that much is lost, of the sum of squares size + 1 times as much.
+    """
+    columns = columns[:, columns.any(axis=0)]
+    if columns.shape[1] <= size:
+        return np.pad(columns, ((0, 0), (0, size - columns.shape[1])))
+    squares, turn = np.linalg.eigh(columns.T @ columns)
+    lost, squares, turn = max(squares[-size - 1], 0.0), squares[-size:], turn[:, -size:]
+    share = np.maximum(squares - lost, 0.0) / np.where(squares > 0, squares, 1.0)
+    return columns @ (turn * np.sqrt(share))
+
+
+def merge_sketches(a: Array, b: Array) -> Array:
+    """Return the sketch of the samples of two sketches (F, size) of the same size."""
+    return sketch_columns(np.hstack([a, b]), a.shape[1])
+
+
+def leading_direction(sketch: Array) -> Array:
+    """Return the best axis of the samples of a sketch (F, l), nonnegative if all of them are.
+
+    With w the leading left singular vector, ||V - |w| |w|'V||^2 is at most 1 + 1 / l times the
+    squared error of the best axis: see "Streams" in the documentation.
+    """
+    axis = np.abs(sketch @ np.linalg.eigh(sketch.T @ sketch)[1][:, -1])
+    length = norm(axis)
+    return axis / length if length > 0 else axis

@@ -10,23 +10,24 @@ time: K cones would take K times the passes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
+from numpy.random import Generator
 
-from ..arguments import instance, number, optional
+from ..arguments import Pair, instance, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, products, residual_squared
-from ..data.matrix import Aligned, DataMatrix, add
+from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.validate import require_data_matrix
 from ..linalg.svd import Spectrum
 from .clustering import Cones, assign, choose_centres
 from .geometry import cosine_rounding, largest_angle
 
-_Triple: TypeAlias = tuple[Array, Array, Array]
-"""Vectors, A times them, and their coefficients in the vectors that were multiplied so far."""
+_Pair: TypeAlias = tuple[Array, Array]
+"""Vectors w (K, F), one for each cone, and A w."""
 
-_MAX_PRODUCTS = 8  # V_k'q that are remembered: as many more numbers per sample
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared
 
@@ -35,7 +36,7 @@ def cr1_nmf(
     V: DataMatrix,
     K: int,
     *,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     first: int | None = None,
     method: str = "exact",
     tol: float = 1e-10,
@@ -79,7 +80,7 @@ def cr1_nmf(
     return W, H, replace(cones, noise=noise)
 
 
-def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> tuple[Array, Array]:
+def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> Pair:
     """Find the best rank-one factor of every cone (step 2 of Algorithm 2).
 
     w_k is the leading left singular vector of V_k, the samples of cone k, and h_k = V_k' w_k;
@@ -99,8 +100,9 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> tupl
     H : array (K, N), at most one nonzero in each column
     """
     with V.own_threads():
-        products = V.sweep(cone_products, cones.labels, Q=cones.directions.T)
-        return _factors(V, cones.labels, cones.directions.T, products, tol)
+        first = cones.directions.T
+        _, products = V.sweep(cone_products, cones.labels, Q=first)
+        return _factors(V, cones.labels, first, products, tol)
 
 
 def factors_from_centres(
@@ -111,16 +113,16 @@ def factors_from_centres(
     `moved` says that these are no longer those of samples, and may have negative entries.
     """
     with V.own_threads():
-        labels, cosines, h, (S, smallest) = V.sweep(
+        labels, (products, smallest) = V.sweep(
             _assign_and_multiply,
             V.norms_squared,
             reduce=_add_and_smallest,
             Z=Z,
             tie=cosine_rounding(V),
         )
-        W, H = _factors(V, labels, Z.T, (h, S), tol)
+        W, H = _factors(V, labels, Z.T, products, tol)
         radius = largest_angle(V, labels, Z, smallest)
-    return W, H, Cones(labels, centres, Z, cosines, radius, moved)
+    return W, H, Cones(labels, centres, Z, radius, moved)
 
 
 def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
@@ -133,15 +135,15 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     (explained,) = V.map(_sum_of_squares, Ht)
     squared_error = 1.0 - explained / V.total
     if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
-        W = np.ascontiguousarray(W, dtype=np.float64)
+        W = np.ascontiguousarray(W, dtype=float)
         with V.own_threads():
             (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
         squared_error = float(residual) / V.total
-    return float(np.sqrt(squared_error))
+    return math.sqrt(squared_error)
 
 
 def _sum_of_squares(index: range, H: Array) -> tuple[float]:
-    return (float(np.einsum("nk,nk->", H, H, dtype=np.float64)),)
+    return (float(np.einsum("nk,nk->", H, H, dtype=float)),)
 
 
 def _residual_of_factors(
@@ -153,103 +155,56 @@ def _residual_of_factors(
 
 def _assign_and_multiply(
     block: Block, squared: Array, *, Z: Array, tie: float
-) -> tuple[Array, Array, Array, tuple[Array, float]]:
+) -> tuple[Array, tuple[Array, float]]:
     """Assign samples, and multiply them with the first vectors of Algorithm 2 in the same pass."""
-    labels, cosines, smallest = assign(block, squared, Z=Z, tie=tie)
-    h, S = cone_products(block, labels, Q=Z.T)
-    return labels, cosines, h, (S, smallest)
+    labels, smallest = assign(block, squared, Z=Z, tie=tie)
+    _, products = cone_products(block, labels, Q=Z.T)
+    return labels, (products, smallest)
 
 
 def _add_and_smallest(a: tuple[Array, float], b: tuple[Array, float]) -> tuple[Array, float]:
     return add(a[0], b[0]), min(a[1], b[1])
 
 
-def _factors(
-    V: DataMatrix,
-    labels: Aligned,
-    first: Array,
-    products: tuple[Any, ...],
-    tol: float,
-) -> tuple[Array, Array]:
-    """W and H, from the first vectors (K, F) and their products.
-
-    H = V_k'w follows from the products with the vectors that w is a combination of, unless these
-    are too many to be remembered, or w had negative entries.
-    """
-    w, mix, heights = _leading_vectors(V, labels, first, products, tol)
-    w = np.where(w.any(axis=1, keepdims=True), w, first)  # a cone without samples has any axis
-    signs = np.where(w.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
-    scale = signs * np.sqrt(_dots(w, w))
-    w /= scale
-    leading: Array = np.abs(w)
-    negative = leading - w
-    if heights and (_dots(negative, negative) <= np.finfo(np.float64).eps ** 2).all():
-        Ht, _ = V.map(_combine, labels, *heights, mix=mix / scale, dtype=V.dtype)
-    else:
-        Ht, _ = V.sweep(_coefficients, labels, Q=leading)
-    return leading.T.astype(V.dtype, copy=False), Ht.T
+def _factors(V: DataMatrix, labels: Aligned, first: Array, products: Array, tol: float) -> Pair:
+    """W and H, from the first vectors (K, F) and V_k V_k' times these."""
+    w = _leading_vectors(V, labels, first, products, tol)
+    w = np.abs(np.where(w.any(axis=1, keepdims=True), w, first))  # an empty cone has any axis
+    w /= np.sqrt(_dots(w, w))
+    Ht, _ = V.sweep(_coefficients, labels, Q=w)
+    return w.T.astype(V.dtype, copy=False), Ht.T
 
 
-def _combine(
-    index: range, labels: Array, *heights: Array, mix: Array, dtype: np.dtype[Any]
-) -> tuple[Array, None]:
-    """Rows of H from earlier products V_k'q, of which `mix` (K, m) holds the shares."""
-    h = np.zeros(labels.size)
-    for share, height in zip(mix.T, heights, strict=False):
-        h += share[labels] * height
-    return _in_own_cone(labels, np.maximum(h, 0.0), mix.shape[0], dtype), None
-
-
-def _coefficients(block: Block, labels: Array, *, Q: Array) -> tuple[Array, None]:
-    """Rows of H from the samples themselves."""
-    h, _ = cone_products(block, labels, Q, sums=False)
-    return _in_own_cone(labels, h, Q.shape[0], block.dtype), None
-
-
-def _in_own_cone(labels: Array, h: Array, K: int, dtype: np.dtype[Any]) -> Array:
+def _coefficients(block: Block, labels: Array, *, Q: Array) -> PerSample:
     """Rows of H, zero but for the coefficient of the sample's own cone."""
-    H = np.zeros((labels.size, K), dtype=dtype)
+    h, _ = cone_products(block, labels, Q, sums=False)
+    H = np.zeros((labels.size, Q.shape[0]), dtype=block.dtype)
     inside = np.flatnonzero(labels >= 0)
     H[inside, labels[inside]] = h[inside]
-    return H
+    return H, None
 
 
 # --- the locally optimal conjugate gradient method --------------------------------------------
 
 
 def _leading_vectors(
-    V: DataMatrix,
-    labels: Aligned,
-    first: Array,
-    products: tuple[Any, ...],
-    tol: float,
-) -> tuple[Array, Array, list[Aligned]]:
+    V: DataMatrix, labels: Aligned, first: Array, products: Array, tol: float
+) -> Array:
     """Maximise ||V_k' w|| over unit w for all k at once; row k of every array is cone k's.
 
     Each step maximises over the span of the current vector w, its residual r and the last
     direction p, and needs one new product, A r with A = V_k V_k'. The products A w and A p
     follow linearly (Knyazev, 2001, without a preconditioner).
-
-    Returns w; its coefficients (K, m) in the vectors that were multiplied, which are the first
-    one and every r; and V_k' times each of these, an empty list if there are too many.
     """
-    h, Aw = products
-    heights = [h]
-    w = first.copy(), Aw, _share_of(0, len(first))
-    p = np.zeros_like(Aw), np.zeros_like(Aw), np.zeros_like(w[2])
+    w = first.copy(), products
+    p = np.zeros_like(products), np.zeros_like(products)
     for _ in range(_MAX_PASSES):
-        r, is_done = _residual(w[0], Aw, tol)
+        r, is_done = _residual(*w, tol)
         if is_done:
             break
-        h, Ar = V.sweep(cone_products, labels, Q=r)
-        heights = [*heights, h] if 0 < len(heights) < _MAX_PRODUCTS else []
-        _maximize_in_span(w, (r, Ar, _share_of(len(heights) - 1, len(first))), p)
-    return w[0], w[2], heights
-
-
-def _share_of(product: int, K: int) -> Array:
-    """The coefficients (K, m) of a vector that is itself one of those that were multiplied."""
-    return np.eye(1, _MAX_PRODUCTS, max(product, 0)).repeat(K, axis=0)
+        _, Ar = V.sweep(cone_products, labels, Q=r)
+        _maximize_in_span(w, (r, Ar), p)
+    return w[0]
 
 
 def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
@@ -267,7 +222,7 @@ def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
     return r, not unfinished.any()
 
 
-def _maximize_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:
+def _maximize_in_span(w: _Pair, r: _Pair, p: _Pair) -> None:
     """Replace w by the best unit vector in the span of w, r and p, and p by the step from w."""
     for q in (w, r):
         overlap = _dots(q[0], p[0])
@@ -278,8 +233,8 @@ def _maximize_in_span(w: _Triple, r: _Triple, p: _Triple) -> None:
     for of_p in p:
         of_p *= scale
     projected = np.empty((len(norm), 3, 3))
-    for i, (left, _, _) in enumerate((w, r, p)):
-        for j, (_, right, _) in enumerate((w, r, p)):
+    for i, (left, _) in enumerate((w, r, p)):
+        for j, (_, right) in enumerate((w, r, p)):
             projected[:, i, j] = _dots(left, right)[:, 0]
     symmetric = (projected + projected.swapaxes(1, 2)) / 2
     by_w, by_r, by_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)

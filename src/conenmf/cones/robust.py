@@ -17,11 +17,12 @@ paper: noise". It is about a norm that is given and no step of Lloyd.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 
-from ..arguments import instance, integer, number, optional
+from ..arguments import Pair, Shape, instance, integer, number, optional
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import checked_components, require_data_matrix
@@ -116,11 +117,11 @@ def centres_in_noise(
             r = noise_norm(left, V.shape, K) if left > _ROUNDING * V.total else np.nan
         centres, Z, turn = _farthest_for_certain(V, Y, squared, np.nan_to_num(r), K, first)
         for _ in range(lloyd_steps):
-            labels, _ = V.map(_nearest, Y, Z=Z)
+            labels, _ = V.map(_nearest, Y, squared, Z=Z)
             for _ in range(_POWER_STEPS):
                 (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
                 Z = _units(np.where(sums.any(axis=0), sums, Z))
-        (counts,) = V.map(_counts, Y, squared, Z=Z)
+        _, counts = V.map(_nearest, Y, squared, Z=Z)
     return NoisyCentres(centres, U @ Z, r, np.pi / 2 if np.isnan(r) else turn, counts)
 
 
@@ -135,7 +136,7 @@ def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
     return bool(own > other + tie)
 
 
-def noise_norm(residual_squared: float, shape: tuple[int, int], K: int) -> float:
+def noise_norm(residual_squared: float, shape: Shape, K: int) -> float:
     """Return a norm that noise, projected on K directions, hardly exceeds in any of N samples.
 
     If V is of rank K but for noise with entries of variance s^2, its singular values beyond K have
@@ -187,7 +188,7 @@ def _farthest_for_certain(
         Z[:, k] = y / np.sqrt(length_sq) if length_sq > 0 else np.eye(K)[:, k]
         turns[k] = _turn(length_sq, r)
         if k + 1 < K:
-            options: dict[str, Any] = {"z": Z[:, k], "turn": turns[k], "r": r}
+            options = {"z": Z[:, k], "turn": turns[k], "r": r}
             certain, best = V.map(_scores, certain, squared, Y, reduce=_higher, **options)
     return centres, Z, float(turns.max())
 
@@ -229,13 +230,10 @@ def _higher(a: tuple[float, int, Array], b: tuple[float, int, Array]) -> tuple[f
     return b if b[0] > a[0] else a
 
 
-def _nearest(index: range, Y: Array, *, Z: Array) -> tuple[Array, None]:
-    return (Y @ Z).argmax(axis=1), None
-
-
-def _counts(index: range, Y: Array, squared: Array, *, Z: Array) -> tuple[Array]:
-    nearest = (Y[squared > 0] @ Z).argmax(axis=1)
-    return (np.bincount(nearest, minlength=Z.shape[1]),)
+def _nearest(index: range, Y: Array, squared: Array, *, Z: Array) -> Pair:
+    """The nearest axis of each sample, and how many samples are nearest to each axis."""
+    labels = (Y @ Z).argmax(axis=1)
+    return labels, np.bincount(labels[squared > 0], minlength=Z.shape[1])
 
 
 def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[Array]:
@@ -246,5 +244,5 @@ def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[
 
 
 def _units(columns: Array) -> Array:
-    norms = np.linalg.norm(columns, axis=0)
+    norms = norm(columns, axis=0)
     return columns / np.where(norms > 0, norms, 1.0)

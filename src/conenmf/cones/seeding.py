@@ -16,12 +16,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator, default_rng
 
+from ..arguments import Pair
 from ..data.blocks import Array, Block, exact, norms
-from ..data.matrix import DataMatrix, sample_indices
+from ..data.matrix import DataMatrix
 from ..data.resample import Seed, new_seed, uniform_rows
 from .clustering import Cones, require_new_direction, require_samples
-from .geometry import cosine_rounding, unit_columns
+from .geometry import cosine_rounding, unit_samples_at
 from .rank_one import cr1_error, factors_from_centres, rank_one_factors
 
 _N_RUNS = 4
@@ -35,7 +37,7 @@ def cr1_plus_plus(
     V: DataMatrix,
     K: int,
     *,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
     runs: int = _N_RUNS,
     tol: float = 1e-10,
 ) -> tuple[Array, Array, Cones]:
@@ -76,7 +78,7 @@ def cr1_plus_plus(
     array([[2., 0., 4.],
            [0., 3., 0.]])
     """
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
     lowest_squared = np.inf
     with V.own_threads():
@@ -91,7 +93,7 @@ def cr1_plus_plus(
     return W, H, cones
 
 
-def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> tuple[Array, Array]:
+def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
     """Return the centres of every run, (runs, K), and their directions (runs, F, K)."""
     require_samples(V, K)
     n_seeds = -(-runs // _RUNS_PER_SEED)
@@ -99,7 +101,7 @@ def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> 
     tie = cosine_rounding(V)
     centres = np.empty((runs, K), dtype=np.intp)
     Z = np.empty((runs, V.shape[0], K))
-    index, _ = V.map(sample_indices)
+    index = V.indices()
     nearest, winners = V.map(
         _first_race,
         V.norms_squared,
@@ -112,7 +114,7 @@ def draw_centres(V: DataMatrix, K: int, rng: np.random.Generator, runs: int) -> 
         if not np.isfinite(winners.times).all():
             require_new_direction(1.0, k, K, tie)
         centres[:, k] = winners.indices
-        z = unit_columns(V, winners.indices)
+        z = unit_samples_at(V, winners.indices)
         Z[:, :, k] = z.T
         if k + 1 < K:
             nearest, winners = V.sweep(

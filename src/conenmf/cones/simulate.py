@@ -12,13 +12,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.random import Generator
+from numpy.typing import ArrayLike
 
-from ..arguments import array, flag, function, generator, integer, number, optional, seeded
+from ..arguments import Pair, array, flag, function, generator, integer, number, optional, seeded
 from ..data.resources import require_memory
 from ..errors import Message, Option, OptionError
 
 Array: TypeAlias = npt.NDArray[Any]
-SquaredNormLaw: TypeAlias = Callable[[np.random.Generator, Array], Array]
+SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
 
 _PROBABILITY_ROUNDING = 1e-8  # of their sum, which numpy allows too
 _TEMPORARY_VECTORS = 8
@@ -53,17 +56,17 @@ class ConeModel:
 def make_cones(
     F: int,
     K: int,
-    alpha: npt.ArrayLike,
+    alpha: ArrayLike,
     *,
     n_samples: int,
     angle: float | None = None,
-    axes: npt.ArrayLike | None = None,
-    rates: npt.ArrayLike | None = None,
+    axes: ArrayLike | None = None,
+    rates: ArrayLike | None = None,
     weights: Sequence[float] | Array | None = None,
     squared_norm: SquaredNormLaw | None = None,
     project: bool = True,
     noise: float = 0.0,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> ConeModel:
     """Draw samples from K circular cones (the process before Theorem 6 of the paper).
 
@@ -110,20 +113,21 @@ def make_cones(
     require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
     require_memory("K", K, 8 * F * K)
     require_memory("n_samples", n_samples, 16 * F * n_samples)
-    angles = _for_each_cone(alpha, K)
+    of_each = [alpha] * K if np.ndim(alpha) == 0 else alpha
+    angles = array("alpha", of_each, (K,), at_least=0, at_most=np.pi / 2).astype(float)
     means = np.arange(1.0, K + 1)
     if rates is not None:
         means = 1.0 / array("rates", rates, (K,), above=0).astype(float)
     weights = None if weights is None else _probabilities(weights, K)
     draw = optional(function, "squared_norm", squared_norm, takes=2)
-    draw = draw or np.random.Generator.exponential
+    draw = draw or Generator.exponential
     project, noise = flag("project", project), number("noise", noise, at_least=0)
     generator("rng", rng)
     if axes is None:
         angle = 4 * angles.max() + 0.01 if angle is None else angle
         axes = equal_angle_axes(F, K, number("angle", angle, above=0, below=np.pi / 2), rng)
     axes = array("axes", axes, (F, K)).astype(float)
-    if not np.allclose(np.linalg.norm(axes, axis=0), 1.0):
+    if not np.allclose(norm(axes, axis=0), 1.0):
         raise OptionError(Message(Option("axes"), " are not unit vectors: divide by their norms"))
     labels = rng.choice(K, size=n_samples, p=weights)
     rows = _draw_directions(labels, angles, axes, rng)
@@ -131,7 +135,7 @@ def make_cones(
     norms = np.sqrt(squared, dtype=float)
     if project:
         np.maximum(rows, 0.0, out=rows)
-        norms /= np.linalg.norm(rows, axis=1)
+        norms /= norm(rows, axis=1)
     rows *= norms[:, None]
     if noise > 0:
         rows += noise * rng.standard_normal(rows.shape)
@@ -139,17 +143,7 @@ def make_cones(
     return ConeModel(rows.T, labels, axes, angles, 1.0 / means)
 
 
-def _for_each_cone(alpha: npt.ArrayLike, K: int) -> Array:
-    """Size angles: one for each cone, or one for all."""
-    angles = array("alpha", alpha, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
-    if angles.size not in (1, K):
-        raise OptionError(
-            Message(Option("alpha"), f" has {angles.size} angles for {K} cones: give one for each")
-        )
-    return np.broadcast_to(angles.astype(float), (K,)).copy()
-
-
-def _probabilities(weights: npt.ArrayLike, K: int) -> Array:
+def _probabilities(weights: ArrayLike, K: int) -> Array:
     shares = array("weights", weights, (K,), at_least=0).astype(float)
     if abs(shares.sum() - 1.0) > _PROBABILITY_ROUNDING:
         problem = f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1"
@@ -157,21 +151,21 @@ def _probabilities(weights: npt.ArrayLike, K: int) -> Array:
     return shares
 
 
-def _draw_directions(labels: Array, angles: Array, axes: Array, rng: np.random.Generator) -> Array:
+def _draw_directions(labels: Array, angles: Array, axes: Array, rng: Generator) -> Array:
     """Unit vectors (N, F), each at an angle uniform on [0, alpha_k] from the axis of its cone."""
     beta = rng.random(labels.size) * angles[labels]
     # Round the first unit vector e the direction is (cos beta, sin beta * a unit vector) ...
     rows = rng.standard_normal((labels.size, axes.shape[0]))
     rows[:, 0] = 0.0
-    rows *= (np.sin(beta) / np.linalg.norm(rows, axis=1))[:, None]
+    rows *= (np.sin(beta) / norm(rows, axis=1))[:, None]
     rows[:, 0] = np.cos(beta)
     # ... and the reflection x - 2 z <z, x> with z along e - u takes e to the axis u.
     for k in range(axes.shape[1]):
         z = -axes[:, k]
         z[0] += 1.0
-        norm = np.linalg.norm(z)
-        if norm > 0:
-            z /= norm
+        length = norm(z)
+        if length > 0:
+            z /= length
             members = labels == k
             rows[members] -= np.outer(2.0 * (rows[members] @ z), z)
     return rows
@@ -182,11 +176,11 @@ def make_cone_data(
     n_features: int = 20,
     n_components: int = 3,
     *,
-    alpha: npt.ArrayLike = 0.1,
+    alpha: ArrayLike = 0.1,
     noise: float = 0.0,
-    random_state: int | np.random.Generator | None = None,
+    random_state: int | Generator | None = None,
     **options: Any,
-) -> tuple[Array, Array]:
+) -> Pair:
     """Draw samples from cones in scikit-learn's style, for tests and examples.
 
     Parameters
@@ -219,7 +213,7 @@ def make_cone_data(
     return model.V.T, model.labels
 
 
-def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> Array:
+def equal_angle_axes(F: int, K: int, angle: float, rng: Generator) -> Array:
     """Draw K nonnegative unit vectors (F, K) with the same angle between any two.
 
     Each new axis is the shortest vector at that angle from all earlier ones, completed to unit
@@ -234,7 +228,7 @@ def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> 
     for _ in range(_MAX_DRAWS):
         axes = np.empty((F, K))
         first = rng.random(F) + 0.5
-        axes[:, 0] = first / np.linalg.norm(first)
+        axes[:, 0] = first / norm(first)
         lifted = np.zeros(F, dtype=bool)
         for k in range(1, K):
             U = axes[:, :k]
@@ -245,7 +239,7 @@ def equal_angle_axes(F: int, K: int, angle: float, rng: np.random.Generator) -> 
             lift = np.zeros(F)
             lift[lowest] = 1.0
             lift -= U @ np.linalg.solve(gram, U.T @ lift)
-            lift /= np.linalg.norm(lift)
+            lift /= norm(lift)
             axes[:, k] = shortest + np.sqrt(1.0 - shortest @ shortest) * lift
         if axes.min() >= 0:
             return axes

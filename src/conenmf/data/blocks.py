@@ -8,16 +8,19 @@ blocks is decided here too, from its size alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.special import xlogy
 
 from .. import kernels
+from ..arguments import DType, Pair, Shape
 
 Array: TypeAlias = npt.NDArray[Any]
+
+EPS = float(np.finfo(float).eps)
+"""The precision of float64."""
 
 
 Block: TypeAlias = Any
@@ -28,7 +31,7 @@ _DOUBTFUL_SAMPLES = 256  # made dense at a time
 _CACHED_BYTES = 1 << 20
 
 
-def compute_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def compute_dtype(dtype: DType) -> DType:
     """Return the type to compute in: float32 for float32 and float16, float64 for all others."""
     single = dtype.kind == "f" and dtype.itemsize <= 4
     return np.dtype(np.float32 if single else np.float64)
@@ -46,7 +49,7 @@ def canonical_rows(rows: Any) -> Any:
 
 
 def sparse_block(
-    data: Array, indices: Array, indptr: Array, F: int, dtype: np.dtype[Any], clip: bool
+    data: Array, indices: Array, indptr: Array, F: int, dtype: DType, clip: bool
 ) -> Block:
     """Return a block of samples (F, n), given the parts of their compressed rows.
 
@@ -59,8 +62,14 @@ def sparse_block(
     indptr = indptr.astype(index_dtype, copy=False)
     if clip:
         data = np.maximum(data, 0)
-    shape = (F, indptr.size - 1)
-    return sp.csc_array((data, indices, indptr), shape=shape, copy=False)
+    return of_arrays(data, indices, indptr, (F, indptr.size - 1))
+
+
+def of_arrays(data: Array, indices: Array, indptr: Array, shape: Shape) -> Block:
+    """Return a sparse block of these arrays; SciPy's constructor would copy short slices."""
+    block = sp.csc_array(shape, dtype=data.dtype)
+    block.data, block.indices, block.indptr = data, indices, indptr
+    return block
 
 
 def is_sparse(block: Block) -> bool:
@@ -70,13 +79,13 @@ def is_sparse(block: Block) -> bool:
 
 def exact(block: Block) -> Block:
     """Return a block, or any array, in float64: itself if it is so already."""
-    return block.astype(np.float64, copy=False)
+    return block.astype(float, copy=False)
 
 
 def dense(block: Block) -> Array:
     """Return a block as an ndarray in float64 and C order: sums do not depend on the storage."""
     array: Any = block.toarray() if is_sparse(block) else block
-    return np.ascontiguousarray(array, dtype=np.float64)
+    return np.ascontiguousarray(array, dtype=float)
 
 
 def norms(squared: Array) -> Array:
@@ -86,7 +95,7 @@ def norms(squared: Array) -> Array:
 
 def with_data(block: Block, data: Array) -> Block:
     """Return a sparse block with other values in the same places."""
-    return sp.csc_array((data, block.indices, block.indptr), shape=block.shape)
+    return of_arrays(data, block.indices, block.indptr, block.shape)
 
 
 def owners(block: Block) -> Array:
@@ -125,9 +134,7 @@ def subtracted(block: Block, W: Array, H: Array) -> Block:
     return with_data(block, left)
 
 
-def cone_products(
-    block: Block, labels: Array, Q: Array, *, sums: bool = True
-) -> tuple[Array, Array]:
+def cone_products(block: Block, labels: Array, Q: Array, *, sums: bool = True) -> Pair:
     """Multiply each sample with its own cone's direction, and back.
 
     Q (K, F) has one direction per row. Returns h (n,) with h_n = <v_n, q_label(n)> and S (K, F)
@@ -199,16 +206,7 @@ def sums_at(places: Array, values: Array, size: int) -> Array:
     >>> sums_at(np.array([0, 2, 2]), np.array([1.0, 2.0, 3.0]), 3)
     array([1., 0., 5.])
     """
-    return np.bincount(places, values, size).astype(np.float64, copy=False)
-
-
-def entropies(block: Block) -> Array:
-    """Return the sum of v log v - v over the entries of each sample, with 0 log 0 = 0."""
-    if not is_sparse(block):
-        entries: Any = block
-        return np.asarray((xlogy(entries, entries) - entries).sum(axis=0))
-    sums: Any = entrywise(block, lambda entries: xlogy(entries, entries) - entries)
-    return np.asarray(sums.sum(axis=0)).ravel()
+    return np.bincount(places, values, size).astype(float, copy=False)
 
 
 def with_entries(block: Block, indices: Array, values: Array) -> Block:
@@ -220,7 +218,7 @@ def with_entries(block: Block, indices: Array, values: Array) -> Block:
         indptr = np.arange(0, values.size + 1, values.shape[1])
         parts = (values.ravel(), indices.ravel(), indptr)
         return exact(block) + sp.csc_array(parts, shape=block.shape)
-    rows = np.array(block.T, dtype=np.float64)
+    rows = np.array(block.T, dtype=float)
     rows[np.arange(len(rows))[:, None], indices] += values
     return rows.T
 
@@ -265,14 +263,14 @@ def entries_of(block: Block) -> Entries:
     """Return the nonzero entries of a block (F, n)."""
     if is_sparse(block):
         samples = owners(block)
-        features, values = block.indices, block.data.astype(np.float64, copy=False)
+        features, values = block.indices, block.data.astype(float, copy=False)
         there = values != 0
         if there.all():
             return Entries(features, samples, values)
         return Entries(features[there], samples[there], values[there])
     rows = np.asarray(block.T)
     samples, features = np.nonzero(rows)
-    return Entries(features, samples, rows[samples, features].astype(np.float64))
+    return Entries(features, samples, rows[samples, features].astype(float))
 
 
 def compressed(block: Block) -> Block:
@@ -315,7 +313,7 @@ def products_at(entries: Entries, left: Array, right: Array) -> Array:
     return products
 
 
-def block_of_counts(features: Array, samples: Array, shape: tuple[int, int]) -> Block:
+def block_of_counts(features: Array, samples: Array, shape: Shape) -> Block:
     """Return a sparse block (F, n) of how often each feature occurs in each sample.
 
     `features` and `samples` have one entry for each single count, in any order.
@@ -324,7 +322,7 @@ def block_of_counts(features: Array, samples: Array, shape: tuple[int, int]) -> 
     keys, counts = np.unique(samples.astype(np.int64) * F + features, return_counts=True)
     places, indices = np.divmod(keys, F)
     starts = np.searchsorted(places, np.arange(n + 1))
-    parts = (counts.astype(np.float64), indices, starts)
+    parts = (counts.astype(float), indices, starts)
     return sp.csc_array(parts, shape=shape)
 
 
@@ -338,17 +336,6 @@ _MAX_SPARSE_ENTRIES = 4 << 20  # of a block
 _MIN_PAIRED_ENTRIES = 1 << 15
 LARGE_BYTES = 4 * _BLOCK_BYTES
 """From this size on, dense data of a single block are left to the threads of BLAS."""
-
-
-def swept_side(F: int, N: int) -> Literal["samples", "features"]:
-    """Return the side of V to sweep: the longer one, so that sums have the size of the other.
-
-    The products take as long either way, for any number of nonzero entries and any type.
-
-    >>> swept_side(3, 100), swept_side(100, 3)
-    ('samples', 'features')
-    """
-    return "samples" if F <= N else "features"
 
 
 def equal_borders(N: int, size: int) -> Borders:

@@ -20,12 +20,13 @@ import copy
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from ..arguments import array, choice, number
+from ..arguments import DType, array, choice, number, real_numbers
 from ..errors import (
     DataError,
     DataTypeError,
@@ -35,7 +36,7 @@ from ..errors import (
     OptionError,
 )
 from ..names import in_order
-from ..text import counted
+from ..text import Facts, counted
 from .blocks import (
     Array,
     Block,
@@ -51,7 +52,7 @@ from .blocks import (
     weighted_sums,
     with_data,
 )
-from .matrix import Aligned, DataMatrix
+from .matrix import Aligned, DataMatrix, PerSample, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
@@ -78,8 +79,8 @@ class Observed:
     total : float
         The weighted sum of squares.
     n_empty_samples : int
-    empty_features : array (F,), booleans
-        Features of which nothing is known.
+    counts : array (F,)
+        How many entries of each feature are known.
     of_features : array (F,), or None
         The weights of features, or the harmonic means of those of their known entries, divided by
         the largest, if weights differ: inits see the data in units of mean uncertainties.
@@ -92,7 +93,7 @@ class Observed:
     missing: float
     total: float
     n_empty_samples: int
-    empty_features: Array
+    counts: Array
     of_features: Array | None = None
     is_alike: bool = True
 
@@ -103,21 +104,27 @@ class Observed:
         Without rows the stored entries of a sparse view are known.
         """
         (F, N), aligned = view.shape, () if rows is None else (rows,)
-        (squares, known_of, n_known, n_empty, unlike) = view.sweep(_survey, *aligned)[0]
-        if n_known == F * N and not unlike:
+        sums, (lowest, highest) = view.sweep(_survey, *aligned, reduce=_join)[0]
+        counts, inverses, squares = sums["counts"], sums["inverses"], sums["squares"]
+        n_known = int(counts.sum())
+        is_mask = n_known == 0 or lowest == highest == 1
+        if n_known == F * N and is_mask:
             return None
-        of_features, lowest, highest = None, 1.0, 1.0
-        if rows is not None and unlike:
-            (lowest, highest) = view.map(_extremes, rows, reduce=_wider, positive=True)[0]
+        of_features = None
+        if not is_mask:
             checked = squares if np.isfinite(view.total) else 1.0  # else the data are at fault
-            _check_scale("weights", np.dtype(np.float64), lowest, highest, checked)
-            (inverses, counts) = view.map(_inverse_weights, rows, unit=highest)[0]
+            _check_scale("weights", np.dtype(float), lowest, highest, checked)
             of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
-            of_features /= of_features.max() or 1.0
+            of_features /= of_features.max()
         elif rows is not None and rows.dtype != bool:
-            rows = view.map(_is_positive, rows)[0]
-        facts = 1.0 - n_known / (F * N), float(squares), int(n_empty), known_of == 0, of_features
-        return cls(rows, not unlike, *facts, is_alike=lowest == highest)
+            rows = view.by_rows(_is_positive, rows)
+        missing, is_alike = 1.0 - n_known / (F * N), is_mask or lowest == highest
+        return cls(rows, is_mask, missing, squares, sums["empty"], counts, of_features, is_alike)
+
+    @property
+    def empty_features(self) -> Array:
+        """Whether nothing is known of each feature, (F,)."""
+        return self.counts == 0
 
     @property
     def aligned(self) -> tuple[Aligned, ...]:
@@ -164,14 +171,14 @@ class Weighed:
         """Return coefficients (K, N) of the samples as those of the weighed ones."""
         if self.repeated is not None:
             return np.asarray(H)[:, self.repeated]
-        return self.V.map(_times_rows, H.T, self.scales)[0].T
+        return self.V.by_rows(_times_rows, H.T, self.scales).T
 
     def again(self, V: DataMatrix) -> DataMatrix:
         """Return other data of these samples with the same weights of samples."""
         return weigh_samples(V, self.weights, self.degree)
 
 
-def is_of_features(weights: Any) -> bool:
+def is_of_features(weights: ArrayLike) -> bool:
     """Whether weights are one number for each feature."""
     try:
         return np.ndim(weights) == 1
@@ -183,8 +190,8 @@ def observed_only(
     V: DataMatrix,
     *,
     missing: str = "raise",
-    mask: Any = None,
-    weights: Any = None,
+    mask: object = None,
+    weights: object = None,
     samples_in: str = "rows",
 ) -> DataMatrix:
     """Return a view of V with zeros where entries are missing, which knows its weights.
@@ -211,8 +218,8 @@ def observed_only(
         return V
     if V.unweighed is not None:
         own: Weighed = V.unweighed
-        given = {"missing": missing, "mask": mask, "weights": weights, "samples_in": samples_in}
-        return own.again(observed_only(own.V, **given))
+        given: Facts = {"missing": missing, "mask": mask, "weights": weights}
+        return own.again(observed_only(own.V, samples_in=samples_in, **given))
     parts = [] if V.observed is None else [*V.observed.aligned]
     for name, table in (("mask", mask), ("weights", weights)):
         if table is not None:
@@ -227,7 +234,7 @@ def observed_only(
         return V
     rows = parts[0] if parts else None
     for part in parts[1:]:
-        rows = V.map(_weights_times, rows, part)[0]
+        rows = V.by_rows(_weights_times, rows, part)
     view = copy.copy(V) if rows is None else with_zeros(V, rows)
     for name in ("names", "vocabulary", "remarks", "preparation"):
         setattr(view, name, getattr(V, name))
@@ -245,7 +252,7 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     if V.observed is None or V.observed.is_mask or not V.observed.is_alike:
         return V
     twin = copy.copy(V)
-    twin.observed = Observed.of(V, V.map(_is_positive, V.observed.weights)[0])
+    twin.observed = Observed.of(V, V.by_rows(_is_positive, V.observed.weights))
     return twin
 
 
@@ -256,9 +263,7 @@ def _warn(n_samples: int, n_features: int) -> None:
             warnings.warn(InputWarning(problem + "are zero there"), stacklevel=4)
 
 
-def _check_scale(
-    name: str, dtype: np.dtype[Any], lowest: float, highest: float, squares: float
-) -> None:
+def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares: float) -> None:
     """Refuse weights, or weights of samples, with which numbers leave the range of their type."""
     largest = _LARGEST_WEIGHT if dtype == np.float64 else _LARGEST_IN_SINGLE
     if 1 / largest <= lowest and highest <= largest and squares_within(dtype, squares):
@@ -274,7 +279,9 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
     is_short = name == "weights" and is_of_features(table)
     sides = ("sample", "feature") if samples_in == "rows" else ("feature", "sample")
     table = in_order(V.names, name, table, *(("feature",) if is_short else sides))
-    table = _as_array(name, table)
+    table = table.toarray() if sp.issparse(table) else table
+    if not hasattr(table, "numblocks"):  # a Dask array stays where it is
+        table = real_numbers(name, table, (N, F), DataTypeError)
     table = table if samples_in == "rows" else table.T
     if is_short and table.shape == (F,):
         table = np.broadcast_to(table, (N, F))
@@ -282,7 +289,8 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
         problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
         raise DataError(Message(Option(name), problem, f"{(N, F)}{also}"))
-    (lowest, highest) = V.map(_extremes, table, reduce=_wider)[0]
+    (limits,) = V.map(lambda index, rows: (_range_of(exact(rows)),), table, reduce=_wider)
+    lowest, highest = limits
     if name == "mask" and not np.isnan(lowest):
         table = table.astype(bool, copy=False)
         lowest = highest = 1.0
@@ -295,26 +303,10 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
     return V.align(table)
 
 
-def _as_array(name: str, table: Any) -> Any:
-    """A table of numbers as an array; one on a cluster stays there."""
-    if sp.issparse(table):
-        return table.toarray()
-    if np.ma.is_masked(table):
-        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
-    try:
-        table = table if hasattr(table, "numblocks") else np.asarray(table)
-    except ValueError:  # rows that differ in length
-        table = np.empty((), dtype=object)
-    if table.dtype.kind not in "fiub":
-        problem = f" has entries of type {table.dtype}, expected numbers"
-        raise DataTypeError(Message(Option(name), problem))
-    return table
-
-
 # --- weights of samples -----------------------------------------------------------------------
 
 
-def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
+def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix:
     """Return a view of V in which samples count as often as their weights say.
 
     Parameters
@@ -342,7 +334,7 @@ def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
     V = V if earlier is None else earlier.V
     weights = in_order(V.names, "sample_weight", weights, "sample")
     weights = array("sample_weight", weights, V.shape[1:], at_least=0)
-    weights = weights.astype(np.float64) * (1.0 if earlier is None else earlier.weights)
+    weights = weights.astype(float) * (1.0 if earlier is None else earlier.weights)
     if not weights.any():
         problem = " is zero for every sample: give some a weight above zero"
         raise OptionError(Message(Option("sample_weight"), problem))
@@ -365,14 +357,14 @@ def weigh_samples(V: DataMatrix, weights: Any, degree: int = 2) -> DataMatrix:
         rows = V.observed.weights
         if not weights.all():  # what counts nowhere is not known
             rows = V.sweep(_known_rows, missing="zeros")[0] if rows is None else rows
-            rows = V.map(_weights_times, rows, (weights > 0)[:, None])[0]
+            rows = V.by_rows(_weights_times, rows, (weights > 0)[:, None])
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
     return view
 
 
-def _times_rows(index: range, H: Array, roots: Array) -> tuple[Array, None]:
-    return (H * roots[:, None]).astype(H.dtype, copy=False), None
+def _times_rows(index: range, H: Array, roots: Array) -> Array:
+    return (H * roots[:, None]).astype(H.dtype, copy=False)
 
 
 # --- one block of which entries are missing or weighted -----------------------------------------
@@ -417,9 +409,9 @@ def observed_residual(
     if weights is not None and weights.dtype == bool:
         rows *= weights
     if weights is None or weights.dtype == bool:
-        return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=np.float64)
+        return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=float)
     kept = rows * weights
-    return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=np.float64)
+    return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=float)
 
 
 def packed(W: Array) -> Array:
@@ -482,20 +474,18 @@ def filled(V: DataMatrix) -> DataMatrix:
     observed, own = V.observed, V.unweighed
     if observed is not None and own is not None and own.repeated is None:
         return own.again(filled(own.V))
-    if V.measures.lowest < 0:
-        V = MappedMatrix(
-            V, partial(entrywise, function=partial(np.maximum, 0)), dtype=V.dtype, holes=True
-        )
-    if observed is None:
+    if observed is None and V.measures.lowest >= 0:
         return V
-    if observed.weights is None:
-        twin = copy.copy(V)
-        twin.observed = None
-        return twin
-    (sums,) = V.sweep(_feature_sums)
-    known, counts = V.map(_known_counts, observed.weights)
-    change = partial(_with_model, W=(sums / np.maximum(counts, 1))[:, None])
-    return MappedMatrix(V, change, known, np.ones((V.shape[1], 1)), dtype=V.dtype, holes=True)
+    if observed is not None and observed.weights is not None:
+        (sums,) = V.sweep(_feature_sums)
+        means = sums / np.maximum(observed.counts, 1)
+        return completed(V, means[:, None], np.ones((V.shape[1], 1)))
+    if V.measures.lowest < 0:
+        clip = partial(entrywise, function=partial(np.maximum, 0))
+        return MappedMatrix(V, clip, dtype=V.dtype, holes=True)
+    twin = copy.copy(V)
+    twin.observed = None
+    return twin
 
 
 def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
@@ -525,24 +515,16 @@ def known_entries(block: Block, weights: Array | None) -> Array:
 
 
 def _feature_sums(block: Block) -> tuple[Array]:
-    return (weighted_sums(exact(block), np.ones((block.shape[1], 1)))[:, 0],)
-
-
-def _known_counts(index: range, weights: Array) -> tuple[Array, Array]:
-    """Step of a map: which entries are known, and how many of each feature."""
-    known = weights > 0
-    return known, known.sum(axis=0)
+    block = entrywise(exact(block), partial(np.maximum, 0))
+    return (weighted_sums(block, np.ones((block.shape[1], 1)))[:, 0],)
 
 
 # --- what weights say --------------------------------------------------------------------------
 
 
-def _extremes(index: range, rows: Array, *, positive: bool = False) -> tuple[tuple[float, float]]:
-    """Step of a map: the smallest and the largest weight, or of those that are not zero."""
-    if not positive:
-        return ((float(np.min(rows)), float(np.max(rows))),)
-    known = exact(rows[rows > 0])
-    return ((float(known.min(initial=np.inf)), float(known.max(initial=0))),)
+def _range_of(rows: Array) -> tuple[float, float]:
+    """Return the smallest and the largest number; an empty range if there are none."""
+    return float(rows.min(initial=np.inf)), float(rows.max(initial=-np.inf))
 
 
 def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
@@ -550,26 +532,34 @@ def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float
     return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
 
 
-def _weights_times(index: range, rows: Array, others: Array) -> tuple[Array, None]:
-    """Step of a map: the products of weights; an entry is known if both say so."""
+def _weights_times(index: range, rows: Array, others: Array) -> Array:
+    """Return the products of weights; an entry is known if both say so."""
     if rows.dtype == bool and others.dtype == bool:
-        return rows & others, None
-    return exact(rows) * others, None  # whole numbers would leave the range of their type
+        return rows & others
+    return exact(rows) * others  # whole numbers would leave the range of their type
 
 
-def _inverse_weights(index: range, rows: Array, *, unit: float) -> tuple[tuple[Array, Array]]:
-    """Step of a map: the sum of `unit` / weight over what is known of features, and counts."""
-    known = rows > 0
-    inverses = np.divide(unit, exact(rows), out=np.zeros(rows.shape), where=known)
-    return ((inverses.sum(axis=0), known.sum(axis=0)),)
+def _is_positive(index: range, rows: Array) -> Array:
+    return rows > 0
 
 
-def _is_positive(index: range, rows: Array) -> tuple[Array, None]:
-    """Step of a map: whether entries are known."""
-    return rows > 0, None
+def with_averages(X: object, count: int = 3) -> Any:
+    """Return sparse ratings with `count` average users and items appended, a csr_array.
+
+    All entries of these are the mean rating. A fit with ``missing="zeros"`` then draws users and
+    items with few ratings to the mean, instead of to zero as penalties do.
+
+    >>> with_averages(sp.csr_array([[5.0, 0.0], [0.0, 3.0]]), 1).toarray().tolist()
+    [[5.0, 0.0, 4.0], [0.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
+    """
+    known = sp.csr_array(X)
+    (n_users, n_items), mean = known.shape, float(known.data.mean())
+    items = sp.csr_array(np.full((n_users, count), mean))
+    users = sp.csr_array(np.full((count, n_items + count), mean))
+    return sp.vstack([sp.hstack([known, items]), users], format="csr")
 
 
-def _known_rows(block: Block, *, missing: str) -> tuple[Array, None]:
+def _known_rows(block: Block, *, missing: str) -> PerSample:
     """Step: which entries are known if NaN, or zeros (of sparse data: not stored), are missing."""
     is_nan = missing == "nan"
     if is_sparse(block):
@@ -580,14 +570,23 @@ def _known_rows(block: Block, *, missing: str) -> tuple[Array, None]:
     return np.ascontiguousarray(~np.isnan(rows) if is_nan else rows != 0), None
 
 
-def _survey(
-    block: Block, weights: Array | None = None
-) -> tuple[tuple[float, Array, int, int, bool]]:
-    """Weighted squares, entries known of each feature and in all, empty samples, other weights."""
+_Survey: TypeAlias = tuple[Facts, tuple[float, float]]
+
+
+def _survey(block: Block, weights: Array | None = None) -> tuple[_Survey]:
+    """Sum weighted squares, empty samples, counts and inverse weights of features; with a range."""
     pattern: Any = _pattern(block, None if weights is None else weights > 0)
-    per_sample, per_feature = pattern.sum(axis=0), pattern.sum(axis=1)
-    unlike = weights is not None and bool(((weights != 0) & (weights != 1)).any())
+    counts = pattern.sum(axis=1)
+    sums = {"counts": counts, "inverses": 0, "empty": int((pattern.sum(axis=0) == 0).sum())}
+    extremes = 1.0, 1.0
     with np.errstate(over="ignore"):
-        squares = float(observed_squares(block, weights).sum())
-    counts = int(per_sample.sum()), int((per_sample == 0).sum())
-    return ((squares, per_feature, *counts, unlike),)
+        sums["squares"] = float(observed_squares(block, weights).sum())
+        if weights is not None and weights.dtype != bool:
+            extremes = _range_of(exact(weights[weights > 0]))
+            inverses = np.divide(1.0, weights, out=np.zeros(weights.shape), where=weights > 0)
+            sums["inverses"] = inverses.sum(axis=0)
+    return ((sums, extremes),)
+
+
+def _join(a: _Survey, b: _Survey) -> _Survey:
+    return add(a[0], b[0]), _wider(a[1], b[1])

@@ -1,8 +1,8 @@
 """The protocol: one way to read V, wherever it is kept.
 
 Every algorithm of this library applies a step to each block of samples, keeps the results per
-sample and sums the others: `DataMatrix.sweep` does this. Two methods are like it but read less:
-`visit` reads only the samples that its step asks for, `map` reads none.
+sample and sums the others: `DataMatrix.sweep` does this. `map` is like it but does not read V;
+`columns` reads single samples.
 
 In the paper V is F x N and its columns are the samples; arrays that have one row per sample (the
 transpose of H among them) are called *aligned*. They are kept where the blocks are kept: in memory,
@@ -13,33 +13,35 @@ itself, it passes them to steps.
 from __future__ import annotations
 
 import copy
+import math
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from ..arguments import integer, optional
+from ..arguments import DType, Shape, integer, optional
 from ..errors import DataError, NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
+from ..text import Facts, Texts
 from .blocks import Array, Block, exact, is_sparse, owners, products, sums_at, weighted_sums
-from .resources import available_threads
+from .threads import available_threads
 
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
 
-Step: TypeAlias = Callable[..., tuple[Any, ...]]
+Results: TypeAlias = tuple[Any, ...]
+"""What a step returns: rows for the samples of its block, then sums."""
+
+PerSample: TypeAlias = tuple[Array, None]
+"""What a step returns that has no sums."""
+
+Step: TypeAlias = Callable[..., Results]
 Reduce: TypeAlias = Callable[[Any, Any], Any]
-
-
-def sample_indices(index: range) -> tuple[Array, None]:
-    """Step of a map: the index of each sample."""
-    return np.arange(index.start, index.stop), None
 
 
 def add(total: Any, part: Any) -> Any:
@@ -55,13 +57,13 @@ def add(total: Any, part: Any) -> Any:
 
 
 class Work(NamedTuple):
-    """A step and all that it is called with; see `DataMatrix.sweep`."""
+    """A step and all that it is called with: with blocks of V, or with indices of samples."""
 
+    reads: bool
     step: Step
     aligned: tuple[Aligned, ...]
     reduce: Reduce
-    shared: dict[str, Any]
-    out: Sequence[Aligned | None]
+    shared: Facts
 
 
 _MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
@@ -119,23 +121,18 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:
     """Squared norms of dense samples, the smallest entry, and how many are not zero."""
     if not rows.flags.c_contiguous:
-        whole, lowest = exact(rows), rows.min()
-        return np.einsum("nf,nf->n", whole, whole), float(lowest), _n_entries(rows, lowest)
-    squared, n_entries = np.empty(len(rows)), 0
-    lowest = np.inf
+        whole = exact(rows)
+        squared = np.einsum("nf,nf->n", whole, whole)
+        return squared, float(rows.min()), int(np.count_nonzero(rows))
+    squared, n_entries, lowest = np.empty(len(rows)), 0, np.inf
     at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
     for start in range(0, len(rows), at_a_time):
         part = exact(rows[start : start + at_a_time])
         np.vecdot(part, part, out=squared[start : start + at_a_time])
         lowest_of_part = part.min()
         lowest = np.minimum(lowest, lowest_of_part)  # unlike min, it passes NaN on
-        n_entries += _n_entries(part, lowest_of_part)
+        n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
     return squared, float(lowest), n_entries
-
-
-def _n_entries(rows: Array, lowest: float) -> int:
-    """How many are not zero: all if the smallest is positive, which saves the count."""
-    return rows.size if lowest > 0 else int(np.count_nonzero(rows != 0))
 
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:
@@ -153,10 +150,8 @@ if TYPE_CHECKING:
     from .prepare import Preparation, Vocabulary
 
 
-Checksum: TypeAlias = tuple[int, int]
-"""Of a file: its size in bytes, and its CRC-32."""
-
 _MAX_THREADS = 1024
+_UNLIMITED = 1 << 40
 
 
 class DataMatrix(ABC):
@@ -168,7 +163,7 @@ class DataMatrix(ABC):
     dtype : float32 or float64
         The type of the blocks.
     n_threads : int, optional
-        By default as many as this process may use.
+        Number of threads; by default as many as this process may use.
     names : Names
         Of samples and features, where they have any.
     clip : bool
@@ -179,14 +174,13 @@ class DataMatrix(ABC):
     passes : float
         How much of V has been read so far: samples read / N.
     passes_here : float
-        How much of that was read for the thread that asks; a fit counts its own passes so, while
-        others read the same matrix.
+        The part of it that was read for the current thread, so that a fit counts its own passes
+        while others read the same matrix.
+    is_in_memory : bool
+        Whether reading V is reading memory of this process.
     is_remote : bool
-        Whether the samples are with the workers of a cluster, where every call takes a round of
-        messages and aligned arrays are not in this process.
-    candidates : int
-        A hint for choosing samples one by one (`cones.greedy`): how many each partition sends per
-        round; larger on a cluster, where rounds are expensive.
+        Whether the samples are on the workers of a cluster. Then every call takes a round of
+        messages, and aligned arrays are not in this process.
     max_gather : int
         A hint for `columns`: the largest batch to request.
     remarks : tuple of str
@@ -196,15 +190,15 @@ class DataMatrix(ABC):
     preparation : Preparation or None
         What was done to the entries, if the matrix is a view that `prepare` made.
     observed : Observed or None
-        Which entries are known, and how much they count, unless all count alike.
+        Which entries are known, and their weights; None if all are known and weigh the same.
     unweighed : Weighed or None
         The samples themselves, if these are weighed ones.
     """
 
+    is_in_memory: bool = False
     is_remote: bool = False
-    candidates: int = 1
     max_gather: int = 512
-    remarks: tuple[str, ...] = ()
+    remarks: Texts = ()
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
     observed: Any = None
@@ -212,8 +206,8 @@ class DataMatrix(ABC):
 
     def __init__(
         self,
-        shape: tuple[int, int],
-        dtype: np.dtype[Any],
+        shape: Shape,
+        dtype: DType,
         *,
         n_threads: int | None = None,
         names: Names = Names(),  # noqa: B008 - immutable
@@ -250,12 +244,9 @@ class DataMatrix(ABC):
     def measures(self) -> Measures:
         """What one pass learns about V; the doors make that pass, other matrices when asked."""
         if self._measures is None:
-            self._measures = self._measure()
+            norms_squared, sums = self.sweep(measure_block, reduce=join_sums)
+            self._measures = Measures(norms_squared, *sums)
         return self._measures
-
-    def _measure(self) -> Measures:
-        norms_squared, sums = self.sweep(measure_block, reduce=join_sums)
-        return Measures(norms_squared, *sums)
 
     @property
     def norms_squared(self) -> Aligned:
@@ -270,7 +261,7 @@ class DataMatrix(ABC):
     @property
     def norm(self) -> float:
         """||V||, the Frobenius norm."""
-        return float(np.sqrt(self.total))
+        return math.sqrt(self.total)
 
     @property
     def nonzero(self) -> int:
@@ -300,7 +291,7 @@ class DataMatrix(ABC):
 
         A dense matrix in memory is turned without a copy; of a sparse one, the other order is made.
         A file is read as if it had been opened with the other `samples_in`: slower, and refused
-        where that is. On a cluster the data move. Views and sketches are made for samples, and so
+        where that is. On a cluster the data move. Views are made for samples, and so
         are weights: they raise `NotAvailableError`.
         """
         raise NotAvailableError(
@@ -328,14 +319,7 @@ class DataMatrix(ABC):
 
     # --- reading ---
 
-    def sweep(
-        self,
-        step: Step,
-        *aligned: Aligned,
-        reduce: Reduce = add,
-        out: Sequence[Aligned | None] = (),
-        **shared: Any,
-    ) -> tuple[Any, ...]:
+    def sweep(self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any) -> Results:
         """Read V once: apply a step to every block, keep results per sample, sum the others.
 
         Parameters
@@ -350,11 +334,6 @@ class DataMatrix(ABC):
         reduce : callable
             ``reduce(total, part) -> total``; associative, and applied in the order of the
             blocks. It may alter `total`.
-        out : sequence, optional
-            For each per-sample result an array that is no longer needed, to be overwritten by it,
-            or None. It may be one of `aligned`: the rows of a block are read before they are
-            written. Use the arrays returned: a new one is made where the old one cannot be written
-            to (a read-only file, a cluster). After an exception the array holds old and new rows.
         **shared
             Small objects that every block needs: W, its Gram matrix.
 
@@ -368,44 +347,40 @@ class DataMatrix(ABC):
         The borders of the blocks and the order of the sums depend only on V, so the results
         have the same bits for any number of threads or workers.
         """
-        self._count(1.0)
-        return self._sweep(self._work(step, aligned, reduce, shared, out))
+        return self._do(Work(True, step, aligned, reduce, shared))
 
-    def visit(
-        self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any
-    ) -> tuple[Any, ...]:
-        """Like `sweep`, but the step gets a `Reader` and reads only the samples it asks for.
-
-        A step gets as many samples as the storage allows: all of V in memory, a chunk on a
-        cluster.
-        """
-        return self._visit(self._work(step, aligned, reduce, shared))
-
-    def map(
-        self,
-        step: Step,
-        *aligned: Aligned,
-        reduce: Reduce = add,
-        out: Sequence[Aligned | None] = (),
-        **shared: Any,
-    ) -> tuple[Any, ...]:
+    def map(self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any) -> Results:
         """Like `sweep`, but V is not read: the step gets the range of indices of its samples."""
-        return self._map(self._work(step, aligned, reduce, shared, out))
+        return self._do(Work(False, step, aligned, reduce, shared))
 
-    def columns(self, indices: npt.ArrayLike) -> Block:
+    def by_rows(self, function: Callable[..., Array], *aligned: Aligned) -> Aligned:
+        """Return ``function(index, *rows)`` of aligned arrays, a row for each sample.
+
+        V is not read; `index` is the range of the samples.
+        """
+        return self.map(_applied, *aligned, function=function)[0]
+
+    def indices(self) -> Aligned:
+        """Return the index of each sample: aligned (N,)."""
+        return self.by_rows(np.asarray)
+
+    def _do(self, work: Work) -> Results:
+        for array in work.aligned:
+            if len(array) != self.shape[1]:
+                raise DataError(
+                    f"an aligned array has {len(array)} rows, expected one for each of "
+                    f"{self.shape[1]} samples"
+                )
+        there = tuple(self.align(array) for array in work.aligned)
+        if work.reads:
+            self._count(1.0)
+        return self._run(work._replace(aligned=there))
+
+    def columns(self, indices: ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n)."""
         array = np.asarray(indices, dtype=np.intp)
         self._count(array.size / self.shape[1])
         return self._gather(array)
-
-    @property
-    def is_one_block(self) -> bool:
-        """Whether a step gets all samples at once."""
-        return False
-
-    def as_one_block(self) -> DataMatrix:
-        """Return the same data as one block if they are few and in memory; else themselves."""
-        return self
 
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
@@ -413,24 +388,6 @@ class DataMatrix(ABC):
         An ndarray has at most so many entries; rows are of any type, and must not be altered.
         """
         return None
-
-    @property
-    def depth(self) -> int:
-        """How many numbers a block has for each sample: F, but for a sketch."""
-        return self.shape[0]
-
-    @property
-    def subspace(self) -> tuple[Array, Aligned] | None:
-        """Q (F, r) and B (N, r) if V is a sketch, Q B'; None for any other matrix."""
-        return None
-
-    def coordinates(self, W: Array) -> Array:
-        """Return W (F, K) as blocks must be multiplied with it: as it is, but for a sketch."""
-        return W
-
-    def features(self, sums: Array, rows: slice = slice(None)) -> Array:
-        """Return sums of samples as F features, or some of these, from what blocks yield."""
-        return sums[rows]
 
     @abstractmethod
     def own_threads(self) -> AbstractContextManager[None]:
@@ -442,57 +399,35 @@ class DataMatrix(ABC):
     def align(self, array: Any) -> Aligned:
         """Bring an array with one row per sample to where the blocks are."""
 
-    @abstractmethod
-    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
-        """Write an aligned array into a folder that every process sees.
+    def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
+        """Return how many times `count` aligned arrays with rows of this size fit in memory.
 
-        Returns the checksum of each file, all of which are on the disk then.
+        They may take half of what V may take. Arrays in files or on a cluster take none.
         """
-
-    @abstractmethod
-    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Aligned:
-        """Read what `save_aligned` wrote; refuse it if a checksum differs."""
+        return _UNLIMITED
 
     # --- what a storage implements ---
 
-    def _turned_options(self, *, holes: bool = False) -> dict[str, Any]:
+    def _turned_options(self, *, holes: bool = False) -> Facts:
         """How a matrix with the same data, turned, is constructed."""
         if self.observed is not None and not holes:
             raise NotAvailableError("data with missing or weighted entries cannot be turned")
         return {"n_threads": self.n_threads, "names": self.names.turned(), "clip": self.clip}
 
     @abstractmethod
-    def _sweep(self, work: Work) -> tuple[Any, ...]: ...
-
-    @abstractmethod
-    def _visit(self, work: Work) -> tuple[Any, ...]: ...
-
-    @abstractmethod
-    def _map(self, work: Work) -> tuple[Any, ...]: ...
+    def _run(self, work: Work) -> Results:
+        """Return the results of a step, per sample and reduced."""
 
     @abstractmethod
     def _gather(self, indices: Array) -> Block:
         """The samples with these indices, in the type `dtype`."""
 
-    def _work(
-        self,
-        step: Step,
-        aligned: tuple[Aligned, ...],
-        reduce: Reduce,
-        shared: dict[str, Any],
-        out: Sequence[Aligned | None] = (),
-    ) -> Work:
-        for array in aligned:
-            if len(array) != self.shape[1]:
-                raise DataError(
-                    f"an aligned array has {len(array)} rows, expected one for each of "
-                    f"{self.shape[1]} samples"
-                )
-        there = tuple(self.align(array) for array in aligned)
-        return Work(step, there, reduce, shared, out)
+
+def _applied(index: range, *rows: Array, function: Callable[..., Array]) -> PerSample:
+    return function(index, *rows), None
 
 
-def _products(block: Block, *, X: Array) -> tuple[Array, None]:
+def _products(block: Block, *, X: Array) -> PerSample:
     return products(block.astype(X.dtype, copy=False), X), None
 
 
@@ -502,4 +437,4 @@ def _square_times(block: Block, *, X: Array) -> tuple[Array]:
 
 
 def _sum_entries(block: Block) -> tuple[float]:
-    return (float(block.sum(dtype=np.float64)),)
+    return (float(block.sum(dtype=float)),)

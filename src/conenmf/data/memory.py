@@ -7,18 +7,17 @@ results in the order of the blocks, so that they have the same bits for any numb
 from __future__ import annotations
 
 import copy
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import CheckpointError, DataError, name_out_of_memory
-from .aligned import check_file, save_array
+from ..arguments import DType, Shape
+from ..errors import name_out_of_memory
+from ..text import Facts
 from .blocks import (
     LARGE_BYTES,
     Array,
@@ -31,58 +30,11 @@ from .blocks import (
     paired_block_samples,
     sparse_block,
 )
-from .matrix import Checksum, DataMatrix, Work
+from .matrix import DataMatrix, Results, Work
 from .resources import available_memory
 from .threads import keep_freed_memory, one_blas_thread, run_in_order
 
 _FEW_ENTRIES = 1 << 12  # of a single block, whose products BLAS computes on one thread anyway
-_GATHER_BYTES = 4 << 20  # of samples that a thread is given when only some are read
-
-
-class Reader:
-    """What a visiting step gets: a range of samples, of which it reads the few it needs.
-
-    Attributes
-    ----------
-    index : range
-        The indices in V of these samples.
-    max_gather : int
-        The largest batch to request from `columns`.
-    columns_read : int
-        How many samples were read so far.
-    """
-
-    def __init__(self, V: LocalMatrix, start: int, stop: int) -> None:
-        self._V = V
-        self._start = start
-        self.max_gather = V.max_gather
-        self.index = range(V.first + start, V.first + stop)
-        self.columns_read = 0
-
-    def columns(self, indices: Array) -> Block:
-        """Return the samples with these indices, counted within the range, as one block."""
-        self.columns_read += indices.size
-        return self._V._gather(indices + self._start)
-
-    def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
-        """Join ``step(block, indices)`` of a few samples at a time, which run on threads."""
-        V = self._V
-        self.columns_read += indices.size
-        size = self.max_gather
-        if V.gathers_at_once:
-            size = min(size, 1 + _GATHER_BYTES // (V.shape[0] * V.dtype.itemsize))
-        borders = equal_borders(indices.size, size)
-        results: list[Array] = []
-
-        def run(number: int) -> Array:
-            part = indices[slice(*borders[number])]
-            return step(V._gather(part + self._start), part)
-
-        def collect(number: int, result: Array) -> None:
-            results.append(result)
-
-        run_in_order(run, collect, len(borders), V.n_threads if V.gathers_at_once else 1)
-        return np.concatenate(results)
 
 
 class LocalMatrix(DataMatrix):
@@ -92,61 +44,35 @@ class LocalMatrix(DataMatrix):
     ----------
     block_samples : int
         Samples in a block.
-    first : int
-        The index of the first sample, for a matrix that is a part of a larger one.
+    budget : int, optional
+        Bytes of memory that data and results may take; by default all that there are.
     **options
         As for `DataMatrix`.
-
-    Attributes
-    ----------
-    gathers_at_once : bool
-        Whether several threads may ask for columns.
-    visit_samples : int or None
-        Most samples that a visiting step gets at a time; None for all.
     """
 
-    gathers_at_once: bool = False
-    visit_samples: int | None = None
     _leave_to_blas = False
+    _readers = 0  # threads beyond `n_threads`, since one waits for the disk
 
     def __init__(
         self,
-        shape: tuple[int, int],
-        dtype: np.dtype[Any],
+        shape: Shape,
+        dtype: DType,
         *,
         block_samples: int,
-        first: int = 0,
+        budget: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__(shape, dtype, **options)
         self.block_samples = block_samples
-        self.first = first
-
-    @property
-    def is_one_block(self) -> bool:
-        """Whether a step gets all samples at once."""
-        return len(self._blocks()) == 1
+        self.budget = budget or available_memory()
 
     def align(self, array: Any) -> Array:
         """Return the array itself."""
         return array if isinstance(array, np.ndarray) else np.asarray(array)
 
-    def save_aligned(self, aligned: Array, folder: Path, name: str) -> dict[str, Checksum]:
-        """Write one ``.npy`` file."""
-        file = f"{name}.npy"
-        return {file: save_array(folder / file, aligned)}
-
-    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Array:
-        """Read one ``.npy`` file."""
-        path = folder / f"{name}.npy"
-        check_file(path, checksums.get(path.name))
-        array = self._load(path)
-        if len(array) != self.shape[1]:
-            raise CheckpointError(f"{path} has {len(array)} rows, expected {self.shape[1]}")
-        return array
-
-    def _load(self, path: Path) -> Array:
-        return np.load(path, allow_pickle=False)
+    def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
+        """Return how many times `count` aligned arrays with rows of this size fit in memory."""
+        return self.budget // 2 // (count * max(row_bytes * self.shape[1], 1))
 
     @contextmanager
     def own_threads(self) -> Iterator[None]:
@@ -179,11 +105,10 @@ class LocalMatrix(DataMatrix):
         """Where blocks begin and end."""
         return equal_borders(self.shape[1], self.block_samples)
 
-    def _reading(self, borders: Borders) -> AbstractContextManager[Callable[[int], Block]]:
-        """A function that reads a block by its number; it is called for 0, 1, ..."""
-        return nullcontext(lambda number: self._block(*borders[number]))
+    def _check_unchanged(self) -> None:
+        """Refuse data that changed during a pass."""
 
-    def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def _new_aligned(self, shape: tuple[int, ...], dtype: DType) -> Array:
         return np.empty(shape, dtype)
 
     def _release_rows(self, array: Array, start: int, stop: int) -> None:
@@ -191,90 +116,43 @@ class LocalMatrix(DataMatrix):
 
     # --- running a step ---
 
-    def _sweep(self, work: Work) -> tuple[Any, ...]:
-        borders = self._blocks()
-        return self._run(work, borders, self._reading(borders))
-
-    def _visit(self, work: Work) -> tuple[Any, ...]:
-        borders = equal_borders(self.shape[1], self.visit_samples or self.shape[1])
-        readers = [Reader(self, start, stop) for start, stop in borders]
-        results = self._run(work, borders, nullcontext(readers.__getitem__))
-        self._count(sum(reader.columns_read for reader in readers) / self.shape[1])
-        return results
-
-    def _map(self, work: Work) -> tuple[Any, ...]:
-        borders = self._blocks()
-        first = self.first
-        ranges = [range(first + start, first + stop) for start, stop in borders]
-        return self._run(work, borders, nullcontext(ranges.__getitem__))
-
-    def _run(
-        self,
-        work: Work,
-        borders: Borders,
-        subjects: AbstractContextManager[Callable[[int], Any]],
-    ) -> tuple[Any, ...]:
-        """Apply a step to its subject between each two borders: a block, a Reader or a range."""
+    def _run(self, work: Work) -> Results:
+        N, borders = self.shape[1], self._blocks()
         wholes: list[Array] = []
         total: Any = None
-        lock, is_ready = threading.Lock(), False
 
-        def run(number: int) -> Any:
-            nonlocal is_ready
+        def run(number: int) -> Results:
             start, stop = borders[number]
+            subject = self._block(start, stop) if work.reads else range(start, stop)
             given = (array[start:stop] for array in work.aligned)
-            *per_sample, part = work.step(subject(number), *given, **work.shared)
-            with lock:
-                if not is_ready:
-                    is_ready = True  # tried once: if it fails, that error ends the pass
-                    wholes.extend(self._destinations(per_sample, work.out))
-            if len(wholes) < len(per_sample):
-                return part
-            if work.out:
-                per_sample = _apart(per_sample, wholes)
-            for whole, rows in zip(wholes, per_sample, strict=True):
-                whole[start:stop] = rows
-            return part
+            return work.step(subject, *given, **work.shared)
 
-        def collect(number: int, part: Any) -> None:
+        def collect(number: int, results: Results) -> None:
             nonlocal total
+            *per_sample, part = results
             total = part if number == 0 else work.reduce(total, part)
+            if number == 0:
+                shapes = ((N, *rows.shape[1:]) for rows in per_sample)
+                wholes.extend(map(self._new_aligned, shapes, (rows.dtype for rows in per_sample)))
+            for whole, rows in zip(wholes, per_sample, strict=True):
+                whole[slice(*borders[number])] = rows
             for array in (*wholes, *work.aligned):
                 self._release_rows(array, *borders[number])
 
-        with self.own_threads(), subjects as subject:
-            if len(borders) == 1 and not work.out:
-                return work.step(subject(0), *work.aligned, **work.shared)
-            run_in_order(run, collect, len(borders), self.n_threads)
-        return (*wholes, total)
-
-    def _destinations(self, rows: list[Array], out: Sequence[Array | None]) -> list[Array]:
-        """Where per-sample results go: into given arrays, or into new ones."""
-        arrays = []
-        for part, array in zip(rows, out or [None] * len(rows), strict=True):
-            shape = (self.shape[1], *part.shape[1:])
-            if array is None or not array.flags.writeable:
-                array = self._new_aligned(shape, part.dtype)
-            elif array.shape != shape or array.dtype != part.dtype:
-                raise DataError(
-                    f"out has shape {array.shape} and type {array.dtype}, "
-                    f"expected {shape} and {part.dtype}"
-                )
-            arrays.append(array)
-        return arrays
+        with self.own_threads():
+            try:
+                if len(borders) == 1:
+                    results = run(0)
+                else:
+                    run_in_order(run, collect, len(borders), self.n_threads + self._readers)
+                    results = (*wholes, total)
+            finally:  # numbers that are not what they were may lead to any error
+                if work.reads:
+                    self._check_unchanged()
+        return results
 
 
-def _apart(rows: list[Array], arrays: list[Array]) -> list[Array]:
-    """Copies of those results that are parts of arrays about to be written to."""
-    return [
-        part.copy() if any(np.may_share_memory(part, array) for array in arrays) else part
-        for part in rows
-    ]
-
-
-_MAX_BLOCK_ENTRIES = 1 << 18  # up to which all samples may be one block
 _MAX_COMPRESSED_BYTES = 32 << 20  # of dense data in both orders, or as much as they take themselves
-_LEAST_BLOCKS = 8  # of steps that take long for each entry
 _COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
 
 
@@ -286,41 +164,50 @@ def hold(rows: Any, **options: Any) -> LocalMatrix:
 def by_entries(V: DataMatrix) -> DataMatrix:
     """Return V as steps read it best that work long on every nonzero entry.
 
-    Of data in memory that is the compressed form, in both orders and in several blocks; data that
-    are dense stay so, if it takes much more memory. All others are returned as they are. Passes
-    count for V.
+    Of dense data in memory that is the compressed form, in both orders, unless it takes much more
+    memory. All others are returned as they are. Passes count for V.
+    """
+    if not isinstance(V, DenseMatrix) or V.clip:
+        return V
+    entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
+    if 2 * V.n_entries * entry_bytes > max(V._rows.nbytes, _MAX_COMPRESSED_BYTES):
+        return V
+    twin = SparseMatrix(sp.csr_array(V._rows), dtype=V.dtype, n_threads=V.n_threads)
+    twin._measures, twin._passes_by_thread = V.measures, V._passes_by_thread
+    return twin
+
+
+def single_copy(V: DataMatrix) -> DataMatrix | None:
+    """Return a copy of V in float32, with its measures; None unless it is in memory with room.
+
+    Passes count for V.
     """
     if not isinstance(V, DenseMatrix | SparseMatrix) or V.clip:
-        return V
-    rows: Any = V.held_rows(V.shape[0] * V.shape[1])
-    entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
+        return None
+    size = V.n_entries if isinstance(V, SparseMatrix) else V._rows.size
+    if 8 * size > _COPY_SHARE * available_memory():
+        return None
+    twin: Any = copy.copy(V)
+    twin.dtype = np.dtype(np.float32)
     if isinstance(V, DenseMatrix):
-        if 2 * V.n_entries * entry_bytes > max(rows.nbytes, _MAX_COMPRESSED_BYTES):
-            return V
-        rows = sp.csr_array(rows).astype(V.dtype, copy=False)
-    F, N = V.shape
-    options: dict[str, Any] = {"dtype": V.dtype, "n_threads": V.n_threads}
-    size = min(paired_block_samples(N, rows.nnz), -(-N // _LEAST_BLOCKS))
-    twin = SparseMatrix(rows, block_samples=size, **options)
-    other = V.other_order if isinstance(V, SparseMatrix) else twin
-    if other is not None:
-        turned = other._rows if other is not twin else canonical_rows(rows.T)
-        size = min(paired_block_samples(F, rows.nnz), -(-F // _LEAST_BLOCKS))
-        twin._other_order = SparseMatrix(turned, block_samples=size, **options)
-    twin._measures, twin._passes_by_thread = V.measures, V._passes_by_thread
+        twin._rows = V._rows.astype(np.float32)
+        return twin
+    parts = V._rows.data.astype(np.float32), V._rows.indices, V._rows.indptr
+    twin._rows = sp.csr_array(parts, shape=V._rows.shape)
+    twin._kept, twin._other_order = {}, None
     return twin
 
 
 class DenseMatrix(LocalMatrix):
     """V held in an ndarray, of which `rows` is a view with one row per sample."""
 
-    gathers_at_once = True
+    is_in_memory = True
 
     def __init__(
         self,
         rows: Array,
         *,
-        dtype: np.dtype[Any] | None = None,
+        dtype: DType | None = None,
         block_samples: int | None = None,
         **options: Any,
     ) -> None:
@@ -358,11 +245,13 @@ class DenseMatrix(LocalMatrix):
 class SparseMatrix(LocalMatrix):
     """V held in compressed sparse rows, one row per sample."""
 
+    is_in_memory = True
+
     def __init__(
         self,
         rows: Any,
         *,
-        dtype: np.dtype[Any] | None = None,
+        dtype: DType | None = None,
         block_samples: int | None = None,
         **options: Any,
     ) -> None:
@@ -379,7 +268,7 @@ class SparseMatrix(LocalMatrix):
         """Return the same data with the features as samples, in the other compressed order."""
         return self._turned(self._turned_options())
 
-    def _turned(self, options: dict[str, Any]) -> SparseMatrix:
+    def _turned(self, options: Facts) -> SparseMatrix:
         rows = canonical_rows(self._rows.T).astype(self.dtype, copy=False)
         return SparseMatrix(rows, dtype=self.dtype, **options)
 
@@ -393,19 +282,6 @@ class SparseMatrix(LocalMatrix):
         if self._other_order is None:
             self._other_order = self._turned(self._turned_options(holes=True))
         return self._other_order
-
-    def as_one_block(self) -> SparseMatrix:
-        """Return the same rows as one block if they have few entries.
-
-        To gather some of them takes longer than to read them all.
-        """
-        if self._rows.nnz > _MAX_BLOCK_ENTRIES or self.is_one_block:
-            return self
-        twin = copy.copy(self)
-        twin.block_samples = self.shape[1]
-        if self._other_order is not None and not self._other_order.is_one_block:
-            twin._other_order = self._other_order.as_one_block()
-        return twin
 
     def clipped(self) -> Self:
         """Return the same data with negative entries read as zeros."""

@@ -12,7 +12,7 @@ a `Vocabulary`, plain values that a result keeps, so that new texts are read in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
@@ -28,9 +28,9 @@ from ..errors import (
     Option,
     OptionError,
 )
-from ..text import shown
+from ..text import Facts, Texts, shown
 from .blocks import Array, Block, exact, norms, products
-from .matrix import DataMatrix
+from .matrix import DataMatrix, PerSample
 from .validate import require_data_matrix
 from .views import changed_entries, times_features, times_samples
 
@@ -83,7 +83,7 @@ class Preparation:
         """Return the same for data that have these features, given by their places here."""
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Facts:
         """Return everything but the weights in plain values."""
         return {"total": self.total, "log1p": self.log1p, "normalize": self.normalize}
 
@@ -160,7 +160,8 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
         if idf is not None:
             view = times_features(view, idf)
         if preparation.normalize:
-            view = times_samples(view, view.map(_inverse_norms, view.norms_squared)[0])
+            inverse = view.by_rows(lambda index, squared: 1.0 / norms(squared), view.norms_squared)
+            view = times_samples(view, inverse)
     view.preparation = preparation
     words = preparation.in_words()
     view.remarks = (*V.remarks, *([f"prepared: {words}"] if words else []))
@@ -170,7 +171,8 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
 def to_sums(V: DataMatrix, total: float) -> DataMatrix:
     """Return a view of V with samples scaled to a sum; one pass."""
     sums, _ = V.sweep(_sums)
-    return times_samples(V, V.map(_over, sums, total=total)[0])
+    scales = V.by_rows(lambda index, sums: total / np.where(sums > 0, sums, 1.0), sums)
+    return times_samples(V, scales)
 
 
 def _idf(V: DataMatrix) -> Array:
@@ -186,19 +188,11 @@ def _idf(V: DataMatrix) -> Array:
 
 
 def _samples_with(block: Any) -> tuple[Array]:
-    return (np.asarray((block != 0).sum(axis=1, dtype=np.float64)).ravel(),)
+    return (np.asarray((block != 0).sum(axis=1, dtype=float)).ravel(),)
 
 
-def _sums(block: Block) -> tuple[Array, None]:
+def _sums(block: Block) -> PerSample:
     return products(exact(block), np.ones((block.shape[0], 1)))[:, 0], None
-
-
-def _over(index: range, sums: Array, *, total: float) -> tuple[Array, None]:
-    return total / np.where(sums > 0, sums, 1.0), None
-
-
-def _inverse_norms(index: range, squared: Array) -> tuple[Array, None]:
-    return 1.0 / norms(squared), None
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -211,10 +205,10 @@ class Words:
     Attributes
     ----------
     stop_words : {"auto", "english", "none"}
-        Frequent words to leave out: those of scikit-learn's English list, or none. "auto" leaves
-        them out of English texts: half of their 25 most frequent words are in the list.
+        Frequent words to leave out: scikit-learn's English list, or none. "auto" uses the list if
+        half of the 25 most frequent words of the texts are in it.
     min_df : int
-        A word has to be in so many texts.
+        A word must be in at least this many texts.
     max_df : float, optional
         A word may be in at most this share of the texts; by default 0.95 with a list of stop words,
         and 0.5 without one.
@@ -288,9 +282,9 @@ class Vocabulary:
         Of plain values: "stop_words", "english" or "none", and "ngrams".
     """
 
-    words: tuple[str, ...]
+    words: Texts
     idf: Array
-    settings: Mapping[str, Any]
+    settings: Facts
 
     def __repr__(self) -> str:
         return f"Vocabulary(words={shown(self.words)}, settings={shown(self.settings)})"
@@ -309,7 +303,7 @@ class Vocabulary:
         return X, self, remark
 
 
-def _vectorizer(settings: Mapping[str, Any], **options: Any) -> Any:
+def _vectorizer(settings: Facts, **options: Any) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     stop_words = "english" if settings["stop_words"] == "english" else None

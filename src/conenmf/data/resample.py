@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.random import Generator
 
 from ..errors import DataTypeError
+from ..text import Facts
 from .blocks import (
     Array,
     Block,
@@ -30,7 +32,7 @@ from .blocks import (
     sums_at,
     with_values,
 )
-from .matrix import DataMatrix, sample_indices
+from .matrix import DataMatrix
 from .views import MappedMatrix
 
 Seed: TypeAlias = tuple[int, int]
@@ -51,7 +53,7 @@ def evenly_spaced(n: int, count: int) -> Array:
     return np.linspace(0, n - 1, min(n, count)).astype(np.intp)
 
 
-def new_seed(rng: np.random.Generator) -> Seed:
+def new_seed(rng: Generator) -> Seed:
     """Draw a seed for `uniform_rows`."""
     low, high = rng.integers(2**63, size=2)
     return int(low), int(high)
@@ -72,7 +74,7 @@ def uniform_rows(index: range, width: int, seed: Seed) -> Array:
     return numbers[:, :width]
 
 
-def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+def draw_samples(V: DataMatrix, count: int, rng: Generator) -> Array:
     """Draw `count` different nonzero samples, or all if there are no more; return their indices.
 
     Every nonzero sample gets a random number, and those with the largest are taken, in that
@@ -81,7 +83,7 @@ def draw_samples(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
     return _with_largest_keys(V, count, seed=new_seed(rng))
 
 
-def draw_weighted(V: DataMatrix, count: int, rng: np.random.Generator) -> Array:
+def draw_weighted(V: DataMatrix, count: int, rng: Generator) -> Array:
     """Draw different samples one after the other, in proportion to their squared norms.
 
     Each gets an exponential time, divided by its squared norm, and the earliest are taken
@@ -98,7 +100,7 @@ def draw_longest(V: DataMatrix, count: int) -> Array:
 def _with_largest_keys(
     V: DataMatrix, count: int, seed: Seed | None = None, total: float | None = None
 ) -> Array:
-    options: dict[str, Any] = {"count": min(count, V.shape[1]), "seed": seed, "total": total}
+    options: Facts = {"count": min(count, V.shape[1]), "seed": seed, "total": total}
     ((_, indices, _),) = V.map(_choose, V.norms_squared, reduce=_largest_of_two, **options)
     return np.asarray(indices)
 
@@ -140,48 +142,9 @@ def holds_counts(V: DataMatrix) -> bool:
     return _known[V]
 
 
-def thinned(
-    V: DataMatrix, rng: np.random.Generator, *, share: float = 0.5
-) -> tuple[MappedMatrix, MappedMatrix]:
-    """Split counts at random: each single count goes to the first part with a probability.
-
-    If the counts are Poisson with rates X, the parts are independent, and Poisson with the rates
-    share X and (1 - share) X. So what is fitted to one can be judged by the other (Neufeld, Gao,
-    Popp, Battle and Witten, "Inference after latent variable estimation for single-cell RNA
-    sequencing data", Biostatistics 25, 2024). One pass, which checks that entries are counts.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    rng : numpy.random.Generator
-    share : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    two views of V, whose sum is V
-
-    Examples
-    --------
-    >>> from conenmf import from_rows
-    >>> V = from_rows([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
-    >>> first, second = thinned(V, np.random.default_rng(0))
-    >>> first.columns([0, 1]) + second.columns([0, 1])
-    array([[6., 0.],
-           [0., 8.],
-           [3., 1.]])
-    """
-    seed = new_seed(rng)
-    _require_counts(V, "split at random")
-    index, _ = V.map(sample_indices)
-    changes = (partial(_thin, seed=seed, share=share, rest=rest) for rest in (False, True))
-    first, second = (MappedMatrix(V, change, index, dtype=V.dtype) for change in changes)
-    return first, second
-
-
 def redrawn(
     V: DataMatrix,
-    rng: np.random.Generator,
+    rng: Generator,
     *,
     dispersion: float = 0.0,
     balance: bool = False,
@@ -208,7 +171,7 @@ def redrawn(
     """
     seed = new_seed(rng)
     _require_counts(V, "drawn again")
-    index, _ = V.map(sample_indices)
+    index = V.indices()
     change = partial(_redraw, seed=seed, dispersion=dispersion, balance=balance)
     return MappedMatrix(V, change, index, dtype=V.dtype)
 
@@ -238,7 +201,7 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
-def bootstrapped(V: DataMatrix, rng: np.random.Generator, *, degree: int = 2) -> MappedMatrix:
+def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int = 2) -> MappedMatrix:
     """Return V with samples as often as they are drawn: Poisson numbers of mean 1.
 
     A sample that is drawn w times counts w times in the loss. That is a sample scaled by w for the
@@ -259,13 +222,13 @@ def bootstrapped(V: DataMatrix, rng: np.random.Generator, *, degree: int = 2) ->
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
-    weights = rng.poisson(1.0, V.shape[1]).astype(np.float64)
+    weights = rng.poisson(1.0, V.shape[1]).astype(float)
     if degree == 2:
         weights = np.sqrt(weights)
     return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 
 
-def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: np.random.Generator) -> MappedMatrix:
+def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
     """Return Poisson counts with the rates WH, in the storage of V.
 
     Where rates are small, the number of counts of each component in each sample is drawn, and then
@@ -292,12 +255,12 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: np.random.Generator) -> M
     W, Ht = exact(W), V.align(H.T)
     sums = W.sum(axis=0)
     (of_H,) = V.map(_sum_rows, Ht)
-    index, _ = V.map(sample_indices)
+    index = V.indices()
     if float(sums @ of_H) >= _DIRECT_RATE * V.shape[0] * V.shape[1]:
         change = partial(_draw_directly, seed=seed, W=W)
     else:
         change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))
-    return MappedMatrix(V, change, index, Ht, dtype=np.dtype(np.float64))
+    return MappedMatrix(V, change, index, Ht, dtype=np.dtype(float))
 
 
 def _places(W: Array, sums: Array) -> Array:
@@ -328,7 +291,7 @@ def _sum_rows(index: range, H: Array) -> tuple[Array]:
     return (exact(H).sum(axis=0),)
 
 
-def _generators(index: Array, seed: Seed) -> Iterator[np.random.Generator]:
+def _generators(index: Array, seed: Seed) -> Iterator[Generator]:
     """A generator for each sample, at a place of its own in one sequence; to be used in turn."""
     bits = np.random.Philox(key=np.array(seed, dtype=np.uint64))
     rng, state = np.random.Generator(bits), bits.state
@@ -338,18 +301,11 @@ def _generators(index: Array, seed: Seed) -> Iterator[np.random.Generator]:
         yield rng
 
 
-def _thin(block: Block, index: Array, *, seed: Seed, share: float, rest: bool) -> Block:
-    entries = entries_of(block)
-    counts = entries.values.astype(np.int64)
-    drawn = _drawn(entries, index, seed, lambda rng, own: rng.binomial(counts[own], share))
-    return _with_counts(block, entries, counts - drawn if rest else drawn)
-
-
 def _redraw(block: Block, index: Array, *, seed: Seed, dispersion: float, balance: bool) -> Block:
     entries = entries_of(block)
     rates = exact(entries.values)
 
-    def draw(rng: np.random.Generator, own: slice) -> Array:
+    def draw(rng: Generator, own: slice) -> Array:
         means = rates[own]
         if dispersion > 0:
             means = means * rng.gamma(1 / dispersion, dispersion, means.size)
@@ -371,7 +327,7 @@ def _drawn(
     entries: Entries,
     index: Array,
     seed: Seed,
-    draw: Callable[[np.random.Generator, slice], Array],
+    draw: Callable[[Generator, slice], Array],
 ) -> Array:
     """A number for every entry, from the generator of its sample."""
     drawn = np.empty(len(entries.values), np.int64)

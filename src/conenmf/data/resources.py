@@ -1,8 +1,6 @@
-"""What this process may use: threads and memory, within the limits of its container.
+"""How much memory this process may use, within the limits of its container.
 
-A container sees all processors and all memory of its host, but may be allowed less. joblib, which
-comes with scikit-learn, reads the limit of processor time; none of our dependencies reads the limit
-of memory, so it is read here, from the control group (cgroup) of the container.
+A container sees all memory of its host, but may be allowed less: its control group (cgroup) says.
 """
 
 from __future__ import annotations
@@ -17,19 +15,6 @@ from ..errors import ConeNMFError, Message, Option, OptionError
 
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
 _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
-
-
-def available_threads() -> int:
-    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores.
-
-    Cores are usable within the affinity of the process and the processor time of its container.
-    """
-    setting = os.environ.get("OMP_NUM_THREADS", "")
-    if setting.isdigit() and int(setting) > 0:
-        return int(setting)
-    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
-
-    return int(cpu_count())
 
 
 @cache

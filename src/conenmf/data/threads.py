@@ -1,8 +1,7 @@
 """Threads: blocks of V run on threads of our own, while BLAS uses one.
 
 Results are collected in the order of the tasks, so that sums do not depend on which thread finished
-first. How many threads there should be is decided in `resources`. Whatever has threads belongs to
-one process: a forked child makes its own.
+first. Whatever has threads belongs to one process: a forked child makes its own.
 
 Threads are daemons, and wait for each other only in `SimpleQueue.get`. With a `ThreadPoolExecutor`,
 about one Ctrl-C in 500 left a lock of its futures held: the next pass, or the end of the process,
@@ -15,7 +14,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from queue import SimpleQueue
@@ -23,6 +21,25 @@ from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
+
+
+def available_threads() -> int:
+    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores.
+
+    Cores are usable within the affinity of the process and the processor time of its container.
+    """
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
+    return _usable_cores()
+
+
+@cache
+def _usable_cores() -> int:
+    """As joblib counts them, once: it reads files of the system, as long as a small transform."""
+    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
+
+    return int(cpu_count())
 
 
 class _Pool:
@@ -108,58 +125,6 @@ def run_in_order(
         raise failures[0]
 
 
-@contextmanager
-def read_ahead(
-    read: Callable[[int], Any], count: int, depth: int
-) -> Iterator[Callable[[int], Any]]:
-    """Read blocks 0, 1, ... in order on a thread of its own.
-
-    Yields a function that returns the block of a number, each once; the reader stays at most
-    `depth` blocks ahead of the callers, and an exception of `read` is raised to the caller.
-    """
-    lock = threading.Lock()
-    wanted: SimpleQueue[int | None] = SimpleQueue()
-    blocks: list[SimpleQueue[Any]] = [SimpleQueue() for _ in range(count)]
-    ended: SimpleQueue[None] = SimpleQueue()
-    n_taken = n_begun = 0
-    is_open, is_started = True, False
-
-    def serve() -> None:
-        while (index := wanted.get()) is not None:
-            try:
-                if not is_open:
-                    raise CancelledError("reading has ended")
-                blocks[index].put((read(index), None))
-            except BaseException as failure:
-                blocks[index].put((None, failure))
-        ended.put(None)
-
-    def take(index: int) -> Any:
-        nonlocal n_taken, n_begun
-        with lock:
-            if not is_open:
-                raise CancelledError("reading has ended")
-            n_taken += 1
-            while n_begun < min(count, max(n_taken + depth, index + 1)):
-                wanted.put(n_begun)
-                n_begun += 1
-        block, failure = blocks[index].get()
-        if failure is not None:
-            raise failure
-        return block
-
-    try:
-        threading.Thread(target=serve, name="conenmf reader", daemon=True).start()
-        is_started = True
-        yield take
-    finally:
-        with lock:
-            is_open = False
-            wanted.put(None)
-        if is_started:
-            ended.get()
-
-
 @cache
 def keep_freed_memory() -> None:
     """Let arrays of up to 31 MB be made from memory that others have freed, once per process.
@@ -171,18 +136,18 @@ def keep_freed_memory() -> None:
     np.empty(31 << 20, np.uint8)
 
 
+# --- BLAS ---------------------------------------------------------------------------------------
+
+
 @cache
 def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _is_limited() -> bool:
-    return all(library.num_threads == 1 for library in _blas().lib_controllers)
-
-
 def _limit_here() -> AbstractContextManager[Any]:
     """Hold BLAS to one thread where that is not so: where the limit is each thread's own."""
-    return nullcontext() if _is_limited() else _blas().limit(limits=1)
+    is_limited = all(library.num_threads == 1 for library in _blas().lib_controllers)
+    return nullcontext() if is_limited else _blas().limit(limits=1)
 
 
 class _User:
@@ -190,59 +155,51 @@ class _User:
 
 
 class _BlasLimit:
-    """Holds BLAS to one thread as long as anyone in this process needs it.
-
-    The limit of OpenBLAS belongs to the process, but threadpoolctl silently ignores all threads
-    except the one that set it first. So a thread of its own sets it for the first user and lifts
-    it after the last, whichever threads these are on.
-    """
+    """Holds BLAS to one thread as long as anyone in this process needs it."""
 
     def __init__(self) -> None:
+        self.users: weakref.WeakSet[_User] = weakref.WeakSet()
+        self._before: list[int] | None = None
         self._lock = threading.RLock()
-        self._users: weakref.WeakSet[_User] = weakref.WeakSet()
-        self._keeper = _Pool()
-        self.limit: Any = None
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
-        """Be a user."""
-        user = _User()
-        try:
-            with self._lock:
-                self._users.add(user)
-                if self.limit is None:
-                    self._update()
-            with _limit_here():
-                yield
-        finally:
-            if self is _blas_limit(os.getpid()):  # else entered before a fork, left in the child
-                with self._lock:
-                    self._users.discard(user)
-                    if not self._users:
-                        self._update()
+    def update(self) -> None:
+        """Set the limit if there are users, lift it if there are none.
 
-    def _update(self) -> None:
-        """Set or lift the limit, on the keeper's thread."""
-        done: SimpleQueue[None] = SimpleQueue()
-
-        def update() -> None:
-            if self._users and self.limit is None:
-                self.limit = _blas().limit(limits=1).__enter__()
-            elif not self._users and self.limit is not None:
-                self.limit.__exit__(None, None, None)
-                self.limit = None
-            done.put(None)
-
-        self._keeper.put(update)
-        done.get()
+        The limit of OpenBLAS belongs to the process. threadpoolctl lets only the thread that set
+        it change it, unless it is told to forget which one that was.
+        """
+        libraries = _blas().lib_controllers
+        with self._lock:
+            if bool(self.users) == (self._before is not None):
+                return
+            before, numbers = None, self._before
+            if numbers is None:
+                before = [library.num_threads for library in libraries]
+                numbers = [1] * len(before)
+            for library, number in zip(libraries, numbers, strict=True):
+                if hasattr(library, "clear_controlling_thread"):
+                    library.clear_controlling_thread(force=True)
+                library.set_num_threads(number)
+            self._before = before
 
 
 @cache
 def _blas_limit(process: int) -> _BlasLimit:
+    """The limit of a process: a forked child has its own, whoever held that of its parent."""
     return _BlasLimit()
 
 
-def one_blas_thread() -> AbstractContextManager[None]:
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
     """Hold BLAS to one thread in the whole process, as long as any thread is inside."""
+    user = _User()
     limit = _blas_limit(os.getpid())
-    return nullcontext() if limit.limit is None and _is_limited() else limit.hold()
+    try:
+        limit.users.add(user)
+        limit.update()
+        with _limit_here():
+            yield
+    finally:
+        limit = _blas_limit(os.getpid())  # another one, if this is a child forked inside
+        limit.users.discard(user)
+        limit.update()

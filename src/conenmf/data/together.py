@@ -19,14 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
+from ..arguments import Arrays
+from ..text import Facts
 from .blocks import Array, Block, is_sparse, products
-from .disk import DiskMatrix
-from .matrix import Aligned, DataMatrix, Measures, Reduce, Step, add, join_sums, measure_block
-from .memory import DenseMatrix, LocalMatrix, SparseMatrix
-from .resources import available_memory
-from .views import MappedMatrix, View, on_block
-
-_UNLIMITED = 1 << 40
+from .matrix import (
+    Aligned,
+    DataMatrix,
+    Measures,
+    PerSample,
+    Reduce,
+    Results,
+    Step,
+    add,
+    join_sums,
+    measure_block,
+)
+from .views import MappedMatrix, on_changed
 
 
 class Part(NamedTuple):
@@ -41,8 +49,6 @@ class Part(NamedTuple):
     shared : dict
     n_rows : int
         How many results the step returns for every sample.
-    out : tuple
-        For each of these an array to be overwritten, or None.
     reduce : callable
     X : array (F, K), optional
         With which the step multiplies every sample. The step may get the products as ``C=``.
@@ -51,14 +57,13 @@ class Part(NamedTuple):
     V: DataMatrix
     step: Step
     aligned: tuple[Aligned, ...]
-    shared: dict[str, Any]
+    shared: Facts
     n_rows: int
-    out: tuple[Aligned | None, ...] = ()
     reduce: Reduce = add
     X: Array | None = None
 
 
-def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]]:
+def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
     """Read V once for all parts; return for each what ``part.V.sweep(...)`` would return."""
     inputs, steps = [], []
     for part in parts:
@@ -66,12 +71,11 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]
         if part.V is not V:
             if not (isinstance(part.V, MappedMatrix) and part.V.V is V):
                 raise AssertionError("a part reads V, or a view of it")
-            step, own = partial(on_block, step, part.V.change, len(part.V.arrays)), part.V.arrays
+            step, own = partial(on_changed, step, part.V.change, len(part.V.arrays)), part.V.arrays
             part.V._count(1.0)
         inputs.append((*own, *part.aligned))
         steps.append(step)
-    out = [array for part in parts for array in part.out or [None] * part.n_rows]
-    more: dict[str, Any] = {}
+    more: Facts = {}
     beside = SideBySide.of([None if part.V is not V else part.X for part in parts])
     if beside is not None and not V.is_remote:  # where W would be sent twice
         more["side_by_side"] = beside
@@ -79,7 +83,6 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[tuple[Any, ...]
         _steps_together,
         *(array for arrays in inputs for array in arrays),
         reduce=partial(_reduce_each, [part.reduce for part in parts]),
-        out=out if any(array is not None for array in out) and not V.is_one_block else (),
         steps=steps,
         counts=[len(arrays) for arrays in inputs],
         shared=[part.shared for part in parts],
@@ -112,7 +115,7 @@ class SideBySide(NamedTuple):
             end += width
         return cls(np.hstack(given), places)
 
-    def split(self, C: Array) -> list[dict[str, Array]]:
+    def split(self, C: Array) -> list[Arrays]:
         """Return the columns of each, as an argument of its step."""
         return [
             {} if place is None else {"C": np.ascontiguousarray(C[:, slice(*place)])}
@@ -129,7 +132,7 @@ def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] |
     return [part["C"] for part in beside.split(np.asarray(C))]
 
 
-def _multiply(block: Block, *, X: Array) -> tuple[Array, None]:
+def _multiply(block: Block, *, X: Array) -> PerSample:
     return products(block, X), None
 
 
@@ -145,34 +148,14 @@ def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
             part.V._measures = Measures(norms, *sums)
 
 
-def is_in_memory(V: DataMatrix) -> bool:
-    """Return whether reading V, or what it is a view of, is reading memory of this process."""
-    while isinstance(V, View):
-        V = V.V
-    return isinstance(V, DenseMatrix | SparseMatrix)
-
-
-def room_for_aligned(V: DataMatrix, row_bytes: int, count: int = 1) -> int:
-    """Return how many times so many aligned arrays may be kept in memory, with rows of this size.
-
-    They may take half of what V may take of it. Arrays in files or on a cluster take none of it.
-    """
-    while isinstance(V, View):
-        V = V.V
-    size = max(row_bytes * V.shape[1], 1)
-    if isinstance(V, DiskMatrix):
-        return V.budget // 2 // (count * size) if V.fits(size) else _UNLIMITED
-    return available_memory() // 2 // (count * size) if isinstance(V, LocalMatrix) else _UNLIMITED
-
-
 def _steps_together(
     block: Block,
     *aligned: Array,
     steps: list[Step],
     counts: list[int],
-    shared: list[dict[str, Any]],
+    shared: list[Facts],
     side_by_side: SideBySide | None = None,
-) -> tuple[Any, ...]:
+) -> Results:
     """Do every step with one block; each takes `count` of the aligned arrays."""
     rows: list[Array] = []
     sums: list[Any] = []
@@ -187,9 +170,7 @@ def _steps_together(
     return *rows, tuple(sums)
 
 
-def _reduce_each(
-    reducers: list[Reduce], total: tuple[Any, ...], part: tuple[Any, ...]
-) -> tuple[Any, ...]:
+def _reduce_each(reducers: list[Reduce], total: Results, part: Results) -> Results:
     return tuple(
         reduce(one, other) for reduce, one, other in zip(reducers, total, part, strict=True)
     )

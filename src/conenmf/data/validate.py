@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
-from ..arguments import components, factor
+from ..arguments import DType, Pair, components, factor, real_numbers
 from ..errors import (
     ComponentsError,
     ConeNMFError,
@@ -25,16 +26,18 @@ from ..errors import (
 )
 from ..text import shown
 from .blocks import Array, Block
-from .matrix import Aligned, DataMatrix, sample_indices
+from .matrix import Aligned, DataMatrix
 from .resources import require_memory
 
 Negative: TypeAlias = Literal["raise", "clip", "keep"]
 SamplesIn: TypeAlias = Literal["rows", "columns"]
 
+# between which squares stay: products of four entries are finite, of two in single precision
+_SQUARES = {"float64": (1e150, 1e-150), "float32": (1e36, 1e-30)}
 _CLIPPED_SHARE = 1e-6  # of the largest entry: how far below zero negative="clip" accepts
 
 
-def check_kind(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def check_kind(dtype: DType, shape: tuple[int, ...]) -> None:
     """Refuse a type or a shape that no matrix of real numbers has."""
     if dtype.kind == "c":
         raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
@@ -82,7 +85,7 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
     if not np.ma.isMaskedArray(matrix):
         return matrix
     if missing == "nan":
-        kind = matrix.dtype if matrix.dtype.kind == "f" else np.dtype(np.float64)
+        kind = matrix.dtype if matrix.dtype.kind == "f" else np.dtype(float)
         return np.ma.filled(matrix.astype(kind), np.nan)
     masked = np.argwhere(np.ma.getmaskarray(matrix))
     if len(masked):
@@ -93,15 +96,12 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
     return np.ma.getdata(matrix)
 
 
-def require_data_matrix(
-    V: object, *, nonzero: bool = False, whole: bool = False, holes: bool = False
-) -> None:
+def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False) -> None:
     """Refuse a bare array, and data of which entries are missing or weighted.
 
     A bare array does not show whether rows or columns are the samples; and to a function that knows
     nothing of weights a missing entry is a zero, so it must say that it knows with `holes`. With
-    `nonzero`, refuse a matrix of zeros too; with `whole`, a sketch, which has the norms of V but
-    not all of its singular values.
+    `nonzero`, refuse a matrix of zeros too.
     """
     if not isinstance(V, DataMatrix):
         raise DataTypeError(
@@ -113,11 +113,6 @@ def require_data_matrix(
         raise NotAvailableError(
             "this is for complete data, and of these entries are missing or weighted: complete "
             "them with inverse_transform of a fit, or leave out samples or features"
-        )
-    if whole and V.subspace is not None:
-        raise NotAvailableError(
-            "a sketch lacks a part of the data, so what is proven for it does not hold for them: "
-            "pass V itself, the matrix that was sketched"
         )
     if nonzero and not V.nonzero:
         raise DataError("every entry is zero: there is nothing to factor")
@@ -142,7 +137,7 @@ def checked_components(K: object, V: DataMatrix) -> int:
     if K > max(V.shape):
         raise ComponentsError(
             f"there are {V.shape[1]} samples and {V.shape[0]} features, fewer than the {K} "
-            f"components asked for: with {min(V.shape)} the error is zero already"
+            f"components asked for: use at most {min(V.shape)}"
         )
     require_memory("K", K, 8 * K * max(K, V.shape[0]), ComponentsError)
     return K
@@ -151,7 +146,7 @@ def checked_components(K: object, V: DataMatrix) -> int:
 # --- factors ----------------------------------------------------------------------------------
 
 
-def check_factors(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
+def check_factors(V: DataMatrix, W: ArrayLike, H: Any) -> tuple[Array, Aligned]:
     """Return W (F, K) in double precision, and H' (N, K) aligned with the samples of V.
 
     Raise `DataError` unless both are finite and nonnegative.
@@ -159,11 +154,13 @@ def check_factors(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
     W, Ht = check_shapes(V, W, H)
     (valid,) = V.map(_is_factor, Ht, reduce=min)
     if not valid:
-        raise DataError("W and H must be finite and nonnegative")
-    return W.astype(np.float64, copy=False), Ht
+        raise DataError(
+            "W or H has entries that are NaN, infinite or negative: remove or clip them"
+        )
+    return W.astype(float, copy=False), Ht
 
 
-def check_shapes(V: DataMatrix, W: Any, H: Any) -> tuple[Array, Aligned]:
+def check_shapes(V: DataMatrix, W: ArrayLike, H: Any) -> tuple[Array, Aligned]:
     """Do the same in the precision of W, and do not look at the entries of H."""
     W = factor("W", W, (V.shape[0], "K"))
     return W, aligned_coefficients(V, H, W.shape[1])
@@ -194,40 +191,31 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
 
     With `complete`, a label of -1 is for zero samples only.
     """
-    array = labels if hasattr(labels, "dtype") else _as_labels(labels)
+    array = (
+        labels
+        if hasattr(labels, "dtype")
+        else real_numbers("labels", labels, V.shape[1:], DataError)
+    )
     if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
         raise DataError(
             f"labels have shape {array.shape} and type {array.dtype}, "
             f"expected {V.shape[1]} integers, one per sample"
         )
-    integers, (low, high, unlabelled) = V.map(
-        _label_range, array, V.norms_squared, reduce=_join_ranges
+    integers, (below, high, unlabelled) = V.map(
+        _label_range, array, V.norms_squared, reduce=np.maximum
     )
-    if low < -1 or high >= K:
-        raise DataError(f"labels run from {low} to {high}, expected -1 to {K - 1}")
+    if below > 1 or high >= K:
+        raise DataError(f"labels run from {-below} to {high}, expected -1 to {K - 1}")
     if complete and unlabelled:
         raise DataError("a sample that is not zero has label -1: every sample needs a cone")
     return integers
 
 
-def _as_labels(labels: Any) -> Array:
-    try:
-        return np.asarray(labels)
-    except Exception as problem:  # lists that differ in length, or an object of the caller's own
-        raise DataError(
-            f"labels are {shown(labels)}, expected integers, one per sample"
-        ) from problem
-
-
-def _label_range(
-    index: range, labels: Array, squared: Array
-) -> tuple[Array, tuple[int, int, bool]]:
-    unlabelled = bool(((labels < 0) & (squared > 0)).any())
-    return labels.astype(np.intp), (int(labels.min()), int(labels.max()), unlabelled)
-
-
-def _join_ranges(a: tuple[int, int, bool], b: tuple[int, int, bool]) -> tuple[int, int, bool]:
-    return min(a[0], b[0]), max(a[1], b[1]), a[2] or b[2]
+def _label_range(index: range, labels: Array, squared: Array) -> Pair:
+    """Step of a map: -min, max, and whether a sample that is not zero has no label."""
+    integers = labels.astype(np.intp)
+    unlabelled = ((integers < 0) & (squared > 0)).any()
+    return integers, np.array([-integers.min(), integers.max(), unlabelled])
 
 
 # --- entries ----------------------------------------------------------------------------------
@@ -240,7 +228,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     `samples_in`.
     """
     total, lowest = V.measures.total, V.measures.lowest
-    largest, smallest = _limits_of_squares(V.dtype)
+    largest, smallest = _SQUARES[V.dtype.name]
     if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
         return V
 
@@ -279,15 +267,10 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     return V
 
 
-def squares_within(dtype: np.dtype[Any], total: float) -> bool:
+def squares_within(dtype: DType, total: float) -> bool:
     """Whether a sum of squares is zero, or of a size with which a type can compute."""
-    largest, smallest = _limits_of_squares(dtype)
+    largest, smallest = _SQUARES[dtype.name]
     return total == 0 or smallest <= total < largest
-
-
-def _limits_of_squares(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Products of four entries stay finite in float64, products of two in float32."""
-    return (1e150, 1e-150) if dtype == np.float64 else (1e36, 1e-30)
 
 
 def _highest(block: Block) -> tuple[float]:
@@ -296,7 +279,7 @@ def _highest(block: Block) -> tuple[float]:
 
 def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[str, float]:
     """Name the first entry of a value, or the first that is not finite, as the caller knows it."""
-    indices, _ = V.map(sample_indices)
+    indices = V.indices()
     (entry,) = V.sweep(_find_in_block, indices, reduce=_first_of_two, value=value)
     if entry is None:
         raise DataChangedError("V was changed while it was validated: open it again")

@@ -13,16 +13,18 @@ repeated passes over data that are small enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.random import Generator
+from numpy.typing import ArrayLike
 
+from ..arguments import DType
 from ..names import Names
 from .blocks import (
     Array,
@@ -34,50 +36,19 @@ from .blocks import (
     norms,
     scaled,
 )
-from .matrix import Aligned, Checksum, DataMatrix, Step, Work
-from .memory import LocalMatrix, Reader, hold
+from .matrix import Aligned, DataMatrix, Results, Step, Work
+from .memory import LocalMatrix, hold, single_copy
 from .validate import require_data_matrix
 
 Change: TypeAlias = Callable[..., Block]
 """``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
 
-
-class View(DataMatrix):
-    """A matrix with the samples of V: arrays that are aligned with V are aligned with it.
-
-    Attributes
-    ----------
-    V : DataMatrix
-    """
-
-    def __init__(self, V: DataMatrix, dtype: np.dtype[Any], *, holes: bool = False) -> None:
-        require_data_matrix(V, holes=holes)
-        super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
-        self.V = V
-        self.is_remote, self.candidates, self.max_gather = V.is_remote, V.candidates, V.max_gather
-        self.remarks, self.vocabulary = V.remarks, V.vocabulary
-
-    def own_threads(self) -> AbstractContextManager[None]:
-        """Hold the threads as V does."""
-        return self.V.own_threads()
-
-    def align(self, array: Any) -> Aligned:
-        """Bring an array to where the samples of V are."""
-        return self.V.align(array)
-
-    def save_aligned(self, aligned: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
-        """Write an aligned array as V does."""
-        return self.V.save_aligned(aligned, folder, name)
-
-    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> Aligned:
-        """Read it as V does."""
-        return self.V.load_aligned(folder, name, checksums)
-
-    def _map(self, work: Work) -> tuple[Any, ...]:
-        return self.V._map(work)
+_DOUBLE, _SINGLE = np.dtype(float), np.dtype(np.float32)
+_MIN_SINGLE_ENTRIES = 1 << 16  # for which single precision saves time
+_SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2, where float32 holds entries and their products
 
 
-class MappedMatrix(View):
+class MappedMatrix(DataMatrix):
     """A view whose blocks are those of V after a function.
 
     Parameters
@@ -86,7 +57,7 @@ class MappedMatrix(View):
     change : Change
     *aligned : arrays (N, ...)
         What it needs of every sample.
-    dtype : float32 or float64
+    dtype : float64 or float32
         The type of the new blocks.
     holes : bool
         Whether V may have missing entries; otherwise it is refused then. The view has none, unless
@@ -98,11 +69,15 @@ class MappedMatrix(View):
         V: DataMatrix,
         change: Change,
         *aligned: Aligned,
-        dtype: np.dtype[Any],
+        dtype: DType = _DOUBLE,
         holes: bool = False,
     ) -> None:
-        super().__init__(V, dtype, holes=holes)
-        self.change = change
+        require_data_matrix(V, holes=holes)
+        super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
+        self.is_in_memory, self.is_remote = V.is_in_memory, V.is_remote
+        self.max_gather = V.max_gather
+        self.remarks, self.vocabulary = V.remarks, V.vocabulary
+        self.V, self.change = V, change
         self.arrays = tuple(V.align(array) for array in aligned)
         self.turn: Callable[[DataMatrix], DataMatrix] | None = None
 
@@ -110,36 +85,36 @@ class MappedMatrix(View):
         """Return the same view of the turned data, where there is one."""
         return super().turned() if self.turn is None else self.turn(self.V.turned())
 
-    @property
-    def is_one_block(self) -> bool:
-        """Whether a step gets all samples at once."""
-        return self.V.is_one_block
+    def own_threads(self) -> AbstractContextManager[None]:
+        """Hold the threads as V does."""
+        return self.V.own_threads()
+
+    def align(self, array: Any) -> Aligned:
+        """Bring an array to where the samples of V are."""
+        return self.V.align(array)
+
+    def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
+        """Return how many times `count` aligned arrays fit in the memory of V."""
+        return self.V.room_for_aligned(row_bytes, count)
 
     def held_rows(self, max_dense_entries: int) -> Any:
         """Return a copy of the samples, changed, if those of V are in memory."""
         rows = self.V.held_rows(max_dense_entries)
         return None if rows is None else canonical_rows(self.change(rows.T, *self.arrays).T)
 
-    def _sweep(self, work: Work) -> tuple[Any, ...]:
-        self.V._count(1.0)
-        return self.V._sweep(self._mapped(on_block, work))
-
-    def _visit(self, work: Work) -> tuple[Any, ...]:
-        before = self.V.passes_here
-        results = self.V._visit(self._mapped(_on_reader, work))
-        self._count(self.V.passes_here - before)
-        return results
+    def _run(self, work: Work) -> Results:
+        if work.reads:
+            step = partial(on_changed, work.step, self.change, len(self.arrays))
+            work = work._replace(step=step, aligned=(*self.arrays, *work.aligned))
+            self.V._count(1.0)
+        return self.V._run(work)
 
     def _gather(self, indices: Array) -> Block:
         rows = (np.asarray(array[indices]) for array in self.arrays)
         return self.change(self.V.columns(indices), *rows)
 
-    def _mapped(self, call: Step, work: Work) -> Work:
-        step = partial(call, work.step, self.change, len(self.arrays))
-        return work._replace(step=step, aligned=(*self.arrays, *work.aligned))
 
-
-def on_block(
+def on_changed(
     step: Step,
     change: Change,
     n_own: int,
@@ -147,41 +122,9 @@ def on_block(
     /,
     *aligned: Array,
     **shared: Any,
-) -> tuple[Any, ...]:
-    """Apply a step to the block that a view makes of a block of V."""
+) -> Results:
+    """Apply a step to what a view makes of a block of V."""
     return step(change(block, *aligned[:n_own]), *aligned[n_own:], **shared)
-
-
-def _on_reader(
-    step: Step,
-    change: Change,
-    n_own: int,
-    reader: Reader,
-    /,
-    *aligned: Array,
-    **shared: Any,
-) -> tuple[Any, ...]:
-    return step(_MappedReader(reader, change, aligned[:n_own]), *aligned[n_own:], **shared)
-
-
-class _MappedReader:
-    """A `Reader` whose blocks are changed."""
-
-    def __init__(self, reader: Reader, change: Change, arrays: tuple[Array, ...]) -> None:
-        self._reader, self.change, self.arrays = reader, change, arrays
-        self.index, self.max_gather = reader.index, reader.max_gather
-
-    def columns(self, indices: Array) -> Block:
-        return self._changed(self._reader.columns(indices), indices)
-
-    def each(self, step: Callable[[Block, Array], Array], indices: Array) -> Array:
-        def on_changed(block: Block, part: Array) -> Array:
-            return step(self._changed(block, part), part)
-
-        return self._reader.each(on_changed, indices)
-
-    def _changed(self, block: Block, indices: Array) -> Block:
-        return self.change(block, *(array[indices] for array in self.arrays))
 
 
 def unit_samples(V: DataMatrix) -> MappedMatrix:
@@ -192,7 +135,7 @@ def unit_samples(V: DataMatrix) -> MappedMatrix:
     array([[0.6, 0. ],
            [0.8, 0. ]])
     """
-    return MappedMatrix(V, _to_unit_norm, V.norms_squared, dtype=np.dtype(np.float64))
+    return MappedMatrix(V, _to_unit_norm, V.norms_squared, dtype=np.dtype(float))
 
 
 def _to_unit_norm(block: Block, squared: Array) -> Block:
@@ -213,7 +156,7 @@ def _times_scale(block: Block, scales: Array) -> Block:
     return scaled(block, scales.astype(block.dtype, copy=False))
 
 
-def times_features(V: DataMatrix, factors: Any) -> MappedMatrix:
+def times_features(V: DataMatrix, factors: ArrayLike) -> MappedMatrix:
     """Return a view of V with features multiplied by numbers (F,)."""
     change = partial(features_scaled, factors=np.asarray(factors, dtype=V.dtype))
     view = MappedMatrix(V, change, dtype=V.dtype)
@@ -226,6 +169,27 @@ def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> Mapped
     view = MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
     view.turn = partial(changed_entries, function=function)
     return view
+
+
+def in_single(V: DataMatrix) -> DataMatrix | None:
+    """Return V in float32, with its measures; None for few entries, or if float32 cannot hold them.
+
+    Which data are converted does not depend on their storage, so that all storages have the same
+    answer. Data in memory are copied if there is room; the blocks of others change in every pass.
+    """
+    is_large = V.dtype == _DOUBLE and V.n_entries >= _MIN_SINGLE_ENTRIES
+    if not is_large or not _SINGLE_RANGE[0] < V.total < _SINGLE_RANGE[1]:
+        return None
+    copied = single_copy(V)
+    if copied is not None:
+        return copied
+    view = MappedMatrix(V, _to_single, dtype=_SINGLE)
+    view._measures = V._measures
+    return view
+
+
+def _to_single(block: Block) -> Block:
+    return block.astype(np.float32)
 
 
 def take_features(
@@ -250,9 +214,7 @@ def take_features(
     return view
 
 
-def _select(
-    block: Block, *, features: Array | None, factors: Array | None, dtype: np.dtype[Any]
-) -> Block:
+def _select(block: Block, *, features: Array | None, factors: Array | None, dtype: DType) -> Block:
     chosen: Block = block if features is None else block[features]
     chosen = chosen.astype(dtype, copy=False)
     return chosen if factors is None else features_scaled(chosen, factors)
@@ -286,7 +248,7 @@ def _rows(block: Block) -> tuple[list[Any]]:
     return ([block.T],)
 
 
-def shuffled_samples(V: DataMatrix, rng: np.random.Generator) -> LocalMatrix:
+def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
     """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
     N = V.shape[1]
     samples = V.columns(np.arange(N)).T

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..arguments import Shape
+from ..text import Texts
+
 
 @dataclass(frozen=True)
 class Description:
@@ -49,28 +52,25 @@ class Description:
         their columns.
     package_file : str
         The file of an installed package that holds the dataset.
-    window : (top, bottom, left, right) or None
-        The window of the scene to which the checksum belongs, if not all of it.
     """
 
     name: str
     kind: str
-    shape: tuple[int, int]
+    shape: Shape
     K: int
     source: str
     licence: str
     preprocessing: str
     sha256: str | None = None
     exact: bool = True
-    image_shape: tuple[int, int] | None = None
+    image_shape: Shape | None = None
     official_files: str = ""
-    downloads: tuple[str, ...] = ()
+    downloads: Texts = ()
     download_sha256: str | None = None
     class_level: int = 1
     excluded_folder: str = ""
-    variables: tuple[str, ...] = ()
+    variables: Texts = ()
     package_file: str = ""
-    window: tuple[int, int, int, int] | None = None
 
 
 _CLUTO = "https://karypis.github.io/glaros/files/sw/cluto/datasets.tar.gz"
@@ -191,7 +191,6 @@ _ALL = (
         source=f"{_SCENES} (ROSIS, P. Gamba, University of Pavia)",
         licence=_SCENE_TERMS,
         preprocessing='raw values; pixels are the samples, or samples_are="bands" as in the paper',
-        sha256="f027761d7fe9c4612960d6e35b5a41e75eb4b6afc8e787fa1c44f411ad101889",
         image_shape=(610, 340),
         official_files="PaviaU.mat and PaviaU_gt.mat (or load 'paviau_subset', a window of it)",
         downloads=(
@@ -199,7 +198,6 @@ _ALL = (
             f"{_UPLOADS}/5/50/PaviaU_gt.mat",
         ),
         variables=("paviaU", "paviaU_gt"),
-        window=(229, 369, 89, 169),
     ),
     Description(
         "paviau_subset",

@@ -19,29 +19,31 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import choice, flag, integer, optional
+from ..arguments import Shape, choice, flag, integer, optional
 from ..data.blocks import Array
 from ..errors import (
-    ConeNMFError,
-    DatasetError,
     FileFormatError,
     InputWarning,
     Message,
     Option,
     OptionError,
+    ReadError,
 )
 from ..io.images import SUFFIXES
-from ..io.limits import files_below
+from ..io.limits import files_below, named_damage
 from ..names import Names
+from ..text import Texts
 from .catalogue import DATASETS, Description
 from .fetch import cache_folder, fetch_into_cache
 
+_OTHER_NUMBERS = "holds other numbers or classes than those whose digest is known"
+_OTHER_DECODER = f"{_OTHER_NUMBERS}, perhaps because another program decodes JPEG differently"
 _MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A dataset as it is factored.
+    """A dataset, ready to be factored.
 
     Attributes
     ----------
@@ -57,19 +59,18 @@ class Dataset:
     image_shape : (rows, columns), or None
         Of each sample if features are pixels, of the scene if samples are.
     K : int
-        The number of classes, which the paper takes for the number of components.
+        The number of classes, which the paper uses as the number of components.
     source, licence : str
     verified : bool
-        Whether numbers and classes have, to the bit, the digest in the catalogue; for "paviau",
-        that of a window of the scene.
+        Whether numbers and classes have, to the bit, the digest in the catalogue.
     """
 
     name: str
     X: Any = field(repr=False)
     labels: Array | None = field(repr=False)
-    classes: tuple[str, ...] | None = field(repr=False)
+    classes: Texts | None = field(repr=False)
     names: Names = field(repr=False)
-    image_shape: tuple[int, int] | None
+    image_shape: Shape | None
     K: int
     source: str
     licence: str
@@ -97,7 +98,7 @@ def load(
         For texts: by default "tf-idf", counts times log(N / df), documents of unit norm; see
         `tf_idf`. For cells: by default "log"; see `log_counts`.
     shrink : int, optional
-        For images: average squares of so many pixels a side; 2 halves the sides.
+        For images: average squares of this many pixels a side; 2 halves the sides.
     download : bool
         Fetch the official files into the user's cache if the dataset is not on this machine. It
         needs pooch, and not all datasets have a direct address.
@@ -110,10 +111,9 @@ def load(
 
     Raises
     ------
-    DatasetError
-        If it is not on this machine; the message says where to get it and where to put it.
-    DatasetError
-        If it could not be fetched, or is not what was expected. Nothing is kept then.
+    ReadError
+        If it is not on this machine; the message says where to get it and where to put it. Or if it
+        could not be fetched, or is not what was expected: nothing is kept then.
 
     Warns
     -----
@@ -136,10 +136,12 @@ def load(
             description, lambda folder: _read_expected(folder, description), progress=progress
         )
     if contents is None:
-        raise DatasetError(_where_to_get(description))
+        raise ReadError(_where_to_get(description))
     dataset = _as_stored(description, contents)
-    if not dataset.verified:
-        _warn_of_difference(description, contents, place)
+    difference = _difference(description, contents)
+    if difference:
+        advice = f"to get it again, see {description.source}"
+        warnings.warn(f"{name} in {place} {difference}; {advice}", InputWarning, stacklevel=2)
     if weights != "counts" and description.kind in _WEIGHTS:
         return replace(dataset, X=_WEIGHTS[description.kind](dataset.X))
     if samples_are == "bands":
@@ -148,7 +150,7 @@ def load(
 
 
 def available() -> list[str]:
-    """The names of the datasets that are on this machine, without reading them.
+    """Return the names of the datasets on this machine, without reading them.
 
     >>> "digits" in available()
     True
@@ -165,7 +167,7 @@ def available() -> list[str]:
 # --- options and preprocessing ------------------------------------------------------------------
 
 
-def _check_options(description: Description, **options: Any) -> None:
+def _check_options(description: Description, **options: object) -> None:
     for option, value in options.items():
         kinds = _OPTIONS[option]
         if value is not None and description.kind not in kinds:
@@ -228,7 +230,7 @@ def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
     return replace(dataset, X=X, names=names, image_shape=(rows, columns))
 
 
-def tf_idf(counts: Any) -> Any:
+def tf_idf(counts: object) -> Any:
     """Counts of terms times log(N / df), documents of unit norm.
 
     A term that is in every document gets no weight; a document of such terms stays zero.
@@ -239,7 +241,7 @@ def tf_idf(counts: Any) -> Any:
     """
     from sklearn.preprocessing import normalize
 
-    weighted = sp.csr_array(counts, dtype=np.float64, copy=True)
+    weighted = sp.csr_array(counts, dtype=float, copy=True)
     weighted.sum_duplicates()
     weighted.eliminate_zeros()
     N, F = weighted.shape
@@ -252,21 +254,21 @@ def tf_idf(counts: Any) -> Any:
     return normalize(weighted, copy=False)
 
 
-def log_counts(counts: Any) -> Any:
+def log_counts(counts: object) -> Any:
     """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
 
     >>> log_counts(np.array([[1, 0, 3], [0, 0, 0]])).toarray().round(3)
     array([[7.824, 0.   , 8.923],
            [0.   , 0.   , 0.   ]])
     """
-    scaled = sp.csr_array(counts, dtype=np.float64, copy=True)
+    scaled = sp.csr_array(counts, dtype=float, copy=True)
     totals = np.asarray(scaled.sum(axis=1)).clip(1)
     scaled.data *= np.repeat(1e4 / totals, np.diff(scaled.indptr))
     return scaled.log1p()
 
 
 # Which options there are for which kinds, and what can be chosen; the default comes first.
-_OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+_OPTIONS: dict[str, dict[str, Texts]] = {
     "samples_are": {"scene": ("pixels", "bands")},
     "weights": {"text": ("tf-idf", "counts"), "cells": ("log", "counts")},
     "shrink": {"images": ()},
@@ -316,52 +318,35 @@ def _digest_dtype(numbers: Array) -> str:
 
 def _is_verified(description: Description, contents: _Contents) -> bool:
     """Whether the digest is the one in the catalogue; False if it has none."""
-    X, labels = contents.X, contents.labels
-    if description.window is not None and labels is not None and X.shape == description.shape:
-        top, bottom, left, right = description.window
-        pixels = np.arange(len(X)).reshape(description.image_shape or ())
-        window = pixels[top:bottom, left:right].ravel()
-        X, labels = X[window], labels[window]
-    return description.sha256 is not None and fingerprint(X, labels) == description.sha256
+    digest = description.sha256
+    return digest is not None and fingerprint(contents.X, contents.labels) == digest
 
 
-def _other_size(description: Description, contents: _Contents) -> str:
-    """In which size or number of classes the data differ from the catalogue; empty if in none."""
+def _difference(description: Description, contents: _Contents) -> str:
+    """How the data differ from the catalogue, in words; empty if that cannot be seen."""
+    if _is_verified(description, contents):
+        return ""
     N, F = contents.X.shape
     n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
     is_full = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
-    if (N, F) == description.shape and is_full:
+    if (N, F) != description.shape or not is_full:
+        expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
+        return f"holds {N} samples of {F} features in {n_classes} classes, expected {expected}"
+    if description.sha256 is None:
         return ""
-    expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
-    found = f"{N} samples of {F} features in {n_classes or 'no'} classes"
-    return f"holds {found}, expected {expected}"
+    return _OTHER_NUMBERS if description.exact else _OTHER_DECODER
 
 
 def _read_expected(folder: Path, description: Description) -> _Contents:
     """Read fetched files; an error unless they hold the dataset, as far as that can be checked."""
     contents = _read_folder(folder, description)
-    if contents is not None and _is_verified(description, contents):
-        return contents
-    is_exact = description.exact and description.sha256 is not None
-    if contents is None or is_exact or _other_size(description, contents):
+    difference = "cannot be read" if contents is None else _difference(description, contents)
+    if contents is None or difference not in ("", _OTHER_DECODER):
         raise FileFormatError(
-            f"the files fetched are not those of {description.name}: their digest or shape "
-            f"differs; see {description.source}"
+            f"the files fetched are not those of {description.name}: the folder {difference}; see "
+            f"{description.source}"
         )
     return contents
-
-
-def _warn_of_difference(description: Description, contents: _Contents, place: object) -> None:
-    """Warn if size or digest show that the numbers are not those of the dataset."""
-    difference = _other_size(description, contents)
-    if not difference and description.sha256 is not None:
-        difference = "holds other numbers or classes than those whose digest is known"
-        if not description.exact:
-            difference += ", perhaps because another program decodes JPEG differently"
-    if difference:
-        problem = f"{description.name} in {place} {difference}"
-        advice = f"to get it again, see {description.source}"
-        warnings.warn(f"{problem}; {advice}", InputWarning, stacklevel=3)
 
 
 # --- finding and reading ------------------------------------------------------------------------
@@ -432,12 +417,8 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
         return None
     official = _read_matlab if description.variables else _OFFICIAL[description.kind]
     read = _read_prepared if (folder / "V.npz").is_file() else official
-    try:
+    with named_damage(folder):
         contents = read(folder, description)
-    except ConeNMFError:
-        raise
-    except Exception as problem:  # the libraries raise many kinds for damaged files
-        raise FileFormatError(f"{folder} has a damaged file: {problem}; copy it again") from problem
     if contents is not None and contents.labels is not None:
         n_samples, n_labels = contents.X.shape[0], len(contents.labels)
         if n_samples != n_labels:
@@ -467,7 +448,7 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
         return None
     head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
     N, F, nnz = map(int, head.split()[:3])
-    documents = [np.array(line.split(), np.float64).reshape(-1, 2) for line in lines]
+    documents = [np.array(line.split(), float).reshape(-1, 2) for line in lines]
     pairs = np.concatenate([np.zeros((0, 2)), *documents])
     if len(documents) != N or len(pairs) != nnz or F > path.stat().st_size:
         raise FileFormatError(
@@ -560,7 +541,7 @@ def _variable(path: Path, name: str) -> Array:
     """A numeric variable of a MATLAB file."""
     from scipy.io import loadmat
 
-    found: Array | None = loadmat(path, variable_names=[name]).get(name)
+    found = loadmat(path, variable_names=[name]).get(name)
     if found is None or found.dtype.kind not in "fiu":
         raise FileFormatError(f"{path} holds no numbers called {name!r}")
     return found
@@ -581,8 +562,8 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
         warnings.simplefilter("ignore")  # the file has the format of an older version
         cells = anndata.read_h5ad(path)
     logs, types = sp.csr_array(cells.raw.X), cells.obs["bulk_labels"].cat
-    totals = cells.obs["n_counts"].to_numpy(np.float64)
-    counts = np.expm1(logs.data.astype(np.float64)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
+    totals = cells.obs["n_counts"].to_numpy(float)
+    counts = np.expm1(logs.data.astype(float)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
     if not (np.abs(counts - np.rint(counts)) < _MAX_ROUNDING).all() or (counts < 0).any():
         raise FileFormatError(
             f"{path} does not hold logarithms of counts in raw.X, scaled to 10000 counts for each "

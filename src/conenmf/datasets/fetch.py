@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..errors import ConeNMFError, DatasetError
+from ..errors import ConeNMFError, ReadError
 from .catalogue import Description
 
 T = TypeVar("T")
@@ -37,10 +37,10 @@ def fetch_into_cache(
     """
     cache = cache_folder()
     if cache is None:
-        raise DatasetError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
+        raise ReadError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
     target = cache / description.name
     if target.exists() and any(target.iterdir()):
-        raise DatasetError(f"{target} exists but does not hold {description.name}: remove it")
+        raise ReadError(f"{target} exists but does not hold {description.name}: remove it")
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
@@ -50,9 +50,9 @@ def fetch_into_cache(
             contents = read(folder)
             os.replace(folder, target)
     except ConeNMFError as problem:
-        raise DatasetError(f"{description.name} was not fetched: {problem}") from problem
+        raise ReadError(f"{description.name} was not fetched: {problem}") from problem
     except OSError as problem:
-        raise DatasetError(f"{description.name} cannot be stored in {cache}: {problem}") from None
+        raise ReadError(f"{description.name} cannot be stored in {cache}: {problem}") from None
     return target, contents
 
 
@@ -69,4 +69,4 @@ def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> Non
             shutil.unpack_archive(path, folder, **inside)  # nothing outside the folder
             os.remove(path)
     except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
-        raise DatasetError(f"{url} could not be fetched: {problem}") from problem
+        raise ReadError(f"{url} could not be fetched: {problem}") from problem

@@ -12,74 +12,67 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..data.blocks import Array
-from ..errors import DataError, DataTypeError, Message, Option
-from ..names import Names
-from .limits import check_expansion, listed, named_damage, require_package
-from .source import NamedMatrix
-from .tables import ColumnChoice, batch_bytes, collect, remark_on_columns
+from ..errors import DataTypeError, Message, Option
+from .limits import check_expansion, listed, require_package
+from .source import NamedMatrix, Reading
+from .tables import Columns, batch_bytes, open_batches
 
 
-def open_parquet(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
+def open_parquet(path: Path, reading: Reading) -> NamedMatrix:
     """Open a Parquet file."""
     parquet = require_package("pyarrow.parquet", path)
-    with named_damage(path), parquet.ParquetFile(path, pre_buffer=False) as file:
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
         facts = file.metadata
         sizes = (facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
         check_expansion(path, path.stat().st_size, sum(sizes))
-        n_rows = max(1, batch_bytes(budget) // (8 * len(file.schema_arrow)))
+        n_rows = max(1, batch_bytes(reading.budget) // (8 * len(file.schema_arrow)))
         batches = file.iter_batches(batch_size=min(n_rows, 1 << 16))
-        return _read(path, file.schema_arrow, batches, budget, choice)
+        return _read(path, file.schema_arrow, batches, reading)
 
 
-def open_arrow(path: Path, budget: int, choice: ColumnChoice) -> NamedMatrix:
+def open_arrow(path: Path, reading: Reading) -> NamedMatrix:
     """Open an Arrow file or stream, which Feather files are too."""
     pa = require_package("pyarrow", path)
-    with named_damage(path), pa.memory_map(str(path)) as stream:
+    with pa.memory_map(str(path)) as stream:
         is_file = stream.read(6) == b"ARROW1"
         stream.seek(0)
         file = pa.ipc.open_file(stream) if is_file else pa.ipc.open_stream(stream)
         batches = map(file.get_batch, range(file.num_record_batches)) if is_file else file
-        return _read(path, file.schema, batches, budget, choice)
+        return _read(path, file.schema, batches, reading)
 
 
-def _read(
-    path: Path, schema: Any, batches: Iterable[Any], budget: int, choice: ColumnChoice
-) -> NamedMatrix:
+def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> NamedMatrix:
     """Read a table in batches of rows."""
     pa = require_package("pyarrow", path)
+    are = pa.types
     names, kinds = schema.names, schema.types
     index = _pandas_index(schema)
-    named_by, dropped = choice.places(path, names, len(names), index[0] if index else None)
-    left_out = {*dropped, named_by, *(index if choice.names_column is None else ())}
-    others = [column for column in range(len(kinds)) if column not in left_out]
-    numeric = [column for column in others if _is_number(kinds[column], pa.types)]
-    unusable = sorted(set(others) - set(numeric))
-    if unusable == [0] and named_by is None and _is_text(kinds[0], pa.types):
-        unusable, named_by = [], 0
-    if unusable:
-        columns = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
-        problem = f"{path} has columns that are not numbers: {columns}; convert them, or "
+    others = frozenset(index[1:] if reading.names_column is None else ())
+    columns = Columns(len(names), names, index[0] if index else None, others).chosen(path, reading)
+    tests = (are.is_integer, are.is_floating, are.is_boolean, are.is_decimal)
+    unusable = [n for n in columns.numeric if not any(test(kinds[n]) for test in tests)]
+    if unusable == [0] and columns.named_by is None and "string" in str(kinds[0]):
+        columns = columns._replace(named_by=0)
+    elif unusable:
+        found = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
+        problem = f"{path} has columns that are not numbers: {found}; convert them, or "
         advice = ("leave them out with ", Option("drop", names[unusable[0]]))
         raise DataTypeError(Message(problem, *advice))
-    if not numeric:
-        raise DataError(f"{path} has no column of numbers: it needs at least one feature")
-    is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in numeric)
-    kind = pa.float32() if is_single else pa.float64()
-    titles = [names[column] for column in numeric]
+    is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in columns.numeric)
+    dtype = np.float32 if is_single else np.float64
+    rows = (_rows(batch, columns, dtype) for batch in batches)
+    return open_batches(path, columns, rows, reading.budget, dtype)
 
-    def columns_of(batch: Any) -> tuple[Array, list[str] | None]:
-        batch.validate(full=True)
-        parts = [batch.column(column).cast(kind, safe=False) for column in numeric]
-        numbers = pa.RecordBatch.from_arrays(parts, titles).to_tensor(null_to_nan=True)
-        texts = None if named_by is None else batch.column(named_by).cast("string").to_pylist()
-        return numbers.to_numpy(), texts and list(map(str, texts))
 
-    dtype = np.dtype(kind.to_pandas_dtype())
-    matrix, row_names = collect(path, dtype, len(titles), map(columns_of, batches), budget)
-    remarks = remark_on_columns(path, matrix, titles)
-    return NamedMatrix(matrix, Names.of(row_names, titles), remarks=remarks)
+def _rows(batch: Any, columns: Columns, dtype: npt.DTypeLike) -> tuple[list[str], Array]:
+    """The names and the numbers of some rows."""
+    batch.validate(full=True)
+    frame = batch.replace_schema_metadata(None).to_pandas()  # without an index
+    names = [] if columns.named_by is None else frame.iloc[:, columns.named_by].astype(str).tolist()
+    return names, np.ascontiguousarray(frame.iloc[:, columns.numeric].to_numpy(dtype))
 
 
 def _pandas_index(schema: Any) -> list[int]:
@@ -89,13 +82,3 @@ def _pandas_index(schema: Any) -> list[int]:
         return [schema.names.index(name) for name in names if isinstance(name, str)]
     except Exception:  # there is none, or it is damaged
         return []
-
-
-def _is_number(kind: Any, types: Any) -> bool:
-    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(test(kind) for test in tests)
-
-
-def _is_text(kind: Any, types: Any) -> bool:
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

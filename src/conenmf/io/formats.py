@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..data.disk import Stamp
 from ..errors import FileFormatError, Message, Option, OptionError
+from ..scale.disk import Stamp
 from ..text import visible
 from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
 from .columnar import open_arrow, open_parquet
-from .hdf5 import open_object
+from .hdf5 import open_object, open_zarr
 from .images import SUFFIXES, open_images, open_stack
-from .limits import files_below
-from .source import ArraySource, NamedMatrix
+from .limits import files_below, named_damage
+from .source import ArraySource, NamedMatrix, Reading
 from .spectral import open_envi
-from .tables import Column, ColumnChoice
 from .tenx import matrix_of_folder, open_10x_folder, open_h5
-from .text import TEXT_SUFFIXES, open_text, open_text_column, open_texts
-from .zarr import open_zarr
+from .text import TEXT_SUFFIXES, open_text, open_texts
 
-Opener: TypeAlias = Callable[..., NamedMatrix]
+Opener: TypeAlias = Callable[[Path, Reading], NamedMatrix]
 
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
     ".npz": open_npz,
     **dict.fromkeys((".h5", ".hdf5", ".h5ad"), open_h5),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), open_text),
+    **dict.fromkeys((".all", ".exome", ".region"), open_text),  # of SigProfiler
     **dict.fromkeys((".parquet", ".pq"), open_parquet),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), open_arrow),
     **dict.fromkeys((".mtx", ".mtx.gz"), open_matrix_market),
@@ -42,47 +41,38 @@ KINDS: dict[str, Opener] = {
 }
 """By the ending of a file, the function that opens it."""
 
-_TABLES = (open_text, open_parquet, open_arrow)
-_WITH_MEMBERS = (open_npz, open_matlab, open_h5, open_zarr)
-_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_OPTIONS: dict[Opener, tuple[str, ...]] = {
+    **dict.fromkeys((open_npz, open_matlab, open_h5, open_zarr), ("dataset",)),
+    open_text: ("header", "names_column", "drop", "text_column"),
+    **dict.fromkeys((open_parquet, open_arrow), ("names_column", "drop")),
+}
+"""The options that only some formats have."""
+
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 
 
-def open_path(
-    path: str | os.PathLike[str],
-    dataset: str | None,
-    budget: int,
-    choice: ColumnChoice = ColumnChoice(),  # noqa: B008 - immutable
-    text_column: Column | None = None,
-) -> NamedMatrix:
+def open_path(path: str, reading: Reading) -> NamedMatrix:
     """Open a file or folder by its name, in its own orientation."""
-    text = os.fspath(path)
-    if dataset is None:
-        text, dataset = split_member(text)
-    if not os.path.exists(text):
-        problem = f"there is no file {visible(text)}"
-        if _ADDRESS.match(text):
-            problem = f"{visible(text)} is an address, not a file: download it and give the file"
-        raise FileNotFoundError(problem)
-    file = Path(text)
+    if reading.dataset is None:
+        path, member = split_member(path)
+        reading = reading._replace(dataset=member)
+    file = Path(path)
+    if not file.exists():
+        beside = [other.name for other in file.parent.glob("*")]
+        close = get_close_matches(file.name, beside, 1)
+        hint = f": did you mean {visible(close[0])}?" if close else ""
+        if "://" in path:
+            hint = ": addresses are not opened; download it, then name the file"
+        raise FileNotFoundError(f"there is no file {visible(path)}{hint}")
     opener = _opener(file)
-    if dataset is not None and opener not in _WITH_MEMBERS:
-        raise OptionError(
-            f"{visible(text)} holds one matrix, not several: leave out {visible(dataset)!r}"
-        )
+    for option, value in reading._asdict().items():
+        is_known = option == "budget" or option in _OPTIONS.get(opener, ())
+        if value not in (None, ()) and not is_known:
+            problem = f" is not an option for {visible(path)}: leave it out"
+            raise OptionError(Message(Option(option, value), problem))
     stamp = Stamp([file] if file.is_file() else [])
-    if text_column is not None:
-        matrix = open_text_column(file, text_column, budget, choice)
-    elif opener is open_text or (opener in _TABLES and choice.header is None):
-        matrix = opener(file, budget, choice)
-    else:
-        for option, value in choice._asdict().items():
-            if value not in (None, ()):
-                kind = "tables written as text" if option == "header" else "tables"
-                problem = f" is for {kind}, and {visible(text)} is none: leave it out"
-                raise OptionError(Message(Option(option), problem))
-        matrix = opener(file, dataset, budget)
+    with named_damage(file):
+        matrix = opener(file, reading)
     stamp.check()
     return matrix
 
@@ -107,26 +97,21 @@ def _opener(file: Path) -> Opener:
             return open_10x_folder
         has_texts = not files_below(file, SUFFIXES) and files_below(file, TEXT_SUFFIXES)
         return open_texts if has_texts else open_images
-    if not file.is_file():
-        raise FileFormatError(f"{file} is neither a file nor a folder: save the data as a file")
-    for ending in ("".join(file.suffixes[-2:]).lower(), file.suffix.lower()):
-        if ending in KINDS:
-            return KINDS[ending]
-    if file.suffix.lower() in _SPREADSHEETS:
+    endings = ("".join(file.suffixes[-2:]).lower(), file.suffix.lower())
+    found = [KINDS[ending] for ending in endings if ending in KINDS]
+    if not found or not file.is_file():
         raise FileFormatError(
-            f"{file} is a spreadsheet, which is not read: save the sheet with the numbers as CSV "
-            "(UTF-8), samples in rows, titles of columns in the first line, and give that file"
+            f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, folders that hold "
+            "a Zarr store or the matrix.mtx of 10x, and folders of images or texts; save a "
+            "spreadsheet as CSV (UTF-8), samples in rows, titles of columns in the first line"
         )
-    raise FileFormatError(
-        f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, "
-        "folders that hold a Zarr store or the matrix.mtx of 10x, and folders of images or texts"
-    )
+    return found[0]
 
 
 # --- open files -------------------------------------------------------------------------------
 
 
-def is_open_dataset(matrix: Any) -> bool:
+def is_open_dataset(matrix: object) -> bool:
     """Whether this is an open file rather than an array in memory.
 
     A memmap is one if it shows the numbers of its file in order, and no unwritten changes.

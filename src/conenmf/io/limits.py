@@ -1,14 +1,14 @@
 """What a file may ask of this process, and what its errors say.
 
 Libraries trust the headers of files. Here a size that a header claims is compared with the file
-before memory is taken; what has to be held as a whole has to fit in a quarter of the memory budget.
+before memory is taken. A file that is read as a whole has to fit in a quarter of the memory budget.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,17 @@ import numpy.typing as npt
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
 
-HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
+_HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
 MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
 _HARMLESS_SIDE = 1 << 20  # rows or columns that a sparse matrix of any size may have
 _MAX_SIDE_RATIO = 16  # beyond that: rows or columns for each entry, most of them empty
 _MAX_LISTED_NAMES = 12  # in a message
 NAME_BYTES = 100  # memory for a name
-_DATASET = Option("dataset")
 
 
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
     """Refuse numbers that cannot have been compressed into so few bytes."""
-    if claimed_bytes > max(HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
+    if claimed_bytes > max(_HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
         raise FileFormatError(
             f"{name}: header claims {claimed_bytes / 1e9:.3g} GB but only {stored_bytes} bytes are "
             f"stored (limit: {MAX_EXPANSION_RATIO}x); if you trust the file, convert it to .npy"
@@ -42,19 +41,12 @@ def fits(size: int, budget: int) -> bool:
     return size <= budget // 4
 
 
-def check_fits(
-    name: object, size: int, budget: int, why: str, advice: str = "save it as .npy or HDF5"
-) -> None:
-    """Refuse what has to be held as a whole, for the reason given, and does not fit."""
+def check_fits(name: object, size: int, budget: int) -> None:
+    """Refuse what can only be read as a whole and does not fit."""
     if not fits(size, budget):
-        raise FileFormatError(
-            Message(
-                f"{name} takes {size} bytes, more than a quarter of ",
-                Option("max_memory"),
-                f" ({budget} bytes), and {why}: {advice}, or raise ",
-                Option("max_memory"),
-            )
-        )
+        problem = f"{name} takes {size} bytes and can only be read as a whole, which is more than "
+        advice = f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise "
+        raise FileFormatError(Message(problem, advice, Option("max_memory")))
 
 
 def check_sides(name: object, rows: int, columns: int, entries: int) -> None:
@@ -71,7 +63,7 @@ def check_sides(name: object, rows: int, columns: int, entries: int) -> None:
         )
 
 
-def cast_exactly(name: object, numbers: Any) -> npt.NDArray[Any]:
+def cast_exactly(name: object, numbers: Any) -> npt.NDArray[np.int64]:
     """Return numbers as int64 if every one of them keeps its value."""
     array = np.asarray(numbers)
     if array.dtype.kind in "iufb":
@@ -82,31 +74,20 @@ def cast_exactly(name: object, numbers: Any) -> npt.NDArray[Any]:
     raise FileFormatError(f"{name}: expected whole numbers, got {array.dtype}: save it again")
 
 
-def too_many_names(count: int, budget: int) -> bool:
-    """Whether so many names would take more than an eighth of the budget."""
-    return count * NAME_BYTES > budget // 8
-
-
-def choose_member(path: object, dataset: str | None, members: Iterable[str]) -> str:
+def choose_member(path: object, dataset: str | None, members: Collection[str]) -> str:
     """The name of the member to open: the one that is asked for, or the only one."""
-    names = sorted(members)
-    if dataset is None:
-        if len(names) != 1:
-            message = Message(f"{path} holds {listed(names)}: name one of them with ", _DATASET)
-            raise FileFormatError(message)
-        return names[0]
-    if dataset.strip("/") not in names:
-        raise FileFormatError(f"{path} has no {dataset!r}; it holds {listed(names)}")
-    return dataset.strip("/")
+    name = min(members, default="") if dataset is None else dataset.strip("/")
+    if name not in members or (dataset is None and len(members) > 1):
+        asked = "" if dataset is None else f", not {dataset!r}"
+        problem = f"{path} holds {listed(sorted(members))}: name one of them with "
+        raise FileFormatError(Message(problem, Option("dataset"), asked))
+    return name
 
 
-def only_matrix(
-    path: object, numeric: Mapping[str, tuple[int, ...]], members: Iterable[str]
-) -> str:
+def only_matrix(path: object, shapes: Mapping[str, tuple[int, ...]]) -> str:
     """The name of the only matrix of numbers, by its shape, or of the only one with several."""
-    large = [name for name, shape in numeric.items() if math.prod(shape) != 1]
-    meant = large or list(numeric)
-    return choose_member(path, None, meant if len(meant) == 1 else members)
+    large = [name for name, shape in shapes.items() if math.prod(shape) != 1]
+    return choose_member(path, None, large or list(shapes))
 
 
 def listed(names: Iterable[object]) -> str:
@@ -117,17 +98,14 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(texts) or "nothing"
 
 
-def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
+def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """The files with these endings below a folder, sorted by path; hidden ones are left out."""
-    endings = tuple(suffixes)
-    found = [
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in endings
-        and path.is_file()
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    return sorted(found, key=lambda path: path.relative_to(folder).as_posix())
+    found = {}
+    for path in folder.rglob("*"):
+        place = path.relative_to(folder)
+        if path.suffix.lower() in suffixes and path.is_file():
+            found[place.as_posix()] = path
+    return [found[name] for name in sorted(found) if "/." not in f"/{name}"]
 
 
 @contextmanager
@@ -141,8 +119,12 @@ def named_damage(path: object) -> Iterator[None]:
         raise
     except Exception as problem:
         reason = visible(problem) or type(problem).__name__
+        if "allow_pickle" in reason:  # NumPy's advice, which nobody should follow
+            reason = "it holds Python objects, or no arrays at all"
+        if isinstance(problem, UnicodeDecodeError):
+            reason = "it is not UTF-8; convert it, for example with iconv -f latin1 -t utf-8"
         raise FileFormatError(
-            f"{path} is damaged, or not what its name says: {reason}; copy or download it again"
+            f"{path} is damaged, or not what its name says: {reason}; copy it, or save it, again"
         ) from problem
 
 
@@ -151,8 +133,7 @@ def require_package(library: str, path: object) -> Any:
     try:
         return importlib.import_module(library)
     except ImportError as problem:
-        package = library.partition(".")[0]
-        package = {"PIL": "Pillow"}.get(package, package)
+        package = library.partition(".")[0].replace("PIL", "Pillow")
         raise FileFormatError(
             f"{path} needs the package {package}: pip install 'conenmf[files]'"
         ) from problem

@@ -17,26 +17,34 @@ import scipy.sparse as sp
 from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import canonical_rows
-from ..data.disk import DiskMatrix, Source
 from ..data.known import observed_only
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validated
-from ..errors import DataTypeError, Message, Option, OptionError, name_out_of_memory
+from ..errors import (
+    DataTypeError,
+    InputWarning,
+    Message,
+    Option,
+    OptionError,
+    name_out_of_memory,
+)
 from ..names import Names, names_of
-from ..text import shown
+from ..scale.disk import DiskMatrix, Source
+from ..text import Facts, PathLike, shown, visible
 from .formats import is_open_dataset, open_dataset, open_path
-from .source import NamedMatrix, Remark, as_pixels, is_cube
-from .tables import A_COLUMN, Column, ColumnChoice, checked_column, remark_on_columns
+from .source import Column, NamedMatrix, Reading, as_pixels
+from .tables import remark_on_columns
 
 _SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
 _MAX_SAMPLES = 2**62
+_A_COLUMN = "the title of a column, or its number from 0"
 
 
 def from_rows(
-    X: Any,
+    X: object,
     *,
     negative: Negative = "raise",
     n_threads: int | None = None,
@@ -45,8 +53,8 @@ def from_rows(
     names: Names | None = None,
     block_samples: int | None = None,
     missing: str = "raise",
-    mask: Any = None,
-    weights: Any = None,
+    mask: object = None,
+    weights: object = None,
 ) -> DataMatrix:
     """Read a matrix whose *rows* are the samples, as in scikit-learn.
 
@@ -61,8 +69,7 @@ def from_rows(
         workers.
     negative : {"raise", "clip", "keep"}
         With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
-        ones are refused. With "keep" they stay, as noise around zero: "hals" and "nnlsb" need no
-        nonnegative data, only nonnegative factors.
+        ones raise an error. With "keep" they stay, as noise around zero; use "hals" or "nnlsb".
     n_threads : int, optional
         Threads that work on blocks; by default all that this process may use.
         The results have the same bits for any number.
@@ -73,18 +80,18 @@ def from_rows(
         For Dask arrays: keep the data in the memory of the workers. By default if they take less
         than half of it.
     names : Names, optional
-        Names of samples and features; those given replace those that came with the data.
+        Names of samples and features, which replace those of the data.
     block_samples : int, optional
-        Most samples in a block; by default chosen from the size of the data. Results depend on
-        it by rounding.
+        Largest number of samples in a block; by default chosen from the size of the data. It
+        changes results only by rounding.
     missing : {"raise", "nan", "zeros"}
-        With "nan", NaN and masked entries are missing; with "zeros", zeros are, or what is not
-        stored of a sparse matrix, such as of ratings.
+        With "nan", NaN and masked entries are missing. With "zeros", zeros are missing; in a sparse
+        matrix these are the entries that are not stored, such as unknown ratings.
     mask : array like X, optional
         True where an entry is known; the others may be anything.
     weights : array like X, or (F,), optional
-        How much each entry counts, at least 0, such as 1 / sigma^2 for uncertainties sigma; an
-        entry of weight 0 is missing. Or how much each feature counts.
+        The weight of each entry, at least 0, such as 1 / sigma^2 for uncertainties sigma; a weight
+        of 0 means missing. Or the weight of each feature.
 
     Examples
     --------
@@ -94,21 +101,13 @@ def from_rows(
     >>> V.norms_squared
     array([25.,  4.,  1.])
     """
-    return _hold(
-        _opened(X, "rows", persist, names, missing),
-        "rows",
-        negative,
-        max_memory,
-        {"missing": missing, "mask": mask, "weights": weights},
-        persist=persist,
-        names=names,
-        n_threads=n_threads,
-        block_samples=block_samples,
-    )
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
+    return _read(X, "rows", negative, max_memory, names, known, options, persist=persist)
 
 
 def from_columns(
-    V: Any,
+    V: object,
     *,
     negative: Negative = "raise",
     n_threads: int | None = None,
@@ -117,8 +116,8 @@ def from_columns(
     names: Names | None = None,
     block_samples: int | None = None,
     missing: str = "raise",
-    mask: Any = None,
-    weights: Any = None,
+    mask: object = None,
+    weights: object = None,
 ) -> DataMatrix:
     """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
 
@@ -127,21 +126,13 @@ def from_columns(
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
-    return _hold(
-        _opened(V, "columns", persist, names, missing),
-        "columns",
-        negative,
-        max_memory,
-        {"missing": missing, "mask": mask, "weights": weights},
-        persist=persist,
-        names=names,
-        n_threads=n_threads,
-        block_samples=block_samples,
-    )
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
+    return _read(V, "columns", negative, max_memory, names, known, options, persist=persist)
 
 
 def open_data(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     samples_in: SamplesIn = "rows",
     dataset: str | None = None,
@@ -156,8 +147,8 @@ def open_data(
     names: Names | None = None,
     block_samples: int | None = None,
     missing: str = "raise",
-    mask: Any = None,
-    weights: Any = None,
+    mask: object = None,
+    weights: object = None,
 ) -> DataMatrix:
     """Read a matrix from a file, block by block, without ever holding all of a large one.
 
@@ -165,12 +156,13 @@ def open_data(
     ----------
     path : str or path
         ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
-        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``);
-        a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); Parquet and Arrow
-        (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix
-        Market (``.mtx``, ``.mtx.gz``); scenes of ENVI (``.hdr`` with ``.img``, ``.bsq``, ``.bil``
-        or ``.bip``) and TIFF stacks (``.tif``, ``.tiff``); or a folder of 10x, or of images or
-        texts (``.txt``), each of which is a sample.
+        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``); a Zarr
+        store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); SigProfiler's ``.all``,
+        ``.exome`` and ``.region``; Parquet and Arrow (``.parquet``, ``.pq``, ``.arrow``,
+        ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix Market (``.mtx``, ``.mtx.gz``); ENVI
+        scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF stacks (``.tif``,
+        ``.tiff``); or a folder from 10x, or of images or texts (``.txt``), each of which is a
+        sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
         features, where the file has them, are in the attribute ``names`` of the result; how it
         was read, where there was a choice, is in ``remarks``.
@@ -181,8 +173,8 @@ def open_data(
         Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
         ``"file.h5:/group/counts"``. By default the only one, or X.
     header : bool, optional
-        For text: whether the first line holds titles. By default that is judged by evidence; where
-        it leaves a doubt, a `InputWarning` says what was decided.
+        For text: whether the first line holds titles. By default it does if it holds texts over
+        numbers; an `InputWarning` says what was decided about numbers that may be titles.
     names_column : str or int, optional
         For tables: the column that names the rows, by its title or else its number, counted from
         0. By default the first one if it holds texts, or what looks like numbers of the rows.
@@ -207,9 +199,9 @@ def open_data(
 
     Notes
     -----
-    Files are read by the libraries of their formats; open those that you would open with pandas.
-    Nothing is unpickled, and a file whose header claims more than it can hold is rejected before
-    memory is taken. ``docs/files.md`` lists what is rejected, and the limits.
+    The libraries of each format read the files; open only files that you would open with them. No
+    pickle is loaded, and a header that claims more than the file can hold raises an error before
+    memory is allocated. ``docs/files.md`` lists all limits.
 
     Examples
     --------
@@ -220,26 +212,21 @@ def open_data(
     >>> open_data(path, max_memory="100MB").shape
     (2, 3)
     """
-    place, dataset = checked_path("path", path), optional(text, "dataset", dataset)
     choice("samples_in", samples_in, ("rows", "columns"))
-    _check(negative, names, block_samples, words)  # before a large file is read
-    dropped = [drop] if isinstance(drop, str | int) else several("drop", drop, A_COLUMN)
-    columns = ColumnChoice(
+    dropped = [drop] if isinstance(drop, str | int) else several("drop", drop, _A_COLUMN)
+    reading = Reading(
+        memory_budget(max_memory),
+        optional(text, "dataset", dataset),
         optional(flag, "header", header),
-        optional(checked_column, "names_column", names_column),
-        tuple(checked_column("drop", column) for column in dropped),
+        optional(_column, "names_column", names_column),
+        tuple(_column("drop", column) for column in dropped),
+        optional(_column, "text_column", text_column),
     )
-    text_column = optional(checked_column, "text_column", text_column)
-    return _hold(
-        open_path(place, dataset, memory_budget(max_memory), columns, text_column),
-        samples_in,
-        negative,
-        max_memory,
-        {"missing": missing, "mask": mask, "weights": weights},
-        words,
-        names=names,
-        n_threads=n_threads,
-        block_samples=block_samples,
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
+    place = checked_path("path", path)
+    return _read(
+        place, samples_in, negative, max_memory, names, known, options, words, reading=reading
     )
 
 
@@ -259,8 +246,8 @@ def from_texts(
     ----------
     texts : list of str
     words : Words or Vocabulary, optional
-        Which words count; or the ``vocabulary`` of an earlier result, so that its model takes new
-        texts.
+        Which words to use; or the ``vocabulary`` of an earlier result, to read new texts for its
+        model.
     names, n_threads, max_memory
         As in `from_rows`.
 
@@ -276,102 +263,112 @@ def from_texts(
     array([0])
     """
     matrix = NamedMatrix(list(several("texts", texts, "a list of texts")))
-    return _hold(matrix, "rows", "raise", max_memory, {}, words, n_threads=n_threads, names=names)
+    options: Facts = {"n_threads": n_threads}
+    return _read(matrix, "rows", "raise", max_memory, names, {}, options, words)
 
 
-def is_elsewhere(X: Any) -> bool:
+def is_elsewhere(X: object) -> bool:
     """Whether this is not an array in memory: an open file, a Dask array, or already opened."""
     return isinstance(X, DataMatrix) or _is_dask(X) or is_open_dataset(X)
 
 
-def _is_dask(X: Any) -> bool:
+def _is_dask(X: object) -> bool:
     return type(X).__module__.partition(".")[0] == "dask"
+
+
+def _column(name: str, value: object) -> Column:
+    """Return a title or a number; refuse anything else."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
+    return value
 
 
 # --- opening ----------------------------------------------------------------------------------
 
 
-def _opened(
-    matrix: Any, samples_in: SamplesIn, persist: bool | None, names: Names | None, missing: str
-) -> NamedMatrix:
-    """What the caller gives, in its own orientation: in memory, an open file, or a Dask array."""
-    optional(instance, "names", names, Names)
-    if isinstance(matrix, str | os.PathLike):
-        place = shown(checked_path("X", matrix))
-        raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
-    optional(flag, "persist", persist)
-    if _is_dask(matrix):
-        from ..scale.dask import checked_array
-
-        return NamedMatrix(checked_array(matrix))
-    if persist is not None:
-        problem = f" is for Dask arrays, got {type(matrix).__name__}: leave it out"
-        raise OptionError(Message(Option("persist", persist), problem))
-    if is_open_dataset(matrix):
-        return open_dataset(matrix)
-    known = names_of(matrix)
-    with _enough_memory("the data"):
-        matrix = as_matrix("X" if samples_in == "rows" else "V", matrix, missing)
-    given = names.feature_names if names is not None and samples_in == "rows" else None
-    titles = known.feature_names or given
-    remarks: tuple[Remark, ...] = ()
-    if titles is not None and len(titles) == matrix.shape[1] and not sp.issparse(matrix):
-        remarks = remark_on_columns("the data frame", matrix, titles, in_memory=True)
-    return NamedMatrix(matrix, known, remarks=remarks)
-
-
-def _check(negative: str, names: Names | None, block_samples: int | None, words: Any) -> None:
-    """Refuse options that are wrong for any data."""
+def _read(
+    X: Any,
+    samples_in: SamplesIn,
+    negative: Negative,
+    max_memory: int | str | None,
+    names: Names | None,
+    known: Facts,
+    options: Facts,
+    words: object = None,
+    *,
+    persist: bool | None = None,
+    reading: Reading | None = None,
+) -> DataMatrix:
+    """A validated matrix with one row per sample; X is what the caller gives, a path to be read."""
     if not isinstance(words, Words | Vocabulary | None):
         expected = ", expected Words(...), the vocabulary of a result, or None"
         raise OptionError(Message(Option("words", words), expected))
     choice("negative", negative, ("raise", "clip", "keep"))
-    optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
+    optional(
+        integer, "block_samples", options.get("block_samples"), at_least=1, at_most=_MAX_SAMPLES
+    )
     optional(instance, "names", names, Names)
-
-
-def _hold(
-    matrix: NamedMatrix,
-    samples_in: SamplesIn,
-    negative: Negative,
-    max_memory: int | str | None,
-    known: dict[str, Any],
-    words: Any = None,
-    *,
-    persist: bool | None = None,
-    names: Names | None,
-    **options: Any,
-) -> DataMatrix:
-    """A validated matrix, turned so that it has one row per sample."""
-    _check(negative, names, options.get("block_samples"), words)
+    optional(flag, "persist", persist)
     budget, vocabulary = memory_budget(max_memory), None
-    if isinstance(matrix.matrix, list):
-        matrix, vocabulary = _counted(matrix, words)
-    if is_cube(matrix):
-        matrix = as_pixels(matrix, samples_in, budget)
+    if reading is not None:
+        opened = open_path(X, reading)
+    else:
+        opened = _opened(X, samples_in, persist, names, known)
+    if isinstance(opened.matrix, list):
+        rows, vocabulary, said = (Words() if words is None else words).counted(opened.matrix)
+        titled = opened.names.updated(Names.of(feature_names=vocabulary.words))
+        opened = NamedMatrix(rows, titled, (Message(said),), opened.fixed)
+    if reading is not None and _n_axes(opened.matrix) == 3 and not opened.fixed:
+        opened = as_pixels(opened, samples_in)
     elif samples_in == "columns":
-        matrix = matrix.turned()
-    options["names"] = matrix.names if names is None else matrix.names.updated(names)
-    with _enough_memory(f"a matrix of {' x '.join(map(str, matrix.matrix.shape))}"):
-        V = _made(matrix.matrix, budget, persist, options)
-        V.remarks, V.vocabulary = tuple(remark.text for remark in matrix.remarks), vocabulary
+        opened = opened.turned()
+    options["names"] = opened.names if names is None else opened.names.updated(names)
+    with _enough_memory(f"a matrix of {' x '.join(map(str, opened.matrix.shape))}"):
+        V = _made(opened.matrix, budget, persist, options)
+        V.remarks = tuple(str(remark.parts[0]) for remark in opened.remarks)
+        V.vocabulary = vocabulary
         V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
-    for remark in matrix.remarks:
-        if remark.warning is not None:
-            warnings.warn(remark.warning, stacklevel=3)
+    for remark in opened.remarks:
+        if len(remark.parts) > 1:
+            name = "the data frame: " if reading is None else f"{visible(X)}: "
+            warnings.warn(InputWarning(Message(name, *remark.parts)), stacklevel=3)
     return V
 
 
-def _counted(
-    texts: NamedMatrix, words: Words | Vocabulary | None
-) -> tuple[NamedMatrix, Vocabulary]:
-    """Texts as a matrix of weights of words."""
-    X, vocabulary, remark = (Words() if words is None else words).counted(texts.matrix)
-    names = texts.names.updated(Names.of(feature_names=vocabulary.words))
-    return texts._replace(matrix=X, names=names, remarks=(Remark(remark),)), vocabulary
+def _opened(
+    X: object, samples_in: SamplesIn, persist: bool | None, names: Names | None, known: Facts
+) -> NamedMatrix:
+    """What the caller gives, in its own orientation: in memory, an open file, or a Dask array."""
+    if isinstance(X, NamedMatrix):
+        return X
+    if isinstance(X, str | os.PathLike):
+        place = shown(checked_path("X", X))
+        raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
+    if _is_dask(X):
+        from ..scale.dask import checked_array
+
+        return NamedMatrix(checked_array(X))
+    if persist is not None:
+        problem = f" is for Dask arrays, got {type(X).__name__}: leave it out"
+        raise OptionError(Message(Option("persist", persist), problem))
+    if is_open_dataset(X):
+        return open_dataset(X)
+    found = names_of(X)
+    with _enough_memory("the data"):
+        matrix = as_matrix("X" if samples_in == "rows" else "V", X, known["missing"])
+    given = names.feature_names if names is not None and samples_in == "rows" else None
+    titles = found.feature_names or given
+    remarks: tuple[Message, ...] = ()
+    if titles is not None and len(titles) == matrix.shape[1] and not sp.issparse(matrix):
+        remarks = remark_on_columns(matrix, titles, in_memory=True)
+    return NamedMatrix(matrix, found, remarks)
 
 
-def _made(rows: Any, budget: int, persist: bool | None, options: dict[str, Any]) -> Any:
+def _n_axes(matrix: Any) -> int:
+    return len(getattr(matrix, "axes", matrix.shape))
+
+
+def _made(rows: Any, budget: int, persist: bool | None, options: Facts) -> Any:
     """A matrix of the class that suits where its rows are."""
     if _is_dask(rows):
         from ..scale.dask import ClusterMatrix

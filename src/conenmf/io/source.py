@@ -11,29 +11,77 @@ import copy
 import math
 import mmap
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from ..data.aligned import mapping_of
 from ..data.blocks import Array, Borders, compute_dtype, sparse_block_samples
-from ..data.disk import Compressed, Source, Stamp
 from ..data.validate import SamplesIn, check_kind
-from ..errors import (
-    DataError,
-    DataTypeError,
-    FileFormatError,
-    InputWarning,
-    Message,
-    Option,
-    OptionError,
-)
+from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
 from ..names import Names
+from ..scale.disk import Compressed, Source, Stamp, mapping_of
+from ..text import PathLike
 from .limits import cast_exactly, check_fits, check_sides
+
+Column: TypeAlias = str | int
+"""A column of a table: its title, or its number, counted from 0."""
+
+
+class Reading(NamedTuple):
+    """How the caller wants a file to be read; the options are those of `open_data`.
+
+    Attributes
+    ----------
+    budget : int
+        Bytes of memory.
+    """
+
+    budget: int
+    dataset: str | None = None
+    header: bool | None = None
+    names_column: Column | None = None
+    drop: tuple[Column, ...] = ()
+    text_column: Column | None = None
+
+
+class NamedMatrix(NamedTuple):
+    """What opening a file yields, in the orientation of the file.
+
+    Attributes
+    ----------
+    matrix : Source, ndarray, sparse array or list of str
+        In memory where a file is small or had to be read as a whole; texts are a list.
+    names : Names
+        Those of the rows as names of samples, those of the columns as names of features.
+    remarks : tuple of Message
+        What was decided while it was read. A message with more than one part is a doubt: the others
+        say what to do.
+    fixed : str
+        Why its rows are the samples, and its columns cannot be; empty if they can.
+    roles_stored : bool
+        The file itself says which names are those of samples, so they are not turned.
+    """
+
+    matrix: Any
+    names: Names = Names()
+    remarks: tuple[Message, ...] = ()
+    fixed: str = ""
+    roles_stored: bool = False
+
+    def turned(self) -> NamedMatrix:
+        """The transposed matrix: its columns are the samples."""
+        if self.fixed:
+            raise OptionError(Message(f"{self.fixed}: leave out ", Option("samples_in")))
+        matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
+        names = self.names if self.roles_stored else self.names.turned()
+        return self._replace(matrix=matrix, names=names)
 
 
 class ArraySource(Source):
     """A dense array that is read by slicing it.
+
+    An array of three axes holds the rows, the columns and the bands of an image: its pixels are the
+    rows of the matrix.
 
     Parameters
     ----------
@@ -41,8 +89,7 @@ class ArraySource(Source):
     name, path, stamp
         As for `Source`. An array without a stamp may be in memory.
     axes : tuple of int, optional
-        The axes of the rows and the columns of a matrix, or of the rows, the columns and the bands
-        of an image, whose pixels are then the rows of the matrix. By default in their order.
+        The axes in the order above. By default as they are stored.
     missing : float, optional
         Entries that equal this number have no value, and are refused.
     scale : float
@@ -53,7 +100,7 @@ class ArraySource(Source):
         self,
         array: Any,
         name: str,
-        path: Any = None,
+        path: PathLike | None = None,
         stamp: Stamp | None = None,
         *,
         axes: tuple[int, ...] | None = None,
@@ -61,12 +108,14 @@ class ArraySource(Source):
         scale: float = 1.0,
     ) -> None:
         super().__init__(name, path, stamp)
-        self.dtype = np.dtype(array.dtype)
+        self.array = array
         self.axes = tuple(range(len(array.shape))) if axes is None else axes
+        self.dtype = np.dtype(array.dtype)
         check_kind(self.dtype, (1, 1) if len(self.axes) == 3 else array.shape)
         if scale != 1 and self.dtype.kind != "f":
             self.dtype = np.dtype(np.float64)
-        self.array, self._missing, self._scale = array, missing, scale
+        self._missing = missing
+        self._scale = scale
         self._is_turned = False
         self.slice_along(self.axes[:-1], self.axes[-1:])
 
@@ -99,23 +148,19 @@ class ArraySource(Source):
             index[self._rows[1]], part = part, slice(None)
         block = np.array(self.array[tuple(index)])
         _release(self.array)
-        block = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])
-        return self._valued(block[part], start)
-
-    def _valued(self, rows: Array, start: int) -> Array:
-        """Rows in the unit of the data; refuse entries that have no value."""
+        rows = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])[part]
         if self._missing is not None and (rows == self._missing).any():
-            row, column = np.argwhere(rows == self._missing)[0].tolist()
-            place = [start + row, column]
-            if self._is_turned:
-                place.reverse()
-            raise DataTypeError(
-                f"{self.name}: row {place[0]}, column {place[1]}, counted from 0, is "
-                f"{self._missing:g}, which its attribute _FillValue or missing_value (ENVI: data "
-                "ignore value) marks as missing: remove such samples or features, fill them, or "
-                "remove the attribute if they are numbers"
-            )
+            self._refuse_missing(rows, start)
         return rows if self._scale == 1 else (rows / self._scale).astype(self.dtype, copy=False)
+
+    def _refuse_missing(self, rows: Array, start: int) -> None:
+        place = np.argwhere(rows == self._missing)[0] + (start, 0)
+        row, column = place[::-1] if self._is_turned else place
+        raise DataTypeError(
+            f"{self.name}: row {row}, column {column}, counted from 0, is {self._missing:g}, which "
+            "its attribute _FillValue or missing_value (ENVI: data ignore value) marks as missing: "
+            "remove such samples or features, or fill them; if they are numbers, remove it"
+        )
 
     def take(self, indices: Array) -> Array:
         """These rows, given in increasing order."""
@@ -126,11 +171,37 @@ class ArraySource(Source):
         return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
 
 
-def _release(array: Any) -> None:
+def _release(array: object) -> None:
     """Release the memory of what was read of a mapped file, which else counts as ours."""
     mapping = mapping_of(array)
     if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
+    """An array of three axes as an image: its pixels are samples, its bands are features.
+
+    With samples in rows, the axes are the rows, the columns and the bands of the image; with
+    samples in columns, the bands come first. The rule does not look at the numbers.
+    """
+    is_source = isinstance(cube.matrix, ArraySource)
+    source = copy.copy(cube.matrix) if is_source else ArraySource(cube.matrix, "the cube")
+    lengths = tuple(source.array.shape[axis] for axis in source.axes)
+    if 0 in lengths:
+        raise DataError(f"{source.name} has shape {lengths}: it needs some of each")
+    order, pixels = "rows x columns x bands", lengths[:2]
+    if samples_in == "columns":
+        order, pixels = "bands x rows x columns", lengths[1:]
+        source.slice_along(source.axes[1:], source.axes[:1])
+    sides = " x ".join(map(str, lengths))
+    text = f"a cube of {sides} was taken as {order}: each pixel is a sample, each band a feature"
+    remark = Message(text)
+    if samples_in == "rows" and lengths[0] != lengths[1] == lengths[2]:
+        doubt = "; its last two axes are equal, as in a stack of images or if bands come first: "
+        advice = "reshape images to one in each row; for bands first, give "
+        remark = Message(text, doubt, advice, Option("samples_in", "columns"))
+    matrix = source if is_source else source.whole()
+    return NamedMatrix(matrix, replace(cube.names, pixels_shape=pixels), (remark,))
 
 
 class CompressedSource(Source):
@@ -147,33 +218,39 @@ class CompressedSource(Source):
     """
 
     def __init__(
-        self, name: str, path: Any, stamp: Stamp | None, parts: Any, sides: Any, order: str
+        self,
+        name: str,
+        path: PathLike | None,
+        stamp: Stamp | None,
+        parts: Any,
+        sides: Any,
+        order: str,
     ) -> None:
         super().__init__(name, path, stamp)
         self._data, self._indices, indptr = parts
-        size = cast_exactly(f"{name}: its shape", sides)
-        if size.shape != (2,) or order not in ("csr", "csc"):
-            raise FileFormatError(
-                f"{name} is a sparse matrix of shape {size.tolist()} in {order} order, expected "
-                "two sides, and csr or csc: save it again"
-            )
-        rows, columns = size.tolist()
-        entries = int(self._data.size)
-        check_sides(name, rows, columns, entries)
-        self.shape, self.dtype = (rows, columns), np.dtype(self._data.dtype)
-        check_kind(self.dtype, self.shape)
-        self._by_rows = order == "csr"
-        n, width = self.shape if self._by_rows else self.shape[::-1]
-        shapes = (self._data.shape, self._indices.shape, indptr.shape)
+        self.dtype = np.dtype(self._data.dtype)
         self._indptr = cast_exactly(f"{name}: its pointers", np.array(indptr[:]))
+        self._by_rows = order == "csr"
+        size = cast_exactly(f"{name}: its shape", sides).tolist()
+        entries = int(self._data.size)
+        shapes = (self._data.shape, self._indices.shape, self._indptr.shape)
         steps = np.diff(self._indptr, prepend=0, append=entries)
+        is_whole = shapes[:2] == ((entries,), (entries,)) and order in ("csr", "csc")
         rises = steps[0] == steps[-1] == 0 and (steps >= 0).all()
-        if shapes != ((entries,), (entries,), (n + 1,)) or not rises:
+        if (
+            len(size) != 2
+            or shapes[2] != (size[not self._by_rows] + 1,)
+            or not (is_whole and rises)
+        ):
             raise FileFormatError(
-                f"{name} is not a compressed sparse matrix of {n} "
-                f"{'rows' if self._by_rows else 'columns'}: the shapes of its entries, indices and "
-                f"pointers are {shapes}, or the pointers do not rise from 0 to their number"
+                f"{name} is not a compressed sparse matrix: it has shape {size} in {order} order; "
+                f"the shapes of its entries, indices and pointers are {shapes}; the pointers must "
+                "rise from 0 to the number of entries: save it again in csr or csc order"
             )
+        self.shape = (size[0], size[1])
+        check_sides(name, *self.shape, entries)
+        check_kind(self.dtype, self.shape)
+        n, width = self.shape if self._by_rows else self.shape[::-1]
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
         self.max_block_rows = sparse_block_samples(width, n, entries)
@@ -181,21 +258,15 @@ class CompressedSource(Source):
     def turned(self) -> Self:
         """Compressed rows are the compressed columns of the transpose."""
         twin = copy.copy(self)
-        twin.shape, twin._by_rows = self.shape[::-1], not self._by_rows
+        twin.shape = self.shape[::-1]
+        twin._by_rows = not self._by_rows
         return twin
 
     def readable(self, budget: int) -> Any:
-        """Return the matrix in memory if it is compressed by column."""
+        """Return the matrix in memory if it is compressed by feature: rows cannot be sliced."""
         if self._by_rows:
             return self
-        parts = (self._data, self._indices, self._indptr)
-        check_fits(
-            self.name,
-            sum(part.shape[0] * part.dtype.itemsize for part in parts),
-            budget,
-            "it is compressed by feature, so samples cannot be read one after the other",
-            "store it compressed by sample",
-        )
+        check_fits(self.name, self._data.size * self._entry_bytes, budget)
         return self.turned().whole().T
 
     def blocks(self, size: int, max_bytes: int) -> Borders:
@@ -215,14 +286,12 @@ class CompressedSource(Source):
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
         indices = np.array(self._indices[first:last])
-        _release(self._data)
-        _release(self._indices)
         if indices.dtype.kind not in "iu":
             indices = cast_exactly("column indices", indices)
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
             raise FileFormatError(
-                f"column indices run from {indices.min()} to {indices.max()} in a matrix of "
-                f"{self.shape[1]} columns"
+                f"{self.name}: column indices run from {indices.min()} to {indices.max()} in a "
+                f"matrix of {self.shape[1]} columns; save it again"
             )
         return Compressed(data, indices, self._indptr[start : stop + 1] - first)
 
@@ -232,92 +301,3 @@ class CompressedSource(Source):
         data, columns, _ = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         lengths = [row.data.size for row in rows]
         return Compressed(data, columns, np.cumsum(lengths))
-
-
-class Remark(NamedTuple):
-    """How some of the data were read, where there was a choice.
-
-    Attributes
-    ----------
-    text : str
-        In words.
-    warning : InputWarning, or None
-        To be issued if the choice may be wrong; it says what to do.
-    """
-
-    text: str
-    warning: InputWarning | None = None
-
-
-class NamedMatrix(NamedTuple):
-    """What opening a file yields, in the orientation of the file.
-
-    Attributes
-    ----------
-    matrix : Source, ndarray or sparse array
-        In memory where a file is small or had to be read as a whole.
-    names : Names
-        Those of the rows as names of samples, those of the columns as names of features.
-    roles_stored : bool
-        The file itself says which names are those of samples, so they are not turned.
-    remarks : tuple of Remark
-        What was decided while it was read.
-    fixed : str
-        Why its rows are the samples, and its columns cannot be; empty if they can.
-    """
-
-    matrix: Any
-    names: Names = Names()
-    roles_stored: bool = False
-    remarks: tuple[Remark, ...] = ()
-    fixed: str = ""
-
-    def turned(self) -> NamedMatrix:
-        """The transposed matrix: its columns are the samples."""
-        if self.fixed:
-            raise OptionError(Message(f"{self.fixed}: leave out ", Option("samples_in")))
-        matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
-        names = self.names if self.roles_stored else self.names.turned()
-        return self._replace(matrix=matrix, names=names)
-
-
-def is_cube(opened: NamedMatrix) -> bool:
-    """Whether it has three axes, and the caller says which one is that of the bands."""
-    is_array = isinstance(opened.matrix, ArraySource) and not opened.fixed
-    return is_array and len(opened.matrix.axes) == 3
-
-
-def as_pixels(cube: NamedMatrix, samples_in: SamplesIn, budget: int) -> NamedMatrix:
-    """An array of three axes as an image: its pixels are samples, its bands are features.
-
-    With samples in rows, the axes are the rows, the columns and the bands of the image; with
-    samples in columns, the bands come first. The rule does not look at the numbers.
-    """
-    source = copy.copy(cube.matrix)
-    lengths = tuple(source.array.shape[axis] for axis in source.axes)
-    if 0 in lengths:
-        raise DataError(f"{source.name} has shape {lengths}: it needs some of each")
-    rows, columns = lengths[:2] if samples_in == "rows" else lengths[1:]
-    if samples_in == "columns":
-        source.slice_along(source.axes[1:], source.axes[:1])
-    if source.stamp is not None:
-        reason = "a row of pixels has to be read as a whole"
-        check_fits(source.name, columns * source.shape[1] * source.dtype.itemsize, budget, reason)
-    order = "rows x columns x bands" if samples_in == "rows" else "bands x rows x columns"
-    text = (
-        f"a cube of {' x '.join(map(str, lengths))} was taken as {order}: "
-        "each pixel is a sample, each band a feature"
-    )
-    warning = None
-    if samples_in == "rows" and lengths[0] != lengths[1] == lengths[2]:
-        message = Message(
-            f"{source.name}: {text}; its last two axes are equal, as in a stack of images or if "
-            "bands come first: reshape images to one in each row; for bands first, give ",
-            Option("samples_in", "columns"),
-        )
-        warning = InputWarning(message)
-    return NamedMatrix(
-        source.whole() if source.stamp is None else source,
-        replace(cube.names, pixels_shape=(rows, columns)),
-        remarks=(Remark(text, warning),),
-    )

@@ -1,9 +1,23 @@
 """How good a factorisation is, by the loss that it was fitted with.
 
-`certify` is for every loss. For least squares it returns a `Certificate` (`cones.certificate`).
-Where entries are missing or weighted, error and residual are those of the known entries, and the
-lower bound is that of the largest rectangle found in which nothing is missing; where there is none
-it is 0, which says that no bound is known: missing entries can have any value.
+`certify` is for every loss. For least squares it returns a `Certificate`. No factorisation with K
+components has a smaller error than the truncated singular value decomposition (Eckart and Young),
+and no nonnegative one than a bound from the dual problem (`dual_bound`). For any pair of factors:
+how far it is from that lower bound and from being a stationary point. A certificate judges the
+error, not the truth of the components.
+
+*Restricted factors* have bounds of their own: components that are given, penalties, sums of one.
+All follow from Eckart and Young on a changed V. With columns A of W given, what they cannot reach
+is V less its projection on their span, and K - n further components leave at least its tail beyond
+as many singular values (Golub, Hoffman and Stewart, "A generalization of the Eckart-Young-Mirsky
+matrix approximation theorem", Linear Algebra Appl. 88, 1987). Coefficients that sum to one span an
+affine set of K - 1 dimensions: the tail is that of V less its mean. With a ||W||^2 + b ||H||^2
+added, singular values are soft-thresholded, since this is at least 2 sqrt(ab) times the sum of the
+singular values of WH. Other penalties are at least 0.
+
+Where entries have weights p, or are missing, p_nf >= u_n t_f for some u and t gives the tail of V
+with samples multiplied by sqrt(u) and features by sqrt(t). For a mask that is a rectangle of V all
+of which is known: some features, and the samples in which none of these is missing.
 
 The divergence of counts has no scale of its own, so a `CountCertificate` compares it with four
 others: the divergence of one component, the product of the margins; a lower bound for all factors
@@ -30,36 +44,41 @@ again it is larger, by about half for each parameter that is fitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import math
+import warnings
+from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+from numpy.random import Generator, default_rng
+from numpy.typing import ArrayLike
 
-from ..arguments import flag, generator, instance, integer, optional
-from ..cones.certificate import Certificate, certify_least_squares, known_bound, proven_in_words
-from ..cones.dual_bound import default_effort
+from ..arguments import Pair, components, flag, generator, instance, integer, optional
 from ..data.blocks import (
     Array,
     Block,
+    dense,
     entries_of,
     exact,
+    is_sparse,
     products,
     products_at,
+    residual_squared,
     sums_at,
     weighted_sums,
     with_values,
 )
-from ..data.known import row_grams, unpacked, weighted_grams
-from ..data.matrix import DataMatrix
+from ..data.known import observed_residual, row_grams, unpacked, weighted_grams
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
+from ..data.views import MappedMatrix
 from ..errors import DataError, Message, NotAvailableError, Option
 from ..linalg.svd import Spectrum
-from ..solve.coefficients import coordinate_steps_own, exact_observed_rows
+from ..solve.coefficients import coordinate_steps, exact_observed_rows
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import (
-    POISSON,
     Restraint,
     dual_gaps,
     get_loss,
@@ -68,8 +87,410 @@ from ..solve.losses import (
     restraints,
 )
 from ..solve.run import Stopping, alternate
-from ..text import card, counted
-from .dual_bound import DEFAULT_EFFORT, DivergenceBound, divergence_bound, held
+from ..text import Facts, counted
+from .dual_bound import (
+    COUNT_EFFORT,
+    DivergenceBound,
+    LowerBound,
+    best_lower_bound,
+    default_effort,
+    divergence_bound,
+    held_if_small,
+)
+
+_ROUNDING = 1e-13  # of ||V||^2, in the squared error
+_MAX_RECTANGLES = 8  # that are compared by how much of V they hold
+_DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
+_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # of a V whose singular values cost little
+
+
+class BoundWarning(UserWarning):
+    """An error is below its lower bound, which cannot be: one of the two numbers is wrong."""
+
+
+def lower_bound(
+    V: DataMatrix, K: int, *, effort: int = 0, spectrum: Spectrum | None = None
+) -> float:
+    """Return a lower bound for the relative error of all nonnegative factors with K components.
+
+    With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, which holds for factors of any sign.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    effort : int
+        Largest number of steps that raise the bound; see `best_lower_bound` of `dual_bound`, which
+        also returns the probability with which it holds.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> round(lower_bound(from_columns([[2.0, 0.0], [0.0, 1.0]]), 1), 6)
+    0.447214
+    """
+    require_data_matrix(V, nonzero=True)
+    K, effort = components(K), integer("effort", effort, at_least=0)
+    return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
+
+
+def proven_in_words(failure_probability: float) -> str:
+    """Say how certain a bound is."""
+    if not failure_probability:
+        return "proven"
+    return f"proven up to a randomized check (failure probability {failure_probability:.0e})"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How good a factorisation is: its error, a lower bound, and the distance from stationarity.
+
+    Attributes
+    ----------
+    relative_error : float
+        ||V - W H|| / ||V||.
+    lower_bound : float
+        No nonnegative factorisation with as many components has a smaller relative error.
+    gap : float
+        Their difference: the error is at most this far from the smallest possible one. It cannot be
+        negative; `conenmf.certify` would warn.
+    kkt_residual : float
+        How far W and H are from a stationary point: the norm of the change of W H if each entry
+        alone were minimised over, relative to ||V||. It is zero exactly at stationary points, and
+        does not depend on the scale of V or on how scale is divided between W and H.
+    eckart_young : float
+        The lower bound for factors of any sign, from the singular values of V alone.
+    is_attained : bool
+        Whether some nonnegative factorization provably reaches the bound: for one component, for
+        two if the best approximation of rank two is nonnegative, and for as many components as V
+        has samples or features.
+    failure_probability : float
+        0.0 where the bound is certain. If both sides of V are long, random vectors check that the
+        bound misses nothing, and such vectors fail with at most this probability. Their seed is
+        fixed, so the same data always give the same answer.
+    effort : int
+        With which the bound was computed.
+    """
+
+    relative_error: float
+    lower_bound: float
+    gap: float
+    kkt_residual: float
+    eckart_young: float
+    is_attained: bool
+    failure_probability: float
+    effort: int
+
+    @property
+    def closed(self) -> float:
+        """The share of the gap to Eckart and Young's bound that the effort has closed."""
+        whole = self.relative_error - self.eckart_young
+        return (self.lower_bound - self.eckart_young) / whole if whole > 0 else 0.0
+
+    @property
+    def proven(self) -> str:
+        """How certain the bound is, in words."""
+        return proven_in_words(self.failure_probability)
+
+    @property
+    def is_bound_telling(self) -> bool:
+        """Whether the bound says more than that errors are not negative."""
+        return self.lower_bound > 0 or self.is_attained or self.gap <= 0
+
+
+def _certify_least_squares(
+    V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: Spectrum | None, n_fixed: int
+) -> Certificate:
+    """Judge a factorisation of complete data; see `certify`."""
+    W, Ht = check_factors(V, W, H)
+    with V.own_threads():
+        G = W.T @ W
+        (VH, HH, squared, steps) = V.sweep(_judge_squares, V.norms_squared, Ht, W=W, G=G)[0]
+        steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
+        below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
+        if n_fixed:
+            bound, chance = bound_given(V, W[:, :n_fixed], W.shape[1])
+            below = below._replace(is_attained=False)
+            if bound > below.value:
+                below = below._replace(value=bound, failure_probability=chance)
+    error, kkt_residual = (math.sqrt(part / V.total) for part in (squared, steps))
+    return _stated(error, kkt_residual, below, effort)
+
+
+def first_certificate(
+    relative_error: float,
+    kkt_residual: float,
+    K: int = 0,
+    spectrum: Spectrum | None = None,
+    below: float = 0.0,
+) -> Certificate:
+    """Make the certificate of a fit from what the fit knows.
+
+    Its bound is that of effort 0 where a side of V is short: singular values then take one pass, if
+    the fit has not computed them, and about as long as a few iterations. Otherwise it is `below`,
+    which may be much lower, and V is not read.
+
+    Parameters
+    ----------
+    relative_error, kkt_residual : float
+        Of the factors.
+    K : int
+    spectrum : Spectrum, optional
+        Of V, if all of V is known.
+    below : float
+        A lower bound for the relative error of K components that is known.
+    """
+    bound = LowerBound(below, below, False, 0.0)
+    short_side = max(_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT * K)
+    if spectrum is not None and min(spectrum.V.shape) <= short_side:
+        bound = best_lower_bound(spectrum.V, K, effort=0, spectrum=spectrum)
+    return _stated(relative_error, kkt_residual, bound, 0)
+
+
+def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -> Certificate:
+    certificate = Certificate(
+        relative_error=error,
+        lower_bound=below.value,
+        gap=error - below.value,
+        kkt_residual=kkt_residual,
+        eckart_young=below.eckart_young,
+        is_attained=bool(below.is_attained),
+        failure_probability=below.failure_probability,
+        effort=effort,
+    )
+    if error**2 < below.value**2 - _ROUNDING:
+        message = Message(
+            f"the relative error {error:.9g} is below its lower bound {below.value:.9g} "
+            f"({certificate.proven}), which cannot be: compute both again in double precision, ",
+            Option("effort", 0),
+            ", and report the data if that does not help",
+        )
+        warnings.warn(BoundWarning(message), stacklevel=3)
+    return certificate
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def _judge_squares(
+    block: Block, squared: Array, H: Array, *, W: Array, G: Array
+) -> tuple[tuple[Array, Array, float, float]]:
+    block, H = exact(block), exact(H)
+    C = products(block, W)
+    residual = float(residual_squared(block, squared, C, G, W, H).sum())
+    return ((weighted_sums(block, H), H.T @ H, residual, coordinate_steps(G, C, H)),)
+
+
+# --- restricted factors ------------------------------------------------------------------------
+
+
+def bound_given(V: DataMatrix, A: Array, K: int) -> tuple[float, float]:
+    """Bound the relative error of K components, of which the columns of A are the first.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    A : array (F, n)
+    K : int
+        At least n.
+
+    Returns
+    -------
+    bound, failure_probability : float
+        The bound holds for factors of any sign but for this probability; see `LowerBound`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> bound, _ = bound_given(from_columns([[3.0, 0.0], [4.0, 2.0]]), np.array([[1.0], [0.0]]), 1)
+    >>> round(bound**2 * 29, 6)  # the second feature is out of reach
+    20.0
+    """
+    vectors, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
+    Q = np.ascontiguousarray(vectors[:, sizes > _DEPENDENT_SHARE * sizes[0]])
+    left = MappedMatrix(V, partial(_beyond, Q=Q))
+    tail, chance = _tail(left, K - A.shape[1])
+    return math.sqrt(tail / V.total), chance
+
+
+def objective_bound(
+    V: DataMatrix,
+    K: int,
+    *,
+    l2_h: float = 0.0,
+    l2_w: float = 0.0,
+    sum_to_one: bool = False,
+    spectrum: Spectrum | None = None,
+) -> float:
+    """Bound ||V - WH||^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for K components.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    l2_h, l2_w : float
+    sum_to_one : bool
+        The coefficients of each sample sum to one.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[3.0, 0.0], [0.0, 1.0]])
+    >>> round(objective_bound(V, 1), 6), round(objective_bound(V, 1, l2_h=1.0, l2_w=1.0), 6)
+    (1.0, 6.0)
+    """
+    spectrum = Spectrum.of(V, spectrum)
+    with V.own_threads():
+        if sum_to_one:
+            (sums,) = V.sweep(_sum_samples)
+            centred = MappedMatrix(V, partial(_centred, mean=sums / V.shape[1]))
+            return _tail(centred, K - 1)[0]
+        rank, size = min(K, *V.shape), math.sqrt(l2_h * l2_w)
+        tail = max(V.total - spectrum.energy_bound(rank)[0], 0.0) if rank < min(V.shape) else 0.0
+        values = spectrum.singular_values(rank)
+    shrunk = np.where(values > size, 2 * size * values - size**2, values**2)
+    return float(tail + shrunk.sum()) if size else float(tail)
+
+
+def observed_bound(
+    V: DataMatrix, W: Array, H: Aligned, *, l2_h: float = 0.0, l2_w: float = 0.0
+) -> float:
+    """Bound sum p (v - wh)^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for any K.
+
+    V must have missing or weighted entries; those that are known have weights p, see `Observed`.
+    For Y = p (V - WH), and t <= 1 so small that no singular value of tY is above
+    sqrt(l2_h l2_w), the bound is 2t <Y, V> - t^2 sum Y^2 / p. It is 0 if one of the two penalties
+    is: then none is known.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+        The better the factors, the higher the bound.
+    l2_h, l2_w : float
+    """
+    limit = math.sqrt(l2_h * l2_w)
+    if not limit:
+        return 0.0
+    W = W.astype(float, copy=False)
+    aligned = [V.align(H.T)]
+    if V.observed.weights is not None:
+        aligned.append(V.observed.weights)
+    with V.own_threads():
+        ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
+        left = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True)
+        if left.total == 0:
+            return float(max(2 * inner - squared, 0.0))
+        largest = math.sqrt(Spectrum(left).energy_bound(1)[0])
+    t = min(1.0, limit / largest)
+    return float(max(2 * t * inner - t**2 * squared, 0.0))
+
+
+def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
+    """Bound the relative error of K components over the entries of V that are known.
+
+    Features are taken in the order of how often they are known, as many as leave most of V in
+    samples of which none of them is missing. It is 0 if no such rectangle has more than K sides, as
+    where holes are everywhere: then nothing is known. That holds for ratings, of which each
+    sample has few.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+
+    Returns
+    -------
+    bound, failure_probability : float
+        As in `bound_given`.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[2.0, 0.0, np.nan], [0.0, 1.0, 5.0]], missing="nan")
+    >>> round(known_bound(V, 1)[0] ** 2 * 30, 6)  # that of the first two samples
+    1.0
+    """
+    observed = V.observed
+    if observed.weights is None or not observed.total:
+        return 0.0, 0.0
+    weights, F = observed.weights, V.shape[0]
+    with V.own_threads():
+        ((known, sums),) = V.map(_known_of_features, weights)
+        scales = np.divide(sums, known, out=np.zeros(F), where=known > 0)
+        order = np.argsort(-known, kind="stable")
+        if F <= K or not (known >= 1).sum() > K:
+            return 0.0, 0.0
+        sizes = np.unique(np.geomspace(K + 1, (known >= 1).sum(), _MAX_RECTANGLES).astype(int))
+        rectangles = [np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes]
+        best = max((_rectangle(V, weights, t) for t in rectangles), key=lambda view: view.total)
+        if best.total == 0:
+            return 0.0, 0.0
+        tail, chance = _tail(best, K)
+    return math.sqrt(min(tail / observed.total, 1.0)), chance
+
+
+def _known_of_features(index: range, weights: Array) -> tuple[Pair]:
+    return (((weights > 0).sum(axis=0).astype(float), exact(weights).sum(axis=0)),)
+
+
+def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
+    """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
+    roots, _ = V.map(_minorant_roots, weights, t=t)
+    change = partial(_times_both, features=np.sqrt(t))
+    return MappedMatrix(V, change, roots, holes=True)
+
+
+def _minorant_roots(index: range, weights: Array, *, t: Array) -> PerSample:
+    inside = t > 0
+    return np.sqrt((exact(weights)[:, inside] / t[inside]).min(axis=1)), None
+
+
+def _times_both(block: Block, roots: Array, *, features: Array) -> Array:
+    return dense(block) * features[:, None] * roots
+
+
+def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Block:
+    return observed_residual(exact(block), weights, W, exact(H))[0]
+
+
+def _known_sums(
+    block: Block, H: Array, weights: Array | None = None, *, W: Array
+) -> tuple[tuple[float, float]]:
+    left, squares = observed_residual(exact(block), weights, W, exact(H))
+    if is_sparse(left) and is_sparse(block):  # they have one pattern
+        return ((float(np.vdot(left.data, exact(block.data))), float(squares.sum())),)
+    return ((float(np.vdot(dense(left), dense(block))), float(squares.sum())),)
+
+
+def _tail(V: DataMatrix, k: int) -> tuple[float, float]:
+    """||V||^2 less its k largest squared singular values, from below; and a probability."""
+    if k == 0 or V.total == 0:
+        return V.total, 0.0
+    if k >= min(V.shape):
+        return 0.0, 0.0
+    with V.own_threads():
+        energy, chance = Spectrum(V).energy_bound(k)
+    return max(V.total - energy, 0.0), chance
+
+
+def _beyond(block: Block, *, Q: Array) -> Array:
+    samples = dense(block)
+    return samples - Q @ (Q.T @ samples)
+
+
+def _sum_samples(block: Block) -> tuple[Array]:
+    return (dense(block).sum(axis=1),)
+
+
+def _centred(block: Block, *, mean: Array) -> Array:
+    return dense(block) - mean[:, None]
+
 
 # --- duality gaps of counts ---------------------------------------------------------------------
 
@@ -99,7 +520,7 @@ class PoissonGaps(NamedTuple):
 
 
 def poisson_gaps(
-    V: DataMatrix, W: Any, H: Any, *, n_fixed: int = 0, penalties: Penalties | None = None
+    V: DataMatrix, W: ArrayLike, H: Aligned, *, n_fixed: int = 0, penalties: Penalties | None = None
 ) -> PoissonGaps:
     """Return the divergence of V from WH, and how much of it a better H, or W, could save at most.
 
@@ -131,9 +552,9 @@ def poisson_gaps(
     for_H, for_W = restraints(penalties or NO_PENALTIES, n_fixed)
     known = margins(V)
     weights = () if V.observed is None else V.observed.aligned
-    how: dict[str, Any] = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
+    how: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
     with V.own_threads():
-        (sums,) = V.sweep(_judge, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, **how)
+        (sums,) = V.sweep(_judge_counts, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, **how)
     if sums["impossible"]:
         raise DataError(
             f"W H is zero at {sums['impossible']} entries of the data that are not, so that the "
@@ -147,7 +568,7 @@ def poisson_gaps(
     )
 
 
-def _judge(
+def _judge_counts(
     block: Block,
     *given: Array,
     W: Array,
@@ -155,7 +576,7 @@ def _judge(
     has_holes: bool,
     is_weighted: bool,
     held: Restraint,
-) -> tuple[dict[str, Any]]:
+) -> tuple[Facts]:
     weights, H = given[0] if is_weighted else None, exact(given[-1])
     counts = known_counts(block, weights)
     entries = entries_of(counts)
@@ -207,12 +628,12 @@ class NoiseFloor(NamedTuple):
 
 def noise_floor(
     V: DataMatrix,
-    W: Any,
-    H: Any,
+    W: ArrayLike,
+    H: Aligned,
     *,
     refit: bool = True,
     n_draws: int = 3,
-    rng: np.random.Generator | None = None,
+    rng: Generator | None = None,
 ) -> NoiseFloor:
     """Estimate the divergence that counting noise alone would leave, at the rates W H.
 
@@ -222,8 +643,8 @@ def noise_floor(
     W : array (F, K)
     H : array (K, N)
     refit : bool
-        Fit the factors to the draws, beginning with W and H. Without it the floor takes one pass
-        for each draw, and is too large, since it ignores the parameters.
+        Fit the factors to each draw, starting from W and H. Without it the floor takes one pass per
+        draw, and is too large, because it ignores the parameters.
     n_draws : int
     rng : numpy.random.Generator, optional
         By default one of a fixed seed.
@@ -239,22 +660,22 @@ def noise_floor(
     >>> 20 < quick.value - floor.value < 50  # half for each of 69 parameters
     True
     """
-    require_data_matrix(V, whole=True)
+    require_data_matrix(V)
     check_factors(V, W, H)
     flag("refit", refit)
     n_draws = integer("n_draws", n_draws, at_least=2)
     rng = optional(generator, "rng", rng)
-    rng = np.random.default_rng(_SEED) if rng is None else rng
+    rng = default_rng(_SEED) if rng is None else rng
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     left = []
     for _ in range(n_draws):
-        drawn = held(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
+        drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
         if not drawn.nonzero:  # so low are the rates
             left.append(0.0)
             continue
         factors = W, H
         if refit:
-            how: Any = {"stopping": _STOPPING, "objective": POISSON.on(drawn)}
+            how: Facts = {"stopping": _STOPPING, "objective": get_loss("poisson").on(drawn)}
             solution = alternate(drawn, np.asarray(W), H, "newton", **how)
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
@@ -319,11 +740,6 @@ class CountCertificate:
     effort: int
 
     @property
-    def deviance_explained(self) -> float:
-        """The share of the deviance from one component that is explained."""
-        return 1.0 - self.relative_error
-
-    @property
     def above_floor(self) -> float:
         """By which share of the noise floor the divergence is above it; NaN if it is unknown."""
         if not np.isfinite(self.noise_floor) or self.noise_floor == 0:
@@ -356,7 +772,8 @@ class CountCertificate:
         floor = "the noise floor, what counting noise alone would leave"
         near = max(_SPREADS * self.floor_spread, _NEAR * self.noise_floor)
         if abs(self.divergence - self.noise_floor) <= near:
-            where = f"at {floor.replace(',', f' ({above:+.1%}),')}"
+            excess = f"{round(above, 3) + 0.0:+.1%}"  # never "-0.0%"
+            where = f"at {floor.replace(',', f' ({excess}),')}"
         elif above < 0:
             where = f"{-above:.1%} below the noise floor"
             meant = ": the data vary less than Poisson counts do" * self.is_refitted
@@ -375,27 +792,13 @@ class CountCertificate:
             f"{below}{_chance_in_words(self)}, {self.proven_share:.0%} of this one"
         )
 
-    def _repr_html_(self) -> str:
-        rows = {
-            "divergence": f"{self.divergence:.6g}",
-            "deviance explained": f"{self.deviance_explained:.1%}",
-            "noise floor": self.floor_in_words() or "not computed",
-            "lower bound": (
-                f"{self.lower_bound:.4g} of that of one component, {self.proven}"
-                if self.lower_bound
-                else "0, none above it is known"
-            ),
-            "duality gaps of H, W": f"{self.coefficient_gap:.2g}, {self.component_gap:.2g}",
-        }
-        return card("CountCertificate", rows=rows.items())
-
 
 def certify_counts(
     V: DataMatrix,
-    W: Any,
-    H: Any,
+    W: ArrayLike,
+    H: Aligned,
     *,
-    effort: int = DEFAULT_EFFORT,
+    effort: int = COUNT_EFFORT,
     floor: bool = True,
     n_fixed: int = 0,
     penalties: Penalties | None = None,
@@ -456,51 +859,21 @@ def certify_counts(
 # --- missing and weighted entries ---------------------------------------------------------------
 
 
-def certify_known(
-    V: DataMatrix, W: Any, H: Any, *, effort: int = 0, n_fixed: int = 0
-) -> Certificate:
-    """Judge a factorisation by the entries of V that are known; the arguments are as in `certify`.
-
-    Examples
-    --------
-    >>> from conenmf import factorize, from_rows
-    >>> X = np.outer(np.arange(1.0, 7), [2.0, 1.0, 3.0])
-    >>> X[0, 1] = np.nan
-    >>> V = from_rows(X, missing="nan")
-    >>> result = factorize(V, 1, tol=1e-9)
-    >>> certify_known(V, result.W, result.H).relative_error < 1e-6
-    True
-    """
+def _certify_known(V: DataMatrix, W: Array, H: Aligned, effort: int, n_fixed: int) -> Certificate:
+    """Judge a factorisation by the entries of V that are known; see `certify`."""
     W, Ht = check_factors(V, W, H)
     known, K = V.observed, W.shape[1]
     assert known is not None
-    shared: dict[str, Any] = {"is_weighted": bool(known.aligned), "judge": True, "keep": True}
+    shared: Facts = {"is_weighted": bool(known.aligned), "judge": True, "keep": True}
     with V.own_threads():
         _, sums = V.sweep(exact_observed_rows, *known.aligned, Ht, W=W, **shared)
         below, chance = known_bound(V, K)
     grams = unpacked(sums["grams"], K)
-    steps = sums["steps"] + coordinate_steps_own(grams, sums["VH"], W, slice(n_fixed, None))
+    steps = sums["steps"] + coordinate_steps(grams, sums["VH"], W, slice(n_fixed, None))
     error, residual = (
-        float(np.sqrt(part / known.total)) if known.total else 0.0
-        for part in (sums["squared"], steps)
+        math.sqrt(part / known.total) if known.total else 0.0 for part in (sums["squared"], steps)
     )
-    return first_known(error, residual, below, chance, effort)
-
-
-def first_known(
-    error: float, kkt_residual: float, below: float = 0.0, chance: float = 0.0, effort: int = 0
-) -> Certificate:
-    """Return the certificate with a bound; without one, it is what a fit knows by itself."""
-    return Certificate(
-        relative_error=error,
-        lower_bound=below,
-        gap=error - below,
-        kkt_residual=kkt_residual,
-        eckart_young=below,
-        is_attained=False,
-        failure_probability=chance,
-        effort=effort,
-    )
+    return _stated(error, residual, LowerBound(below, below, False, chance), effort)
 
 
 # --- every loss ---------------------------------------------------------------------------------
@@ -510,8 +883,8 @@ AnyCertificate: TypeAlias = Certificate | CountCertificate
 
 def certify(
     V: DataMatrix,
-    W: npt.ArrayLike,
-    H: Any,
+    W: ArrayLike,
+    H: Aligned,
     *,
     loss: str = "frobenius",
     effort: int | None = None,
@@ -519,14 +892,14 @@ def certify(
     n_fixed: int = 0,
     penalties: Penalties | None = None,
 ) -> AnyCertificate:
-    """Judge a factorisation V ~ W H; some tens of passes over V.
+    """Compare the error of V ~ W H with a proven lower bound; some tens of passes over V.
 
-    For least squares it is a `Certificate`: the relative error, a lower bound for that of any
-    nonnegative factors with as many components, and the residual of the optimality conditions,
+    For least squares the result is a `Certificate`: the relative error, a lower bound for the error
+    of all nonnegative factors with K components, and the residual of the optimality conditions,
     sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
     W'(WH - V) and g_k = ||w_k||^2. For counts it is a `CountCertificate`: the divergence, a lower
-    bound, duality gaps, and the noise floor. Where entries are missing or weighted, all of it is
-    about those that are known, and a lower bound of 0 says that none is known.
+    bound, duality gaps, and the noise floor. If entries are missing or weighted, all numbers are
+    about the known entries, and a lower bound of 0 means that none is known.
 
     Parameters
     ----------
@@ -534,19 +907,18 @@ def certify(
     W : array (F, K)
     H : array (K, N)
     loss : {"frobenius", "poisson"}
-        What the factors were fitted with; "kullback-leibler" is another name of the second.
+        The loss of the fit; "kullback-leibler" is another name of "poisson".
     effort : int, optional
-        Most steps by which to raise the lower bound above that of singular values alone, which
-        effort 0 gives; by default 3, of sparse data 1, of counts 6. Each takes about as long as the
-        singular values; they end early where they close no more.
+        Largest number of steps that raise the lower bound above that of singular values alone
+        (effort 0). By default 3, for sparse data 1, for counts 6. A step takes about as long as the
+        singular values; the steps end early if they gain nothing.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too; not needed for counts.
     n_fixed : int
-        So many components, the first ones, were given: the bound is that of factors which have
-        them too, and that they could be better is not held against W. Of counts it is the bound of
-        all factors.
+        Number of known components, which come first. The bound is for factors that contain them,
+        and the residual ignores them. For counts the bound is for all factors.
     penalties : Penalties, optional
-        Those of a fit of counts: the duality gaps are those of the divergence and these.
+        Penalties of a fit of counts, which the duality gaps include.
 
     Warns
     -----
@@ -562,7 +934,7 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True, whole=True, holes=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     bounds = get_loss(loss).lower_bounds
     if not bounds:
         raise NotAvailableError(
@@ -577,46 +949,19 @@ def certify(
     if "divergence" in bounds:
         return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
     if V.observed is not None:
-        return certify_known(V, W, H, effort=effort, n_fixed=n_fixed)
-    return certify_least_squares(V, W, H, effort=effort, spectrum=spectrum, n_fixed=n_fixed)
+        return _certify_known(V, W, H, effort, n_fixed)
+    return _certify_least_squares(V, W, H, effort, spectrum, n_fixed)
 
 
 def usual_effort(V: DataMatrix, loss: str) -> int:
     """Return how many steps to take if none are asked for."""
     is_dual = "dual" in get_loss(loss).lower_bounds
-    return default_effort(V) if is_dual else DEFAULT_EFFORT
-
-
-def certify_beside(
-    V: DataMatrix,
-    known: AnyCertificate,
-    W: npt.ArrayLike,
-    H: Any,
-    *,
-    spectrum: Spectrum | None = None,
-) -> AnyCertificate:
-    """Judge other factors of V with as many components, given the certificate of some.
-
-    The lower bound is the same and is not computed again; nor is a noise floor.
-    """
-    other: AnyCertificate
-    if isinstance(known, CountCertificate):
-        other = certify_counts(V, W, H, effort=0, floor=False)
-    else:
-        other = certify_least_squares(V, W, H, effort=0, spectrum=spectrum)
-        other = replace(other, eckart_young=known.eckart_young, is_attained=known.is_attained)
-    return replace(
-        other,
-        lower_bound=known.lower_bound,
-        gap=other.relative_error - known.lower_bound,
-        failure_probability=known.failure_probability,
-        effort=known.effort,
-    )
+    return default_effort(V) if is_dual else COUNT_EFFORT
 
 
 def numbers_of_certificate(certificate: AnyCertificate) -> Array:
     """Return all that a certificate says as an array, to be saved."""
-    return np.array(list(vars(certificate).values()), dtype=np.float64)
+    return np.array(list(vars(certificate).values()), dtype=float)
 
 
 def certificate_of_numbers(numbers: Array, loss: str) -> AnyCertificate:

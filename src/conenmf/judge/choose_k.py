@@ -1,914 +1,605 @@
-"""The number of components: one decision, and a table of the estimators that vote on it.
+"""The number of components: one engine, which gathers evidence and says how sure it is.
 
-Where samples lie in cones, the cones are counted. Elsewhere the paper's ratio of singular values
-decides, if it stands out; where it does not, parallel analysis does. `factorize` with
-``K="auto"``, `select_k` and the command ``conenmf rank`` share this decision.
+A loss names the evidence that suits it (`Loss.k_evidence`), `EVIDENCE` maps each name to a small
+function. Each piece says a number, how far the truth may be from it, and whether the data meet its
+assumptions. The piece that can be trusted most decides, and the answer has a grade:
 
-An estimator is a function ``(V, ks, rng) -> Vote``; `METHODS` gives each a name. The number of
-cones and the paper's ratio of singular values are for samples in cones; the others assume less.
-All but the first three work on a subset of the data: at most `_MAX_SAMPLES` samples, and for
-cross-validation and relevance the `_MAX_CV_FEATURES` features of the largest norm.
+*proved*
+    A theorem applies to these data, and is named.
+*supported*
+    The assumptions of the piece that decides are met, and another piece says the same number.
+*guess*
+    Anything else. Nobody can know more than the noise and the data tell.
+
+`factorize` with ``K="auto"``, `select_k` and the command line share this decision.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from time import perf_counter
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.random import Generator, default_rng
 
-from ..arguments import (
-    choice,
-    function,
-    generator,
-    instance,
-    optional,
-    several,
-)
-from ..cones.counting import (
-    ConeCount,
-    RankEstimate,
-    count_above_edge,
-    count_cones,
-    default_range,
-    estimate_rank,
-)
-from ..data.blocks import (
-    Array,
-    Block,
-    dense,
-    entries_of,
-    exact,
-    products,
-    products_at,
-    sums_at,
-    weighted_sums,
-)
-from ..data.known import filled
-from ..data.matrix import Aligned, DataMatrix
-from ..data.resample import draw_samples, holds_counts, thinned
+from ..arguments import function, number, optional
+from ..cones.counting import EdgeCount, count_above_edge, count_cones, default_range, estimate_rank
+from ..data.blocks import Array, Block, dense, exact
+from ..data.known import filled, observed_only, observed_residual
+from ..data.matrix import DataMatrix
+from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_data_matrix, require_nonnegative
-from ..data.views import shuffled_samples, take_samples, unit_samples
-from ..errors import ComponentsError, OptionError
-from ..io.open import from_columns
+from ..data.views import shuffled_samples, unit_samples
+from ..errors import ComponentsError, InputWarning
 from ..linalg.svd import Spectrum
-from ..solve.inits import MAX_CONE_MIXING, initialize, mixing, random_coefficients
-from ..solve.losses import POISSON, margins
-from ..solve.run import Solution, Stopping, alternate
-from ..solve.solvers import SOLVERS, hals
-from ..text import card, function_name
+from ..solve.constraints import NO_PENALTIES, Penalties
+from ..solve.losses import Loss, get_loss
+from ..solve.run import Stopping, alternate
+from ..text import Facts, card, counted
 from . import plots
-from .dispersion import fitted_counts, some_samples
-from .dual_bound import held
-from .stability import numbers_of_components, stability_over
+from .dispersion import largest_residual, likelihoods, some_samples
+from .stability import numbers_of_components
 
-# --- votes --------------------------------------------------------------------------------------
+PROVED, SUPPORTED, GUESS = "proved", "supported", "guess"
+
+_FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # which piece of evidence decides
+_UPPER_END = -1  # shown as such: it never decides, nor supports a number
+_FOR_GUESSES = ("shuffled", "hysime")  # evidence that is asked only where the others leave one
+
+_MAX_MISFIT = 0.05  # of singular values to the law of noise
+_CLEAR_GAP, _WIDE_GAP = 1.5, 5.0  # between the last singular value that counts and the next
+_MIN_GAP = 1.02  # below it singular values fall across the edge without a step
+_NEAR_EDGE, _HUGE_DROP = 1.15, 10.0  # so near the edge after such a drop, they are noise
+_EVIDENT_MARGIN_RATIO = 2.0  # by which the largest ratio of singular values stands out, ...
+_CLIFF_MARGIN_RATIO = 5.0  # ... even where noise seems to tell another number
+_MAX_RATIO_AFTER = 1.3  # of singular values after it, where what follows is noise
+_MAX_SAMPLES, _MAX_ENTRIES = 4000, 20 << 20  # whose directions are compared, ...
+_MANY_FEATURES = 500  # ... or as many samples as this, if there are more features
+_NEAR_SHARE = 0.5  # of what a component explains of noise: costs that near cannot be told apart
+_HIDDEN_ENTRIES = 1 << 22  # of the samples of which some entries are hidden
+_SPLITS, _N_SPLITS = 10, 2  # the share that is hidden is one of so many, so often
+_N_FOLDS = 3  # of a score
+_MANY_HOLES = 0.1  # of the entries: fewer can be filled with means
+_PATIENCE = 4
+_SHORT = Stopping(1e-4, max_iter=60)
+_MAX_RESIDUAL = 1.12  # largest singular value of residuals over that of noise alike in all entries
+_MAX_DISPERSION = 0.3  # above it, counts vary so much that the model is in doubt
 
 
 @dataclass(frozen=True)
-class Vote:
-    """The vote of one estimator.
+class Evidence:
+    """What one piece of evidence says about the number of components.
 
     Attributes
     ----------
-    scores : array of float, one for each candidate
-        NaN for a candidate that could not be judged.
+    name : str
     K : int
-        Its choice.
-    reason : str
-        Why it chose this number.
-    errors : array of float, one for each candidate, or None
-        The relative error of each, if the estimator knows it; drawn beside the scores.
+    interval : (int, int)
+        Where the truth may be, if another piece agrees.
+    text : str
+        Why.
+    trust : int
+        The piece with the largest decides: 2 or 3 if the data meet its assumptions, 1 if it can
+        serve as a guess, 0 if it is only shown, -1 if it supports no number either.
+    ks, scores : array
+        What the picture shows: a score for each of these numbers.
+    meaning : str
+        What the scores are.
+    is_sure : bool
+        Whether it supports its number, if another piece agrees.
+    below : int, optional
+        How far the truth may be below K, of an interval of width K for a guess; by default K / 3.
+    theorem : str
+        What proves the number; empty if nothing does.
+    seconds : float
+        What the evidence cost.
     """
 
-    scores: Array
+    name: str
     K: int
-    reason: str
-    errors: Array | None = None
-
-
-Method: TypeAlias = Callable[[DataMatrix, Array, np.random.Generator], Vote]
-"""An estimator of the user."""
-
-Estimator: TypeAlias = Callable[["Evidence", Array, np.random.Generator], Vote]
-"""One of ours, which takes over what others have computed."""
-
-
-def at_least(K: int, ks: Array, V: DataMatrix, reason: str) -> str:
-    """Return the reason for K, which says so if more were not tried."""
-    is_limit = K == ks[-1] < min(V.shape)
-    return f"at least {K}, the largest candidate: {reason}" if is_limit else reason
-
-
-# --- estimators ---------------------------------------------------------------------------------
-
-_MAX_SAMPLES = 1000
-_SUBSET_ENTRIES = 20 << 20
-_MAX_CV_SAMPLES = 400
-_MAX_CV_FEATURES = 400
-_HELD_OUT_SHARE = 0.1  # of the entries
-_N_FOLDS = 3
-_FILL_MAX_ITER = 20
-_CV_MAX_ITER = 15
-_MASKED_SWEEPS = 4
-_RELEVANCE_MAX_ITER = 500
-_N_SHUFFLES = 3
-_N_REPLICATES = 6
-_REPLICATE_MAX_ITER = 60
-_FOUND_SHARE = 0.8  # of the fits, in which all components of a stable number are found
-_MAX_LISTED = 12
-
-
-def by_cones(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """How many clusters are apart, see `count_cones`; without any, the largest separation."""
-    count = evidence.cones
-    scores = _scores_of(count.separations, ks)
-    if count.K in ks:
-        return Vote(scores, count.K, f"{count.reason}; also apart: {_others(count)}")
-    finite = np.where(np.isfinite(scores), scores, -np.inf)
-    reason = f"{count.reason}; the largest separation is here"
-    return Vote(scores, int(ks[np.argmax(finite)]), reason)
-
-
-def _others(count: ConeCount) -> str:
-    """Name the other numbers for which clusters are apart."""
-    others = count.ks[count.ks != count.K]
-    shown = ", ".join(map(str, others[:_MAX_LISTED])) or "no other number of clusters"
-    more = f" and {others.size - _MAX_LISTED} more" if others.size > _MAX_LISTED else ""
-    return shown + more
-
-
-def by_ratio(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """The paper's estimate (Section V, Theorem 9)."""
-    estimate = estimate_rank(evidence.V, int(ks[0]), int(ks[-1]), spectrum=evidence.spectrum)
-    scores = estimate.ratios[ks - 1]
-    best = int(ks[np.argmax(scores)])
-    K = estimate.K if estimate.K < ks[0] else best  # below all candidates: the rank is lower
-    return Vote(scores, K, at_least(K, ks, evidence.V, "largest ratio of adjacent singular values"))
-
-
-def by_edge(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """Count the singular values above the edge of the noise, see `count_above_edge`."""
-    found = count_above_edge(evidence.V, int(ks[-1]), spectrum=evidence.spectrum)
-    limits = np.maximum(found.limits, np.finfo(np.float64).tiny)
-    K = _most_below(found.K, ks)
-    reason = f"{found.K} singular values are above the edge of the noise"
-    return Vote((found.values / limits)[ks - 1], K, at_least(K, ks, evidence.V, reason))
+    interval: tuple[int, int]
+    text: str
+    trust: int
+    ks: Array
+    scores: Array
+    meaning: str
+    is_sure: bool = False
+    below: int | None = None
+    theorem: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
-class ParallelAnalysis:
-    """Leading singular values, of samples of unit norm, beside those of shuffled data."""
+class Selection:
+    """The number of components, how sure it is, and the evidence.
 
-    values: Array
-    noise: Array
+    Attributes
+    ----------
+    K : int
+        The number to use.
+    interval : (int, int)
+        The smallest and largest number that the evidence allows.
+    grade : {"proved", "supported", "guess"}
+    decided_by : str
+        The name of the piece of evidence that decided.
+    reason : str
+        Why, and what else agrees.
+    evidence : tuple of Evidence
+        All pieces, in the order in which they were gathered.
+    """
+
+    K: int
+    interval: tuple[int, int]
+    grade: str
+    decided_by: str
+    reason: str
+    evidence: tuple[Evidence, ...]
 
     @property
-    def count(self) -> int:
-        """How many singular values are above those of shuffled data."""
-        above = np.append(self.values > self.noise, False)
-        above[0] = True  # the mean, which shuffling keeps
-        return int(np.argmin(above))
+    def sentence(self) -> str:
+        """The answer as people read it: interval, grade, reason and the number used."""
+        low, high = self.interval
+        numbers = counted(high, "component") if low == high else f"{low} to {high} components"
+        grade = "a guess" if self.grade == GUESS else self.grade
+        used = "" if low == high == self.K else f"; {self.K} used"
+        return f"{numbers}, {grade}: {self.reason}{used}"
 
-    def reason(self, K: int) -> str:
-        """Why K was chosen; where K is a limit, it says so."""
-        is_limit = self.count > K or self.count == self.values.size
-        found = f"{self.count} singular values are above those of shuffled data"
-        return f"at least {K}: all {found}" if is_limit else found
+    def __str__(self) -> str:
+        width = max(len(one.name) for one in self.evidence)
+        rows = [
+            f"  {one.name:<{width}}  {one.K:>3}  {one.text} ({one.seconds:.2g} s)"
+            for one in self.evidence
+        ]
+        return "\n".join([self.sentence, *rows])
+
+    def _repr_html_(self) -> str:
+        return card("Selection", [self.sentence, *(one.text for one in self.evidence)])
+
+    def plain(self) -> Facts:
+        """Return the selection as numbers, texts, lists and mappings, to be saved."""
+        facts = asdict(self)
+        for one in facts["evidence"]:
+            finite = np.isfinite(one["scores"])
+            one["ks"] = one["ks"][finite].tolist()
+            one["scores"] = one["scores"][finite].tolist()
+        return facts
+
+    @classmethod
+    def of_plain(cls, facts: Facts | None) -> Selection | None:
+        """Return the selection of which `plain` made these facts; None of None."""
+        if facts is None:
+            return None
+        pieces = []
+        for one in facts["evidence"]:
+            arrays = {name: np.array(one[name]) for name in ("ks", "scores")}
+            pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
+        interval = tuple(facts["interval"])
+        return cls(**{**facts, "interval": interval, "evidence": tuple(pieces)})
+
+    def plot(self, axes: object = None) -> Array:
+        """Draw the scores of each piece of evidence, its number, and the interval."""
+        return plots.evidence(self.evidence, self.interval, axes)
 
 
-def parallel_analysis(V: DataMatrix, k_max: int, *, widen: bool = False) -> ParallelAnalysis:
-    """Compare k_max singular values with those of shuffled data (Horn, 1965).
+# --- evidence for least squares ---------------------------------------------------------------
+
+
+@dataclass
+class Question:
+    """The data, the candidates, and what several pieces of evidence use."""
+
+    V: DataMatrix
+    loss: Loss
+    ks: Array | None
+    spectrum: Spectrum | None
+    deadline: float
+    gathered: list[Evidence] = field(default_factory=list)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return perf_counter() > self.deadline
+
+    @cached_property
+    def directions(self) -> Spectrum:
+        """The spectrum of samples of unit norm; of some of them if they are many."""
+        size = _MANY_FEATURES if self.V.shape[0] > _MANY_FEATURES else _MAX_SAMPLES
+        part = some_samples(self.V, default_rng(0), size, _MAX_ENTRIES)
+        return Spectrum(unit_samples(part))
+
+
+Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
+
+
+def _edge(question: Question) -> Iterator[Evidence]:
+    """Singular values above the edge of the noise, see `count_above_edge`."""
+    found = _without_near(count_above_edge(question.V))
+    K, last = found.K, min(found.values.size - 1, 2 * found.K + 10)
+    gap = found.gap
+    is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
+    text = f"singular values above the edge of the noise: {K}, by a gap of {gap:.3g}"
+    if not is_noise:
+        text = f"singular values above the edge: {K}, but the others do not look like noise"
+    trust, is_sure = _CLEAR if is_noise and K > 1 else _WEAK, gap >= _CLEAR_GAP
+    above = -(-K // 5)
+    interval = (K - 1, K + 1) if gap >= _WIDE_GAP else (K - 1, K + max(2, above))
+    ks = np.arange(1, last + 1)
+    meaning = "singular value over the edge of noise; above 1: signal"
+    scores = np.where(np.isfinite(found.values), found.values, np.nan)[:last]
+    yield Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure, below=1)
+
+
+def _without_near(found: EdgeCount) -> EdgeCount:
+    """The count without singular values just above the edge that follow a huge drop.
+
+    Noise that is not quite alike in all entries leaves some there.
+    """
+    K = int(np.count_nonzero(found.values[: found.K] >= _NEAR_EDGE))
+    above = found._replace(K=K)
+    return above if 0 < K < found.K and above.gap >= _HUGE_DROP else found
+
+
+def _ratio(question: Question) -> Iterator[Evidence]:
+    """The paper's estimate (Section V, Theorem 9)."""
+    V = question.V
+    ratio = estimate_rank(V, spectrum=question.spectrum)
+    unit = estimate_rank(question.directions.V, spectrum=question.directions)
+    K, ks = ratio.K, np.arange(1, ratio.ratios.size + 1)
+    margin = min(ratio.margin, unit.margin)
+    after = float(ratio.ratios[K : K + 10].max(initial=1.0))
+    text = f"the largest ratio of singular values stands out by a factor of {margin:.3g}"
+    if unit.K != K:
+        text = f"samples as they are and of unit norm disagree ({K} and {unit.K})"
+    trust = _WEAK
+    if unit.K == K and margin >= _EVIDENT_MARGIN_RATIO and after <= _MAX_RATIO_AFTER:
+        trust = _FIRST if margin >= _CLIFF_MARGIN_RATIO else _CLEAR
+    theorem = ""
+    if ratio.rank <= 2 and ratio.rank < min(V.shape):
+        K, text = ratio.rank, f"the rank of the data is {ratio.rank}"
+        theorem = "a nonnegative matrix of rank at most 2 has as many components"
+    meaning = "ratio to the next singular value; higher is better"
+    interval = (K - 1, K + 1)
+    one = Evidence("ratio", K, interval, text, trust, ks, ratio.ratios, meaning, is_sure=True)
+    yield replace(one, theorem=theorem)
+
+
+def _shuffled(question: Question) -> Iterator[Evidence]:
+    """Parallel analysis: singular values above those of shuffled data (Horn, 1965).
 
     Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
-    which keeps each feature's distribution and destroys what features have in common. What is
-    drawn is always the same. With `widen`, k_max is doubled while all values are above.
+    which keeps each feature's distribution and destroys what features have in common.
     """
-    rng = np.random.default_rng(0)
-    part = unit_samples(some_samples(V, rng, _MAX_SAMPLES, _SUBSET_ENTRIES))
-    shuffled = [shuffled_samples(part, rng) for _ in range(_N_SHUFFLES)]
-    while True:
-        k_max = min(k_max, *part.shape)
-        values = Spectrum(part).singular_values(k_max, rough=True)
-        rounding = np.sqrt(10 * max(part.shape) * np.finfo(np.float64).eps) * values[0]
-        noise = [Spectrum(data).singular_values(k_max, rough=True) for data in shuffled]
-        analysis = ParallelAnalysis(values, np.maximum(np.max(noise, axis=0), rounding))
-        if not widen or analysis.count < k_max or k_max == min(part.shape):
-            return analysis
-        k_max *= 2
+    directions = question.directions
+    others = Spectrum(shuffled_samples(directions.V, default_rng(0)))
+    low, k_max = default_range(question.V)
+    most = min(directions.V.shape)
+    count = 0
+    while count == 0 or count == k_max < most:
+        k_max = min(2 * count or k_max, most)
+        values = directions.singular_values(k_max, rough=True)
+        rounding = np.sqrt(10 * max(directions.V.shape) * np.finfo(float).eps) * values[0]
+        scores = values / np.maximum(others.singular_values(k_max, rough=True), rounding)
+        above = np.append(scores > 1.0, False)
+        above[0] = True  # the mean, which shuffling keeps
+        count = int(np.argmin(above))
+    K = max(count, low)
+    counts = {one.name: one.K for one in question.gathered}
+    is_blurred = K > low and counts["ratio"] == K and counts["edge"] > 2 * K
+    text = f"singular values above those of shuffled data: {count}"
+    if is_blurred:
+        text += "; more are above the edge of noise, since noise differs between features"
+    shown = slice(0, 2 * K + 10)
+    ks, trust = np.arange(1, k_max + 1)[shown], _FIRST if is_blurred else _USABLE
+    meaning = "singular value over that of shuffled data; above 1: signal"
+    interval = (K - K // 3, K + 1)
+    yield Evidence("shuffled", K, interval, text, trust, ks, scores[shown], meaning)
 
 
-def by_parallel(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """Count the singular values above those of shuffled data."""
-    analysis: ParallelAnalysis | None = vars(evidence).get("parallel")  # if it was asked for
-    if analysis is None or analysis.values.size < ks[-1]:
-        analysis = parallel_analysis(evidence.V, int(ks[-1]))
-    K = _most_below(analysis.count, ks)
-    return Vote(_scores_of(analysis.values / analysis.noise, ks), K, analysis.reason(K))
+def _hysime(question: Question) -> Iterator[Evidence]:
+    """An upper end for scenes: directions that hold more signal than noise.
 
-
-def _scores_of(values: Array, ks: Array) -> Array:
-    """The values for these numbers, of those for 1, 2, ...; NaN where there are none."""
-    scores = np.full(ks.size, np.nan)
-    judged = ks <= values.size
-    scores[judged] = values[ks[judged] - 1]
-    return scores
-
-
-def _most_below(count: int, ks: Array) -> int:
-    """The largest candidate that is not above a number; the smallest if all are."""
-    return int(max(ks[0], ks[ks <= count].max(initial=0)))
-
-
-def _crossval(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """Hold out single entries, fit the others, predict (Wold, 1978)."""
-    V, data = evidence.V, _small_part(evidence.V, rng)
-    errors = np.full((_N_FOLDS, ks.size), np.nan)
-    for fold in range(_N_FOLDS):
-        observed = rng.random(data.shape) >= _HELD_OUT_SHARE
-        for column, k in enumerate(ks):
-            if k <= min(data.shape):
-                errors[fold, column] = _held_out_error(data, observed, int(k), rng)
-    scores, spread = errors.mean(axis=0), errors.std(axis=0, ddof=1) / np.sqrt(_N_FOLDS)
-    if np.isnan(scores).all():
-        return Vote(scores, int(ks[0]), "too few entries to hold some out")
-    best = int(np.nanargmin(scores))
-    K = int(ks[np.argmax(scores <= scores[best] + spread[best])])
-    reason = "fewest within one standard error of the best prediction of held-out entries"
-    return Vote(scores, K, at_least(K, ks, V, reason))
-
-
-def _relevance(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """How many of the most components are relevant (Tan and Fevotte, 2013)."""
-    part = from_columns(_small_part(evidence.V, rng))
-    most = min(int(ks[-1]), *part.shape)
-    found = determine_relevance(part, most, max_iter=_RELEVANCE_MAX_ITER, rng=rng)
-    K = _most_below(found.n_relevant, ks)
-    reason = f"{found.n_relevant} of {most} components are relevant"
-    return Vote(_scores_of(found.excess, ks), K, at_least(K, ks, evidence.V, reason))
-
-
-def _stability(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """Whether fits of samples drawn with replacement find the same components again."""
-    V, part = evidence.V, some_samples(evidence.V, rng, _MAX_SAMPLES, _SUBSET_ENTRIES)
-    scores, errors = np.full((2, ks.size), np.nan)
-    judged = ks <= part.shape[1]
-    found = stability_over(part, ks[judged], _N_REPLICATES, max_iter=_REPLICATE_MAX_ITER, rng=rng)
-    scores[judged] = [one.found_in.min() for one in found.found.values()]
-    errors[judged] = found.relative_errors
-    stable = np.flatnonzero(scores >= _FOUND_SHARE)
-    if stable.size:
-        K = int(ks[stable[-1]])
-        reason = f"most components that are all found in {_FOUND_SHARE:.0%} of the fits"
-        return Vote(scores, K, at_least(K, ks, V, reason), errors)
-    reason = "no number is stable over samples drawn again; this is the least unstable"
-    return Vote(scores, int(ks[np.nanargmax(scores)]), reason, errors)
-
-
-def _small_part(V: DataMatrix, rng: np.random.Generator) -> Array:
-    """Some samples (columns), and the features of the largest norm among them."""
-    part = some_samples(V, rng, _MAX_CV_SAMPLES, _SUBSET_ENTRIES)
-    data = np.ascontiguousarray(dense(part.columns(np.arange(part.shape[1]))))
-    norms_squared = (data**2).sum(axis=1)
-    return data[np.sort(np.argsort(-norms_squared, kind="stable")[:_MAX_CV_FEATURES])]
-
-
-def _held_out_error(data: Array, observed: Array, K: int, rng: np.random.Generator) -> float:
-    """Return the error at the held-out entries after fitting the observed ones, over ||V||.
-
-    NaN if the observed entries are all zero.
+    The noise of a feature is what regression on all others leaves (Bioucas-Dias and Nascimento,
+    "Hyperspectral subspace identification", IEEE TGRS 46, 2008). What is not exactly linear counts
+    as signal, so there are far more directions than materials; where noise is alike in all entries
+    weak components are missed, and the edge says more. With R = VV' / N and D the inverse
+    of the diagonal of R^-1, the noise is D R^-1 V.
     """
-    if not data[observed].any():
-        return np.nan
-    means = (data * observed).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
-    filled = from_columns(np.where(observed, data, means))
-    init = initialize(filled, K, "nnsvdlrc", SOLVERS["hals"], rng)
-    stopping = Stopping(max_iter=_FILL_MAX_ITER)
-    solution = alternate(filled, init.W, init.H, SOLVERS["hals"], stopping=stopping)
-    W, H = solution.W, solution.H.T.copy()
-    for _ in range(_CV_MAX_ITER):
-        W = masked_nnls(H, data.T, observed.T, W)
-        H = masked_nnls(W, data, observed, H)
-    difference = np.where(observed, 0.0, data - W @ H.T)
-    return float(np.linalg.norm(difference) / np.linalg.norm(data))
+    V, (F, N) = question.V, question.V.shape
+    is_noise = any(one.name == "edge" and one.trust >= _CLEAR for one in question.gathered)
+    if is_noise or F > _MANY_FEATURES or N < 2 * F or F < 3:
+        return
+    part = some_samples(V, default_rng(0), _MAX_SAMPLES, _MAX_ENTRIES)
+    B = dense(exact(part.columns(np.arange(part.shape[1]))))
+    R = B @ B.T / B.shape[1]
+    inverse = np.linalg.pinv(R, hermitian=True)
+    D = 1 / np.maximum(np.diag(inverse), np.finfo(float).tiny)
+    noise = D[:, None] * inverse * D
+    vectors = np.linalg.eigh(R - 2 * np.diag(D) + noise)[1][:, ::-1]
+    signal, lost = (((vectors.T @ S) * vectors.T).sum(axis=1) for S in (R, 2 * np.diag(D)))
+    ratios = signal / np.maximum(lost, np.finfo(float).tiny)
+    K = max(int(np.count_nonzero(ratios > 1)), 1)
+    text = f"directions that hold more signal than noise (HySime): {K}, an upper end"
+    meaning, shown = "signal over twice the noise; above 1: signal", slice(0, 2 * K + 10)
+    ks, scores = np.arange(1, F + 1)[shown], ratios[shown]
+    yield Evidence("hysime", K, (1, K), text, _UPPER_END, ks, scores, meaning)
 
 
-def masked_nnls(W: Array, V: Array, observed: Array, H: Array) -> Array:
-    """Nonnegative least squares for the columns of V on their observed entries only.
+def _cones(question: Question) -> Iterator[Evidence]:
+    """Clusters of samples that are apart, as the geometric assumption implies: `count_cones`.
 
-    Each sample has its own Gram matrix, W' diag(observed) W; a few sweeps of `hals` from H.
+    If noise leaves two more singular values than there are clusters, these are groups of cones.
     """
-    K = W.shape[1]
-    outer = (W[:, :, None] * W[:, None, :]).reshape(len(W), -1)
-    grams = (observed.T.astype(float) @ outer).reshape(-1, K, K)
-    C = (V * observed).T @ W
-    for _ in range(_MASKED_SWEEPS):
-        H = hals(grams, C, H, floor=0.0)
-    return H
+    count = count_cones(question.V, deadline=question.deadline)
+    if count.K == 0:
+        return
+    most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
+    trust = _FIRST if count.K >= most - 1 else _WEAK
+    is_exact = count.separation is not None and count.separation.is_exact and trust == _FIRST
+    theorem = ""
+    if is_exact and count.ks.tolist() == [count.K]:
+        theorem = (
+            "no other number of clusters is apart, so it is the number of cones if the samples lie "
+            "in cones that satisfy the geometric assumption"
+        )
+    scores = count.separations[: 2 * count.K + 10]
+    scores = np.where(np.isfinite(scores), scores, np.nan)
+    ks, interval = np.arange(1, scores.size + 1), (count.K, count.K + 2)
+    meaning = "separation in radians; above 0: apart"
+    one = Evidence("cones", count.K, interval, count.reason, trust, ks, scores, meaning)
+    yield replace(one, is_sure=True, theorem=theorem)
 
 
-# --- automatic relevance determination ----------------------------------------------------------
-
-PRIORS = ("l1", "l2")
-_RELEVANT = 1e-3  # by which a scale exceeds its lower bound, relatively, if a component counts
-_TINY = np.finfo(np.float64).tiny
+# --- evidence for counts ----------------------------------------------------------------------
 
 
-class Relevance(NamedTuple):
-    """Which components are relevant.
+def _counting_noise(question: Question) -> Iterator[Evidence]:
+    """The likelihood, where each component costs what it would explain of noise.
 
-    Attributes
-    ----------
-    W : array (F, K)
-    H : array (K, N)
-    scales : array (K,)
-        lambda_k.
-    bound : float
-        The lower bound of the scales, at which a component is zero.
-    objectives : array
-        The negative logarithm of the posterior density, but for a constant, after each iteration.
+    Then the residuals of the best fit, which have no singular value above the edge of the noise if
+    nothing but noise is left.
     """
+    V = question.V
+    fits = likelihoods(V, default_rng(0), question.ks, question.deadline)
+    ks = np.array(sorted(fits.costs))
+    costs = np.array([fits.costs[k] for k in ks])
+    K = int(ks[np.argmin(costs)])
+    near = ks[costs <= costs.min() + _NEAR_SHARE]
+    low, high = int(near[0]), int(near[-1]) + K // 10  # weak ones hide among many
+    phi = fits.noise.dispersion
+    text = f"more than {K} components explain no more of the counts than noise allows"
+    if phi > 0:
+        text += f" (variance x + {phi:.3g} x^2)"
+    is_sharp = ks[0] < K < ks[-1] and high - low <= max(3, K // 4)
+    is_sure = bool(is_sharp and phi <= _MAX_DISPERSION)
+    meaning = "cost: divergence over what a component explains of noise; lower is better"
+    scores, interval = costs - costs.min(), (low, high)
+    first = Evidence("counting noise", K, interval, text, _CLEAR, ks, scores, meaning, is_sure)
+    yield first
+    tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
+    enough = ks[tops <= _MAX_RESIDUAL]
+    if enough.size == 0:
+        return
+    k = int(enough[0])
+    text = f"the residuals of {k} components have no singular value above the edge of the noise"
+    is_same = low <= k <= high  # where costs are near, either may be right
+    meaning = "largest singular value of the residuals over the edge; below 1: noise"
+    agreed = replace(first, name="residuals", K=K if is_same else k, text=text, trust=_WEAK)
+    yield replace(agreed, scores=tops, meaning=meaning, interval=(k, k))
 
-    W: Array
-    H: Aligned
-    scales: Array
-    bound: float
-    objectives: Array
 
-    @property
-    def excess(self) -> Array:
-        """How far scales are above their bound, relative to it; the largest first."""
-        return np.sort((self.scales - self.bound) / self.bound)[::-1]
-
-    @property
-    def n_relevant(self) -> int:
-        """How many components are relevant."""
-        return int(np.count_nonzero(self.excess > _RELEVANT))
+# --- evidence for data with holes -------------------------------------------------------------
 
 
-def determine_relevance(
-    V: DataMatrix,
-    K: int,
-    *,
-    prior: str = "l1",
-    noise: float | None = None,
-    shape: float | None = None,
-    tol: float = 1e-7,
-    max_iter: int = 1000,
-    rng: np.random.Generator | None = None,
-) -> Relevance:
-    """Factor V with K components, and let those that are not relevant vanish.
+def _hidden(question: Question) -> Iterator[Evidence]:
+    """The error on known entries that are hidden from the fit (Wold, 1978).
 
-    The Bayesian model of Tan and Fevotte ("Automatic relevance determination in nonnegative matrix
-    factorization with the beta-divergence", IEEE Trans. Pattern Anal. Mach. Intell. 35, 2013) for
-    Gaussian noise, beta = 2. Column k of W and row k of H share a scale lambda_k; where it falls to
-    its lower bound, the component is not relevant. The updates are the published ones, by
-    majorisation and minimisation, one pass over V each. The paper on cones says that this does not
-    work well for them (Section V); `benchmarks/paper/ard.py` measures it.
-
-    Minimises ||V - W H||^2 / (2 phi) + sum_k (f(w_k) + f(h_k) + b) / lambda_k + c log lambda_k
-    over W, H and lambda, where f is the sum ("l1": exponential priors, c = F + N + a + 1) or half
-    the sum of squares ("l2": half-normal ones, c = (F + N) / 2 + a + 1).
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    K : int
-        Components to begin with, more than are expected to be relevant.
-    prior : {"l1", "l2"}
-    noise : float, optional
-        phi, the variance of the noise; by default what the K leading singular values leave.
-    shape : float, optional
-        a, above 2; by default log(F + N). The smaller, the fewer are relevant. b follows from it
-        and from the mean of V, as published.
-    tol : float
-        Stop when no scale changes by more than this, relatively, ...
-    max_iter : int
-        ... or after so many iterations.
-    rng : numpy.random.Generator, optional
-        For the initial factors; by default one of a fixed seed.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns, make_cones
-    >>> model = make_cones(60, 3, 0.2, n_samples=200, noise=0.1, rng=np.random.default_rng(0))
-    >>> determine_relevance(from_columns(model.V), 10).n_relevant
-    3
+    More components are tried until four in a row predict worse than the best number.
     """
-    rng = np.random.default_rng(0) if rng is None else rng
-    (F, N), mean = V.shape, V.mean()
-    a = max(np.log(F + N), 2.1) if shape is None else shape
-    b = np.sqrt((a - 1) * (a - 2) * mean / K) if prior == "l1" else np.pi * (a - 1) * mean / (2 * K)
-    c = (F + N if prior == "l1" else (F + N) / 2) + a + 1
-    with V.own_threads():
-        phi = _noise_left(V, K) if noise is None else noise
-        size = 2 * np.sqrt(mean / K)  # of entries that are uniform up to it: W H is as V on average
-        W = size * rng.random((F, K))
-        Ht, (penalty,) = V.map(_first, random_coefficients(V, K, rng).T, size=size, prior=prior)
-        scales = (_penalties(W, prior) + penalty + b) / c
-        objectives = []
-        for _ in range(max_iter):
-            ratio, G, before = phi / scales, W.T @ W, scales
-            Ht, (VH, HH, penalty) = V.sweep(_update, Ht, W=W, G=G, ratio=ratio, prior=prior)
-            W = _multiplied(W, VH, HH, ratio, prior)
-            sizes = _penalties(W, prior) + penalty + b
-            scales = sizes / c
-            squared = V.total - 2 * float(np.vdot(VH, W)) + float(np.vdot(W.T @ W, HH))
-            costs = sizes / scales + c * np.log(scales)
-            objectives.append(squared / (2 * phi) + float(costs.sum()))
-            if np.max(np.abs(scales - before) / before) <= tol:
-                break
-    return Relevance(W, Ht.T, scales, float(b / c), np.array(objectives))
-
-
-def _noise_left(V: DataMatrix, K: int) -> float:
-    """The variance of noise in V if the K leading components are not noise."""
-    F, N = V.shape
-    left = V.total - float((Spectrum(V).singular_values(K, rough=True) ** 2).sum())
-    rounding = 10 * min(F, N) * np.finfo(np.float64).eps * V.total
-    return max(left, rounding) / (max(F - K, 1) * max(N - K, 1))
-
-
-def _penalties(Y: Array, prior: str) -> Array:
-    """The sum of each column, or half the sum of its squares."""
-    return Y.sum(axis=0) if prior == "l1" else 0.5 * np.einsum("nk,nk->k", Y, Y)
-
-
-def _multiplied(Y: Array, C: Array, G: Array, ratio: Array, prior: str) -> Array:
-    """Y C / (Y G + phi / lambda), or with Y phi / lambda as the last term for "l2"."""
-    below = Y @ G + (ratio if prior == "l1" else ratio * Y)
-    return Y * C / np.maximum(below, _TINY)
-
-
-def _first(index: range, H: Array, *, size: float, prior: str) -> tuple[Array, tuple[Array]]:
-    H = size * H.astype(np.float64)
-    return H, (_penalties(H, prior),)
-
-
-def _update(
-    block: Block, H: Array, *, W: Array, G: Array, ratio: Array, prior: str
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    block = exact(block)
-    H = _multiplied(H, products(block, W), G, ratio, prior)
-    return H, (weighted_sums(block, H), H.T @ H, _penalties(H, prior))
-
-
-# --- thinned counts -----------------------------------------------------------------------------
-
-_THINNED_SAMPLES = 2000
-_THINNED_ENTRIES = 1 << 20
-_FITTED_SHARE = 0.8  # of the counts
-_N_SPLITS = 2
-_MARGINS_SHARE = 0.2  # of the rates
-_UNSEEN = 0.5  # counts of a feature that one part does not have
-_THINNED_STOPPING = Stopping(max_iter=60, tol=1e-4)
-_INITS = ("cr1-robust", "random")  # of which the better one counts; nndsvd is sometimes far off
-_PATIENCE = 4  # candidates in a row that predict worse than the best before
-_MAX_DENSE_ENTRIES = 1 << 24
-
-
-def by_thinning(evidence: Evidence, ks: Array, rng: np.random.Generator) -> Vote:
-    """Fit most of the counts, predict the others (data thinning).
-
-    Counts are split at random (`thinned`): four fifths to fit, one to judge. If they are Poisson,
-    the parts are independent, though every sample and every feature is in both: so no entries need
-    be held out, and sparse counts stay sparse. Components that follow noise in one part predict the
-    other one worse. The score is the divergence of the held-out counts from the rates, relative to
-    that of one component.
-
-    A feature may be rare, so that its rate in a sample is zero by one part, and its count in the
-    other is not. So the rates are mixed with those of one component, the product of the margins.
-    Its share and that of the split were chosen on nine sets of drawn counts (topics, cells and
-    mutations). Six of these have many counts, and any share from 0.01 to 0.1 chooses the true
-    numbers; of those with few counts, halves and a small share find too few components.
-    """
-    V = evidence.V
-    part = some_samples(V, rng, _THINNED_SAMPLES, _THINNED_ENTRIES)
-    splits = [thinned(part, rng, share=_FITTED_SHARE) for _ in range(_N_SPLITS)]
-    pairs = [[held(one, _MAX_DENSE_ENTRIES) for one in split] for split in splits]
-    scores, can_split = np.full(ks.size, np.nan), all(one.nonzero for pair in pairs for one in pair)
-    if not can_split or ks[0] > min(part.shape):
-        return Vote(scores, int(ks[0]), "too few counts to split them")
-    one = _predicted(pairs, 1, rng).sum()
-    missed: list[Array] = []  # of each sample, for each candidate
-    best = 0
-    for k in ks[ks <= min(part.shape)]:
-        if len(missed) > best + _PATIENCE:
+    V, loss, rng = question.V, question.loss, default_rng(0)
+    part = some_samples(V, rng, _HIDDEN_ENTRIES // V.shape[0], _HIDDEN_ENTRIES)
+    most = min(part.shape)
+    candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
+    splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
+    errors: dict[int, Array] = {}
+    best = candidates[0]
+    for k in (k for k in candidates if k <= most):
+        errors[k] = np.array([_prediction(part, data, k, loss, rng) for data in splits])
+        best = min(errors, key=lambda one: errors[one].mean())
+        if k >= best + _PATIENCE or question.is_late:
             break
-        missed.append(_predicted(pairs, int(k), rng))
-        if missed[-1].sum() < missed[best].sum():
-            best = len(missed) - 1
-    scores[: len(missed)] = [sums.sum() / one for sums in missed]
-    K = int(ks[_fewest_within_one_error(missed, best)])
-    reason = "fewest within one standard error of the best prediction of held-out counts"
-    return Vote(scores, K, at_least(K, ks, V, reason))
+    ks, means = np.array(list(errors)), np.array([one.mean() for one in errors.values()])
+    spread = errors[best].std(ddof=1) / np.sqrt(_N_SPLITS)
+    K = int(ks[np.argmax(means <= means.min() + spread)])
+    text = (
+        f"hidden entries are predicted best, to {means.min():.1%}, with {counted(K, 'component')}"
+    )
+    meaning = "error on hidden entries; lower is better"
+    interval = (K, best)
+    yield Evidence("hidden", K, interval, text, _CLEAR, ks, means, meaning)
 
 
-def _fewest_within_one_error(missed: list[Array], best: int) -> int:
-    for place, sums in enumerate(missed):
-        more = sums - missed[best]
-        if more.sum() <= np.sqrt(more.size) * more.std():
-            return place
-    return best
+def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
+    """The relative error of a fit of the data at the entries that V has and they have not."""
+    solver = loss.solver("auto")
+    assert solver is not None
+    start = loss.initialize(filled(data), K, "random", solver, rng)
+    run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
+    return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
 
 
-def _predicted(pairs: list[list[DataMatrix]], K: int, rng: np.random.Generator) -> Array:
-    """The divergence of each sample's held-out counts from the rates fitted to the others."""
-    total: Array = np.zeros(pairs[0][0].shape[1])
-    for fitted, other in pairs:
-        fits = [fit for init in _INITS if (fit := _fit(fitted, K, init, rng)) is not None]
-        best = min(fits, key=lambda fit: fit.history.relative_error[-1])
-        total = total + _divergences(fitted, other, best.W, best.H.T)
-    return total
+def _predicted(
+    V: DataMatrix, data: DataMatrix, W: Array, loss: Loss, penalties: Penalties
+) -> float:
+    """The share of the squares of hidden entries that W and the other entries predict."""
+    H, W = loss.coefficients(data, W, penalties)[0].T, np.asarray(W, float)
+    left = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[0] for one in (V, data)]
+    hidden = V.observed.total - data.observed.total
+    return min(1.0 - float(left[0] - left[1]) / (hidden or 1.0), 1.0)
 
 
-def _fit(V: DataMatrix, K: int, init: str, rng: np.random.Generator) -> Solution | None:
-    """The factors from one init; None if the samples have too few directions for it."""
-    try:
-        first = POISSON.initialize(V, K, init, rng=rng)
-    except ComponentsError:
-        return None
-    return fitted_counts(V, first, _THINNED_STOPPING)
+def _squares_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Any:
+    return (float(observed_residual(block, weights, W, exact(H))[1].sum()),)
 
 
-def _divergences(fitted: DataMatrix, other: DataMatrix, W: Array, Ht: Aligned) -> Array:
-    """Of each sample of the other part, from rates mixed with those of one component; one pass."""
-    known = margins(fitted)
-    features = known.features + _UNSEEN
-    left = (1 - _FITTED_SHARE) / _FITTED_SHARE
-    shared = {"W": left * exact(W), "shares": features / features.sum(), "left": left}
-    divergences, _ = other.sweep(_miss, known.samples, Ht, **shared)
-    return np.asarray(divergences)
+def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
+    """V without a share of its known entries, which belong to one of several folds."""
+    F, N = V.shape
+    folds = (n_folds * uniform_rows(range(N), F, (5, 1))).astype(np.int64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # samples may have no entry left
+        return observed_only(V, mask=folds != fold)
 
 
-def _miss(
-    block: Block, sums: Array, H: Array, *, W: Array, shares: Array, left: float
-) -> tuple[Array, None]:
-    entries, sums, H = entries_of(block), left * sums, exact(H)
-    of_margins = shares[entries.features] * sums[entries.samples]
-    rates = (1 - _MARGINS_SHARE) * products_at(entries, W, H) + _MARGINS_SHARE * of_margins
-    rates = np.maximum(rates, _UNSEEN * shares.min())  # of a sample without fitted counts
-    values = entries.values * (np.log(entries.values / rates) - 1.0)
-    mass = (1 - _MARGINS_SHARE) * (H @ W.sum(axis=0)) + _MARGINS_SHARE * sums
-    return sums_at(entries.samples, values, block.shape[1]) + mass, None
+def hidden_share(V: DataMatrix, W: Array, loss: Loss, penalties: Penalties) -> float:
+    """Return the share of the squares of known entries that is predicted, at most 1.
+
+    A third of the entries is hidden at a time; the coefficients are those of the others.
+    """
+    splits = [_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS)]
+    shares = [_predicted(V, data, W, loss, penalties) for data in splits]
+    return float(np.mean(shares))
 
 
-METHODS: dict[str, Estimator] = {
-    "cones": by_cones,
-    "ratio": by_ratio,
-    "edge": by_edge,
-    "parallel": by_parallel,
-    "crossval": _crossval,
-    "relevance": _relevance,
-    "stability": _stability,
-    "thinning": by_thinning,
+EVIDENCE: dict[str, Piece] = {
+    "hidden": _hidden,
+    "edge": _edge,
+    "ratio": _ratio,
+    "shuffled": _shuffled,
+    "cones": _cones,
+    "hysime": _hysime,
+    "counting noise": _counting_noise,
 }
-
-OF_COUNTS = ("thinning",)
-"""Estimators that are asked only where all entries are counts, unless they are asked by name."""
-
-
-_SCORE = "score"  # of an estimator of the user
-_MEANINGS = {  # what scores are, and which are better
-    "cones": "separation in radians; above 0: apart",
-    "ratio": "ratio to the next singular value; higher is better",
-    "edge": "singular value over the edge of noise; above 1: signal",
-    "parallel": "singular value over that of shuffled data; above 1: signal",
-    "crossval": "error of held-out entries; lower is better",
-    "relevance": "scale over its bound, less 1; above 0: relevant",
-    "stability": "share of fits that have its rarest component; higher is better",
-    "thinning": "divergence of held-out counts over that of one component; lower is better",
-}
-
-
-# --- selection ----------------------------------------------------------------------------------
-
-_MAX_DEFAULT_K = 20  # largest candidate of the table, ...
-_CANDIDATES_ABOVE = 5  # ... or so many above the number decided on
-_EVIDENT_MARGIN_RATIO = 1.2  # from which on the largest ratio stands out, in cones ...
-_CLIFF_MARGIN_RATIO = 2.0  # ... and in any data
-_QUICK_SAMPLES = 200  # from which to estimate when the time has run out
 
 
 # --- the decision -----------------------------------------------------------------------------
 
-
-class Decision(NamedTuple):
-    """A number of components, the estimator that chose it, and why."""
-
-    K: int
-    decided_by: str
-    reason: str
+_LEAST_SQUARES = get_loss("frobenius")
 
 
 def choose_k(
-    V: DataMatrix, *, spectrum: Spectrum | None = None, max_time: float | None = None
-) -> Decision:
-    """Choose the number of components for ``"auto"``.
-
-    1. "cones": if clusters of samples are apart, as the geometric assumption implies, they are
-       counted (`count_cones`).
-    2. "ratio": else the largest ratio of adjacent singular values, if it stands out and samples of
-       unit norm lead to the same number: by a factor of 2 over all other ratios, or by 1.2 if cones
-       of that number explain the data about as well as their mixtures do.
-    3. "parallel": else the number of singular values that are above those of shuffled data.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
-    max_time : float, optional
-        Seconds after which no further estimator is asked: the best estimate there is by then is
-        returned, and the reason says so. An estimator that runs is not interrupted.
+    V: DataMatrix,
+    loss: Loss = _LEAST_SQUARES,
+    ks: Array | None = None,
+    *,
+    spectrum: Spectrum | None = None,
+    max_time: float | None = None,
+    callback: Callable[[str, int], object] | None = None,
+) -> Selection:
+    """Choose the number of components, as `select_k` does; arguments are not checked.
 
     Examples
     --------
     >>> from conenmf import from_columns, make_cones
     >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> choose_k(from_columns(model.V))[:2]
-    (4, 'cones')
+    >>> chosen = choose_k(from_columns(model.V))
+    >>> chosen.K, chosen.grade, chosen.decided_by
+    (4, 'proved', 'cones')
     """
-    V = V if V.observed is None else filled(V)
-    decision = _decide(Evidence(V, spectrum, max_time), _STEPS)[0]
-    assert decision is not None  # parallel analysis always has an answer
-    return decision
+    has_holes = V.observed is not None and V.observed.missing > _MANY_HOLES
+    whole = V if V.observed is None or has_holes else filled(V)
+    deadline = np.inf if max_time is None else perf_counter() + max_time
+    spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
+    question = Question(whole, loss, ks, spectrum, deadline)
+    suits = "counting noise" not in loss.k_evidence or (V.observed is None and holds_counts(V))
+    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
+    names = ("hidden",) if has_holes else names
+    gathered = question.gathered
+    for place, name in enumerate(names):
+        is_asked = name not in _FOR_GUESSES or not gathered
+        if not is_asked and _decision(gathered, min(V.shape), is_complete=True).grade != GUESS:
+            break
+        if callback is not None:
+            callback(name, place)
+        began = perf_counter()
+        pieces = list(EVIDENCE[name](question))
+        seconds = (perf_counter() - began) / max(len(pieces), 1)
+        gathered += [replace(one, seconds=seconds) for one in pieces]
+        if question.is_late:
+            break
+    return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
 
 
-class Evidence:
-    """What estimators find in V over their default ranges; each is computed when asked for."""
-
-    def __init__(
-        self, V: DataMatrix, spectrum: Spectrum | None = None, max_time: float | None = None
-    ) -> None:
-        self.V = V
-        self.spectrum = Spectrum.of(V, spectrum)
-        self.deadline = None if max_time is None else time.perf_counter() + max_time
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the time has run out."""
-        return self.deadline is not None and time.perf_counter() > self.deadline
-
-    @cached_property
-    def cones(self) -> ConeCount:
-        """The number of cones."""
-        return count_cones(self.V, deadline=self.deadline)
-
-    @cached_property
-    def ratio(self) -> RankEstimate:
-        """The largest ratio of singular values."""
-        return estimate_rank(self.V, spectrum=self.spectrum)
-
-    @cached_property
-    def parallel(self) -> ParallelAnalysis:
-        """The singular values above those of shuffled data."""
-        return parallel_analysis(self.V, default_range(self.V)[1], widen=True)
+def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
+    """Let the piece that can be trusted most decide, and grade it by what the others say."""
+    proofs = [one for one in gathered if one.theorem]
+    best = proofs[0] if proofs else max(gathered, key=lambda one: one.trust)
+    K = max(best.K, 1)
+    agreeing = [one for one in gathered if one is not best and one.K == K and one.trust >= 0]
+    if proofs:
+        reason = f"{best.text}; {best.theorem}"
+        return Selection(K, (K, K), PROVED, best.name, reason, tuple(gathered))
+    if best.is_sure and best.trust >= _CLEAR and agreeing and is_complete:
+        low, high = best.interval
+        reason, grade = "; ".join([best.text, *(one.text for one in agreeing)]), SUPPORTED
+    else:
+        below = K // 3 if best.below is None else best.below
+        low, high, grade = K - below, 2 * K - below, GUESS
+        others = ", ".join(f"{one.name} says {one.K}" for one in gathered if one.K != K)
+        late = "" if is_complete else "the time ran out; "
+        reason = late + best.text + (f"; {others}" if others else "")
+    interval = (max(low, 1), min(max(high, K), most))
+    return Selection(K, interval, grade, best.name, reason, tuple(gathered))
 
 
-def _decide(evidence: Evidence, names: Iterable[str]) -> tuple[Decision | None, list[str]]:
-    """The decision, if those estimators of `_STEPS` with these names make one; and objections."""
-    best: Decision | None = None
-    objections: list[str] = []
-    for step in (step for name, step in _STEPS.items() if name in names):
-        if evidence.is_late:
-            best = _quick_decision(evidence.V) if best is None else best
-            return best._replace(reason=f"the time ran out; {best.reason}"), objections
-        decision, objection = step(evidence)
-        if decision is not None and not objection:
-            reason = "; ".join([*objections, decision.reason])
-            return decision._replace(reason=reason), objections
-        best = decision
-        objections.append(objection)
-    return None, objections
-
-
-_Step: TypeAlias = Callable[[Evidence], tuple[Decision | None, str]]
-"""The decision of an estimator, and an objection if it is in doubt."""
-
-
-def _count(evidence: Evidence) -> tuple[Decision | None, str]:
-    count = evidence.cones
-    if count.K == 0:
-        return None, count.reason
-    return Decision(count.K, "cones", count.reason), ""
-
-
-def _largest_ratio(evidence: Evidence) -> tuple[Decision | None, str]:
-    low, high = default_range(evidence.V)
-    ratio = evidence.ratio
-    reason = f"the largest ratio stands out by a factor of {ratio.margin:.3g}"
-    decision = Decision(ratio.K, "ratio", reason)
-    if high <= 2 or ratio.K < low:
-        return decision._replace(reason=f"the rank is {ratio.rank}"), ""
-    return decision, _why_not_ratio(evidence.V, ratio, evidence.spectrum)
-
-
-def _above_shuffled(evidence: Evidence) -> tuple[Decision | None, str]:
-    analysis = evidence.parallel
-    K = max(analysis.count, default_range(evidence.V)[0])
-    return Decision(K, "parallel", analysis.reason(K)), ""
-
-
-_STEPS: dict[str, _Step] = {
-    "cones": _count,
-    "ratio": _largest_ratio,
-    "parallel": _above_shuffled,
-}
-
-
-def _quick_decision(V: DataMatrix) -> Decision:
-    part = take_samples(V, draw_samples(V, _QUICK_SAMPLES, np.random.default_rng(0)))
-    reason = f"the largest ratio of adjacent singular values of {part.shape[1]} samples"
-    return Decision(estimate_rank(part).K, "ratio", reason)
-
-
-def _why_not_ratio(V: DataMatrix, ratio: RankEstimate, spectrum: Spectrum) -> str:
-    """Return why the largest ratio is not trusted; an empty text if it is."""
-    if ratio.margin < _EVIDENT_MARGIN_RATIO:
-        return f"the largest ratio stands out by a factor of only {ratio.margin:.2f}"
-    unit = estimate_rank(V, normalize=True, spectrum=spectrum)
-    if unit.K != ratio.K:
-        return f"samples as they are and of unit norm disagree ({ratio.K} and {unit.K})"
-    if unit.margin < _EVIDENT_MARGIN_RATIO:
-        return (
-            "for samples of unit norm the largest ratio stands out by a factor of only "
-            f"{unit.margin:.2f}"
-        )
-    if min(ratio.margin, unit.margin) >= _CLIFF_MARGIN_RATIO:
-        return ""
-    share = mixing(V, ratio.K)
-    if share > MAX_CONE_MIXING:
-        return f"samples are mixtures: mixing cones lowers the error by {share:.0%}"
-    return ""
-
-
-# --- the table --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Selection:
-    """The votes on the number of components, and a recommendation.
-
-    Attributes
-    ----------
-    K : int
-        The recommended number.
-    decided_by : str
-        The name of the estimator whose choice it is.
-    reason : str
-        Why this estimator decided.
-    ks : array of int
-        The candidates.
-    votes : dict
-        From the name of an estimator to its `Vote`; ``print(selection)`` shows all votes.
-    """
-
-    K: int
-    decided_by: str
-    reason: str
-    ks: Array
-    votes: dict[str, Vote]
-
-    def __str__(self) -> str:
-        width = max(12, *(len(name) + 2 for name in self.votes))
-        lines = ["   K" + "".join(f"{name:>{width}}" for name in self.votes)]
-        for row, k in enumerate(self.ks):
-            cells = (
-                f"{vote.scores[row]:>{width - 1}.4g}" + ("*" if vote.K == k else " ")
-                for vote in self.votes.values()
-            )
-            lines.append(f"{k:>4}" + "".join(cells))
-        lines += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
-        return "\n".join([*lines, f"recommended: {self.K}; {self.reason}"])
-
-    def _repr_html_(self) -> str:
-        sentences = [f"recommended: {self.K}; {self.reason}"]
-        sentences += [f"{name}: {vote.K}; {vote.reason}" for name, vote in self.votes.items()]
-        return card("Selection", sentences)
-
-    def plot(self, axes: Any = None) -> Array:
-        """Draw the scores of each estimator and its choice, errors where they are known."""
-        votes = {name: (vote.scores, vote.K) for name, vote in self.votes.items()}
-        meanings = {name: _MEANINGS.get(name, _SCORE) for name in votes}
-        drawn = plots.scores(self.ks, votes, meanings, axes)
-        errors = [vote.errors for vote in self.votes.values()]
-        for ax, known in ((ax, e) for ax, e in zip(drawn, errors, strict=True) if e is not None):
-            (line,) = ax.twinx().plot(self.ks, known, marker="s", color="C1")
-            line.axes.set_ylabel("relative error", color="C1")
-        return drawn
+def _among(chosen: Selection, ks: Array | None) -> Selection:
+    """The candidate nearest to the number chosen."""
+    if ks is None or chosen.K in ks:
+        return chosen
+    K = int(ks[np.argmin(np.abs(ks - chosen.K))])
+    reason = f"{chosen.reason}; {chosen.K} is no candidate, {K} is the nearest"
+    return replace(chosen, K=K, grade=GUESS, reason=reason)
 
 
 def select_k(
     V: DataMatrix,
     ks: Iterable[int] | None = None,
     *,
-    methods: Iterable[str | Method] | None = None,
-    rng: np.random.Generator | None = None,
+    loss: str = "frobenius",
+    budget: float | None = None,
     spectrum: Spectrum | None = None,
     callback: Callable[[str, int], object] | None = None,
 ) -> Selection:
-    """Let several estimators vote on the number of components.
+    """Choose the number of components, and say how sure it is.
 
-    The recommendation is that of `choose_k`, so it is the number that ``"auto"`` takes; only if
-    that is not among the candidates, or its estimator not among the methods, another one decides,
-    and the reason says so.
+    The answer is a number, an interval, a grade ("proved", "supported" or "guess") and the
+    evidence; ``print(selection)`` shows all of it, and ``selection.plot()`` draws it.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     ks : integers, optional
-        Candidates, each from 1 to min(F, N); by default 2 to 20, or to half of min(F, N), and more
-        if more are recommended.
-    methods : names in `METHODS` or functions, optional
-        "cones", "ratio", "edge", "parallel", "crossval", "relevance", "stability", and "thinning"
-        for counts; by default all that suit the data. A function ``(V, ks, rng) -> Vote`` votes
-        under its own name.
-    rng : numpy.random.Generator, optional
-        For holding out and restarts; by default one of a fixed seed.
+        Candidates, each from 1 to min(F, N); by default any.
+    loss : str
+        The loss of the fit, which decides what evidence is gathered.
+    budget : float, optional
+        Seconds after which no more evidence is gathered; by default there is no limit.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
     callback : callable, optional
-        Called with the name of each estimator and its place, from 0 on, before it votes.
+        Called with the name and the number (from 0) of each piece of evidence before it begins.
 
     Examples
     --------
     >>> from conenmf import from_columns, make_cones
-    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> selection = select_k(from_columns(model.V), range(2, 8), methods=["cones", "parallel"])
-    >>> selection.K, selection.decided_by
-    (4, 'cones')
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, noise=0.02, rng=np.random.default_rng(0))
+    >>> selection = select_k(from_columns(model.V))
+    >>> selection.K, selection.interval, selection.grade
+    (4, (3, 6), 'supported')
     """
     require_data_matrix(V, nonzero=True, holes=True)
-    V = V if V.observed is None else filled(V)
-    require_nonnegative(V, "the vote on the number of components")
-    rng = optional(generator, "rng", rng)
+    require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
-    evidence = Evidence(V, spectrum)
-    estimators = _estimators(V, methods)
-    candidates = None if ks is None else _checked(V, ks)
-    decision, objections = _decide(evidence, [n for n in estimators if estimators[n] is None])
-    if candidates is None:
-        candidates = _default_candidates(V, decision)
-    rng = np.random.default_rng(0) if rng is None else rng
-    votes: dict[str, Vote] = {}
-    for place, (name, method) in enumerate(estimators.items()):
-        if callback is not None:
-            callback(name, place)
-        if method is None:
-            votes[name] = METHODS[name](evidence, candidates, rng)
-        else:
-            votes[name] = instance(name, method(V, candidates, rng), Vote)
-    K, decided_by, reason = _recommend(decision, objections, votes, candidates)
-    return Selection(K, decided_by, reason, candidates, votes)
-
-
-def _default_candidates(V: DataMatrix, decision: Decision | None) -> Array:
-    low, high = default_range(V)
-    high = min(high, _MAX_DEFAULT_K)
-    if decision is not None:
-        low = min(low, decision.K)
-        high = max(high, min(decision.K + _CANDIDATES_ABOVE, min(V.shape)))
-    return np.arange(low, high + 1)
-
-
-def _checked(V: DataMatrix, ks: Iterable[int]) -> Array:
-    candidates = numbers_of_components(ks)
-    if candidates[-1] > min(V.shape):
+    budget = optional(number, "budget", budget, at_least=0)
+    candidates = None if ks is None else numbers_of_components(ks)
+    if candidates is not None and candidates[-1] > min(V.shape):
         raise ComponentsError(
             f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data: "
             "leave such candidates out of ks"
         )
-    return candidates
-
-
-def _estimators(V: DataMatrix, methods: Iterable[str | Method] | None) -> dict[str, Method | None]:
-    """The estimators by name; None for one of our own."""
-    if methods is None:
-        are_counts = holds_counts(V)
-        return dict.fromkeys(name for name in METHODS if are_counts or name not in OF_COUNTS)
-    estimators: dict[str, Method | None] = {}
-    for method in [methods] if isinstance(methods, str) else several("methods", methods):
-        if callable(method):
-            estimators[function_name(method)] = function("methods", method, takes=3)
-        else:
-            estimators[choice("methods", method, METHODS)] = None
-    if not estimators:
-        raise OptionError(f"methods is empty; choose some of {', '.join(map(repr, METHODS))}")
-    return estimators
-
-
-def _recommend(
-    decision: Decision | None, objections: list[str], votes: dict[str, Vote], candidates: Array
-) -> Decision:
-    if decision is not None and decision.K in candidates:
-        return decision
-    if decision is not None:
-        missed = f"{decision.decided_by} chooses {decision.K}, which is no candidate"
-        objections = [missed]
-    preferred = (name for name in ("parallel", "crossval", "stability") if name in votes)
-    name = next(preferred, list(votes)[-1])
-    return Decision(votes[name].K, name, "; ".join([*objections, votes[name].reason]))
+    options: Facts = {"spectrum": spectrum, "max_time": budget, "callback": callback}
+    return choose_k(V, get_loss(loss), candidates, **options)

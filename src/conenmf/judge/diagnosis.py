@@ -1,11 +1,10 @@
-"""A diagnosis: how good a factorisation is, and a description of its data.
+"""A diagnosis: a description of a factorisation and its data.
 
-It collects what other modules compute: the certificate and the bounds, how far components can be
-turned at the same error, the singular values, the cones and whether the geometric assumption
-(Section II of the paper) holds. Cones get the numbers of the components they belong to. It keeps
-some samples, evenly spread over the data, so that the report can be drawn without the matrix. It
-computes no bound of its own. Here are also the sentences that a result, its
-report and the command line share.
+It collects what other modules compute: the singular values and the
+cones and whether the geometric assumption (Section II of the paper) holds. Cones get the numbers of
+the components they belong to. It keeps some samples, evenly spread over the data, so that the
+report can be drawn without the matrix. It computes no bound of its own. Here are also the sentences
+that a result, its report and the command line share.
 """
 
 from __future__ import annotations
@@ -15,28 +14,29 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
+from numpy.linalg import norm
 
-from ..arguments import instance, optional
+from ..arguments import Arrays, Pair, Shape
 from ..cones.bounds import deterministic_bound
-from ..cones.certificate import Certificate
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import Array, dense, exact
 from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
-from ..solve.inits import MAX_CONE_MIXING, lie_in_cones, mixing
+from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.losses import get_loss
-from .certificate import AnyCertificate, CountCertificate, certify
+from ..text import Facts
+from .certificate import AnyCertificate
 from .scores import match_components
-from .uniqueness import Freedom, component_freedom, gram_of_rows
 
 # --- typical samples ----------------------------------------------------------------------------
 
+_MAX_RESIDUAL_SQ = 0.25  # share of ||V||^2 that cr1-nmf may leave of samples in cones
 _MAX_SIDE = 48  # pixels of a thumbnail
 _MAX_PIXELS = 1_000_000  # of all thumbnails together
 _SHARE_DIGITS = 2  # to which shares count as equal, so that faint samples do not come first
@@ -73,9 +73,7 @@ def shrink(image: Array, factor: int) -> Array:
     return squares.mean(axis=(1, 3))
 
 
-def thumbnails(
-    V: DataMatrix, indices: Array, typical: Array, image_shape: tuple[int, int] | None
-) -> Array:
+def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape | None) -> Array:
     """Return typical samples as images (K T, rows, columns) from 0 to 255; none without a shape.
 
     Each is as bright as it can be. A place without a sample is black.
@@ -89,16 +87,24 @@ def thumbnails(
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
     for first in range(0, known.size, V.max_gather):
         part = known[first : first + V.max_gather]
-        for place, column in zip(part, dense(gathered(V, indices[places[part]])).T, strict=True):
+        for place, column in zip(part, _gathered(V, indices[places[part]])[0].T, strict=True):
             image = shrink(column.reshape(image_shape), factor)
             images[place] = (image * (255.0 / (image.max() or 1.0))).round()
     return images
 
 
-def gathered(V: DataMatrix, indices: Array) -> Block:
-    """Return samples in the order of their indices, which may repeat; each is read once."""
+def _gathered(V: DataMatrix, indices: Array) -> Pair:
+    """Samples (F, n), each read once, and the weights of their entries, 0 for missing ones."""
     unique, back = np.unique(indices, return_inverse=True)
-    return V.columns(unique)[:, back]
+    block, observed = V.columns(unique), V.observed
+    columns = dense(block)
+    if observed is None:
+        weights = np.ones_like(columns)
+    elif observed.weights is None:
+        weights = known_entries(block, None).T
+    else:
+        weights = exact(np.asarray(observed.weights[unique])).T
+    return columns[:, back], weights[:, back]
 
 
 # --- inspected samples --------------------------------------------------------------------------
@@ -155,21 +161,21 @@ def inspected_samples(
     `described` is V, or a view of it without missing or negative entries, for small images.
     """
     indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
-    Ht = np.asarray(H[:, indices], dtype=np.float64).T
-    errors, is_zero = np.concatenate(
-        [
-            _errors(*_gathered(V, batch), W, Ht[first : first + batch.size])
-            for first in range(0, indices.size, V.max_gather)
-            if (batch := indices[first : first + V.max_gather]).size
-        ],
-        axis=1,
-    )
-    by_error = np.lexsort((errors, is_zero))  # zero samples last: there is nothing to see
-    count = int((is_zero == 0).sum()) or indices.size
+    Ht = np.asarray(H[:, indices], dtype=float).T
+    norms, errors = np.zeros((2, indices.size))
+    for first in range(0, indices.size, V.max_gather):
+        part = slice(first, first + V.max_gather)
+        columns, weights = _gathered(V, indices[part])
+        roots = np.sqrt(weights)
+        norms[part] = norm(columns * roots, axis=0)
+        errors[part] = norm((columns - W @ Ht[part].T) * roots, axis=0)
+    errors = np.divide(errors, norms, out=np.zeros_like(errors), where=norms > 0)
+    by_error = np.lexsort((errors, norms == 0))  # zero samples last: there is nothing to see
+    count = int((norms > 0).sum()) or indices.size
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
-    coefficients = Ht * np.linalg.norm(W, axis=0)
+    coefficients = Ht * norm(W, axis=0)
     typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
-    originals, missing = _originals(V, indices[examples])
+    originals, weights = _gathered(V, indices[examples])
     return InspectedSamples(
         indices=indices,
         coefficients=coefficients,
@@ -179,39 +185,8 @@ def inspected_samples(
         originals=originals,
         typical=typical,
         thumbnails=thumbnails(described, indices, typical, V.names.image_shape),
-        missing=missing,
+        missing=None if V.observed is None else weights == 0,
     )
-
-
-def _gathered(V: DataMatrix, batch: Array) -> tuple[Block, Array | None]:
-    """Some samples, and the weights of their entries if not all count alike."""
-    block = V.columns(batch)
-    if V.observed is None:
-        return block, None
-    if V.observed.weights is None:
-        return block, known_entries(block, None)
-    return block, exact(np.asarray(V.observed.weights[batch]))
-
-
-def _originals(V: DataMatrix, batch: Array) -> tuple[Array, Array | None]:
-    """Samples with all their features, (F, n), and which of their entries are missing."""
-    originals = dense(gathered(V, batch))
-    if V.observed is None:
-        return originals, None
-    each = (_gathered(V, batch[n : n + 1])[1] for n in range(batch.size))
-    return originals, np.hstack([weights.T == 0 for weights in each if weights is not None])
-
-
-def _errors(block: Block, weights: Array | None, W: Array, Ht: Array) -> Array:
-    """Relative errors of what is known, and whether samples are zero, (2, n)."""
-    columns = dense(block)
-    residual = columns - W @ Ht.T
-    if weights is not None:
-        columns, residual = (part * np.sqrt(weights.T) for part in (columns, residual))
-    norms = np.linalg.norm(columns, axis=0)
-    residual = np.linalg.norm(residual, axis=0)
-    errors: Array = np.divide(residual, norms, out=np.zeros_like(residual), where=norms > 0)
-    return np.stack([errors, norms == 0])
 
 
 # --- the diagnosis ------------------------------------------------------------------------------
@@ -250,15 +225,10 @@ class ConeDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """How good a factorisation is, and a description of its data.
+    """A description of a factorisation and its data.
 
     Attributes
     ----------
-    certificate : Certificate or CountCertificate
-        The error, a lower bound for it, and how far from stationary the factors are.
-    freedom : Freedom
-        How far each component can be turned at the same error, since the certificate judges the
-        error and not the components.
     rank : RankEstimate
         The singular values, their ratios, and where the largest ratio is.
     cones : ConeDiagnosis or None
@@ -272,8 +242,6 @@ class Diagnosis:
         one.
     """
 
-    certificate: AnyCertificate
-    freedom: Freedom
     rank: RankEstimate
     cones: ConeDiagnosis | None
     inspected: InspectedSamples
@@ -298,7 +266,7 @@ class Diagnosis:
             "inits should compete"
         )
 
-    def arrays(self) -> dict[str, Array]:
+    def arrays(self) -> Arrays:
         """Return all values as arrays by name; `from_arrays` re-creates the diagnosis."""
         return _flatten(self, "")
 
@@ -308,8 +276,8 @@ class Diagnosis:
         return _unflatten(cls, "", arrays)
 
 
-def _flatten(part: Any, prefix: str) -> dict[str, Array]:
-    arrays: dict[str, Array] = {}
+def _flatten(part: Any, prefix: str) -> Arrays:
+    arrays: Arrays = {}
     for field in fields(part):
         value = getattr(part, field.name)
         if is_dataclass(value):
@@ -321,13 +289,12 @@ def _flatten(part: Any, prefix: str) -> dict[str, Array]:
 
 def _unflatten(kind: Any, prefix: str, arrays: Mapping[str, Array]) -> Any:
     """Make an object of its fields; one that is a dataclass has its own fields, or is None."""
-    values: dict[str, Any] = {}
+    values = {}
     for name, hint in get_type_hints(kind).items():
         key = prefix + name
         kinds = [one for one in (hint, *get_args(hint)) if is_dataclass(one)]
         if kinds and any(other.startswith(f"{key}_") for other in arrays):
-            is_count = f"{key}_divergence" in arrays  # the second of two kinds of certificate
-            values[name] = _unflatten(kinds[is_count], f"{key}_", arrays)
+            values[name] = _unflatten(kinds[0], f"{key}_", arrays)
         elif kinds or key not in arrays:
             values[name] = None
         elif str(hint).startswith("tuple"):
@@ -342,14 +309,13 @@ def diagnose(
     W: Array,
     H: Aligned,
     labels: Aligned,
-    certificate: AnyCertificate | None = None,
     *,
     spectrum: Spectrum | None = None,
 ) -> Diagnosis:
-    """Judge a factorisation V ~ W H and describe its data, in some tens of passes over V.
+    """Describe V ~ W H and its data: spectrum, cones, samples; some tens of passes over V.
 
-    Where entries are missing, W H replaces them in the singular values and the cones; negative
-    entries, if they were kept, are zeros there.
+    `certify` says how good the fit is. Missing entries are replaced by W H in the singular values
+    and the cones, and negative entries by zeros.
 
     Parameters
     ----------
@@ -358,8 +324,6 @@ def diagnose(
     H : array (K, N)
     labels : array (N,)
         The component of each sample, -1 for none.
-    certificate : Certificate or CountCertificate, optional
-        The certificate of these factors, if it was computed before.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
 
@@ -373,21 +337,17 @@ def diagnose(
     >>> facts.cones.geometry.holds, facts.rank.K, facts.advice[0]
     (True, 3, 'cr1')
     """
-    require_data_matrix(V, nonzero=True, whole=True, holes=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     K, is_whole = W.shape[1], V.observed is None and V.measures.lowest >= 0
     spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
-    if not isinstance(certificate, CountCertificate):
-        optional(instance, "certificate", certificate, Certificate, "certify(V, W, H)")
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else completed(V, W, check_factors(V, W, H)[1])
         known = spectrum if is_whole else None
         return Diagnosis(
-            certificate=certificate or certify(V, W, H, spectrum=spectrum),
-            freedom=component_freedom(V, W, H),
             rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
             cones=_diagnose_cones(described, W),
             inspected=inspected_samples(V, described, W, H, labels),
@@ -399,11 +359,16 @@ def diagnose(
 def _shares(V: DataMatrix, W: Array, H: Aligned) -> Array:
     """<w_k h_k, W H> / ||W H||^2: the sums over rows of W'W * HH'."""
     W, Ht = check_factors(V, W, H)
-    (HH,) = V.map(gram_of_rows, Ht)
+    (HH,) = V.map(_gram_of_rows, Ht)
     largest = np.sqrt(np.diagonal(HH).max(initial=0.0)) or 1.0
     products = (W.T @ W) / (np.square(W).sum() or 1.0) * (HH / largest**2)
     total = products.sum()
     return products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
+
+
+def _gram_of_rows(index: range, H: Array) -> tuple[Array]:
+    H = exact(H)
+    return (H.T @ H,)
 
 
 def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
@@ -412,22 +377,19 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         axes, H, cones = cr1_nmf(V, K)
     except ComponentsError:
         return None
-    error = cr1_error(V, axes, H)
+    error, mixed = cr1_error(V, axes, H), mixing(V, K, axes)
     component, _ = match_components(axes, W)
-    labels, _ = V.map(_renumber, cones.labels, component=component)
+    renumber = np.append(component, -1)  # the last one of label -1
+    labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
     order = np.argsort(component)
     return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
         sizes=_component_sizes(labels, K),
         error=error,
         bound=deterministic_bound(V, axes[:, order], labels),
-        mixing=mixing(V, K, axes),
-        unmixed=lie_in_cones(V, axes, error),
+        mixing=mixed,
+        unmixed=error**2 <= _MAX_RESIDUAL_SQ and mixed <= MAX_CONE_MIXING,
     )
-
-
-def _renumber(index: range, labels: Array, *, component: Array) -> tuple[Array, None]:
-    return np.where(labels >= 0, component[labels], -1), None
 
 
 def _component_sizes(labels: Aligned, K: int) -> Array:
@@ -441,7 +403,7 @@ NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones do
 
 
 def error_in_words(
-    loss: str, relative_error: float, objective: float, observed: Mapping[str, Any] | None = None
+    loss: str, relative_error: float, objective: float, observed: Facts | None = None
 ) -> str:
     """Say how large the error is: for counts, how much of the deviance is explained.
 
@@ -452,7 +414,7 @@ def error_in_words(
     return get_loss(loss).words.summary.format(**words, known=known)
 
 
-def _known_in_words(observed: Mapping[str, Any] | None) -> str:
+def _known_in_words(observed: Facts | None) -> str:
     if not observed:
         return ""
     missing = float(observed.get("missing", 0.0))

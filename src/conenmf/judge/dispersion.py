@@ -11,22 +11,28 @@ models, and the Gauss-Newton method", Biometrika 61, 1974). Of large data sample
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
+from numpy.random import Generator
 
+from ..arguments import Shape
+from ..cones.counting import highest_noise
 from ..data.blocks import Array, Block, dense
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
-from ..data.together import is_in_memory
 from ..data.views import take_samples
 from ..io.open import from_columns
-from ..solve import losses
 from ..solve.inits import Start
+from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping, alternate
+from ..text import Facts
 
-_MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at
+_MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at, ...
+_SEARCHED_ENTRIES = 1 << 21  # ... and to which many numbers of components are fitted
 _MIN_SAMPLES = 50  # even of very many features
 _MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory
 _MIN_RATE = 1.0  # of counts whose residuals are looked at
@@ -38,7 +44,8 @@ _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
 _HALVINGS = 60
 _FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
-_BEYOND = 5  # ... and how far beyond the best one
+_BEYOND = 5  # ... and how far beyond the best one; ...
+_PATIENCE = 2  # ... one after the other, so far
 
 
 class Noise(NamedTuple):
@@ -60,11 +67,12 @@ class Noise(NamedTuple):
         return V if self.weights is None else observed_only(V, weights=self.weights)
 
 
+_LOSS = get_loss("poisson")
 POISSON = Noise(0.0)
 """That of Poisson counts."""
 
 
-def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
+def dispersion(V: DataMatrix, K: int, rng: Generator) -> float:
     """Return the dispersion of counts around a fit with K components: phi in x + phi x^2.
 
     The phi with which squared residuals, divided by their variance, add up to the degrees of
@@ -94,9 +102,7 @@ def dispersion(V: DataMatrix, K: int, rng: np.random.Generator) -> float:
     return _pilot(_Part.of(V, rng), K, rng)[1].dispersion
 
 
-def noise_of(
-    V: DataMatrix, K: int, rng: np.random.Generator, dispersion: float | None = None
-) -> Noise:
+def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = None) -> Noise:
     """Return how counts vary around a fit with K components, with a dispersion that may be given.
 
     What is not counts, and data with missing or weighted entries, have none.
@@ -105,35 +111,106 @@ def noise_of(
         return POISSON if dispersion is None else Noise(dispersion)
     W, around = _pilot(_Part.of(V, rng), K, rng)
     phi = around.dispersion if dispersion is None else dispersion
-    is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and is_in_memory(V)
+    is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and V.is_in_memory
     if phi == 0 or not is_small:
         return Noise(phi)
-    H = np.asarray(losses.POISSON.coefficients(V, W)[0], np.float64)
+    H = np.asarray(_LOSS.coefficients(V, W)[0], float)
     return Noise(phi, _weights(phi, W, H))
 
 
-def scan(V: DataMatrix, rng: np.random.Generator) -> tuple[int, int]:
-    """Return how many components there may be, and the most that were tried.
+def scan(V: DataMatrix, rng: Generator) -> tuple[int, int]:
+    """Return how many components there may be, and the most that were tried."""
+    return _scan(_Part.of(V, rng), min(V.shape), rng, np.inf)
 
-    Numbers of components grow by two fifths until the cost of short fits rises: the extended
-    quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987), which also counts the dispersion
-    around each of them, and what each component explains of noise.
+
+def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> tuple[int, int]:
+    """Numbers of components grow by two fifths until the cost of short fits rises.
+
+    The cost is the extended quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987), which also
+    counts the dispersion around each of them, and what each component explains of noise.
     """
-    part, most = _Part.of(V, rng), min(V.shape)
     costs: dict[int, float] = {}
     k, noise = min(_FIRST, most), None
     while True:
         W, noise = _pilot(part, k, rng, noise)
-        phi, H = noise.dispersion, losses.POISSON.coefficients(part.V, W)[0]
+        phi, H = noise.dispersion, _LOSS.coefficients(part.V, W)[0]
         spread = np.log1p(phi * part.counts).sum() / 2
         costs[k] = quasi_divergence(part.V, W, H, phi) + spread + k * edge_of(part.V.shape)
         best = min(costs, key=costs.__getitem__)
-        if k >= best + _BEYOND or k == most:
+        if k >= best + _BEYOND or k == most or perf_counter() > deadline:
             return best, k
         k = min(max(k + 1, round(k * _GROWTH)), most)
 
 
-def edge_of(shape: tuple[int, int]) -> float:
+class CountFits(NamedTuple):
+    """Fits of counts with several numbers of components.
+
+    Attributes
+    ----------
+    part : the samples that were fitted
+    noise : Noise
+        Around the fit with most components.
+    factors : dict
+        From k to W (F, k).
+    costs : dict
+        From k to the divergence plus k times what a component explains of noise, over the latter.
+    """
+
+    part: _Part
+    noise: Noise
+    factors: dict[int, Array]
+    costs: dict[int, float]
+
+
+def likelihoods(
+    V: DataMatrix, rng: Generator, ks: Array | None, deadline: float = np.inf
+) -> CountFits:
+    """Fit numbers of components around the best, until two more and two fewer cost more.
+
+    Of large data some samples are fitted. At the `deadline` of `time.perf_counter` the numbers
+    that were tried must do.
+    """
+    part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.shape[0], _MIN_SAMPLES))
+    most = min(part.V.shape)
+    candidates = [k for k in (range(1, most + 1) if ks is None else ks.tolist()) if k <= most]
+    first, _ = _scan(part, candidates[-1], rng, deadline)
+    noise = _pilot(part, min(first + _BEYOND, candidates[-1]), rng)[1]
+    fits = CountFits(part, noise, {}, {})
+    start = int(np.argmin(np.abs(np.array(candidates) - first)))
+    for step in (-1, 1):
+        place = start
+        while 0 <= place < len(candidates):
+            k, is_late = candidates[place], perf_counter() > deadline
+            best = min(fits.costs, key=fits.costs.__getitem__, default=k)
+            if fits.costs and (is_late or (k - best) * step > _PATIENCE):
+                break
+            if k not in fits.costs:
+                _add(fits, k, rng)
+            place += step
+    return fits
+
+
+def _add(fits: CountFits, k: int, rng: Generator) -> None:
+    part, noise = fits.part, fits.noise
+    W = _best_of_several(noise.weighed(part.V), k, rng)
+    H = _LOSS.coefficients(part.V, W)[0]
+    divergence = quasi_divergence(part.V, W, H, noise.dispersion)
+    fits.factors[k], fits.costs[k] = W, divergence / edge_of(part.V.shape) + k
+
+
+def largest_residual(fits: CountFits, k: int) -> float:
+    """Return the largest singular value of the residuals of k components over that of noise.
+
+    Residuals are the signed roots of the deviance of each entry, of variance about one.
+    """
+    part, phi, W = fits.part, fits.noise.dispersion, fits.factors[k]
+    rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], np.finfo(float).tiny)
+    roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, phi), 0.0))
+    residuals = np.sign(part.counts - rates) * roots
+    return float(norm(residuals, 2) / highest_noise(*rates.shape))
+
+
+def edge_of(shape: Shape) -> float:
     """Return how much one component more explains of noise: (sqrt F + sqrt N)^2 / 2.
 
     Half of the square of the largest singular value of F x N numbers of variance one, which
@@ -146,8 +223,8 @@ def edge_of(shape: tuple[int, int]) -> float:
 def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
     """Return W after the solver continued from it, on V with the weights of its noise."""
     data = noise.weighed(V)
-    start = losses.POISSON.initialize(data, W.shape[1], W)
-    return fitted_counts(data, start, stopping).W.astype(np.float64)
+    start = _LOSS.initialize(data, W.shape[1], W)
+    return fitted_counts(data, start, stopping).W.astype(float)
 
 
 def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
@@ -156,13 +233,11 @@ def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
     Half of the deviance of negative binomial counts, and the Poisson divergence without dispersion.
     """
     with V.own_threads():
-        (total,) = V.sweep(_diverge, H.T, W=np.asarray(W, np.float64), phi=phi)
+        (total,) = V.sweep(_diverge, H.T, W=np.asarray(W, float), phi=phi)
     return float(total)
 
 
-def some_samples(
-    V: DataMatrix, rng: np.random.Generator, size: int, max_entries: int
-) -> DataMatrix:
+def some_samples(V: DataMatrix, rng: Generator, size: int, max_entries: int) -> DataMatrix:
     """Return V itself if it is small, otherwise some of its nonzero samples.
 
     At most `size` of them, and fewer, but not fewer than 50, if they have more nonzero entries.
@@ -180,39 +255,37 @@ class _Part(NamedTuple):
     counts: Array
 
     @classmethod
-    def of(cls, V: DataMatrix, rng: np.random.Generator) -> _Part:
-        part = some_samples(V, rng, _MAX_SAMPLES, _MAX_ENTRIES)
-        counts = np.asarray(dense(part.columns(np.arange(part.shape[1]))), np.float64)
-        return cls(part if is_in_memory(part) else from_columns(counts), counts)
+    def of(cls, V: DataMatrix, rng: Generator, size: int = _MAX_SAMPLES) -> _Part:
+        part = some_samples(V, rng, size, _MAX_ENTRIES)
+        counts = np.asarray(dense(part.columns(np.arange(part.shape[1]))), float)
+        return cls(part if part.is_in_memory else from_columns(counts), counts)
 
 
-def _pilot(
-    part: _Part, K: int, rng: np.random.Generator, before: Noise | None = None
-) -> tuple[Array, Noise]:
+def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> tuple[Array, Noise]:
     """W of a short fit with the weights of a fit before, by default several, and its noise."""
     noise, W = before or POISSON, np.empty(0)
     for _ in range(_ROUNDS if before is None else 1):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
-        H = np.asarray(losses.POISSON.coefficients(part.V, W)[0], np.float64)
+        H = np.asarray(_LOSS.coefficients(part.V, W)[0], float)
         phi = _solved(part.counts, W, H)
         noise = Noise(phi, _weights(phi, W, H)) if phi else POISSON
     return W, noise
 
 
-def _best_of_several(data: DataMatrix, K: int, rng: np.random.Generator) -> Array:
+def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
     """W of a fit from the best of a few random inits."""
-    loss, begun = losses.POISSON, []
+    loss, begun = _LOSS, []
     for _ in range(_STARTS):
         (start,) = loss.warm_up(data, [data], [loss.initialize(data, K, "random", rng=rng)])
         begun.append(fitted_counts(data, start, _BEGINNING))
     best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
-    start = Start(best.W, best.H, "random", np.inf)
-    return fitted_counts(data, start, _STOPPING).W.astype(np.float64)
+    start = Start(best.W, best.H, "random")
+    return fitted_counts(data, start, _STOPPING).W.astype(float)
 
 
 def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solution:
     """Fit counts from given factors with the default solver of the Poisson loss."""
-    how: Any = {"stopping": stopping, "objective": losses.POISSON.on(data)}
+    how: Facts = {"stopping": stopping, "objective": _LOSS.on(data)}
     return alternate(data, start.W, start.H, "newton", **how)
 
 
@@ -241,12 +314,13 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:
-    counts = np.asarray(dense(block), np.float64)
-    rates = np.maximum(W @ H.T, np.finfo(np.float64).tiny)
-    positive = np.where(counts > 0, counts, 1.0)
-    logs = counts * np.log(positive / rates)
+    rates = np.maximum(W @ H.T, np.finfo(float).tiny)
+    return (float(_divergences(np.asarray(dense(block), float), rates, phi).sum()),)
+
+
+def _divergences(counts: Array, rates: Array, phi: float) -> Array:
+    """Half of the deviance of each entry."""
+    logs = counts * np.log(np.where(counts > 0, counts, 1.0) / rates)
     if phi == 0:
-        return (float((logs - counts + rates).sum()),)
-    return (
-        float((logs - (counts + 1 / phi) * np.log((1 + phi * counts) / (1 + phi * rates))).sum()),
-    )
+        return logs - counts + rates
+    return logs - (counts + 1 / phi) * np.log((1 + phi * counts) / (1 + phi * rates))

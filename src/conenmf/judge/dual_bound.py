@@ -1,9 +1,21 @@
-"""A lower bound for the divergence of counts: Lagrange's dual of the best K components.
+"""Lower bounds from Lagrange's dual: no nonnegative factors with K components are below them.
 
-The best X = WH keeps the margins of V, since otherwise a scaled row or column would be better. So
-D_r^-1/2 X D_c^-1/2, with the margins r and c as shares, is sqrt(r) sqrt(c)' plus a matrix of rank
-K - 1 and norm at most 1, and for any weights B > 0 of the nonzero entries of V Jensen's and von
-Neumann's inequalities give
+*Least squares.* For every P >= 0 (F, N), no nonnegative factors with K components have a smaller
+squared error than ||V||^2 - sum_{j <= K} sigma_j(V + P)^2. With P = 0 this is the bound of Eckart
+and Young, which holds for factors of any sign. The bound is concave in P, and it rises where P
+grows at entries at which the rank-K part of V + P is negative: that part is -1/2 times a
+supergradient (Grussler, Rantzer and Giselsson, "Low-rank optimization with convex constraints",
+IEEE Trans. Automat. Control 63, 2018). Every P on the way gives a valid bound. Proofs: "A lower
+bound that uses nonnegativity" in the documentation.
+
+P lives beside the samples. Of each it may fill as many entries as a sample of V has on average, at
+most half, those where the rank-K part of V is most negative; of a small V, all. V + P is a view and
+is never formed as a whole.
+
+*Counts.* The best X = WH keeps the margins of V, since otherwise a scaled row or column would be
+better. So D_r^-1/2 X D_c^-1/2, with the margins r and c as shares, is sqrt(r) sqrt(c)' plus a
+matrix of rank K - 1 and norm at most 1, and for any weights B > 0 of the nonzero entries of V
+Jensen's and von Neumann's inequalities give
 
     D(V | WH) >= sum V log B - S log(<B, rc'> + sum_{k < K} sigma_k(A)),
 
@@ -20,38 +32,279 @@ read.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import default_rng
 
-from ..arguments import components, integer
+from ..arguments import Pair, components, integer
+from ..cones.geometry import leading_plane
 from ..data.blocks import (
+    EPS,
     Array,
     Block,
     Entries,
     entries_of,
+    exact,
     products,
     products_at,
     sums_at,
+    with_entries,
     with_values,
 )
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.memory import hold
 from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.energy import EnergyBound, subspace_energy
-from ..linalg.svd import Leading, davidson, gram_of_features, gram_of_samples
+from ..linalg.svd import Leading, Spectrum, davidson, gram_of_features, gram_of_samples
 
-DEFAULT_EFFORT = 6
+# --- least squares ----------------------------------------------------------------------------
+
+_DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
+DEFAULT_EFFORT, SPARSE_EFFORT = 3, 1
+"""Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
+
+Fits of sparse data are quick, and the first step closes most of what three do.
+"""
+
+_FIRST_STEP = 1.0  # along the rank-K part
+_LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
+_FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
+_NARROWER = 0.25  # after two steps in a row that did not raise it
+_STEP_TOL = 1e-2  # of the vectors from which a step is computed
+_RISEN_TOL = 5e-3  # ... and of those from which the bound is; squared in it
+_LEAST_GAIN = 1e-6  # share of its square by which a step must raise the bound
+_STALL_STEPS = 6  # over which it must rise ...
+_STALL_SHARE = 0.02  # ... by this share of what was gained, ...
+_STALL_BOUND = 1e-5  # ... and of its square
+_SMALL_ENTRIES = 1 << 17  # of a V whose entries P may all fill
+_MAX_SUPPORT = 1 << 26  # entries of P
+_CANDIDATES = 4  # features searched for each entry kept
+_PIECE_ENTRIES = 1 << 20  # computed at a time
+_ATTAINED_SHARE = 1e-8  # of ||V||^2, by which an error that counts as attained may differ
+
+
+class LowerBound(NamedTuple):
+    """A lower bound for the relative error of nonnegative factors.
+
+    Attributes
+    ----------
+    value : float
+    eckart_young : float
+        The bound for factors of any sign; never above `value`.
+    is_attained : bool
+        Whether it is proven, to rounding, that some nonnegative factors have this error.
+    failure_probability : float
+        0.0, or the probability, over random vectors that were drawn, that `value` is not a bound.
+    """
+
+    value: float
+    eckart_young: float
+    is_attained: bool
+    failure_probability: float
+
+
+def best_lower_bound(
+    V: DataMatrix, K: int, *, effort: int | None = None, spectrum: Spectrum | None = None
+) -> LowerBound:
+    """Bound the relative error of all nonnegative factors with K components from below.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    effort : int, optional
+        Most steps to take, by default `default_effort`; 0 gives the bound of Eckart and Young. A
+        larger effort never lowers the bound. Steps end early where they close no more.
+    spectrum : Spectrum, optional
+        That of V, if it is used elsewhere too.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+    >>> bound = best_lower_bound(V, 2, effort=20)
+    >>> round(bound.eckart_young, 3), round(bound.value, 3)  # factors with an error of 0.378 exist
+    (0.359, 0.378)
+    """
+    effort = default_effort(V) if effort is None else effort
+    if min(V.shape) <= K:
+        return LowerBound(0.0, 0.0, V.measures.lowest >= 0, 0.0)  # V = V I = I V
+    spectrum = Spectrum.of(V, spectrum)
+    with V.own_threads():
+        energy, chance = spectrum.energy_bound(K)
+        below = _relative(V, energy)
+        attained = (K == 1 and V.measures.lowest >= 0) or (
+            K == 2 and _is_attained_by_two(V, spectrum, energy)
+        )
+        if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
+            return LowerBound(below, below, attained, chance)
+        best = _ascend(V, K, effort, spectrum)
+        if best.matrix is V:
+            return LowerBound(below, below, False, chance)
+        risen, risen_chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
+    if risen >= energy:
+        return LowerBound(below, below, False, chance)
+    return LowerBound(_relative(V, risen), below, False, risen_chance)
+
+
+def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
+    """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
+    plane = leading_plane(V, spectrum=spectrum)
+    return bool(plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total)
+
+
+def default_effort(V: DataMatrix) -> int:
+    """Return how many steps to take if none are asked for: 3, or 1 if few entries are not zero."""
+    is_dense = V.n_entries > _DENSE_SHARE * V.shape[0] * V.shape[1]
+    return DEFAULT_EFFORT if is_dense else SPARSE_EFFORT
+
+
+def _relative(V: DataMatrix, energy: float) -> float:
+    return math.sqrt(max(1.0 - energy / V.total, 0.0))
+
+
+# --- the ascent -------------------------------------------------------------------------------
+
+
+class _Point(NamedTuple):
+    """V + P, its leading vectors and eigenvalues, and what K components explain of it."""
+
+    P: Aligned  # values on the support
+    matrix: DataMatrix
+    spectrum: Spectrum
+    vectors: Array
+    values: Array
+    energy: float
+
+
+def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
+    """Projected gradient steps from P = 0; a step that does not lower the energy is taken back.
+
+    At the best P the K-th singular value is often equal to the next ones, so that the rank-K part
+    jumps. Eigenvalues within a width of the K-th share the weight: the part is that of
+    sum_j weight_j sigma_j^2, which is smooth.
+    """
+    vectors, values = spectrum.leading_subspace(K)
+    Q, width = vectors[:, :K], support_width(V)
+    features = _candidate_features(V, Q * np.sqrt(values[:K]))
+    support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
+    best = _Point(P, V, spectrum, vectors, values, float(values[:K].sum()))
+    if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
+        return best  # by concavity the first step raises the bound by no more than this
+    step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
+    first, risen = best.energy, [0.0]
+    for _ in range(effort):
+        weights = _weights(best.values, K, smoothing * best.values[K - 1])
+        P, _ = best.matrix.sweep(
+            _grow, support, best.P, Q=best.vectors, weights=step * weights, features=features
+        )
+        trial = _point(V, K, support, P, features, best.vectors)
+        if trial.energy < best.energy - _LEAST_GAIN * (V.total - best.energy):
+            best, step, failures = trial, _LONGER * step, 0
+        else:
+            step, failures = _SHORTER * step, failures + 1
+            if failures == 2:
+                smoothing, failures = _NARROWER * smoothing, 0
+        risen.append(first - best.energy)
+        needed = _STALL_SHARE * risen[-1] + _STALL_BOUND * (V.total - best.energy)
+        if len(risen) > _STALL_STEPS and risen[-1] - risen[-1 - _STALL_STEPS] < needed:
+            break
+    return best
+
+
+def _point(
+    V: DataMatrix, K: int, support: Aligned, P: Aligned, features: Array, start: Array
+) -> _Point:
+    change = partial(_plus, features=features)
+    matrix = MappedMatrix(V, change, support, P)
+    spectrum = Spectrum(matrix, start=start)
+    vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
+    return _Point(P, matrix, spectrum, vectors, values, float(values[:K].sum()))
+
+
+def _plus(block: Block, support: Array, P: Array, *, features: Array) -> Block:
+    """V + P. Rounding keeps it at V or above, so what is computed with is exactly such a sum."""
+    return with_entries(block, features[support], P)
+
+
+def _weights(values: Array, K: int, width: float) -> Array:
+    """Weights in [0, 1] that sum to K: min(1, max(0, (value - t) / width)) with the right t."""
+    low, high = float(values[-1]) - width, float(values[0])
+    for _ in range(60):
+        t = (low + high) / 2
+        weights = np.clip((values - t) / width, 0.0, 1.0)
+        low, high = (t, high) if weights.sum() > K else (low, t)
+    return weights
+
+
+def support_width(V: DataMatrix) -> int:
+    """Return how many entries of each sample P may fill: as many as V has, on average.
+
+    At most half of all, since few are negative in the rank-K part of dense data; all if V is small.
+    """
+    F, N = V.shape
+    if F * N <= _SMALL_ENTRIES:
+        return F
+    return max(1, min(-(-F // 2), -(-V.n_entries // N), _MAX_SUPPORT // N))
+
+
+def _candidate_features(V: DataMatrix, weighted: Array) -> Array:
+    """Features with the largest entries in the rank-K part, ascending, a few per entry kept."""
+    count = min(V.shape[0], _CANDIDATES * support_width(V))
+    energies = np.einsum("fk,fk->f", weighted, weighted)
+    return np.sort(np.argsort(-energies, kind="stable")[:count])
+
+
+def _choose_support(
+    block: Block, *, Q: Array, features: Array, width: int
+) -> tuple[Array, Array, float]:
+    """Where the rank-K part of each sample is most negative: ascending places among features.
+
+    With zeros for P there, and the sum of squares of these negative entries.
+    """
+    C = products(exact(block), Q)
+    support = np.empty((len(C), width), np.int32)
+    negative = 0.0
+    for rows in _pieces(len(C), features.size):
+        part = C[rows] @ Q[features].T
+        support[rows] = np.sort(np.argpartition(part, width - 1, axis=1)[:, :width], axis=1)
+        chosen = np.take_along_axis(part, support[rows], axis=1)
+        negative += float((np.minimum(chosen, 0.0) ** 2).sum())
+    return support, np.zeros((len(C), width)), negative
+
+
+def _grow(
+    block: Block, support: Array, P: Array, *, Q: Array, weights: Array, features: Array
+) -> PerSample:
+    """max(P - Q diag(weights) Q'(V + P), 0) on the support; the block is that of V + P."""
+    C = products(exact(block), Q) * weights
+    grown = np.empty_like(P)
+    for rows in _pieces(len(P), features.size):
+        part = np.take_along_axis(C[rows] @ Q[features].T, support[rows], axis=1)
+        grown[rows] = np.maximum(P[rows] - part, 0.0)
+    return grown, None
+
+
+def _pieces(n: int, width: int) -> list[slice]:
+    size = max(1, _PIECE_ENTRIES // width)
+    return [slice(start, start + size) for start in range(0, n, size)]
+
+
+# --- counts ------------------------------------------------------------------------------------
+
+COUNT_EFFORT = 6
 """Steps if none are asked for; each takes about as long as K singular vectors of V."""
 
-_FIRST_POWERS = (1.0, 0.6)  # of the ratio to the margins, one of which is B at first
+_OTHER_POWER = 0.6  # of the ratio to the margins, which B may be at first instead of the ratio
 _FIRST_LENGTH, _SHORTER_AFTER = 0.3, 4  # of the steps, which become shorter after so many
 _LARGEST_CHANGE = 2.0  # of log B in a step of length 1
 _WIDTH = 0.1  # of the singular values that share the weight at K, relative to the K-th
 _EXTRA_VECTORS = 8  # beyond the K-th
-_STEP_TOL = 5e-2  # of the vectors from which a step is computed
+_COUNT_STEP_TOL = 5e-2  # of the vectors from which a step is computed
 _BOUND_TOL = 1e-2  # of the vectors from which the bound is computed; squared in it
 _N_STARTS = 8  # random vectors that bound the tail
 _MAX_GRAM_SIDE = 500  # side of V up to which all singular values are computed
@@ -77,13 +330,8 @@ class DivergenceBound(NamedTuple):
     of_margins: float
     failure_probability: float
 
-    @property
-    def share(self) -> float:
-        """The bound as a share of the divergence of one component."""
-        return self.value / self.of_margins if self.of_margins > 0 else 0.0
 
-
-def divergence_bound(V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT) -> DivergenceBound:
+def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> DivergenceBound:
     """Bound sum v log(v / x) - v + x, x = WH, from below for all factors with K components.
 
     Parameters
@@ -103,7 +351,7 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT) -> 
     >>> 0 <= divergence_bound(V, 2).value < one.value
     True
     """
-    require_data_matrix(V, nonzero=True, whole=True)
+    require_data_matrix(V, nonzero=True)
     K, effort = components(K), integer("effort", effort, at_least=0)
     V = _with_few_features(V)
     with V.own_threads():
@@ -115,12 +363,12 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT) -> 
             return DivergenceBound(0.0, of_margins, 0.0)
         if K == 1:
             return DivergenceBound(max(of_margins * (1 - _ROUNDING), 0.0), of_margins, 0.0)
-        best = _ascend(first, K, effort)
+        best = _ascend_counts(first, K, effort)
         value, chance = best.certain(K)
     return DivergenceBound(min(max(value, 0.0), of_margins), of_margins, chance)
 
 
-def held(view: DataMatrix, max_entries: int) -> DataMatrix:
+def held_if_small(view: DataMatrix, max_entries: int) -> DataMatrix:
     """Return a view as a matrix of its own if it is in memory and has no more entries than that."""
     rows = view.held_rows(max_entries)
     return view if rows is None else hold(rows, n_threads=view.n_threads)
@@ -134,14 +382,13 @@ def _with_few_features(V: DataMatrix) -> DataMatrix:
     return V.other_order or V.turned()
 
 
-def _ascend(trial: _Trial, K: int, effort: int) -> _Trial:
+def _ascend_counts(trial: _Trial, K: int, effort: int) -> _Trial:
     """Return the best weights on the way; judged by singular values that are not yet certain."""
-    best, start = trial, None
+    best = trial
     if effort:
-        for power in _FIRST_POWERS[1:]:
-            other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=power))
-            if other.value(K, best.vectors(K)) > best.value(K):
-                best = other
+        other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=_OTHER_POWER))
+        if other.value(K, best.vectors(K)) > best.value(K):
+            best = other
     trial = best
     for number in range(effort):
         length = _FIRST_LENGTH / (1 + number / _SHORTER_AFTER)
@@ -180,8 +427,8 @@ class _Trial:
     def matrix(self) -> DataMatrix:
         """A with the parts along the margins; held in memory if V is."""
         change = partial(_scaled_weights, weights=self.weights)
-        view = MappedMatrix(self.V, change, self.c, *self.rights, dtype=np.dtype(np.float64))
-        return held(view, _MAX_DENSE_ENTRIES)
+        view = MappedMatrix(self.V, change, self.c, *self.rights)
+        return held_if_small(view, _MAX_DENSE_ENTRIES)
 
     @property
     def trace(self) -> float:
@@ -199,9 +446,9 @@ class _Trial:
         if self._leading is None:
             size = min(K - 1 + _EXTRA_VECTORS, self.V.shape[0])
             if start is None or start.shape[1] < size:
-                random = np.random.default_rng(0).standard_normal((self.V.shape[0], size))
+                random = default_rng(0).standard_normal((self.V.shape[0], size))
                 start = self.apply(random)
-            self._leading = davidson(self.apply, K - 1, start, _STEP_TOL, rough=True)
+            self._leading = davidson(self.apply, K - 1, start, _COUNT_STEP_TOL)
         return self._leading
 
     def vectors(self, K: int) -> Array:
@@ -224,7 +471,7 @@ class _Trial:
 
     def _largest_roots(self, k: int) -> EnergyBound:
         F, N = self.V.shape
-        rounding = 10 * min(F, N) * np.finfo(np.float64).eps * float(self.squared)
+        rounding = 10 * min(F, N) * EPS * float(self.squared)
         if min(F, N) <= _MAX_GRAM_SIDE:
             if F <= N:
                 margin, image, gram = self.root_r, self.z, gram_of_features(self.matrix)
@@ -235,17 +482,8 @@ class _Trial:
             values = np.linalg.eigvalsh(gram)[::-1][:k]
             return EnergyBound(float(np.sqrt(np.maximum(values, 0.0) + rounding).sum()), 0.0)
         found = davidson(self.apply, k, self.vectors(k + 1), _BOUND_TOL)
-        assert found.images is not None
         return subspace_energy(
-            found.vectors,
-            np.maximum(found.values, 0.0),
-            found.images,
-            k,
-            self.trace,
-            rounding,
-            self.apply,
-            n_starts=_N_STARTS,
-            roots=True,
+            found, k, self.trace, rounding, self.apply, n_starts=_N_STARTS, roots=True
         )
 
     def moved(self, K: int, length: float) -> _Trial:
@@ -255,19 +493,15 @@ class _Trial:
         shares = _shared_weights(values, K - 1)
         used = values > np.sqrt(_ROUNDING) * values[0]
         U = leading.vectors[:, used] * (shares / np.where(used, values, 1.0))[used]
-        right = self._right(leading.vectors[:, used])
+        image = self.z @ leading.vectors[:, used]
+        shared = {"U": leading.vectors[:, used], "image": image, "total": weights.total}
+        right, _ = self.matrix.sweep(_right_rows, self.c, **shared)
         moved = weights._replace(
             lefts=(*weights.lefts, _over(U, self.root_r[:, None])),
             log_sizes=(*weights.log_sizes, float(np.log(self.size(K)))),
             lengths=(*weights.lengths, length),
         )
         return _Trial(self.V, self.c, (*self.rights, right), moved)
-
-    def _right(self, U: Array) -> Aligned:
-        """A'U without the parts along the margins, each row over the root of its margin."""
-        shared = {"U": U, "image": self.z @ U, "total": self.weights.total}
-        right, _ = self.matrix.sweep(_right_rows, self.c, **shared)
-        return right
 
 
 def _shared_weights(values: Array, k: int) -> Array:
@@ -284,7 +518,7 @@ def _shared_weights(values: Array, k: int) -> Array:
     low, high = values[-1] - 60 * width, values[0] + 60 * width
     for _ in range(100):
         middle = 0.5 * (low + high)
-        weights: Array = 1.0 / (1.0 + np.exp(np.clip((middle - values) / width, -500, 500)))
+        weights = 1.0 / (1.0 + np.exp(np.clip((middle - values) / width, -500, 500)))
         low, high = (middle, high) if weights.sum() > k else (low, middle)
     return weights
 
@@ -298,10 +532,10 @@ def _over(numbers: Array, divisors: Array) -> Array:
     return np.divide(numbers, divisors, out=np.zeros_like(numbers), where=divisors > 0)
 
 
-# --- steps ------------------------------------------------------------------------------------
+# --- steps of the bound for counts ------------------------------------------------------------
 
 
-def _margins(block: Block) -> tuple[Array, Array]:
+def _margins(block: Block) -> Pair:
     F, n = block.shape
     entries = entries_of(block)
     c = sums_at(entries.samples, entries.values, n)
@@ -312,7 +546,7 @@ def _log_weights(entries: Entries, c: Array, rights: tuple[Array, ...], weights:
     """Return log B of each entry."""
     margins = weights.r[entries.features] * c[entries.samples]
     ratio = np.log(entries.values / margins)
-    log_b: Array = weights.power * ratio
+    log_b = weights.power * ratio
     steps = zip(weights.lefts, rights, weights.log_sizes, weights.lengths, strict=True)
     for left, right, log_size, length in steps:
         log_b -= log_size
@@ -343,9 +577,8 @@ def _scaled_weights(block: Block, c: Array, *rights: Array, weights: _Weights) -
     return with_values(block, entries, np.exp(log_b) * np.sqrt(margins))
 
 
-def _right_rows(
-    block: Block, c: Array, *, U: Array, image: Array, total: float
-) -> tuple[Array, None]:
+def _right_rows(block: Block, c: Array, *, U: Array, image: Array, total: float) -> PerSample:
+    """A'U without the parts along the margins, each row over the root of its margin."""
     root_c = np.sqrt(c / total)[:, None]
     return _over(products(block, U) - root_c * image, root_c), None
 

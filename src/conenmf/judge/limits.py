@@ -19,8 +19,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 from scipy.special import ndtr, stdtrit
 
+from ..arguments import Pair
 from ..data.blocks import Array
 from .scores import unit_columns
 
@@ -44,7 +46,7 @@ _ROUNDING = 1e-12  # of the largest entry, which is no noise
 _MAX_CONDITION = 1e8  # beyond which vectors count as dependent
 
 
-def entry_limits(centre: Array, runs: Array) -> tuple[Array, Array]:
+def entry_limits(centre: Array, runs: Array) -> Pair:
     """Return the limits of each entry: centre -+ t s sqrt(1 + pi / 2n), not below zero.
 
     Here s is the standard deviation over the n runs, t the quantile 0.95 of Student's t with n - 1
@@ -158,10 +160,10 @@ class _Window:
         self.by_noise = 1 + (D < _NEAR).sum(axis=1) / 2, 1 + (E < _NEAR).sum(axis=0) / 2
         self.at_start = [_outside(D.T, self.by_noise[0]), _outside(E, self.by_noise[1])]
 
-    def distances(self, T: Array, U: Array) -> tuple[Array, Array]:
+    def distances(self, T: Array, U: Array) -> Pair:
         """How far samples are inside the faces (K, N), and entries of components above 0 (F, K)."""
         sizes = np.sqrt((T * (self.inverse @ T)).sum(axis=0))
-        return U @ self.A / np.linalg.norm(U, axis=1, keepdims=True), self.Q @ T / sizes
+        return U @ self.A / norm(U, axis=1, keepdims=True), self.Q @ T / sizes
 
     def excess(self, T: Array) -> tuple[float, Array]:
         """By how much faces and components are beyond what noise allows; the gradient by T.
@@ -180,7 +182,7 @@ class _Window:
                 (D.T, E), self.by_noise, self.at_start, strict=True
             )
         )
-        norms, M = np.linalg.norm(U, axis=1, keepdims=True), self.inverse @ T
+        norms, M = norm(U, axis=1, keepdims=True), self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))
         by_U = D @ self.A.T / norms - (D**2).sum(axis=1, keepdims=True) * U / norms**2
         by_T = self.Q.T @ E / sizes - (E**2).sum(axis=0) * M / sizes**2
@@ -234,7 +236,7 @@ def _pushes(steps: Array) -> list[Array]:
         alone = [np.eye(K)[k] for k in nearest]
         for along in [steps[:, l], *alone][: max(2, _MAX_PUSHES // K)]:
             push = np.zeros((K, K))
-            push[:, l] = along / np.linalg.norm(along)
+            push[:, l] = along / norm(along)
             pushes += [push, -push]
     return pushes
 

@@ -11,18 +11,19 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
 
-from ..arguments import array, classes, factor, integer, rows_and_columns
+from ..arguments import Pair, Shape, array, classes, factor, integer, rows_and_columns
 from ..data.blocks import Array
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
 from ..names import Names, places_of
 
 # --- clusterings and pairs of components --------------------------------------------------------
 
 
-def dice(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
+def dice(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     """Return the mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
 
     >>> dice([0, 0, 1, 1], [1, 1, 1, 0])
@@ -33,7 +34,7 @@ def dice(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
     return float((2 * table / sizes).max(axis=1).mean())
 
 
-def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
+def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
     """Return the share of the samples that are of the majority class of their cluster.
 
     >>> purity([0, 0, 1, 1], [1, 1, 1, 0])
@@ -43,7 +44,7 @@ def purity(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> float:
     return float(table.max(axis=0).sum() / table.sum())
 
 
-def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Array:
+def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Array:
     """Return how many samples each pair of a class (row) and a cluster (column) shares."""
     true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
     if true.shape != pred.shape:
@@ -56,7 +57,7 @@ def _contingency(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> Arra
     return contingency_matrix(true, pred)
 
 
-def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, float]:
+def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
     """Return all scores of the paper: normalised mutual information, purity and Dice.
 
     >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
@@ -70,7 +71,7 @@ def scores(labels_true: npt.ArrayLike, labels_pred: npt.ArrayLike) -> dict[str, 
     return {"nmi": float(nmi), **shares}
 
 
-def match_components(W: npt.ArrayLike, W_other: npt.ArrayLike) -> tuple[Array, Array]:
+def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
     """Pair the components of two factorisations so that the sum of their cosines is largest.
 
     Parameters
@@ -124,7 +125,7 @@ def cosines(W: Array) -> Array:
 
 def unit_columns(W: Array) -> Array:
     """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
-    norms = np.linalg.norm(W, axis=0)
+    norms = norm(W, axis=0)
     return np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
 
 
@@ -132,7 +133,7 @@ def unit_columns(W: Array) -> Array:
 
 
 def abundance_maps(
-    W: npt.ArrayLike, H: Any, pixels_shape: tuple[int, int], *, max_pixels: int | None = None
+    W: ArrayLike, H: Aligned, pixels_shape: Shape, *, max_pixels: int | None = None
 ) -> Array:
     """Return the share of each component in every pixel, (K, rows, columns).
 
@@ -164,8 +165,8 @@ def abundance_maps(
         raise DataError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
     step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
     pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
-    amounts = np.asarray(H[:, pixels.ravel()], dtype=np.float64)
-    amounts = amounts * np.linalg.norm(W, axis=0)[:, None]
+    amounts = np.asarray(H[:, pixels.ravel()], dtype=float)
+    amounts = amounts * norm(W, axis=0)[:, None]
     total = amounts.sum(axis=0)
     shares = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
     return shares.reshape(K, *pixels.shape)

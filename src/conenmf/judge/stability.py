@@ -5,10 +5,10 @@ forms the consensus, and says of each of its components in what share of the run
 close it is there, and within which limits each of its entries lies. `stability_over` does so for
 several numbers of components.
 
-All runs, also of several numbers of components, share every pass over V until each has converged,
-in groups if their coefficients take too much memory. Runs on data that are drawn again are each on
-a view of V, which is drawn from every block that is read. Only if V is in memory and small, the
-drawn data are kept, one run after the other: reading costs nothing there, drawing does.
+All runs of one number share every pass over V until each has converged, in groups if their
+coefficients take too much memory. Runs on data that are drawn again are each on a view of V, which
+is drawn from every block that is read. Only if V is in memory and small, the drawn data are kept,
+one run after the other: reading costs nothing there, drawing does.
 
 The consensus is the one of cNMF: components of all runs, of unit norm, are points. Those that have
 few others near them are left out, the rest are clustered by k-means, and the median of each cluster
@@ -20,18 +20,19 @@ result is that of the package cnmf.
 from __future__ import annotations
 
 import math
-import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.random import Generator, default_rng
+from numpy.typing import ArrayLike
 
 from ..arguments import (
+    Pair,
     choice,
     components,
     factor,
@@ -43,49 +44,25 @@ from ..arguments import (
     path,
     several,
 )
-from ..cones.certificate import Certificate
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact
-from ..data.digest import digest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
-from ..data.saving import arrays_of_names, reading, write_arrays
-from ..data.together import is_in_memory, room_for_aligned
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
-from ..errors import (
-    ComponentsError,
-    Message,
-    NotAvailableError,
-    Option,
-)
-from ..linalg.svd import Spectrum
+from ..errors import ComponentsError, Message, NotAvailableError, Option
 from ..names import Names
-from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder, identity_of
-from ..solve.inits import Start
+from ..scale.archive import arrays_of_names, reading, write_arrays
+from ..scale.checkpoint import Checkpoint, KeptRuns, Parts, held_folder, identity_of
+from ..solve.coefficients import Finish
 from ..solve.losses import Loss, Objective, get_loss
-from ..solve.run import Run, Saved, Stopping, ending
-from ..text import counted
+from ..solve.run import Run, Stopping, run_together
+from ..text import Facts, PathLike, Texts, counted
 from . import plots
-from .certificate import (
-    AnyCertificate,
-    CountCertificate,
-    certificate_of_numbers,
-    certify,
-    certify_beside,
-    numbers_of_certificate,
-    quality_in_words,
-)
 from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
-from .scores import (
-    components_frame,
-    largest_features,
-    match_components,
-    named_features,
-    unit_columns,
-)
+from .scores import match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
 
@@ -118,7 +95,7 @@ class Consensus(NamedTuple):
     problem: str
 
 
-def consensus(spectra: npt.ArrayLike, *, density_threshold: float = 0.5) -> Consensus:
+def consensus(spectra: ArrayLike, *, density_threshold: float = 0.5) -> Consensus:
     """Return the consensus of the components of several runs.
 
     Parameters
@@ -126,8 +103,8 @@ def consensus(spectra: npt.ArrayLike, *, density_threshold: float = 0.5) -> Cons
     spectra : array (n_runs, F, K)
         W of each run.
     density_threshold : float
-        Components whose mean distance to their nearest neighbours is not below this are left out;
-        with 2 or more all are kept. Of unit norm, and nonnegative, they are at most 1.41 apart.
+        Components whose mean distance to their nearest neighbours is at least this are left out.
+        Unit nonnegative vectors are at most 1.41 apart, so 2 keeps all.
 
     Examples
     --------
@@ -141,28 +118,24 @@ def consensus(spectra: npt.ArrayLike, *, density_threshold: float = 0.5) -> Cons
     n_runs, F, K = spectra.shape
     points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
     distances = _mean_distances(points, max(int(_NEIGHBOUR_SHARE * n_runs), 1))
-    kept = np.flatnonzero(distances < threshold)
-    clusters = np.full(n_runs * K, -1)
-    silhouettes = np.full(n_runs * K, np.nan)
-    problem = "" if kept.size else "every component is far from those of other runs"
-    W: Array | None = None
-    if not problem:
-        found = _clustered(points[kept], K)
-        medians = [np.median(points[kept][found == k], axis=0) for k in np.unique(found)]
-        n_found = sum(bool(median.any()) for median in medians)
-        if n_found < K:
-            problem = f"the runs have only {counted(n_found, 'component')} in common"
-        else:
-            W = np.array(medians).T
-            order = _in_order(W, spectra[0])
-            W, found = W[:, order], np.argsort(order)[found]
-            W /= W.sum(axis=0)
-            clusters[kept] = found
-            silhouettes[kept] = _silhouettes(points[kept], found, K)
-    shape = (n_runs, K)
-    return Consensus(
-        W, clusters.reshape(shape), distances.reshape(shape), silhouettes.reshape(shape), problem
-    )
+    kept = (distances < threshold).reshape(n_runs, K)
+    distances = distances.reshape(n_runs, K)
+    points = points[kept.ravel()]
+    clusters, silhouettes = np.full((n_runs, K), -1), np.full((n_runs, K), np.nan)
+    if not kept.any():
+        problem = "every component is far from those of other runs"
+        return Consensus(None, clusters, distances, silhouettes, problem)
+    found = _clustered(points, K)
+    W = np.array([np.median(points[found == k], axis=0) for k in np.unique(found)]).T
+    n_found = int(W.any(axis=0).sum())
+    if n_found < K:
+        problem = f"the runs have only {counted(n_found, 'component')} in common"
+        return Consensus(None, clusters, distances, silhouettes, problem)
+    order = np.argsort(match_components(W, spectra[0])[0])  # so that k-means has no part in it
+    W = W[:, order]
+    clusters[kept] = np.argsort(order)[found]
+    silhouettes[kept] = _silhouettes(points, clusters[kept], K)
+    return Consensus(W / W.sum(axis=0), clusters, distances, silhouettes, "")
 
 
 def _mean_distances(points: Array, n_neighbours: int) -> Array:
@@ -170,7 +143,7 @@ def _mean_distances(points: Array, n_neighbours: int) -> Array:
     from sklearn.metrics import euclidean_distances  # slow to import
 
     n_neighbours = min(n_neighbours, len(points) - 1)
-    distances: Array = euclidean_distances(points)
+    distances = euclidean_distances(points)
     distances.partition(n_neighbours, axis=1)  # the nearest is the point itself
     means = distances[:, : n_neighbours + 1].sum(axis=1) / max(n_neighbours, 1)
     return np.where(points.any(axis=1), means, np.inf)
@@ -186,18 +159,13 @@ def _clustered(points: Array, K: int) -> Array:
     model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
-        labels: Array = model.fit(points).labels_
+        labels = model.fit(points).labels_
     return labels
 
 
-def _in_order(W: Array, first: Array) -> Array:
-    """The order of the first run, so that it does not depend on k-means."""
-    return np.argsort(match_components(W, first)[0])
-
-
 def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
-    if K == 1 or len(points) == K:
-        return np.ones(len(points)) if K == 1 else np.zeros(len(points))
+    if K == 1 or len(points) == K:  # where a silhouette is not defined
+        return np.full(len(points), float(K == 1))
     from sklearn.metrics import silhouette_samples
 
     return silhouette_samples(points, clusters)
@@ -215,9 +183,8 @@ def distinct(spectra: Array) -> int:
     2
     """
     different: list[Array] = []
-    for run in np.asarray(spectra, dtype=float):
-        is_same = (match_components(other, run)[1].min() >= _SAME_COSINE for other in different)
-        if not any(is_same):
+    for run in spectra:
+        if not any(match_components(one, run)[1].min() >= _SAME_COSINE for one in different):
             different.append(run)
     return len(different)
 
@@ -228,199 +195,140 @@ _MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memor
 _FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
 _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
 
-_End: TypeAlias = tuple[Array, float]
-
-
 RESAMPLINGS = ("start", "samples", "counts")
 """What replicates differ by, besides their random init."""
 
 
-class Replicates(NamedTuple):
-    """The components of replicates.
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Fits of K components from random inits, on V or on data drawn from it.
 
     Attributes
     ----------
-    spectra : array (n_runs, F, K)
-        W of each run.
-    errors : array (n_runs,)
-        The relative error of each, on its own data.
+    V : DataMatrix (F, N)
+    K : int
+    loss : Loss
+    resample : str
+        One of `RESAMPLINGS`.
+    noise : Noise
+        How counts vary around a fit.
+    stopping : Stopping
     """
-
-    spectra: Array
-    errors: Array
-
-
-class _Task(NamedTuple):
-    """A run to be made."""
-
-    K: int
-    number: int
-    rng: np.random.Generator
-    kept: KeptRuns | None
-
-
-def replicate(
-    V: DataMatrix,
-    K: int,
-    n_runs: int,
-    *,
-    loss: str,
-    resample: str,
-    rng: np.random.Generator,
-    stopping: Stopping,
-    noise: Noise = POISSON,
-    checkpoint: Checkpoint | None = None,
-) -> Replicates:
-    """Fit V from random inits; arguments are those of `stability`, checked."""
-    how: dict[str, Any] = {"loss": loss, "resample": resample, "stopping": stopping, "noise": noise}
-    ((_, runs),) = replicate_over(V, {K: checkpoint}, n_runs, rng=rng, **how)
-    return runs
-
-
-def replicate_over(
-    V: DataMatrix,
-    ks: Mapping[int, Checkpoint | None],
-    n_runs: int,
-    *,
-    loss: str,
-    resample: str,
-    rng: np.random.Generator,
-    stopping: Stopping,
-    noise: Noise = POISSON,
-) -> Iterator[tuple[int, Replicates]]:
-    """Do the same for several numbers of components, each with the checkpoint of its runs.
-
-    All runs share their passes. Each number is returned with its runs when all of them have ended.
-    """
-    fitted = get_loss(loss)
-    fits = _Fits(_data_of_runs(V, fitted, resample, noise), resample, fitted, stopping, noise)
-    ends: dict[int, dict[int, _End]] = {K: {} for K in ks}
-    with ExitStack() as stack:
-        known = digest(V) if any(place is not None for place in ks.values()) else ""
-        limits = {"max_iter": stopping.max_iter, "tol": stopping.tol}
-        settings = {"loss": loss, "resample": resample, "dispersion": noise.dispersion, **limits}
-        tasks = []
-        for K, place in ks.items():
-            generators, kept = rng.spawn(n_runs), None
-            if place is not None:
-                stack.enter_context(held_folder(Path(place.folder)))
-                identity = identity_of(V, {"K": K, **settings}, generators[0], known)
-                kept = KeptRuns(place, identity)
-                found = {number: kept.load(number) for number in range(n_runs)}
-                ends[K] = {number: end for number, end in found.items() if end is not None}
-            tasks += [_Task(K, number, one, kept) for number, one in enumerate(generators)]
-        rest = [task for task in tasks if task.number not in ends[task.K]]
-        yield from _complete(ends, n_runs)
-        for group in fits.groups(rest):
-            for task, end in fits.run(group):
-                ends[task.K][task.number] = end
-                if task.kept is not None:
-                    task.kept.keep(task.number, *end)
-                yield from _complete(ends, n_runs)
-
-
-def _complete(ends: dict[int, dict[int, _End]], n_runs: int) -> Iterator[tuple[int, Replicates]]:
-    """The numbers of components whose runs have all ended, which are taken out."""
-    for K in [K for K, each in ends.items() if len(each) == n_runs]:
-        each = ends.pop(K)
-        W, errors = zip(*(each[number] for number in range(n_runs)), strict=True)
-        yield K, Replicates(np.array(W, dtype=np.float64), np.array(errors))
-
-
-def _data_of_runs(V: DataMatrix, loss: Loss, resample: str, noise: Noise) -> DataMatrix:
-    """The data that runs are on, or are drawn from: counts with the weights of their noise."""
-    if resample == "counts":
-        return V
-    if noise.weights is not None:
-        return noise.weighed(V) if resample == "start" else V
-    if "counting noise" in loss.k_evidence:
-        V = balanced(V, noise.dispersion)
-        return loss.data(V) if resample == "start" else V
-    return V
-
-
-class _Fits(NamedTuple):
-    """What all replicates have in common."""
 
     V: DataMatrix
-    resample: str
+    K: int
     loss: Loss
-    stopping: Stopping
+    resample: str
     noise: Noise
+    stopping: Stopping
+
+    def fit(self, n_runs: int, rng: Generator, checkpoint: Checkpoint | None = None) -> Pair:
+        """Return W (n_runs, F, K) of each run, and the relative error of each on its own data."""
+        generators, ends, kept = rng.spawn(n_runs), {}, None
+        with ExitStack() as stack:
+            if checkpoint is not None:
+                stack.enter_context(held_folder(Path(checkpoint.folder)))
+                kept = KeptRuns(checkpoint, self._identity(generators[0]))
+                found = {number: kept.load(number) for number in range(n_runs)}
+                ends = {number: end for number, end in found.items() if end is not None}
+            rest = [number for number in range(n_runs) if number not in ends]
+            room = self.V.room_for_aligned(self.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
+            at_once = 1 if self._holds_draws else max(1, room)
+            for first in range(0, len(rest), at_once):
+                some = {number: generators[number] for number in rest[first : first + at_once]}
+                for number, W, error in self._ends(some, kept):
+                    ends[number] = W, error
+                    if kept is not None:
+                        kept.keep(number, W, error)
+        spectra, errors = zip(*(ends[number] for number in range(n_runs)), strict=True)
+        return np.array(spectra, dtype=float), np.array(errors)
+
+    def _identity(self, rng: Generator) -> Facts:
+        """What the runs depend on, besides their number."""
+        settings = {
+            "K": self.K,
+            "loss": self.loss.name,
+            "resample": self.resample,
+            "dispersion": self.noise.dispersion,
+            "max_iter": self.stopping.max_iter,
+            "tol": self.stopping.tol,
+        }
+        return identity_of(self.V, settings, rng)
 
     @property
-    def holds_draws(self) -> bool:
+    def _holds_draws(self) -> bool:
         """Whether data that are drawn are kept in memory, which the fit then reads."""
         is_small = self.V.n_entries <= _MAX_HELD_ENTRIES
-        return self.resample != "start" and is_small and is_in_memory(self.V)
+        return self.resample != "start" and is_small and self.V.is_in_memory
 
-    def groups(self, tasks: list[_Task]) -> Iterator[list[_Task]]:
-        """The runs that share their passes: as many as there is memory for their H."""
-        group: list[_Task] = []
-        for task in tasks:
-            room = room_for_aligned(self.V, task.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
-            size = 1 if self.holds_draws else room
-            if len(group) >= max(1, size):  # the last one has the largest rows
-                yield group
-                group = []
-            group.append(task)
-        if group:
-            yield group
-
-    def run(self, tasks: list[_Task]) -> Iterator[tuple[_Task, _End]]:
-        """W and the relative error of each run, as soon as it has ended."""
-        V, views = self.V, [self._drawn(task.rng) for task in tasks]
-        if self.holds_draws:
+    def _ends(
+        self, generators: dict[int, Generator], kept: KeptRuns | None
+    ) -> Iterator[tuple[int, Array, float]]:
+        """The number, W and relative error of each run, as soon as it has ended."""
+        V, numbers = self._source(), list(generators)
+        views = [self._drawn(V, rng) for rng in generators.values()]
+        if self._holds_draws:
             (V,) = views
         self.loss.measure(V, views)
-        for place, run in ending(V, self._begun(V, views, tasks)):
-            errors = run.log.relative_error
-            yield tasks[place], (run.factors()[0], float(errors[-1]) if errors else np.inf)
+        for place, run in run_together(V, self._begun(V, views, generators, kept)):
+            errors = run.errors
+            yield numbers[place], run.factors()[0], float(errors[-1]) if errors else np.inf
 
-    def _begun(self, V: DataMatrix, views: list[DataMatrix], tasks: list[_Task]) -> list[Run]:
-        """The runs, each from its init or from where it was saved."""
-        saves = [
-            None if task.kept is None else task.kept.unfinished(task.number, view)
-            for task, view in zip(tasks, views, strict=True)
-        ]
-        limit = self.stopping.max_iter
-        saved = [None if save is None else Saved.of_parts(save.load(limit)) for save in saves]
-        new = [place for place, state in enumerate(saved) if state is None]
-        initials = [self._initial(views[place], tasks[place]) for place in new]
-        initials = self.loss.warm_up(V, [views[place] for place in new], initials)
-        begins = dict(zip(new, initials, strict=True))
-        del initials  # their H may be large
-        runs = []
-        for place, (task, save) in enumerate(zip(tasks, saves, strict=True)):
-            begin = begins.pop(place, None)
-            W, H = (begin.W, begin.H) if begin is not None else (np.empty((0, task.K)), None)
-            solver = self.loss.solver("auto")
-            assert solver is not None
-            how = (self.loss.on(views[place]), W, H, solver, self.stopping)
-            keep = None if save is None else save.save_if_due
-            runs.append(Run(*how, resume=saved[place], save=keep))
-            saved[place] = None
-        return runs
+    def _source(self) -> DataMatrix:
+        """The data that runs are on, or are drawn from: counts with the weights of their noise."""
+        V, is_counted = self.V, "counting noise" in self.loss.k_evidence
+        if self.resample == "counts" or not is_counted:
+            return V
+        if self.noise.weights is None:
+            V = balanced(V, self.noise.dispersion)
+        return self.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
-    def _drawn(self, rng: np.random.Generator) -> DataMatrix:
-        V, noise = self.V, self.noise
-        is_balanced = "counting noise" in self.loss.k_evidence and noise.weights is None
+    def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
+        """The data of one run."""
         if self.resample == "start":
             return V
         if self.resample == "counts":
+            noise, is_counted = self.noise, "counting noise" in self.loss.k_evidence
+            is_balanced = is_counted and noise.weights is None
             view = redrawn(V, rng, dispersion=noise.dispersion, balance=is_balanced)
         else:
             view = bootstrapped(V, rng, degree=self.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
                 view = bootstrapped(V, rng, degree=self.loss.degree)
-        if not self.holds_draws:
+        if not self._holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
-        return self.loss.data(noise.weighed(held))
+        return self.loss.data(self.noise.weighed(held))
 
-    def _initial(self, V: DataMatrix, task: _Task) -> Start:
+    def _begun(
+        self,
+        V: DataMatrix,
+        views: list[DataMatrix],
+        generators: dict[int, Generator],
+        kept: KeptRuns | None,
+    ) -> list[Run]:
+        """The runs, each from its init or from where it was saved."""
         solver = self.loss.solver("auto")
-        return self.loss.initialize(V, task.K, "random", solver, task.rng)
+        assert solver is not None
+        states: list[Parts | None] = [None for _ in views]
+        saves: list[Callable[[Run, bool], None] | None] = [None for _ in views]
+        if kept is not None:
+            for n, (number, view) in enumerate(zip(generators, views, strict=True)):
+                unfinished = kept.unfinished(number, view)
+                saves[n] = unfinished.save_if_due
+                states[n] = unfinished.load(self.stopping.max_iter)
+        new = {n: rng for n, rng in enumerate(generators.values()) if states[n] is None}
+        how = (self.K, "random", solver)
+        starts = [self.loss.initialize(views[n], *how, rng) for n, rng in new.items()]
+        starts = self.loss.warm_up(V, [views[n] for n in new], starts)
+        begins = {n: (start.W, start.H) for n, start in zip(new, starts, strict=True)}
+        del starts  # their H may be large
+        runs = []
+        for n, view in enumerate(views):
+            W, H = begins.pop(n, (np.empty((0, self.K)), None))
+            goal, state = self.loss.on(view), states[n]
+            runs.append(Run(goal, W, H, solver, self.stopping, resume=state, save=saves[n]))
+        return runs
 
 
 # --- the result ---------------------------------------------------------------------------------
@@ -428,7 +336,7 @@ class _Fits(NamedTuple):
 LIMITS = (0.05, 0.95)
 """Quantiles: the limits of entries, and of cosines."""
 
-FORMAT = "conenmf-stability-2"  # 1 had limits without moves
+FORMAT = "conenmf-stability-3"
 _STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
 _STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
 _DIFFERENCES = {
@@ -469,11 +377,11 @@ class Stability:
         How far each component can be moved within the noise of the data, in radians; NaN if that
         is not known, see `no_moves`. A component may be stable, and yet be moved: all runs then
         end at the same one of several answers.
-    objective, relative_error : float
+    relative_error : float
         Of W and H.
     best_run : array (F, K)
         Of the run with the lowest objective.
-    best_objective, best_relative_error : float
+    best_relative_error : float
         With the best coefficients for it.
     is_kept : array (n_runs,)
         Whether each run takes part in the consensus, see `max_excess`.
@@ -493,10 +401,6 @@ class Stability:
         Why there is no consensus; empty if there is one.
     no_moves : str
         Why it is not known how far components can be moved; empty if it is.
-    certificate, best_certificate : Certificate, CountCertificate or None
-        Of W and H, and of the best run; None until `certify()` is called.
-    data : DataMatrix or None
-        For `certify()`; None once this was pickled or loaded.
     """
 
     W: Array
@@ -508,10 +412,8 @@ class Stability:
     lower: Array
     upper: Array
     moves: Array
-    objective: float
     relative_error: float
     best_run: Array
-    best_objective: float
     best_relative_error: float
     is_kept: Array
     n_left_out: int
@@ -523,13 +425,6 @@ class Stability:
     names: Names
     problem: str
     no_moves: str = ""
-    certificate: AnyCertificate | None = None
-    best_certificate: AnyCertificate | None = None
-    data: DataMatrix | None = field(default=None, repr=False)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the data."""
-        return {**vars(self), "data": None}
 
     @property
     def K(self) -> int:
@@ -553,7 +448,7 @@ class Stability:
         return (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
 
     @property
-    def withheld(self) -> tuple[str, ...]:
+    def withheld(self) -> Texts:
         """Why each component has no limits; empty if it has."""
         if self.no_moves:
             return (self.no_moves,) * self.K
@@ -573,37 +468,8 @@ class Stability:
         """The quantiles 0.05 and 0.95 of the cosines of each component, (2, K)."""
         return np.quantile(self.cosines, LIMITS, axis=0)
 
-    def certify(self, *, effort: int | None = None) -> AnyCertificate:
-        """Return the certificate of the consensus; `best_certificate` then is that of the best run.
-
-        The first call reads the data, some tens of times. Both have the same lower bound.
-
-        Parameters
-        ----------
-        effort : int, optional
-            As in `conenmf.certify`; a later call computes it again only if it is higher.
-        """
-        effort = optional(integer, "effort", effort, at_least=0)
-        known, V, best = self.certificate, self.data, self.best_run
-        is_enough = known is not None and (effort is None or effort <= known.effort)
-        if known is not None and is_enough and self.best_certificate is not None:
-            return known
-        if V is None:
-            raise NotAvailableError(
-                "certify() needs the data, which are not kept when this is pickled or saved: call "
-                "it before"
-            )
-        spectrum = Spectrum(V)
-        if known is None or not is_enough:
-            known = certify(V, self.W, self.H, loss=self.loss, effort=effort, spectrum=spectrum)
-        H = get_loss(self.loss).coefficients(V, best)[0]
-        beside = certify_beside(V, known, best, H, spectrum=spectrum)
-        for name, value in (("certificate", known), ("best_certificate", beside)):
-            object.__setattr__(self, name, value)
-        return known
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything but the data to one ``.npz`` file, without pickle.
+    def save(self, path: PathLike) -> None:
+        """Write everything to one ``.npz`` file, without pickle.
 
         The file appears under exactly this name, and only when it is complete.
         """
@@ -611,25 +477,23 @@ class Stability:
         for name, value in vars(self).items():
             if isinstance(value, str | int | float):
                 facts[name] = value
-            elif isinstance(value, Certificate | CountCertificate):
-                arrays[name] = numbers_of_certificate(value)
-            elif name not in ("names", "data") and value is not None:
+            elif name != "names":
                 arrays[name] = value
         write_arrays(path, arrays, {"format": FORMAT, **facts})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Stability:
+    def load(cls, path: PathLike) -> Stability:
         """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
         with reading(path, FORMAT, "what stability() found, as") as saved:
-            names, own = saved.names_of_data(), {one.name for one in fields(cls)}
-            values: dict[str, Any] = {
-                name: saved.numbers(name, "fib", nan=True) for name in saved.names if name in own
-            }
-            values |= {name: value for name, value in saved.facts.items() if name in own}
-            for name in {"certificate", "best_certificate"} & values.keys():
-                values[name] = certificate_of_numbers(values[name], values["loss"])
-            values |= {name: saved.factor(name) for name in ("W", "H", "best_run", "spectra")}
-            return cls(**values, names=names)
+            values: Facts = {"names": saved.names_of_data()}
+            for name in [one.name for one in fields(cls)]:
+                if name in saved.facts:
+                    values[name] = saved.facts[name]
+                elif name in ("W", "H", "best_run", "spectra"):
+                    values[name] = saved.factor(name)
+                elif name in saved:
+                    values[name] = saved.numbers(name, "fib", nan=True)
+            return cls(**values)
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
@@ -661,71 +525,37 @@ class Stability:
 
     def in_sentences(self) -> list[str]:
         """Return the verdict, the errors and the number of distinct solutions, in sentences."""
-        n_stable = int(self.is_stable.sum())
-        named = get_loss(self.loss).words.of_runs
-        errors = f"{self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} of"
-        n_kept = int(self.is_kept.sum())
-        left_out = f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs"
+        n_stable, n_kept = int(self.is_stable.sum()), int(self.is_kept.sum())
+        error = get_loss(self.loss).words.of_runs
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
             f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
             "lets a component move",
-            f"{named}: {errors} the best run",
+            f"{error}: {self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} "
+            "of the best run",
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
-            f"{left_out}",
+            f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs",
         ]
         if self.problem:
             sentences[1:] = [
                 self.limits_in_words(),
                 f"no consensus: {self.problem}; the components are those of the best run",
-                f"{named}: {self.best_relative_error:.4g}",
+                f"{error}: {self.best_relative_error:.4g}",
                 f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
             ]
         if self.K > (F := self.W.shape[0]):
             sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
-        return [*sentences, *self._certified()]
+        return sentences
 
-    def _certified(self) -> list[str]:
-        """What the certificates say: the bound that both share, and how far each is from it."""
-        if self.certificate is None or self.best_certificate is None:
-            return []
-        lines, best = quality_in_words(self.certificate, self.K), _distances(self.best_certificate)
-        for what, distance in _distances(self.certificate).items():
-            both = f" of the consensus, {best.get(what, '-')} of the best run"
-            lines.append(f"{what}: {distance}{'' if self.problem else both}")
-        if not self.problem:
-            lines.append("a consensus is made of medians: it need not be a minimum, as a run is")
-        return lines
-
-    def top_features(
-        self, n: int = 10, *, feature_names: Iterable[object] | None = None
-    ) -> list[list[str]]:
-        """Return the names of the n largest features of each component, largest first."""
-        return largest_features(self.W, named_features(self.W, self.names, feature_names), n)
-
-    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
-        """Return the components as a pandas data frame: a row each, features in columns."""
-        names = named_features(self.W, self.names, feature_names)
-        return components_frame(self.W, names, [f"component {k}" for k in range(self.K)])
-
-    def plot(self, axes: Any = None) -> Array:
+    def plot(self, axes: object = None) -> Array:
         """Draw the components with the limits of their entries; return the matplotlib axes."""
         titles = [
             f"component {k}: in {share:.0%}{', limits withheld' * bool(self.withheld[k])}"
             for k, share in enumerate(self.found_in)
         ]
-        lower, upper = (self.W, self.W) if self.problem else (self.lower, self.upper)
-        return plots.bands(self.W, lower, upper, axes, titles=titles)
-
-
-def _distances(certificate: AnyCertificate) -> dict[str, str]:
-    """How far factors are from the best, by what is known of it."""
-    gap = {"gap to the lower bound": f"{certificate.gap:.2g}"}
-    if isinstance(certificate, CountCertificate):
-        gaps = f"{certificate.coefficient_gap:.2g}, {certificate.component_gap:.2g}"
-        return (gap if certificate.is_bound_telling else {}) | {"duality gaps of H, W": gaps}
-    return gap | {"distance from a stationary point": f"{certificate.kkt_residual:.2g}"}
+        limits = (self.W, self.W) if self.problem else (self.lower, self.upper)
+        return plots.components(self.W, Names(), axes, limits=limits, titles=titles)
 
 
 # --- one number of components -------------------------------------------------------------------
@@ -748,48 +578,44 @@ def stability(
     max_excess: float = 0.01,
     max_iter: int = 200,
     tol: float = 1e-5,
-    rng: np.random.Generator | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    rng: Generator | None = None,
+    checkpoint: PathLike | Checkpoint | None = None,
 ) -> Stability:
-    """Fit V many times, and return what the fits have in common.
+    """Fit resampled data many times, and tell which components return.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
     n_runs : int
-        At least 2. Shares are multiples of 1 / n_runs, so that 20 or more say more.
+        Number of fits, at least 2; use 20 or more for precise shares.
     loss : {"frobenius", "poisson"}
         As in `factorize`.
     resample : {"samples", "counts", "start"}
-        What runs differ by, besides their random init: samples drawn with replacement (the
-        bootstrap; each sample a Poisson number of times); counts, each drawn again with that mean;
-        or nothing else. Inits alone show whether the solver finds the same minimum again, which it
-        may even of noise, and limits of entries then say nothing about sampling.
+        What runs differ by, besides their random init: samples drawn with replacement (bootstrap);
+        counts drawn again; or nothing else. Random inits alone only show whether the solver reaches
+        the same minimum, which it may do even for noise, and the limits then ignore sampling.
     dispersion : float or Noise, optional
-        Of counts: those of mean x have the variance x + dispersion x^2, so 0 is for Poisson counts.
-        Counts are drawn again so, and with the Poisson loss entries have weights for it, samples
-        those of large data. By default it is estimated, see `judge.dispersion`.
+        For counts: a count with mean x has the variance x + dispersion x^2; 0 means Poisson. Counts
+        are drawn again with this variance, and the Poisson loss is weighted by it. By default it is
+        estimated, see `judge.dispersion`.
     density_threshold : float
         See `consensus`.
     max_excess : float
-        Runs whose error is higher than the lowest one by more than this share have ended in a worse
-        minimum, and take no part in the consensus, unless fewer than a quarter are left; infinity
-        keeps all. On data that are drawn again, all take part.
+        With "start", runs whose error exceeds the lowest by more than this share are left out of
+        the consensus, unless fewer than a quarter would remain. Infinity keeps all.
     max_iter, tol
         See `Stopping`.
     rng : numpy.random.Generator, optional
         By default one of a fixed seed.
     checkpoint : path or Checkpoint, optional
-        A folder in which every run is kept when it has ended, and saved every minute until then.
-        The same call continues, also with more runs, and gives the same bits.
+        A folder in which runs are saved when they end, and every minute before. The same call
+        resumes, also with more runs, and gives the same bits.
 
     Notes
     -----
-    All runs share every pass over V until they have converged, and each has the bits that it would
-    have alone. If their coefficients would take more than half of the memory, they do so in groups.
-    Data that are drawn again are drawn from every block that is read, unless V is in memory and
-    small: then each run keeps its own.
+    All runs share every pass over V, and each has the bits that it would have alone. If their
+    coefficients would take more than half of the memory, runs share passes in groups.
 
     Examples
     --------
@@ -800,101 +626,47 @@ def stability(
     'stable'
     """
     require_data_matrix(V, nonzero=True)
-    K = checked_components(K, V)
-    options = (loss, resample, density_threshold, max_excess, max_iter, tol, rng, checkpoint)
-    settings = _Settings.checked(n_runs, *options)
+    K, fitted = checked_components(K, V), get_loss(loss)
+    n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
+    resample = choice("resample", resample, RESAMPLINGS)
+    threshold = number("density_threshold", density_threshold, above=0)
+    max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
+    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
+    rng = optional(generator, "rng", rng) or default_rng(0)
+    if fitted.degree == 0 and resample != "start":
+        advice = " does not depend on the scale of a sample, so samples have no weights: use "
+        raise NotAvailableError(Message(Option("loss", loss), advice, Option("resample", "start")))
     with V.own_threads():
-        noise = settings.noise(V, K, dispersion)
-        ((_, found),) = settings.found(V, {K: settings.checkpoint}, noise)
-    return found
+        noise = _noise(V, K, fitted, resample, dispersion)
+        replicates = Replicates(V, K, fitted, resample, noise, stopping)
+        spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
+        is_kept = np.full(n_runs, True)
+        if resample == "start":
+            is_kept = _best(errors, max_excess)
+        found = consensus(spectra[is_kept], density_threshold=threshold)
+        return _judged(V, spectra, errors, is_kept, found, fitted, resample)
 
 
-class _Settings(NamedTuple):
-    """The options of `stability` and `stability_over`, checked."""
-
-    n_runs: int
-    loss: str
-    resample: str
-    density_threshold: float
-    max_excess: float
-    stopping: Stopping
-    rng: np.random.Generator
-    checkpoint: Checkpoint | None
-
-    @classmethod
-    def checked(
-        cls,
-        n_runs: int,
-        loss: str,
-        resample: str,
-        density_threshold: float,
-        max_excess: float,
-        max_iter: int,
-        tol: float,
-        rng: np.random.Generator | None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
-    ) -> _Settings:
-        """Check the options."""
-        rng = optional(generator, "rng", rng)
-        if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-            checkpoint = Checkpoint(path("checkpoint", checkpoint))
-        if get_loss(loss).degree == 0 and resample != "start":
-            advice = " does not depend on the scale of a sample, so samples have no weights: use "
-            raise NotAvailableError(
-                Message(Option("loss", loss), advice, Option("resample", "start"))
-            )
-        return cls(
-            integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS),
-            get_loss(loss).name,
-            choice("resample", resample, RESAMPLINGS),
-            number("density_threshold", density_threshold, above=0),
-            number("max_excess", max_excess, at_least=0, or_infinite=True),
-            Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1)),
-            np.random.default_rng(0) if rng is None else rng,
-            checkpoint,
-        )
-
-    def noise(self, V: DataMatrix, K: int, dispersion: float | Noise | None) -> Noise:
-        """Return how counts vary around a fit with K components, as far as runs need it."""
-        if isinstance(dispersion, Noise):
-            return dispersion
-        dispersion = optional(number, "dispersion", dispersion, at_least=0)
-        if "counting noise" in get_loss(self.loss).k_evidence:
-            return noise_of(V, K, np.random.default_rng(0), dispersion)
-        if self.resample != "counts":
-            return POISSON
-        if dispersion is None:
-            dispersion = estimated_dispersion(V, K, np.random.default_rng(0))
-        return Noise(dispersion)
-
-    def found(
-        self, V: DataMatrix, places: Mapping[int, Checkpoint | None], noise: Noise
-    ) -> Iterator[tuple[int, Stability]]:
-        """Yield what runs have in common, for each number of components; they share passes."""
-        how: dict[str, Any] = {"loss": self.loss, "resample": self.resample}
-        options = {**how, "rng": self.rng, "stopping": self.stopping, "noise": noise}
-        limits: dict[str, Any] = {
-            "density_threshold": self.density_threshold,
-            "max_excess": self.max_excess,
-        }
-        for K, runs in replicate_over(V, places, self.n_runs, **options):
-            yield K, judged_replicates(V, runs, **how, **limits)
+def _place(checkpoint: PathLike | Checkpoint | None) -> Checkpoint | None:
+    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+        return checkpoint
+    return Checkpoint(path("checkpoint", checkpoint))
 
 
-def judged_replicates(
-    V: DataMatrix,
-    runs: Replicates,
-    loss: str,
-    resample: str,
-    density_threshold: float,
-    max_excess: float,
-) -> Stability:
-    """Return what runs have in common; arguments are those of `stability`, checked."""
-    is_kept = np.full(len(runs.errors), True)
-    if resample == "start":
-        is_kept = _best(runs.errors, max_excess)
-    found = consensus(runs.spectra[is_kept], density_threshold=density_threshold)
-    return _judged(V, runs, is_kept, found, loss, resample)
+def _noise(
+    V: DataMatrix, K: int, loss: Loss, resample: str, dispersion: float | Noise | None
+) -> Noise:
+    """Return how counts vary around a fit with K components, as far as runs need it."""
+    if isinstance(dispersion, Noise):
+        return dispersion
+    dispersion = optional(number, "dispersion", dispersion, at_least=0)
+    if "counting noise" in loss.k_evidence:
+        return noise_of(V, K, default_rng(0), dispersion)
+    if resample != "counts":
+        return POISSON
+    if dispersion is None:
+        dispersion = estimated_dispersion(V, K, default_rng(0))
+    return Noise(dispersion)
 
 
 def _best(errors: Array, max_excess: float) -> Array:
@@ -904,28 +676,27 @@ def _best(errors: Array, max_excess: float) -> Array:
     return errors <= limit
 
 
-class _Ended(NamedTuple):
-    """W, sorted, with its best H: `order` says where its components were."""
-
-    W: Array
-    H: Aligned
-    labels: Aligned
-    objective: float
-    relative_error: float
-    order: Array
-
-
 def _judged(
-    V: DataMatrix, runs: Replicates, is_kept: Array, found: Consensus, loss: str, resample: str
+    V: DataMatrix,
+    spectra: Array,
+    errors: Array,
+    is_kept: Array,
+    found: Consensus,
+    loss: Loss,
+    resample: str,
 ) -> Stability:
-    goal = get_loss(loss).on(V, rescale=False)
-    errors = runs.errors if resample == "start" else _errors(goal, runs.spectra)
-    best = _ended(goal, runs.spectra[np.argmin(errors)])
-    end = best if found.W is None else _ended(goal, found.W)
-    cosines = found_again(end.W, runs.spectra)
-    lower, upper, silhouettes, moves = _spread(V, runs.spectra[is_kept], found, end, loss)
+    """Return what runs have in common, given the consensus of those that are kept."""
+    goal, on_V = loss.on(V, rescale=False), errors
+    if resample != "start":  # the error of a run is that of the data it drew
+        on_V = loss.values(V, [loss.admissible(V, W) for W in spectra])
+    best_run, best = _finished(goal, spectra[np.argmin(on_V)])
+    W, end = best_run, best
+    if found.W is not None:
+        W, end = _finished(goal, found.W)
+    cosines = found_again(W, spectra)
+    lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, loss)
     return Stability(
-        W=end.W,
+        W=W,
         H=end.H,
         labels=end.labels,
         found_in=(cosines > _FOUND_COSINE).mean(axis=0),
@@ -935,45 +706,30 @@ def _judged(
         upper=upper,
         moves=moves.angles,
         no_moves=moves.problem,
-        objective=end.objective,
-        relative_error=end.relative_error,
-        best_run=best.W,
-        best_objective=best.objective,
-        best_relative_error=best.relative_error,
+        relative_error=goal.relative_error(end.squared_error),
+        best_run=best_run,
+        best_relative_error=goal.relative_error(best.squared_error),
         is_kept=is_kept,
-        n_left_out=int((found.clusters < 0).sum()) if found.W is not None else 0,
-        n_minima=distinct(runs.spectra),
-        spectra=runs.spectra,
-        run_errors=runs.errors,
-        loss=loss,
+        n_left_out=0 if found.W is None else int((found.clusters < 0).sum()),
+        n_minima=distinct(spectra),
+        spectra=spectra,
+        run_errors=errors,
+        loss=loss.name,
         resample=resample,
         names=V.names,
         problem=found.problem,
-        data=V,
     )
 
 
-def _errors(goal: Objective, spectra: Array) -> Array:
-    """The objective of V itself for each run, whose own error is that of the data it drew."""
-    each = [_components(goal, W) for W in spectra]
-    return goal.loss.values(goal.V, each)
-
-
-def _components(goal: Objective, W: Array) -> Array:
-    """W in the type of V; a rate must not be zero where a count is not."""
-    return goal.loss.admissible(goal.V, W)
-
-
-def _ended(goal: Objective, W: Array) -> _Ended:
-    W = _components(goal, W)
+def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
+    """Return W in the type of V, sorted, and the exact H for it."""
+    W = goal.loss.admissible(goal.V, W)
     end = goal.finish(W)
-    error = goal.relative_error(end.squared_error)
-    sorted_W = np.ascontiguousarray(W[:, end.order])
-    return _Ended(sorted_W, end.H, end.labels, end.objective, error, end.order)
+    return np.ascontiguousarray(W[:, end.order]), end
 
 
 def _spread(
-    V: DataMatrix, spectra: Array, found: Consensus, end: _Ended, loss: str
+    V: DataMatrix, spectra: Array, found: Consensus, W_end: Array, end: Finish, loss: Loss
 ) -> tuple[Array, Array, Array, Ranges]:
     """Limits of the entries of each component of the consensus, its silhouette, and its moves.
 
@@ -993,10 +749,14 @@ def _spread(
         upper[:, place] = entry_limits(W[:, place], own)[1]
         silhouettes[place] = found.silhouettes[found.clusters == k].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
-    X, H = _some_samples(V, end)
+    samples = evenly_spaced(V.shape[1], max(_MAX_MOVED_ENTRIES // F, 2 * K))
+    X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
+    is_used = X.any(axis=0)
+    X = X[:, is_used]
+    H = H[:, is_used] * exact(W_end).sum(axis=0)[:, None]  # for components of sum one
     moves = moved_ranges(X, W, H, steps)
     least = most = W
-    if get_loss(loss).degree == 2 and not moves.problem:
+    if loss.degree == 2 and not moves.problem:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # the errors of runs and of moves are independent, and their squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
@@ -1004,15 +764,6 @@ def _spread(
     withheld = moves.angles > MAX_MOVE
     lower[:, withheld], upper[:, withheld] = np.nan, np.nan
     return lower, upper, silhouettes, moves
-
-
-def _some_samples(V: DataMatrix, end: _Ended) -> tuple[Array, Array]:
-    """Samples that are not zero, and their coefficients for components of sum one."""
-    F, N = V.shape
-    samples = evenly_spaced(N, max(_MAX_MOVED_ENTRIES // F, 2 * end.W.shape[1]))
-    X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
-    is_used = X.any(axis=0)
-    return X[:, is_used], H[:, is_used] * exact(end.W).sum(axis=0)[:, None]
 
 
 # --- several numbers of components --------------------------------------------------------------
@@ -1063,7 +814,7 @@ class StabilityRange:
             )
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: object = None) -> tuple[plots.Axes, plots.Axes]:
         """Draw stability and error against K; return the two matplotlib axes."""
         return plots.stability_and_error(
             self.ks, self.silhouettes, self.relative_errors, self.K, ax
@@ -1082,16 +833,17 @@ def stability_over(
     max_excess: float = 0.01,
     max_iter: int = 200,
     tol: float = 1e-5,
-    rng: np.random.Generator | None = None,
-    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    rng: Generator | None = None,
+    checkpoint: PathLike | Checkpoint | None = None,
     callback: Callable[[Stability], object] | None = None,
 ) -> StabilityRange:
-    """Return what is found again for several numbers of components, and recommend one.
+    """Compare the stability of several numbers of components, and recommend one.
 
-    For the Poisson loss of counts it is the number with the lowest divergence if every component
-    costs what it would explain of noise, (sqrt F + sqrt N)^2 / 2: that is half of the square of the
-    largest singular value of F x N numbers of variance one. Otherwise it is the largest number of
-    which all components are stable; without any, the one with the largest mean silhouette.
+    For counts with the Poisson loss it recommends the number with the lowest divergence, where each
+    component costs as much as it would explain of noise, (sqrt F + sqrt N)^2 / 2. (This is half the
+    squared largest singular value of an F x N matrix of noise with variance one.) Otherwise it
+    recommends the largest number for which all components are stable, or else the one with the
+    largest mean silhouette.
 
     Parameters
     ----------
@@ -1103,13 +855,9 @@ def stability_over(
     loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`; the dispersion is estimated with the largest of the numbers.
     checkpoint : path or Checkpoint, optional
-        A folder, with one for each number in it, in which runs are kept as `stability` does.
+        A folder with one subfolder for each number, in which runs are saved as by `stability`.
     callback : callable, optional
         Called with the `Stability` of each number as soon as it is known.
-
-    Notes
-    -----
-    The runs of all numbers share their passes over V, as those of one do in `stability`.
 
     Examples
     --------
@@ -1119,25 +867,39 @@ def stability_over(
     [2, 3]
     """
     require_data_matrix(V, nonzero=True)
-    optional(function, "callback", callback, takes=1)
-    options = (loss, resample, density_threshold, max_excess, max_iter, tol, rng, checkpoint)
-    settings = _Settings.checked(n_runs, *options)
-    if settings.checkpoint is not None:
-        with held_folder(Path(settings.checkpoint.folder)):  # it is made, and can be written to
+    tell = optional(function, "callback", callback, takes=1)
+    fitted, place = get_loss(loss), _place(checkpoint)
+    rng = optional(generator, "rng", rng) or default_rng(0)
+    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
+    if place is not None:
+        with held_folder(Path(place.folder)):  # it is made, and can be written to
             pass
     with V.own_threads():
-        is_counted = "thinning" in get_loss(settings.loss).k_evidence and V.observed is None
+        is_counted = "counting noise" in fitted.k_evidence and V.observed is None
         are_counts = is_counted and holds_counts(V)
         candidates = _candidates(V, ks, are_counts)
-        noise = settings.noise(V, candidates[-1], dispersion)
-        trial = _RangeTrial(V, settings, noise, are_counts, callback)
-        if are_counts and ks is None:
-            trial.search(candidates[0])
-        else:
-            trial.add(candidates)
-    found = dict(sorted(trial.found.items()))
+        noise = _noise(V, candidates[-1], fitted, resample, dispersion)
+        found: dict[int, Stability] = {}
+        costs: dict[int, float] = {}
+        how: Facts = {"loss": loss, "resample": resample, "max_iter": max_iter, "tol": tol}
+        how |= {"density_threshold": density_threshold, "max_excess": max_excess}
+        goes_on = are_counts and ks is None  # until two beyond the best one
+        waiting = candidates[:1] if goes_on else candidates
+        while waiting:
+            k = waiting.pop(0)
+            here = place and replace(place, folder=Path(place.folder) / f"K-{k}")
+            one = stability(V, k, n_runs, dispersion=noise, rng=rng, checkpoint=here, **how)
+            found[k] = one
+            if tell is not None:
+                tell(one)
+            if are_counts:
+                costs[k] = _cost(V, one, noise, stopping)
+            if goes_on:
+                waiting = _next_numbers(costs, candidates[0], min(V.shape))
+    found = dict(sorted(found.items()))
     if are_counts:
-        return StabilityRange(trial.best, "more would explain no more than noise allows", found)
+        best = min(costs, key=costs.__getitem__)
+        return StabilityRange(best, "more would explain no more than noise allows", found)
     return StabilityRange(*_recommended(found), found)
 
 
@@ -1146,9 +908,9 @@ def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> li
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
         if are_counts:
-            first, most = scan(V, np.random.default_rng(0))
+            first, most = scan(V, default_rng(0))
         else:
-            first, most = min(2, most), min(count_above_edge(V, most).K + 2, most)
+            first, most = min(2, most), min(count_above_edge(V).K + 2, most)
         return list(range(first, most + 1))
     candidates = numbers_of_components(ks)
     checked_components(int(candidates[-1]), V)
@@ -1163,56 +925,22 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
     return candidates
 
 
-class _RangeTrial:
-    """Runs of several numbers of components; of counts also what each number costs."""
+def _next_numbers(costs: dict[int, float], first: int, most: int) -> list[int]:
+    """The number to try next: fewer than the first, then more, until two beyond the best one."""
+    best = min(costs, key=costs.__getitem__)
+    fewer, more = min(costs) - 1, max(costs) + 1
+    if max(costs) == first and fewer >= 1 and best - fewer <= _PATIENCE:
+        return [fewer]
+    return [more] if more <= most and more - best <= _PATIENCE else []
 
-    def __init__(
-        self,
-        V: DataMatrix,
-        settings: _Settings,
-        noise: Noise,
-        are_counts: bool,
-        callback: Callable[[Stability], object] | None,
-    ) -> None:
-        self.V, self.settings, self.noise = V, settings, noise
-        self.are_counts, self.callback = are_counts, callback
-        self.found: dict[int, Stability] = {}
-        self.costs: dict[int, float] = {}
 
-    @property
-    def best(self) -> int:
-        """The number that costs least."""
-        return min(self.costs, key=self.costs.__getitem__)
-
-    def add(self, ks: list[int]) -> None:
-        """Find what the runs of these numbers have in common; they share their passes."""
-        place = self.settings.checkpoint
-        places: dict[int, Checkpoint | None] = dict.fromkeys(ks)
-        if place is not None:
-            places = {k: replace(place, folder=Path(place.folder) / f"K-{k}") for k in places}
-        for k, one in self.settings.found(self.V, places, self.noise):
-            self.found[k] = one
-            if self.callback is not None:
-                self.callback(one)
-        if self.are_counts:
-            self.costs |= {k: self._cost(self.found[k]) for k in ks}
-
-    def search(self, first: int) -> None:
-        """Try numbers around the first, until two beyond the best one."""
-        self.add([first])
-        for step in (-1, 1):
-            k = first + step
-            while 1 <= k <= min(self.V.shape) and (k - self.best) * step <= _PATIENCE:
-                self.add([k])
-                k += step
-
-    def _cost(self, one: Stability) -> float:
-        """The divergence of the best fit to V, and what every component explains of noise."""
-        V, W = self.V, one.best_run
-        if one.resample != "start":  # then it was fitted to other data
-            W = continued(V, W, self.noise, self.settings.stopping)
-        H = get_loss(one.loss).coefficients(V, W)[0]
-        return quasi_divergence(V, W, H, self.noise.dispersion) + one.K * edge_of(V.shape)
+def _cost(V: DataMatrix, one: Stability, noise: Noise, stopping: Stopping) -> float:
+    """The divergence of the best fit to V, and what every component explains of noise."""
+    W = one.best_run
+    if one.resample != "start":  # then it was fitted to other data
+        W = continued(V, W, noise, stopping)
+    H = get_loss(one.loss).coefficients(V, W)[0]
+    return quasi_divergence(V, W, H, noise.dispersion) + one.K * edge_of(V.shape)
 
 
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:

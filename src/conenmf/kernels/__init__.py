@@ -18,13 +18,12 @@ from .hals import (
     hals_rows,
 )
 from .load import SMALLEST_SQUARE, compiling, load_kernels
-from .nnls import nnls_memory, nnls_own_rows, nnls_rows
-from .poisson import CACHED_ENTRIES, multiplied_rows, newton_from_sums, poisson_rows
+from .nnls import nnls_memory, nnls_rows
+from .poisson import poisson_steps
 from .sparse import entry_products, sparse_products, sparse_sums
 
 __all__ = [
     "AVAILABLE",
-    "CACHED_ENTRIES",
     "HALS_BATCH_BYTES",
     "HALS_BATCH_ROWS",
     "HALS_LANES",
@@ -38,12 +37,9 @@ __all__ = [
     "hals_own_rows",
     "hals_packed_rows",
     "hals_rows",
-    "multiplied_rows",
-    "newton_from_sums",
     "nnls_memory",
-    "nnls_own_rows",
     "nnls_rows",
-    "poisson_rows",
+    "poisson_steps",
     "sparse_products",
     "sparse_sums",
 ]

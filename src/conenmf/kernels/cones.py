@@ -5,13 +5,14 @@ The NumPy twin is in `cones.rank_one`.
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..arguments import Array
 from .load import compiled
 
 
 @compiled
-def cone_products_rows(rows: Any, order: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:
+def cone_products_rows(
+    rows: Array, order: Array, cones: Array, Q: Array, h: Array, S: Array
+) -> None:
     """h[n] = <rows[n], Q[cone]> and S[cone] += h[n] rows[n]; Q and S have one row per cone.
 
     Samples are taken in the given order. Here and below `cones` is unsigned, so that no index
@@ -31,7 +32,7 @@ def cone_products_rows(rows: Any, order: Any, cones: Any, Q: Any, h: Any, S: Any
 
 
 @compiled
-def cone_products_columns(columns: Any, cones: Any, Q: Any, h: Any, S: Any) -> None:
+def cone_products_columns(columns: Array, cones: Array, Q: Array, h: Array, S: Array) -> None:
     """The same for samples in columns; Q and S have one column per cone."""
     for f in range(columns.shape[0]):
         for n in range(columns.shape[1]):
@@ -44,7 +45,7 @@ def cone_products_columns(columns: Any, cones: Any, Q: Any, h: Any, S: Any) -> N
 
 @compiled
 def cone_products_sparse(
-    data: Any, indices: Any, indptr: Any, cones: Any, Q: Any, h: Any, S: Any
+    data: Array, indices: Array, indptr: Array, cones: Array, Q: Array, h: Array, S: Array
 ) -> None:
     """The same for compressed sparse rows; Q and S have one row per cone."""
     for n in range(cones.shape[0]):

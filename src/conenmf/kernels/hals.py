@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ..arguments import Array
 from .load import SMALLEST_SQUARE, compiled
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
@@ -16,7 +15,14 @@ PACKED_LANES = 16  # rows that `hals_packed_rows` updates side by side
 
 @compiled
 def _sweep_lanes(
-    G: Any, inverse: Any, c: Any, y: Any, floor: Any, lanes: int, gradient: Any, distance: Any
+    G: Array,
+    inverse: Array,
+    c: Array,
+    y: Array,
+    floor: float,
+    lanes: int,
+    gradient: Array,
+    distance: Array,
 ) -> None:
     """One sweep over rows that stand side by side in y (K, lanes), and how far each moved."""
     K = G.shape[0]
@@ -46,7 +52,9 @@ def _sweep_lanes(
 
 
 @compiled
-def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+def hals_rows(
+    G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
+) -> None:
     """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
     Several rows are updated side by side, transposed so that the innermost loop runs over rows
@@ -103,7 +111,9 @@ def hals_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: f
 
 
 @compiled
-def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_sq: float) -> None:
+def hals_own_rows(
+    G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
+) -> None:
     """The same with a Gram matrix for each row, G (n, K, K)."""
     for n in range(Y.shape[0]):
         gram, c, y = G[n], C[n], Y[n]
@@ -127,7 +137,7 @@ def hals_own_rows(G: Any, C: Any, Y: Any, floor: Any, sweeps: int, stall_ratio_s
 
 @compiled
 def _sweep_packed(
-    g: Any, inverse: Any, c: Any, y: Any, floor: float, gradient: Any, moved: Any
+    g: Array, inverse: Array, c: Array, y: Array, floor: float, gradient: Array, moved: Array
 ) -> None:
     """One sweep over rows side by side, each with the upper half of its Gram matrix."""
     K, lanes = y.shape
@@ -159,7 +169,7 @@ def _sweep_packed(
 
 @compiled
 def hals_packed_rows(
-    G: Any, C: Any, Y: Any, floor: float, sweeps: int, stall_ratio_sq: float
+    G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
 ) -> None:
     """The same with the upper half of a Gram matrix for each row, G (n, K (K + 1) / 2).
 
@@ -202,7 +212,7 @@ def hals_packed_rows(
 
 
 @compiled
-def extrapolate_rows(Y: Any, before: Any, share: Any, floor: Any, out: Any) -> None:
+def extrapolate_rows(Y: Array, before: Array, share: Array, floor: float, out: Array) -> None:
     """Write max(Y + share (Y - before), floor), in one go and without temporary arrays."""
     for n in range(Y.shape[0]):
         y, old, new = Y[n], before[n], out[n]

@@ -69,7 +69,7 @@ def compiled(function: _Function, *, in_order: bool = False) -> _Function:
     _plain.append((function, in_order))
 
     @functools.wraps(function)
-    def first_call(*arguments: Any) -> Any:
+    def first_call(*arguments: object) -> Any:
         load_kernels()
         return function.__globals__[function.__name__](*arguments)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import Array
 from .load import compiled
 
 
@@ -15,7 +16,7 @@ def nnls_memory(K: int) -> tuple[Any, ...]:
 
 
 @compiled
-def _factor(G: Any, members: Any, size: Any, L: Any) -> None:
+def _factor(G: Array, members: Array, size: np.intp, L: Array) -> None:
     """Cholesky factor L of G[members, members]."""
     for i in range(size):
         for j in range(i + 1):
@@ -29,7 +30,7 @@ def _factor(G: Any, members: Any, size: Any, L: Any) -> None:
 
 
 @compiled
-def _substitute(L: Any, members: Any, size: Any, c: Any, x: Any) -> None:
+def _substitute(L: Array, members: Array, size: np.intp, c: Array, x: Array) -> None:
     """Solve L L' x = c[members]."""
     for i in range(size):
         value = c[members[i]]
@@ -45,19 +46,29 @@ def _substitute(L: Any, members: Any, size: Any, c: Any, x: Any) -> None:
 
 @compiled
 def nnls_rows(
-    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
+    G: Array,
+    C: Array,
+    Y: Array,
+    tolerance: float,
+    max_pivots: int,
+    places: Array,
+    L: Array,
+    x: Array,
 ) -> int:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
+    G (1, K, K) serves all rows, or has a matrix for each of them.
     The passive set of a row is at first that of the positive entries of Y. Returns how many rows
     did not finish within `max_pivots`; their rows of Y are set to NaN. `places`, L and x are
     those of `nnls_memory`.
     """
-    K = G.shape[0]
+    K = C.shape[1]
     passive, factored, members, wrong = places[0], places[1], places[2], places[3]
     any_factored = False
     unfinished = 0
     for n in range(C.shape[0]):
+        gram = G[min(n, G.shape[0] - 1)]
+        any_factored = any_factored and G.shape[0] == 1
         scale = 0.0
         for k in range(K):
             scale = max(scale, abs(C[n, k]))
@@ -77,7 +88,7 @@ def nnls_rows(
                     members[size] = k
                     size += 1
             if not same:
-                _factor(G, members, size, L)
+                _factor(gram, members, size, L)
                 any_factored = True
             _substitute(L, members, size, C[n], x)
             n_wrong = 0
@@ -91,7 +102,7 @@ def nnls_rows(
                 else:
                     gradient = -C[n, k]
                     for i in range(size):
-                        gradient += G[k, members[i]] * x[i]
+                        gradient += gram[k, members[i]] * x[i]
                     if gradient < -tolerance * scale:
                         wrong[n_wrong] = k
                         n_wrong += 1
@@ -116,12 +127,3 @@ def nnls_rows(
         else:
             unfinished += 1
     return unfinished
-
-
-@compiled
-def nnls_own_rows(
-    G: Any, C: Any, Y: Any, tolerance: float, max_pivots: int, places: Any, L: Any, x: Any
-) -> None:
-    """The same with a Gram matrix for each row, G (n, K, K); NaN where it did not finish."""
-    for n in range(C.shape[0]):
-        nnls_rows(G[n], C[n : n + 1], Y[n : n + 1], tolerance, max_pivots, places, L, x)

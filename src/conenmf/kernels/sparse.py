@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..arguments import Array
 from .load import compiled
 
 
 @compiled
-def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> None:
+def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Array) -> None:
     """C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
 
     Four entries at a time: the row of C is loaded and stored a quarter as often.
@@ -34,7 +33,7 @@ def sparse_products(data: Any, indices: Any, indptr: Any, W: Any, C: Any) -> Non
 
 
 @compiled
-def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
+def sparse_sums(data: Array, indices: Array, indptr: Array, H: Array, S: Array) -> None:
     """S[f] += v H[n] for the entries v of every row n of compressed sparse rows."""
     for n in range(H.shape[0]):
         row = H[n]
@@ -45,7 +44,9 @@ def sparse_sums(data: Any, indices: Any, indptr: Any, H: Any, S: Any) -> None:
 
 
 @compiled
-def entry_products(features: Any, samples: Any, left: Any, right: Any, products: Any) -> None:
+def entry_products(
+    features: Array, samples: Array, left: Array, right: Array, products: Array
+) -> None:
     """products[e] = <left[features[e]], right[samples[e]]>, without gathered copies."""
     for e in range(products.shape[0]):
         a, b = left[features[e]], right[samples[e]]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.random import default_rng
 
 from ..data.blocks import Array
 
@@ -34,6 +35,10 @@ Apply: TypeAlias = Callable[[Array], Array]
 """Returns A X for X (n, m)."""
 
 
+Ritz: TypeAlias = tuple[Array, Array, Array | None]
+"""Vectors, values, and A times the vectors."""
+
+
 class EnergyBound(NamedTuple):
     """An upper bound for a sum of eigenvalues, and the probability that it is none."""
 
@@ -42,9 +47,7 @@ class EnergyBound(NamedTuple):
 
 
 def subspace_energy(
-    Q: Array,
-    values: Array,
-    images: Array,
+    found: Ritz,
     k: int,
     total: float,
     rounding: float,
@@ -57,8 +60,8 @@ def subspace_energy(
 
     Parameters
     ----------
-    Q, values, images : arrays (F, m), (m,), (F, m)
-        Ritz vectors, their values in descending order, and A Q; m > k.
+    found : vectors (F, m), values (m,) and images (F, m)
+        Orthonormal vectors Q, their values in descending order, and A Q; m >= k.
     total : float
         The trace of A.
     rounding : float
@@ -70,32 +73,33 @@ def subspace_energy(
     roots : bool
         Sum the roots: k singular values, if A = VV'.
     """
+    Q, values, images = found
+    assert images is not None
+    values = np.maximum(values, 0.0)
     residual = images - Q * values
     gram = residual.T @ residual
     rest = max(float(total - values.sum()), 0.0) + rounding  # the trace of A orthogonal to Q
     lifted = values + rounding if roots else values
     added = 0.0 if roots else rounding
-    found = float((np.sqrt(lifted[:k]) if roots else lifted[:k]).sum())
+    least = float((np.sqrt(lifted[:k]) if roots else lifted[:k]).sum())
     bound = energy_above(lifted, gram, k, rest, rest, roots=roots)
-    if bound <= found * (1 + _NEGLIGIBLE_SHARE):
+    if bound <= least * (1 + _NEGLIGIBLE_SHARE):
         return EnergyBound(bound + added, 0.0)
-    starts = np.random.default_rng(1).standard_normal((len(Q), n_starts))
+    starts = default_rng(1).standard_normal((len(Q), n_starts))
     beyond = values[min(k + _BEYOND, values.size) - 1]
     low = float(0.75 * values[k - 1] + 0.25 * beyond)  # room for the residual
-    outside = on_complement(apply, Q)
-    tail = tail_above(outside, orthogonal_part(starts, Q), rest, low, float(values[0]))
+
+    def outside(X: Array) -> Array:
+        return _orthogonal_part(apply(_orthogonal_part(X, Q)), Q)
+
+    tail = tail_above(outside, _orthogonal_part(starts, Q), rest, low, float(values[0]))
     bound = energy_above(lifted, gram, k, tail, rest, roots=roots)
     return EnergyBound(bound + added, FAILURE_PROBABILITY)
 
 
-def orthogonal_part(X: Array, Q: Array) -> Array:
-    """Return the part of X (F,) or (F, n) that is orthogonal to the columns of Q."""
+def _orthogonal_part(X: Array, Q: Array) -> Array:
+    """What of X (F, n) is orthogonal to the columns of Q."""
     return np.asarray(X - Q @ (Q.T @ X))
-
-
-def on_complement(apply: Apply, Q: Array) -> Apply:
-    """Return A restricted to the space orthogonal to the columns of Q."""
-    return lambda X: orthogonal_part(apply(orthogonal_part(X, Q)), Q)
 
 
 def energy_above(
@@ -132,7 +136,7 @@ def energy_above(
     """
     j = np.arange(k + 1)
     best = np.inf
-    scale = max(float(values[0]), np.finfo(np.float64).tiny)
+    scale = max(float(values[0]), np.finfo(float).tiny)
     no_residual = not residual_gram.any()
     slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
     for s in slacks.tolist():
@@ -178,9 +182,9 @@ def tail_above(
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
     floor = _ROUNDING * min(largest, ceiling)
-    basis = [starts / np.maximum(np.sqrt(squared), np.finfo(np.float64).tiny)]
-    diagonal: list[Array] = []
-    beside: list[Array] = []
+    basis = [starts / np.maximum(np.sqrt(squared), np.finfo(float).tiny)]
+    diagonal = []
+    beside = []
     bound = ceiling
     every = max(1, _STEPS_BETWEEN // starts.shape[1])
     for step in range(1, _MAX_STEPS + 1):

@@ -1,112 +1,87 @@
-"""Charts: axes, and paths of SVG for the template to draw.
+"""Charts and the map of samples, as paths of SVG that the template draws.
 
 A chart is an area that stretches with its frame, with its axes as text beside it, so that lines
-stay thin and text stays legible on any screen. Colours are left to the style of the page.
+stay thin and text stays legible on any screen. On the map components lie on a circle, and each
+sample between those it is made of; distances on it have no exact meaning. Colours are left to the
+style of the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
 
+from ..arguments import Pair
 from ..data.blocks import Array
-from ..text import visible
+from ..text import Facts, visible
 
-N_COLOURS = 8
+_N_COLOURS = 8
 _SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, and stretched
 _MAX_LABEL = 12  # characters of a name on an axis
 _MAX_BINS = 400  # places at which a long curve is drawn
+_HEADROOM_RATIO = 1.05  # top of an axis, in units of the largest value
 
 # Outlines of about the unit circle's size: with the colour, they distinguish components.
 _SHAPES = (
-    ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
-    ((0.0, -1.1), (1.05, 0.8), (-1.05, 0.8)),
-    ((0.0, -1.2), (1.2, 0.0), (0.0, 1.2), (-1.2, 0.0)),
-    ((0.0, 1.1), (1.05, -0.8), (-1.05, -0.8)),
+    "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z",
+    "m-{r} -{r}h{d}v{d}h-{d}z",
+    "m0 -{r}l{r} {d}h-{d}z",
+    "m0 -{r}l{r} {r}l-{r} {r}l-{r} -{r}z",
+    "m0 {r}l{r} -{d}h-{d}z",
 )
 
 
 def colour(k: int) -> str:
     """Return the style that gives an element the colour of component k."""
-    return "--colour:var(--none)" if k < 0 else f"--colour:var(--c{k % N_COLOURS})"
+    return "--colour:var(--none)" if k < 0 else f"--colour:var(--c{k % _N_COLOURS})"
 
 
 def outline(k: int, size: float) -> str:
     """Return the shape of component k's mark as path commands relative to its middle."""
-    number = (max(k, 0) // N_COLOURS) % (len(_SHAPES) + 1)
-    if number == 0:
-        r, across = f"{size:.3g}", f"{2 * size:.3g}"
-        return f"m-{r} 0a{r} {r} 0 1 0 {across} 0a{r} {r} 0 1 0 -{across} 0z"
-    corners = np.array(_SHAPES[number - 1]) * size
-    steps = " ".join(f"{x:.3g} {y:.3g}" for x, y in (b - a for a, b in pairwise(corners)))
-    return f"m{corners[0, 0]:.3g} {corners[0, 1]:.3g}l{steps}z"
+    shape = _SHAPES[max(k, 0) // _N_COLOURS % len(_SHAPES)]
+    return shape.format(r=f"{size:.3g}", d=f"{2 * size:.3g}")
 
 
-@dataclass(frozen=True)
-class Axis:
-    """A range of numbers mapped to 0 to 1, linearly or by logarithms.
+# --- charts -------------------------------------------------------------------------------------
 
-    Attributes
-    ----------
-    name : str
-        Its title.
-    low, high : float
-        The ends of the range.
-    log : bool
-        Whether by logarithms; then `low` is positive.
-    labels : tuple of str
-        Names of the integers from 0 on, to write instead of numbers.
-    """
+
+class Axis(NamedTuple):
+    """A range of numbers, or the integers from 0 on with a name each."""
 
     name: str
     low: float
     high: float
-    log: bool = False
-    labels: tuple[str, ...] = ()
+    labels: Sequence[str] = ()
 
-    def place(self, values: Any) -> Array:
+    def place(self, values: ArrayLike) -> Array:
         """Return where values lie between the ends: 0 at `low`, 1 at `high`."""
-        low, high, scaled = self.low, self.high, np.asarray(values, dtype=np.float64)
-        if self.log:
-            scaled = np.log(np.maximum(scaled, low))
-            low, high = float(np.log(low)), float(np.log(high))
-        if not high > low:
-            return np.full(scaled.shape, 0.5)
-        return (scaled - low) / (high - low)
+        span = self.high - self.low
+        values = np.asarray(values, dtype=float)
+        return (values - self.low) / span if span > 0 else np.full(values.shape, 0.5)
 
-    def ticks(self, count: int = 5) -> list[tuple[float, str]]:
-        """Return the places and texts of about `count` round numbers within the range."""
-        values = self._round_numbers(count)
-        if self.labels:
-            whole = [int(value) for value in values if value == int(value) < len(self.labels)]
-            return [(float(self.place(v)), visible(self.labels[v], _MAX_LABEL)) for v in whole]
-        texts = {f"{value + 0.0:.6g}": float(self.place(value)) for value in values}
-        return [(place, text) for text, place in texts.items()]
-
-    def _round_numbers(self, count: int) -> Array:
-        if not self.high > self.low:
-            return np.array([self.low])
-        if self.log and self.high / self.low > 50:
-            first, last = np.ceil(np.log10(self.low)), np.floor(np.log10(self.high))
-            step = max(1, int(np.ceil((last - first + 1) / count)))
-            powers: Array = 10.0 ** np.arange(first, last + 1, step)
-            if powers.size >= 3:
-                return powers
-            values = np.outer(10.0 ** np.arange(first - 1, last + 1), (1, 2, 5)).ravel()
-            return np.array([v for v in values if self.low <= v <= self.high])
-        spacing = (self.high - self.low) / count
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return the places and texts of about five round numbers within the range."""
+        spacing = (self.high - self.low) / 5 or 1.0
         power = 10.0 ** np.floor(np.log10(spacing))
         step = power * next(m for m in (1, 2, 5, 10) if m * power >= spacing * 0.999)
-        steps = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9)
-        return np.asarray(steps * step)
+        steps = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9) * step
+        if self.labels:
+            named = [int(v) for v in steps if v == int(v) < len(self.labels)]
+            return [(float(self.place(v)), visible(self.labels[v], _MAX_LABEL)) for v in named]
+        return [(float(self.place(v)), f"{v + 0.0:.6g}") for v in steps]
 
 
-@dataclass(frozen=True)
-class Mark:
+def value_axis(highest: float, name: str = "value") -> Axis:
+    """Return an axis from 0 to somewhat above the highest value."""
+    return Axis(name, 0.0, highest * _HEADROOM_RATIO or 1.0)
+
+
+class Mark(NamedTuple):
     """A path in a chart: its commands, its class in the style, and the component it belongs to."""
 
     path: str
@@ -114,136 +89,184 @@ class Mark:
     k: int | None = None
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A drawing in a frame with axes.
-
-    Attributes
-    ----------
-    label : str
-        What the chart shows, for screen readers.
-    x, y : Axis
-    marks : list of Mark
-    id : str, optional
-        By which the script finds it.
-    points : tuple of arrays and texts, optional
-        Where the chart can be pointed at: places x and y, and what to say there.
-    """
+class Chart(NamedTuple):
+    """A drawing in a frame with axes; `texts` say what is at the points (x, y)."""
 
     label: str
     x: Axis
     y: Axis
-    marks: Sequence[Mark]
+    marks: list[Mark]
     id: str = ""
-    points: tuple[Array, Array, Sequence[str]] | None = None
+    points: Pair = (np.zeros(0), np.zeros(0))
+    texts: Sequence[str] = ()
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Facts:
         """Return the points for the script."""
-        assert self.points is not None
-        x, y, texts = self.points
-        places = {"x": self.x.place(x), "y": np.clip(self.y.place(y), 0, 1)}
-        return {name: np.round(one, 4).tolist() for name, one in places.items()} | {"text": texts}
-
-
-def line(x: Array, y: Array) -> str:
-    """Return a line through points between 0 and 1, with a gap where one is NaN."""
-    known = np.isfinite(y)
-    starts = known & ~np.append(False, known[:-1])
-    points = [
-        f"{'M' if starts[place] else ''}{_at(x[place])} {_at(1 - y[place])}"
-        for place in np.flatnonzero(known)
-    ]
-    return " ".join(points) or "M0 0"
-
-
-def dots(x: Array, y: Array) -> str:
-    """Return points between 0 and 1; as lines of length 0 they stay round when stretched."""
-    return "".join(f"M{_at(a)} {_at(1 - b)}h0" for a, b in zip(x, y, strict=True))
+        x, y = self.x.place(self.points[0]), np.clip(self.y.place(self.points[1]), 0, 1)
+        return {"x": x.round(4).tolist(), "y": y.round(4).tolist(), "text": self.texts}
 
 
 def bars(x: Array, heights: Array, width: float) -> str:
-    """Return bars centred at x."""
+    """Return bars centred at x; places are between 0 and 1."""
     return "".join(
         f"M{_at(a - width / 2)} {_SIDE}V{_at(1 - b)}h{_at(width)}V{_SIDE}z"
         for a, b in zip(x, heights, strict=True)
     )
 
 
-def level(y: float) -> str:
-    """Return a line across the chart."""
-    return f"M0 {_at(1 - y)}H{_SIDE}"
-
-
-def upright(x: float) -> str:
-    """Return a line from the bottom to the top of the chart."""
-    return f"M{_at(x)} 0V{_SIDE}"
-
-
 def _at(place: float) -> str:
-    return f"{_SIDE * float(place):.1f}".removesuffix(".0")
+    return f"{_SIDE * place:.1f}".removesuffix(".0")
 
 
-@dataclass(frozen=True)
+def _points(x: Array, y: Array) -> str:
+    return " ".join(f"{_at(a)} {_at(1 - b)}" for a, b in zip(x, y, strict=True))
+
+
 class Curve:
-    """The places at which a curve over features or samples is drawn: bins of consecutive ones.
+    """The places at which curves over features or samples are drawn: bins of consecutive ones."""
 
-    Attributes
-    ----------
-    order : array (F,)
-        The features from left to right.
-    starts : array (B,)
-        Where in `order` each bin starts.
-    x : array (B,)
-        The position of each bin's first feature.
-    """
-
-    order: Array
-    starts: Array
-    x: Array
-
-    @classmethod
-    def over(cls, positions: Array) -> Curve:
-        """Make a bin of each feature, or as many bins as a screen can show."""
-        order = np.argsort(positions, kind="stable")
+    def __init__(self, positions: Array) -> None:
         count = positions.size if positions.size <= 2 * _MAX_BINS else _MAX_BINS
-        starts = np.linspace(0, positions.size, count + 1).astype(np.intp)[:-1]
-        return cls(order, starts, positions[order][starts])
-
-    @property
-    def thinned(self) -> bool:
-        """Whether a bin represents several features."""
-        return self.starts.size < self.order.size
+        self._order = np.argsort(positions, kind="stable")
+        self._starts = np.linspace(0, positions.size, count + 1).astype(np.intp)[:-1]
+        self.x = positions[self._order][self._starts]
 
     def highs(self, values: Array) -> Array:
         """Return the largest value in each bin."""
-        return np.maximum.reduceat(values[self.order], self.starts)
+        return np.maximum.reduceat(values[self._order], self._starts)
 
-    def lows(self, values: Array) -> Array:
-        """Return the smallest value in each bin."""
-        return np.minimum.reduceat(values[self.order], self.starts)
-
-    def named(self, name: Any) -> list[str]:
+    def named(self, name: Callable[[int], str]) -> list[str]:
         """Return what each bin is called, given the name of a feature by its index."""
-        first = [name(int(f)) for f in self.order[self.starts]]
-        if not self.thinned:
-            return first
-        ends = np.append(self.starts[1:], self.order.size) - 1
-        last: Iterable[str] = (name(int(f)) for f in self.order[ends])
-        return [f"{a} to {b}" for a, b in zip(first, last, strict=True)]
+        names = [name(f) for f in self._order[self._starts].tolist()]
+        return names if self.x.size == self._order.size else [f"from {one}" for one in names]
 
     def path(self, values: Array, x: Axis, y: Axis) -> str:
-        """Return the curve as a line that touches the extremes of each bin."""
-        places, high = x.place(self.x), y.place(self.highs(values))
-        if not self.thinned:
-            return line(places, high)
-        both = np.stack([y.place(self.lows(values)), high], axis=1).ravel()
-        return line(np.repeat(places, 2), both)
+        """Return the curve as a line through the peaks of bins, with gaps where they are NaN."""
+        places, heights = x.place(self.x), y.place(self.highs(values))
+        known = np.isfinite(heights)
+        ends = np.flatnonzero(np.diff(known)) + 1
+        parts = np.split(np.arange(known.size), ends)
+        drawn = [f"M{_points(places[part], heights[part])}" for part in parts if known[part[0]]]
+        return "".join(drawn) or "M0 0"
 
     def band(self, lower: Array, upper: Array, x: Axis, y: Axis) -> str:
         """Return the area between two curves, as far as it is in the chart."""
         places = x.place(self.x)
         high = np.clip(y.place(self.highs(upper)), 0, 1)
-        low = np.clip(y.place(self.lows(lower)), 0, 1)
-        around, ends = np.append(places, places[::-1]), np.append(high, low[::-1])
-        points = " ".join(f"{_at(a)} {_at(1 - b)}" for a, b in zip(around, ends, strict=True))
-        return f"M{points}z"
+        low = np.clip(y.place(-self.highs(-lower)), 0, 1)
+        return f"M{_points(places, high)} {_points(places[::-1], low[::-1])}z"
+
+
+# --- the map of samples -------------------------------------------------------------------------
+
+# Lengths are in units of the radius of the circle of components.
+_HALF_SIDE = 1.45  # of the honeycomb
+_MEDIAN_RADIUS = 0.7  # at least this far from the middle should half of the samples be
+_CROWD_AREA = 1.5  # of all samples when they touch
+_MAX_SPACING = 0.05
+_ROW_SPACING = 0.866  # of a honeycomb, in units of its spacing
+_NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples before it
+_RIM_WIDTH = 0.08
+
+
+class SampleMap:
+    """Places (S, 2) of samples on a plane, and of components round them, (K, 2) or none.
+
+    Attributes
+    ----------
+    places, anchors : arrays
+    numbers : array (K, 2)
+        Where the numbers of components are written: outside the samples before them.
+    half_side : float
+        Half the side of a square that holds all samples and numbers.
+    spacing : float
+        The smallest distance of samples that do not hide each other.
+    """
+
+    def __init__(self, places: Array, anchors: Array) -> None:
+        self.places, self.anchors = places, anchors
+        self.spacing = _spacing(len(places))
+        along = places @ anchors.T
+        aside = np.abs(places[:, :1] * anchors[:, 1] - places[:, 1:] * anchors[:, 0])
+        before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0, initial=1.0)
+        self.numbers = anchors * (before + _NUMBER_GAP)[:, None]
+        self.half_side = np.abs([*self.numbers, *places, (1.0, 1.0)]).max() + _RIM_WIDTH
+
+    def marks(self, labels: Array) -> list[tuple[int, str]]:
+        """Return each label and the path that marks its samples, with the shape of the label."""
+        marks = []
+        for k in np.unique(labels).tolist():
+            mark = outline(k, 0.42 * self.spacing)
+            places = self.places[labels == k]
+            marks.append((k, "".join(f"M{x:.3f} {y:.3f}{mark}" for x, y in places)))
+        return marks
+
+
+def map_at(coordinates: Array) -> SampleMap:
+    """Draw samples at given coordinates (S, 2), the second one upwards, both to one scale."""
+    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
+    half = max((high - low).max(), np.finfo(float).tiny) / 2
+    return SampleMap((coordinates - (low + high) / 2) / half * (1, -1), np.zeros((0, 2)))
+
+
+def map_of(shares: Array, similarity: Array) -> SampleMap:
+    """Place each sample at the mean of the components it is made of.
+
+    A component counts by its share in the sample compared with its share in the mean sample, so
+    that a component present in all samples does not attract them all. With more than three
+    components these ratios are raised to the lowest power that keeps mixtures from crowding in the
+    middle, where any mixture could be. Samples that would hide each other take the nearest free
+    place of a honeycomb, the purest first, so that the size of a crowd shows how many they are.
+
+    Parameters
+    ----------
+    shares : array (S, K)
+        Rows sum to 1, or are 0.
+    similarity : array (K, K)
+        Of components; similar ones become neighbours.
+    """
+    S, K = shares.shape
+    angles = np.empty(K)
+    angles[round_tour(similarity)] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
+    anchors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * (K > 1)
+    ratios = rows_to_one(shares / np.maximum(shares.mean(axis=0), np.finfo(float).tiny))
+    for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
+        targets = rows_to_one(ratios**power) @ anchors
+        if np.median(norm(targets, axis=1)) >= _MEDIAN_RADIUS:
+            break
+    cells = _honeycomb(_spacing(S))
+    free = cells.copy()
+    places = np.empty((S, 2))
+    for n in np.argsort(-shares.max(axis=1), kind="stable"):
+        cell = int(np.square(free - targets[n]).sum(axis=1).argmin())
+        places[n] = cells[cell]
+        free[cell] = np.inf  # taken
+    return SampleMap(places, anchors)
+
+
+def rows_to_one(rows: Array) -> Array:
+    """Return rows scaled to a sum of 1; rows of zeros stay."""
+    total = rows.sum(axis=1, keepdims=True)
+    return np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
+
+
+def round_tour(similarity: Array) -> Array:
+    """Return an order of components in which the most similar one of those left is next."""
+    tour, left = [0], set(range(1, len(similarity)))
+    while left:
+        tour.append(max(sorted(left), key=lambda k: similarity[tour[-1], k]))
+        left.remove(tour[-1])
+    return np.array(tour)
+
+
+def _spacing(S: int) -> float:
+    """Return the smallest distance of S samples."""
+    return min(_MAX_SPACING, math.sqrt(_CROWD_AREA / _ROW_SPACING / max(S, 1)))
+
+
+def _honeycomb(spacing: float) -> Array:
+    """Return the centres of its cells."""
+    last = int(_HALF_SIDE / spacing / _ROW_SPACING)
+    row, column = np.mgrid[-last : last + 1, -last : last + 1]
+    x, y = (column + 0.5 * (row % 2)) * spacing, row * spacing * _ROW_SPACING
+    return np.stack([x, y], axis=-1).reshape(-1, 2)

@@ -9,8 +9,6 @@ the template escapes them, and the content security policy of a page allows no r
 from __future__ import annotations
 
 import hashlib
-import os
-import platform
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,9 +17,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
-from ..arguments import instance, optional, text
+from ..arguments import Shape, instance, optional, text
 from ..arguments import path as checked_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
@@ -29,12 +27,20 @@ from ..judge.diagnosis import NO_GUARANTEE, error_in_words
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import Factorization
-from ..text import counted, visible
+from ..text import Facts, PathLike, counted, visible
 from . import sections
 from .charts import colour, outline
-from .context import Context
+from .sections import Context, degrees, percent, sentence
 
 _PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
+_SECTIONS = (
+    sections.verdict,
+    sections.components,
+    sections.maps,
+    sections.samples,
+    sections.reconstructions,
+    sections.number,
+)
 
 
 def render(
@@ -43,10 +49,10 @@ def render(
     title: str | None = None,
     source: str | None = None,
     view: str = "auto",
-    image_shape: tuple[int, int] | None = None,
-    pixels_shape: tuple[int, int] | None = None,
-    classes: npt.ArrayLike | None = None,
-    coordinates: npt.ArrayLike | None = None,
+    image_shape: Shape | None = None,
+    pixels_shape: Shape | None = None,
+    classes: ArrayLike | None = None,
+    coordinates: ArrayLike | None = None,
     texts: Sequence[str] | None = None,
     stability: Stability | None = None,
     extra: Mapping[str, object] | None = None,
@@ -63,9 +69,9 @@ def render(
         Where the data came from, such as the path of their file; by default the source in the
         settings of the result.
     view : {"auto", "images", "curves", "terms"}
-        How components are drawn; "auto" draws images if there is an image shape, curves if
-        features have no names or their names are numbers, such as wavelengths, and otherwise
-        the names of the features with the largest values.
+        How components are drawn; "auto" draws images if there is an image shape or features look
+        like the pixels of square images, curves if features have no names or their names are
+        numbers, such as wavelengths, and otherwise the features with the largest values.
     image_shape : (rows, columns), optional
         If features are the pixels of images and the names of the result have no image shape.
     pixels_shape : (rows, columns), optional
@@ -100,52 +106,51 @@ def render(
     facts = dict(optional(instance, "extra", extra, Mapping) or {})
     template = _template()
     shapes = Names(image_shape=image_shape, pixels_shape=pixels_shape)
-    context = Context.of(result, view, shapes, classes, coordinates, texts, stability)
+    known: Facts = {"classes": classes, "coordinates": coordinates, "texts": texts}
+    context = Context(result, view, shapes, **known, stability=stability)
     source = source or result.settings.get("source")
     components = counted(context.K, "component")
     name = title or (Path(source).name if source else None) or components
-    command = facts.pop("command", result.settings.get("command"))
-    shown: dict[str, Any] = {
-        "verdict": sections.verdict(context),
-        "components": sections.components(context),
-        "maps": sections.maps(context),
-        "samples": sections.samples(context),
-        "error": sections.errors(context),
-        "reconstruction": sections.reconstructions(context),
-        "spectrum": sections.spectrum(context),
-    }
+    parts: Facts = {one.__name__: one(context) for one in _SECTIONS}
     script = _resource("page.js")
-    alone = replace(result, data=None, spectrum=None)  # a template would keep their file open
+    context.result = replace(result, data=None, spectrum=None)  # a template would keep it open
     return template.render(
-        shown,
-        context=replace(context, result=alone),
+        parts,
+        context=context,
         title=visible(name),
         subtitle=_subtitle(context, "" if name == components else f"{components} · "),
         source=None if source is None else visible(source),
-        downloads=sections.downloads(context),
-        command=None if command is None else visible(command),
-        program=sections.program(result.settings, source, result.preparation),
-        extra={visible(name): visible(value) for name, value in facts.items()},
-        versions={name: version(name) for name in _PACKAGES} | _system(),
+        command=facts.pop("command", result.settings.get("command")),
+        extra=facts,
+        versions={name: version(name) for name in _PACKAGES},
         css=_resource("page.css"),
         script=script,
         digest=b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
         no_guarantee=NO_GUARANTEE,
-        data={"charts": _pointed(shown), "samples": shown["samples"]["data"]},
+        data={"charts": _pointed(parts), "samples": parts["samples"]["data"]},
     )
 
 
-def write_report(result: Factorization, path: str | os.PathLike[str], **options: Any) -> None:
-    """Write the report of a result; the file appears only when it is complete.
+def write_report(result: Factorization, path: PathLike, **options: Any) -> None:
+    """Write the report of a result, one HTML page; the file appears only when it is complete.
 
     Parameters
     ----------
     result : Factorization
     path : path
-        Of an HTML file; an earlier file of this name is replaced.
+        The HTML file; an existing file is replaced.
     **options
         `title`, `source`, `view`, `image_shape` and others: the arguments of
         `conenmf.report.render`, which returns the page as a string.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from conenmf import factorize, from_columns
+    >>> path = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> write_report(factorize(from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]]), 1), path)
+    >>> os.path.exists(path)
+    True
     """
     instance("result", result, Factorization)
     target = output_file(checked_path("path", path))
@@ -164,26 +169,22 @@ def _template() -> Any:
         ) from None
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    for function in (sections.sentence, sections.percent, sections.degrees, counted, visible):
+    for function in (sentence, percent, degrees, counted, visible):
         environment.filters[function.__name__] = function
-    environment.globals |= {"colour": colour, "outline": outline, "angles": sections.angles}
+    environment.globals |= {"colour": colour, "outline": outline}
     return environment.from_string(_resource("page.html"))
-
-
-def _system() -> dict[str, str]:
-    return {"python": platform.python_version(), "system": platform.system()}
 
 
 def _resource(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
-def _pointed(shown: Mapping[str, Any]) -> dict[str, Any]:
+def _pointed(parts: Facts) -> Facts:
     """What the script shows where charts are pointed at, by their ids."""
-    components = shown["components"]
+    components = parts["components"]
     drawn = [card.get("chart") for card in components["cards"]]
-    drawn += [components["endmembers"], shown["samples"]["contributions"]]
-    drawn += [shown["error"].get("chart"), *shown["spectrum"]["charts"]]
+    drawn += [components["endmembers"], parts["samples"]["contributions"], parts["number"]["chart"]]
+    drawn += parts["number"]["evidence"]
     return {chart.id: chart.data() for chart in drawn if chart is not None}
 
 

@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 import base64
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from ..cones.geometry import ConeGeometry
-from ..data.blocks import Array
-from ..data.prepare import Preparation
-from ..export import no_formula
-from ..judge.certificate import quality_in_words
-from ..judge.diagnosis import cones_in_words, shown_bound
-from ..judge.scores import abundance_maps, largest_features
-from ..result import CHOSEN_BY
-from ..solve.inits import INITS
-from ..solve.losses import FROBENIUS, SOLVER_NAMES, get_loss
-from ..text import counted, visible
+from ..arguments import Pair, Shape, array, choice, optional, several, text
+from ..arguments import classes as numbered
+from ..data.blocks import Array, exact
+from ..errors import DataError, Message, Option, OptionError
+from ..judge.certificate import AnyCertificate, quality_in_words
+from ..judge.diagnosis import cones_in_words, shrink, thumbnails
+from ..judge.scores import (
+    abundance_maps,
+    cosines,
+    largest_features,
+    match_components,
+    unit_columns,
+)
+from ..judge.stability import Stability
+from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness
+from ..names import Names
+from ..result import Factorization
+from ..text import Facts, counted, visible
 from . import charts
 from .charts import Axis, Chart, Curve, Mark
-from .context import Context, Image, png
 
+VIEWS = ("auto", "images", "curves", "terms")
 _MAX_TERMS = 12  # features listed for a component
 _MAX_TABLE_TERMS = 8  # features listed in a row of the table, or for a sample
 _MAX_NAMED_BARS = 200  # named features up to which a component is drawn with all of them
-_MAX_FACTOR_BYTES = 1_000_000  # of a page, for each factor
 _MAX_MAP_PIXELS = 600_000  # of all maps of a page together
-_MAX_ENLARGED_PIXELS = 200  # side up to which the pixels of a map stay sharp
+_MAX_PIXELS = 1_500_000  # of all images of a page together
+_MAX_ENLARGED_PIXELS = 200  # side up to which pixels stay sharp
+_MAX_TEXT_CHARS = 240  # of a text that is typical of a component
+_MAX_BAND_RATIO = 1.6  # height of a band that is drawn, in units of the largest value
+_MAX_CLASSES = 39  # with a colour and a shape of their own; smaller ones are "others"
 _MAX_POINTED = 4  # components whose values are shown where a chart is pointed at
-_MAX_POINTS = 400  # of an error curve before it is thinned
-_MAX_DOTS = 60  # iterations up to which each is marked on the curve
-_N_LEVELS = 6  # of colour on either side of the required angle
-_ROUNDING_RATIO = 1e-8  # singular values below this share of the largest are not drawn
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which nothing is left to win
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
+_MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
+_MAX_STEP_RATIO = 0.8  # between steps to neighbours and other steps, if neighbours are alike
+_MAX_UNORDERED = 200  # samples that are drawn in their order even if neighbours are not alike
 
 
 # --- in words ---------------------------------------------------------------------------------
@@ -61,6 +73,225 @@ def degrees(radians: float) -> str:
     return f"{math.degrees(radians):.1f}°"
 
 
+# --- images -------------------------------------------------------------------------------------
+
+
+class Image(NamedTuple):
+    """A picture for the template."""
+
+    src: str
+    alt: str
+    width: int
+    height: int
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is drawn larger than it is."""
+        return max(self.width, self.height) <= _MAX_ENLARGED_PIXELS
+
+
+def image(pixels: Array, white: float, description: str, palette: Array | None = None) -> Image:
+    """Return pixels as a PNG: 0 is black and `white` white, or as in the palette."""
+    from PIL import Image as Picture
+
+    scaled = np.clip(pixels * (255.0 / white if white > 0 else 0.0), 0, 255).round()
+    picture, stream = Picture.fromarray(scaled.astype(np.uint8)), io.BytesIO()
+    if palette is not None:
+        picture.putpalette(palette.astype(np.uint8).tobytes())
+    picture.save(stream, "png", optimize=True)
+    content = base64.b64encode(stream.getvalue()).decode("ascii")
+    rows, columns = pixels.shape
+    return Image(f"data:image/png;base64,{content}", description, columns, rows)
+
+
+def square_images(W: Array) -> Shape | None:
+    """Return the shape of square images if features look like their pixels.
+
+    The value of a pixel is closer to that of the pixel below it than to that of the pixel half a
+    row on. In a curve, and in features without an order, it is not.
+    """
+    side = math.isqrt(len(W))
+    if side < _MIN_SIDE or side**2 != len(W):
+        return None
+    return (side, side) if _closer(W, side, side // 2) else None
+
+
+def _closer(rows: Array, lag: int, other: int) -> bool:
+    """Whether rows that are `lag` apart differ clearly less than rows that are `other` apart."""
+    step, usual = (np.abs(rows[one:] - rows[:-one]).mean() for one in (lag, other))
+    return step < _MAX_STEP_RATIO * usual
+
+
+# --- what sections have in common ---------------------------------------------------------------
+
+
+def check_view(view: str, names: Names) -> None:
+    """Raise `OptionError` if components cannot be drawn like this."""
+    choice("view", view, VIEWS)
+    if view == "images" and names.image_shape is None:
+        raise OptionError(Message(Option("view", "images"), " needs ", Option("image_shape")))
+
+
+class Context:
+    """A result, and what several sections of its report need.
+
+    Attributes
+    ----------
+    result : Factorization
+    diagnosis : Diagnosis
+    W : array (F, K)
+        The components in float64.
+    names : Names
+        The names of the result, with the shapes that were given or recognised.
+    view : {"images", "curves", "terms"}
+        How components and samples are drawn.
+    classes : (list of str, array (N,)) or None
+        Known classes, the largest first, and the number of each sample's class.
+    coordinates : array (N, 2) or None
+        Known places of the samples.
+    texts : list of N str, or None
+        The samples themselves, if they are texts.
+    stability : Stability or None
+    """
+
+    def __init__(
+        self,
+        result: Factorization,
+        view: str = "auto",
+        shapes: Names | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        coordinates: ArrayLike | None = None,
+        texts: Sequence[str] | None = None,
+        stability: Stability | None = None,
+    ) -> None:
+        (F, self.K), N = result.W.shape, result.H.shape[1]
+        self.result, self.stability = result, stability
+        self.diagnosis = result.diagnose()
+        self.certificate: AnyCertificate = result.certify()
+        self.W = exact(result.W)
+        self.names = result.names.updated(shapes or Names()).checked(N, F)
+        check_view(view, self.names)
+        self.view = self._chosen_view() if view == "auto" else view
+        self.coordinates = optional(array, "coordinates", coordinates, (N, 2))
+        self.classes = None if classes is None else _numbered_classes(classes, N)
+        self.texts = texts if texts is None else several("texts", texts, "a list of texts")
+        if self.texts is not None and len(self.texts) != N:
+            raise DataError(f"there are {len(self.texts)} texts for {N} samples: give one for each")
+        if stability is not None and stability.W.shape != result.W.shape:
+            raise DataError(
+                f"stability has components of shape {stability.W.shape}, and the result of "
+                f"{result.W.shape}: give the stability of the same data with as many components"
+            )
+
+    def _chosen_view(self) -> str:
+        if self.names.image_shape is None and self.names.feature_names is None:
+            self.names = self.names.updated(Names(image_shape=square_images(self.W)))
+        if self.names.image_shape is not None:
+            return "images"
+        positions = self.names.feature_positions
+        return "curves" if self.names.feature_names is None or positions is not None else "terms"
+
+    @cached_property
+    def units(self) -> Array:
+        """The components with norm 1."""
+        return unit_columns(self.W)
+
+    @property
+    def uniqueness(self) -> Uniqueness:
+        """Which components are unique or can be moved, as far as the result knows."""
+        known = self.result.known_uniqueness
+        assert known is not None  # the diagnosis made it
+        return known
+
+    @cached_property
+    def partners(self) -> Array:
+        """The component of `stability` that belongs to each component of the result."""
+        assert self.stability is not None
+        return match_components(self.W, self.stability.W)[0]
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether several runs gave limits for entries of components."""
+        return self.stability is not None and not all(self.stability.withheld)
+
+    def limits(self, k: int) -> Pair | None:
+        """Return limits (F,) of a component over runs, else its range in other factors, or None."""
+        known: Any = self.uniqueness
+        if self.has_limits:
+            known, own, total = self.stability, self.partners[k], self.W[:, k].sum()
+            lower, upper = known.lower[:, own] * total, known.upper[:, own] * total
+            return None if known.withheld[own] else (lower, upper)
+        can_move = known.verdicts[k] == "can be moved"
+        return (known.lower[:, k], known.upper[:, k]) if can_move else None
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The places of curves over the features."""
+        positions = self.names.feature_positions
+        return Curve(np.arange(float(len(self.W))) if positions is None else positions)
+
+    @cached_property
+    def feature_axis(self) -> Axis:
+        """The features from left to right."""
+        x, positions = self.curve.x, self.names.feature_positions
+        name = "feature"
+        if self.names.pixels_shape is not None:
+            name = "band" if positions is None else "wavelength"
+        if positions is not None:
+            return Axis(name, x[0], x[-1])
+        return Axis(name, -0.5, len(self.W) - 0.5, self.names.feature_names or ())
+
+    def value_axis(self, k: int) -> Axis:
+        """The values of a component; its band may go beyond them."""
+        highest, limits = self.W[:, k].max(), self.limits(k)
+        if limits is not None:
+            highest = max(highest, min(limits[1].max(), _MAX_BAND_RATIO * highest))
+        return charts.value_axis(highest)
+
+    @cached_property
+    def shares(self) -> Array:
+        """The share (S, K) of each component in the contributions to an inspected sample."""
+        return charts.rows_to_one(self.diagnosis.inspected.coefficients)
+
+    @cached_property
+    def component_shares(self) -> Array:
+        """The share of the reconstruction that each component has, (K,); of counts, of the mass."""
+        known = self.result.shares
+        return self.diagnosis.shares if known is None else known
+
+    def sample_name(self, position: int) -> str:
+        """Return the name of an inspected sample; of a pixel without one, its row and column."""
+        index = int(self.diagnosis.inspected.indices[position])
+        if self.names.sample_names is None and self.names.pixels_shape is not None:
+            row, column = divmod(index, self.names.pixels_shape[1])
+            return f"pixel ({row}, {column})"
+        return self.names.sample(index)
+
+    def image(self, vector: Array, white: float, description: str) -> Image:
+        """Return a vector over the pixels as an image; the value `white` is drawn white."""
+        assert self.names.image_shape is not None
+        count = self.K + 2 * self.diagnosis.inspected.examples.size
+        factor = max(1, math.ceil(math.sqrt(count * len(self.W) / _MAX_PIXELS)))
+        pixels = shrink(np.reshape(vector, self.names.image_shape), factor)
+        return image(pixels, white, description)
+
+
+def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
+    """Number the classes, the largest first; if there are too many, the last are joined."""
+    numbers = numbered("classes", values)
+    if numbers.size != N:
+        raise DataError(f"there are {numbers.size} classes for {N} samples: give one for each")
+    _, first = np.unique(numbers, return_index=True)
+    order = np.argsort(-np.bincount(numbers), kind="stable")
+    names = [visible(np.asarray(values)[first[c]]) for c in order]
+    numbers = np.argsort(order)[numbers]
+    if len(names) > _MAX_CLASSES + 1:
+        names = [*names[:_MAX_CLASSES], f"{len(names) - _MAX_CLASSES} others"]
+        numbers = np.minimum(numbers, _MAX_CLASSES)
+    return names, numbers
+
+
 # --- verdict ------------------------------------------------------------------------------------
 
 
@@ -73,33 +304,28 @@ class Verdict(NamedTuple):
     advice: str = ""
 
 
-def verdict(context: Context) -> dict[str, Any]:
-    """Return the lines that the page begins with, and what else the summary of a result says."""
+def verdict(context: Context) -> list[Verdict]:
+    """Return the lines that the page begins with."""
     lines = [_error_verdict(context), _number_verdict(context)]
-    floor = getattr(context.diagnosis.certificate, "floor_in_words", str)()
+    floor = getattr(context.certificate, "floor_in_words", str)()
     if floor:
-        far = context.diagnosis.certificate.above_floor > _FAR_ABOVE_FLOOR
+        far = context.certificate.above_floor > _FAR_ABOVE_FLOOR  # type: ignore[union-attr]
         advice = "Try a larger K, or check whether the counts are overdispersed." * far
-        level = "poor" if far else "good"
-        lines.append(Verdict(level, "Noise", f"the fit is {floor}", advice))
+        lines.append(Verdict("poor" if far else "good", "Noise", f"the fit is {floor}", advice))
     lines += [_stability_verdict(context), _uniqueness_verdict(context)]
     cones = cones_in_words(context.diagnosis.cones)
-    if cones:
-        lines.append(Verdict("good", "Cones", cones))
-    said = " ".join(line.text for line in lines).lower()
-    more = [line for line in context.result.summary() if line.lower() not in said]
-    return {"lines": lines, "more": more}
+    return [*lines, Verdict("good", "Cones", cones)] if cones else lines
 
 
 def _error_verdict(context: Context) -> Verdict:
-    result, certificate = context.result, context.diagnosis.certificate
+    result, certificate = context.result, context.certificate
     quality = quality_in_words(certificate, context.K)
     lines = [result.summary()[0], *(line for line in quality if "noise floor" not in line)]
     text = ". ".join(sentence(line) for line in lines)
     if result.problem:
         return Verdict("poor", "Error", text, f"{sentence(result.problem)}.")
     if not certificate.is_bound_telling:
-        return Verdict("open", "Error", text, "No telling lower bound is known.")
+        return Verdict("open", "Error", text, "No useful lower bound is known.")
     if certificate.relative_error <= _NEAR_BOUND_RATIO * certificate.lower_bound + 1e-9:
         return Verdict("good", "Error", text)
     return Verdict("fair", "Error", text, "A better init, or a tighter bound, may close the gap.")
@@ -107,12 +333,13 @@ def _error_verdict(context: Context) -> Verdict:
 
 def _number_verdict(context: Context) -> Verdict:
     result, rank = context.result, context.diagnosis.rank
-    K = counted(context.K, "component")
-    text = f"{K}, {visible(CHOSEN_BY.get(result.K_decided_by, result.K_decided_by))}"
-    if rank.K == context.K and result.K_decided_by != "ratio":
+    if result.K_decided_by != "user":
+        level = "open" if " a guess: " in result.K_decided_by else "good"
+        return Verdict(level, "Number", visible(result.K_decided_by, None))
+    text = f"{counted(context.K, 'component')}, as asked"
+    if rank.K == context.K:
         return Verdict("fair", "Number", f"{text}; the singular values suggest the same")
-    if rank.K != context.K:
-        text += f"; the largest ratio of singular values is at {rank.K}"
+    text += f"; the largest ratio of singular values is at {rank.K}"
     return Verdict("open", "Number", text, "Compare estimates: select_k(V), or conenmf rank.")
 
 
@@ -131,11 +358,11 @@ def _uniqueness_verdict(context: Context) -> Verdict:
     found = context.uniqueness
     text = found.summary()
     if not found.was_searched:
-        text += "; only factors with the same reconstruction were sought"
+        text += "; only factors with the same reconstruction were searched"
     if all(one in ("unique", "given") for one in found.verdicts):
         return Verdict("good", "Uniqueness", text)
     if "can be moved" in found.verdicts:
-        advice = "Other factors are as good: look at their bands before you interpret them."
+        advice = "Other factors are as good: look at the bands before you interpret components."
         return Verdict("poor", "Uniqueness", text, advice)
     advice = "result.uniqueness() searches for other factors." * (not found.was_searched)
     return Verdict("open", "Uniqueness", text, advice)
@@ -144,47 +371,63 @@ def _uniqueness_verdict(context: Context) -> Verdict:
 # --- components ---------------------------------------------------------------------------------
 
 
-def components(context: Context) -> dict[str, Any]:
+def components(context: Context) -> Facts:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
     description = {
         "images": "as images, from black (0) to white (the largest value)",
         "curves": "as curves over the features",
         "terms": f"by the {min(_MAX_TERMS, len(context.W))} features with the largest values",
     }[context.view]
-    bands = ""
-    if context.bands is not None:
-        what = {"images": "The second image", "curves": "The band", "terms": "The thin line"}
-        shows = "how much values vary" if context.view == "images" else "where values are"
-        bands = f"{what[context.view]} of a component shows {shows} {context.bands.origin}."
     return {
         "description": f"{counted(context.K, 'component')}, {description}, numbered from 0.",
         "cards": [_component(context, k) for k in range(context.K)],
         "order": np.argsort(-context.component_shares, kind="stable").tolist(),
         "endmembers": _endmembers(context),
-        "bands": bands,
+        "bands": _bands_in_words(context),
     }
 
 
-def _component(context: Context, k: int) -> dict[str, Any]:
-    """What a page shows of one component, beside its picture."""
+def _bands_in_words(context: Context) -> str:
+    """What the bands of components show; empty if there are none."""
+    found, known = context.stability, context.uniqueness
+    if found is not None and context.has_limits:
+        origin = f"within limits of 90% over {found.n_runs} runs ({found.difference})"
+    elif "can be moved" in known.verdicts:
+        error = f"an error of up to {MAX_ERROR_RATIO} times" if known.was_searched else "this error"
+        origin = f"in other factors with {error}"
+    else:
+        return ""
+    if context.view == "images":
+        return f"The second image of a component shows how much values vary {origin}."
+    what = "band" if context.view == "curves" else "thin line"
+    return f"The {what} of a component shows where values are {origin}."
+
+
+def _component(context: Context, k: int) -> Facts:
+    """What a page shows of one component."""
     share, found, w = float(context.component_shares[k]), context.uniqueness, context.W[:, k]
-    line = found.in_words(k, context.result.component_names)
-    card: dict[str, Any] = {
+    names = context.result.component_names
+    reason = found.in_words(k, names).removeprefix(found.verdicts[k]).lstrip(":, ")
+    card = {
         "k": k,
-        "name": context.component_names[k],
+        "name": visible(names[k]),
         "share": percent(share),
-        "part": share / (float(context.component_shares.max()) or 1.0),
+        "part": share / (context.component_shares.max() or 1.0),
         "size": int(context.diagnosis.sizes[k]),
-        "mean_share": percent(float(context.shares[:, k].mean())),
-        "largest_class": context.largest_class(k),
+        "mean_share": percent(context.shares[:, k].mean()),
         "unique": found.verdicts[k],
-        "unique_because": visible(line.removeprefix(found.verdicts[k]).lstrip(":, "), None),
+        "unique_because": visible(reason, None),
         "typical": _typical_samples(context, k),
         "peak": context.names.feature(int(w.argmax())) if w.any() else "",
         **_picture(context, k),
     }
+    if context.classes is not None:
+        counts = np.bincount(context.classes[1][np.asarray(context.result.labels) == k])
+        if counts.size:
+            largest = context.classes[0][int(counts.argmax())], counts.max() / counts.sum()
+            card["largest_class"] = largest
     if context.stability is not None:
-        card["stability"] = _stability(context, k)
+        card["stability"] = _stability(context.stability, int(context.partners[k]))
     if context.view == "terms":
         features = largest_features(w[:, None], context.names, _MAX_TABLE_TERMS)[0]
         card["peak"] = ", ".join(features)
@@ -192,36 +435,40 @@ def _component(context: Context, k: int) -> dict[str, Any]:
     return card
 
 
-def _stability(context: Context, k: int) -> dict[str, Any]:
+def _stability(found: Stability, k: int) -> Facts:
     """In how many runs a component is, and how closely."""
-    own, found = int(context.partners[k]), context.stability
-    assert found is not None
-    low, high = found.cosine_limits[:, own]
-    silhouette = float(found.silhouettes[own])
+    low, high = found.cosine_limits[:, k]
+    silhouette = float(found.silhouettes[k])
     return {
-        "share": f"{found.found_in[own]:.0%}",
-        "cosine": f"{np.median(found.cosines[:, own]):.3f} [{low:.3f}, {high:.3f}]",
+        "share": f"{found.found_in[k]:.0%}",
+        "cosine": f"{np.median(found.cosines[:, k]):.3f} [{low:.3f}, {high:.3f}]",
         "silhouette": f"{silhouette:.2f}" if np.isfinite(silhouette) else "none",
-        "is_stable": bool(found.is_stable[own]),
-        "move": found.move_in_words(own),
-        "withheld": found.withheld[own],
+        "is_stable": bool(found.is_stable[k]),
+        "move": found.move_in_words(k),
+        "withheld": found.withheld[k],
     }
 
 
-def _typical_samples(context: Context, k: int) -> list[dict[str, Any]]:
+def _typical_samples(context: Context, k: int) -> list[Facts]:
     """The samples with the largest share of a component, with thumbnails if they are images."""
+    inspected = context.diagnosis.inspected
+    typical = inspected.typical[k]
+    pixels = inspected.thumbnails[k * typical.size :]
+    if context.view == "images" and not len(pixels) and context.result.data is not None:
+        shape = context.names.image_shape  # which was not known when it was judged
+        pixels = thumbnails(context.result.data, inspected.indices, typical, shape)
     shown = []
-    for place, n in enumerate(context.diagnosis.inspected.typical[k].tolist()):
-        if n < 0:
-            continue
-        share = float(context.shares[n, k])
-        one: dict[str, Any] = {"name": context.sample_name(n), "value": percent(share)}
-        one |= {"share": share, "text": context.beginning(n)}
-        if len(context.thumbnails):
-            pixels = context.thumbnails[k][place]
-            rows, columns = pixels.shape
-            one["image"] = Image(png(pixels, 255.0), one["name"], columns, rows, True)
-        shown.append(one)
+    for place, n in enumerate(typical.tolist()):
+        if n >= 0:
+            share, name = float(context.shares[n, k]), context.sample_name(n)
+            one = {"name": name, "value": percent(share), "share": share}
+            if context.texts is not None:
+                line = text("texts", context.texts[int(inspected.indices[n])])
+                line = " ".join(line[: 4 * _MAX_TEXT_CHARS].split())
+                one["text"] = visible(line, _MAX_TEXT_CHARS)
+            if context.view == "images" and len(pixels):
+                one["image"] = image(pixels[place], 255.0, name)
+            shown.append(one)
     return shown
 
 
@@ -230,33 +477,29 @@ def _specific_terms(context: Context, k: int) -> str:
 
     A feature counts by its value times its share of the values in all components, at norm 1.
     """
-    units = context.units
-    total = units.sum(axis=1)
-    specific = np.divide(units[:, k] ** 2, total, out=np.zeros(len(units)), where=total > 0)
-    largest = np.argsort(-specific, kind="stable")[:_MAX_TERMS]
-    return ", ".join(context.names.feature(int(f)) for f in largest if specific[f] > 0)
+    specific = context.units[:, k] * charts.rows_to_one(context.units)[:, k]
+    return ", ".join(largest_features(specific[:, None], context.names, _MAX_TERMS)[0])
 
 
-def _picture(context: Context, k: int) -> dict[str, Any]:
+def _picture(context: Context, k: int) -> Facts:
     w, limits = context.W[:, k], context.limits(k)
     if context.view == "images":
-        white = float(w.max())
+        white = w.max()
         picture = {"image": context.image(w, white, f"component {k} as an image")}
         if limits is not None:
-            width = np.minimum(limits[1] - limits[0], white)
             label = f"how much each pixel of component {k} varies"
-            picture["varies"] = context.image(width, white, label)
+            picture["varies"] = context.image(limits[1] - limits[0], white, label)
         return picture
     if context.view == "curves":
         return {"chart": _component_chart(context, k)}
     top = context.value_axis(k).high
     bars = []
-    for f in np.argsort(-w, kind="stable")[:_MAX_TERMS]:
+    for f in np.argsort(-w, kind="stable")[:_MAX_TERMS].tolist():
         if w[f] > 0:
-            bar: dict[str, Any] = {"name": context.names.feature(int(f)), "value": f"{w[f]:.3g}"}
-            bar["share"] = float(w[f]) / top
+            bar: Facts = {"name": context.names.feature(f), "value": f"{w[f]:.3g}"}
+            bar["share"] = w[f] / top
             if limits is not None:
-                low, high = float(limits[0][f]), float(limits[1][f])
+                low, high = limits[0][f], limits[1][f]
                 bar["value"] += f" [{low:.3g}, {high:.3g}]"
                 bar |= {"low": min(low / top, 1.0), "high": min(high / top, 1.0)}
             bars.append(bar)
@@ -268,21 +511,14 @@ def _component_chart(context: Context, k: int) -> Chart:
     """A component over the features: a curve, or bars where features have names."""
     w, limits = context.W[:, k], context.limits(k)
     x, y, curve = context.feature_axis, context.value_axis(k), context.curve
+    mark = Mark(curve.path(w, x, y), "line own")
     if context.view == "terms":
-        x = Axis(x.name, -0.5, len(w) - 0.5, labels=x.labels)
-        places = x.place(np.arange(len(w)))
-        marks = [Mark(charts.bars(places, y.place(w), 0.8 / len(w)), "bar own")]
-    else:
-        marks = [Mark(curve.path(w, x, y), "line own")]
-    if limits is not None:
-        marks.insert(0, Mark(curve.band(*limits, x, y), "band"))
-    highs = curve.highs(w)
-    texts = [
-        f"{name}: {value:.3g}"
-        for name, value in zip(curve.named(context.names.feature), highs, strict=True)
-    ]
-    label = f"component {k} over the features{', with a band' * (limits is not None)}"
-    return Chart(label, x, y, marks, f"curve-{k}", (curve.x, highs, texts))
+        mark = Mark(charts.bars(x.place(np.arange(len(w))), y.place(w), 0.8 / len(w)), "bar own")
+    bands = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
+    highs, names = curve.highs(w), curve.named(context.names.feature)
+    texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
+    label = f"component {k} over the features{', with a band' * bool(bands)}"
+    return Chart(label, x, y, [*bands, mark], f"curve-{k}", (curve.x, highs), texts)
 
 
 def _endmembers(context: Context) -> Chart | None:
@@ -298,7 +534,7 @@ def _together(
     values: Array, curve: Curve, x: Axis, names: list[str], label: str, id_: str
 ) -> Chart:
     """One curve for each component, (F, K) or (S, K), in one frame."""
-    y = Axis("value", 0.0, float(values.max()) * 1.05 or 1.0)
+    y = charts.value_axis(values.max())
     marks = [Mark(curve.path(one, x, y), "line own", k) for k, one in enumerate(values.T)]
     highs = np.array([curve.highs(one) for one in values.T])
     texts = []
@@ -306,35 +542,13 @@ def _together(
         largest = np.argsort(-pointed, kind="stable")[:_MAX_POINTED]
         parts = ", ".join(f"{k}: {pointed[k]:.3g}" for k in largest if pointed[k] > 0)
         texts.append(f"{name}\ncomponents {parts}" if parts else f"{name}\nall are zero")
-    return Chart(label, x, y, marks, id_, (curve.x, highs.max(axis=0), texts))
-
-
-def downloads(context: Context) -> list[dict[str, str]]:
-    """Return the factors that are small enough for the page, as tables to download."""
-    names, result = context.names, context.result
-    tables = []
-    for name, title, labels, factor in (
-        ("components", "feature", names.feature_names, context.W),
-        ("coefficients", "sample", names.sample_names, result.H.T),
-    ):
-        F, K = factor.shape
-        if F * K * 16 + sum(map(len, labels or ())) > _MAX_FACTOR_BYTES:
-            tables.append({"name": name, "href": ""})
-            continue
-        lines = [",".join([title, *(f"component {k}" for k in range(K))])]
-        for row, values in enumerate(np.asarray(factor)):
-            label = str(row) if labels is None else no_formula(labels[row])
-            quoted = '"' + label.replace('"', '""') + '"'
-            lines.append(",".join([quoted, *(f"{value:.8g}" for value in values)]))
-        content = base64.b64encode("\n".join([*lines, ""]).encode()).decode("ascii")
-        tables.append({"name": name, "href": f"data:text/csv;base64,{content}"})
-    return tables
+    return Chart(label, x, y, marks, id_, (curve.x, highs.max(axis=0)), texts)
 
 
 # --- maps and samples ---------------------------------------------------------------------------
 
 
-def maps(context: Context) -> dict[str, Any] | None:
+def maps(context: Context) -> Facts | None:
     """Return where in a scene the components are, if samples are pixels."""
     shape = context.names.pixels_shape
     if shape is None:
@@ -342,13 +556,11 @@ def maps(context: Context) -> dict[str, Any] | None:
     shares = abundance_maps(context.W, context.result.H, shape, max_pixels=_MAX_MAP_PIXELS)
     rows, columns = shares.shape[1:]
     thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
-    is_small = max(rows, columns) <= _MAX_ENLARGED_PIXELS
     figures = []
     for k, share in enumerate(shares):
-        top = float(share.max())
-        picture = png(share, top, palette=_palette())
-        image = Image(picture, f"map of component {k}", columns, rows, is_small)
-        figures.append({"k": k, "image": image, "top": percent(top)})
+        top = share.max()
+        picture = image(share, top, f"map of component {k}", _palette())
+        figures.append({"k": k, "image": picture, "top": percent(top)})
     return {"figures": figures, "thinned": "" if (rows, columns) == shape else thinned}
 
 
@@ -356,65 +568,56 @@ def _palette() -> Array:
     """Colours (256, 3) from dark blue over green to yellow, each lighter than the one before."""
     marks = np.array([[20, 12, 60], [46, 62, 128], [30, 120, 140], [70, 180, 110], [250, 230, 60]])
     at = np.linspace(0, 255, len(marks))
-    ramps = [np.interp(np.arange(256), at, channel) for channel in marks.T]
-    return np.stack(ramps, axis=1).round()
+    return np.stack([np.interp(np.arange(256), at, channel) for channel in marks.T], axis=1)
 
 
-def samples(context: Context) -> dict[str, Any]:
+def samples(context: Context) -> Facts:
     """Return the map of the inspected samples, and what components contribute to them in order."""
-    inspected, layout = context.diagnosis.inspected, context.sample_map
-    groups = [
-        {
-            "by": "component",
-            "marks": layout.marks(inspected.labels),
-            "buttons": [(str(k), int(n)) for k, n in enumerate(context.diagnosis.sizes)],
-        }
-    ]
-    known = context.classes
-    data = _sample_data(context)
-    if known is not None:
-        numbers = known.numbers[inspected.indices]
-        data["classes"] = [known.names[number] for number in numbers]
-        sizes = np.bincount(known.numbers, minlength=len(known.names)).tolist()
-        buttons = list(zip(known.names, sizes, strict=True))
-        groups.insert(0, {"by": "class", "marks": layout.marks(numbers), "buttons": buttons})
-    return {
-        "layout": layout,
-        "groups": groups,
-        "data": data,
-        "count": inspected.indices.size,
-        "contributions": _contributions(context),
-    }
-
-
-def _sample_data(context: Context) -> dict[str, Any]:
-    inspected, layout = context.diagnosis.inspected, context.sample_map
-    shares = []
-    for row in context.shares:
-        largest = np.argsort(-row, kind="stable")[:_MAX_POINTED]
-        shares.append([[int(k), round(100 * float(row[k]))] for k in largest if row[k] > 0.005])
-    return {
+    inspected = context.diagnosis.inspected
+    if context.coordinates is not None:
+        layout = charts.map_at(exact(context.coordinates)[inspected.indices])
+    else:
+        layout = charts.map_of(context.shares, cosines(context.W) + cosines(context.shares))
+    sizes = enumerate(context.diagnosis.sizes.tolist())
+    by_component = {"by": "component", "marks": layout.marks(inspected.labels)}
+    groups = [{**by_component, "buttons": [(str(k), size) for k, size in sizes]}]
+    data = {
         "places": np.round(layout.places, 4).tolist(),
         "labels": inspected.labels.tolist(),
         "names": [context.sample_name(n) for n in range(inspected.indices.size)],
         "errors": [float(f"{error:.4g}") for error in inspected.errors],
-        "shares": shares,
+        "shares": [_largest_shares(row) for row in context.shares],
     }
+    if context.classes is not None:
+        names, numbers = context.classes
+        own = numbers[inspected.indices]
+        data["classes"] = [names[number] for number in own]
+        buttons = list(zip(names, np.bincount(numbers).tolist(), strict=True))
+        groups.insert(0, {"by": "class", "marks": layout.marks(own), "buttons": buttons})
+    shown = {"layout": layout, "groups": groups, "data": data, "count": inspected.indices.size}
+    return {**shown, "contributions": _contributions(context)}
+
+
+def _largest_shares(row: Array) -> list[tuple[int, int]]:
+    """The components that contribute most to a sample, and their shares in percent."""
+    largest = np.argsort(-row, kind="stable")[:_MAX_POINTED].tolist()
+    return [(k, round(100 * row[k])) for k in largest if row[k] > 0.005]
 
 
 def _contributions(context: Context) -> Chart | None:
-    """What each component contributes to the samples, in their order."""
-    inspected = context.diagnosis.inspected
-    if inspected.indices.size < 3:
+    """What each component contributes to the samples; None of many in no visible order."""
+    inspected, labels = context.diagnosis.inspected, context.names.sample_names or ()
+    S = inspected.indices.size
+    if S < 3 or (S > _MAX_UNORDERED and not _closer(context.shares, 1, S // 2)):
         return None
-    curve = Curve.over(inspected.indices.astype(float))
-    x = Axis("sample", float(curve.x[0]), float(inspected.indices[-1]))
+    curve = Curve(inspected.indices.astype(float))
+    x = Axis("sample", 0.0, float(inspected.indices[-1]), labels)
     names = curve.named(context.sample_name)
     label = "What each component contributes to the samples, in their order"
     return _together(inspected.coefficients, curve, x, names, label, "contributions")
 
 
-def reconstructions(context: Context) -> dict[str, Any]:
+def reconstructions(context: Context) -> Facts:
     """Return some samples beside their reconstructions, from the best to the worst."""
     inspected = context.diagnosis.inspected
     originals = inspected.originals
@@ -423,75 +626,39 @@ def reconstructions(context: Context) -> dict[str, Any]:
     pairs = []
     for e, n in enumerate(inspected.examples.tolist()):
         pair = _compared(context, originals[:, e], context.units @ inspected.coefficients[n])
-        error = f"{float(inspected.errors[n]):.4g}"
+        error = f"{inspected.errors[n]:.4g}"
         pairs.append({**pair, "name": context.sample_name(n), "error": error})
     return {"pairs": pairs, "has_missing": bool(np.isnan(originals).any())}
 
 
-def _compared(context: Context, original: Array, again: Array) -> dict[str, Any]:
-    top = float(np.nanmax([*original, *again]))
+def _compared(context: Context, original: Array, again: Array) -> Facts:
+    larger = np.fmax(original, again)
+    top = larger.max()
     if context.view == "images":
         both = (("sample", np.nan_to_num(original)), ("reconstruction", again))
         return {"images": [context.image(pixels, top, name) for name, pixels in both]}
     if context.view == "curves":
-        x, y = context.feature_axis, Axis("value", 0.0, top * 1.05 or 1.0)
-        marks = [
-            Mark(context.curve.path(original, x, y), "line original"),
-            Mark(context.curve.path(again, x, y), "line main"),
-        ]
+        x, y = context.feature_axis, charts.value_axis(top)
+        both = (("line original", original), ("line main", again))
+        marks = [Mark(context.curve.path(values, x, y), style) for style, values in both]
         return {"chart": Chart("a sample and its reconstruction", x, y, marks)}
-    larger = np.fmax(original, again)
     bars = []
     for f in np.argsort(-larger, kind="stable")[:_MAX_TABLE_TERMS].tolist():
         if larger[f] > 0:
             value = "missing" if np.isnan(original[f]) else f"{original[f]:.3g}"
-            shares = {"share": float(np.nan_to_num(original[f])) / top, "again": again[f] / top}
+            shares = {"share": np.nan_to_num(original[f]) / top, "again": again[f] / top}
             value = f"{value} / {again[f]:.3g}"
             bars.append({"name": context.names.feature(f), "value": value, **shares})
     return {"bars": bars}
 
 
-# --- errors and singular values -----------------------------------------------------------------
+# --- the number of components -------------------------------------------------------------------
 
 
-def errors(context: Context) -> dict[str, Any]:
-    """Return the error after each iteration, beside its lower bound, and the race of inits."""
-    result = context.result
-    ending = sentence(result.ending)
-    if not result.is_on_plateau:
-        ending = f"Stopped because {result.ending}"
-    found: dict[str, Any] = {"ending": ending, "bound": shown_bound(context.diagnosis.certificate)}
-    if not result.n_iter:
-        return found
-    name = get_loss(result.loss).words.share
-    history, index = result.history, np.arange(result.n_iter)
-    if result.n_iter > _MAX_POINTS:  # all first ones, then fewer and fewer
-        spread = np.geomspace(1, result.n_iter, 2 * _MAX_POINTS)
-        index = np.unique(spread.astype(np.intp)) - 1
-    values, seconds = history.relative_error[index], history.elapsed[index]
-    levels = np.append(values, [] if found["bound"] is None else [found["bound"]])
-    rim = 0.08 * float(np.ptp(levels)) or 0.1 * float(levels.max()) or 1.0
-    y = Axis(name, max(float(levels.min()) - rim, 0.0), float(levels.max()) + rim)
-    x = Axis("iteration", 1.0, max(float(result.n_iter), 1.0))
-    places = x.place(index + 1), y.place(values)
-    marks = [Mark(charts.line(*places), "line main")]
-    if index.size <= _MAX_DOTS:
-        marks.append(Mark(charts.dots(*places), "dots main"))
-    if found["bound"] is not None:
-        marks.append(Mark(charts.level(float(y.place(found["bound"]))), "line bound"))
-    texts = [
-        f"iteration {n + 1}, {s:.3g} s: {name} {e:.5g}"
-        for n, s, e in zip(index, seconds, values, strict=True)
-    ]
-    label = f"{name} by iteration, from {values[0]:.4g} to {values[-1]:.4g}"
-    found["chart"] = Chart(label, x, y, marks, "error-iteration", (index + 1, values, texts))
-    return found | {"name": name}
-
-
-def spectrum(context: Context) -> dict[str, Any]:
-    """Return the singular values and the number of components that they suggest."""
+def number(context: Context) -> Facts:
+    """Return the ratios of singular values and the number of components that they suggest."""
     rank, K = context.diagnosis.rank, context.K
-    values, ratios = rank.singular_values, rank.ratios
+    ratios = rank.ratios
     largest = "The largest ratio after the first" if rank.K > 1 else "The largest ratio"
     text = f"{largest} is at K = {rank.K} ({ratios[rank.K - 1]:.3g})"
     if rank.K == K:
@@ -499,111 +666,43 @@ def spectrum(context: Context) -> dict[str, Any]:
     else:
         ratio = f", whose ratio is {ratios[K - 1]:.3g}" if K <= ratios.size else ""
         text += f"; this result has K = {K}{ratio}."
-    drawn = np.flatnonzero(values > _ROUNDING_RATIO * values[0])
-    x = Axis("number of components", 0.0, values.size + 0.5)
-    low, high = float(values[drawn].min()) / 1.3, float(values[drawn].max()) * 1.3
-    y = Axis("singular value", low, high, log=True)
-    places = x.place(drawn + 1), y.place(values[drawn])
-    marks = [
-        Mark(charts.upright(float(x.place(K))), "line chosen"),
-        Mark(charts.line(*places), "line thin"),
-        Mark(charts.dots(*places), "dots main"),
-    ]
-    texts = [f"singular value {n + 1}: {values[n]:.5g}" for n in drawn]
-    label = f"The {values.size} largest singular values, from {values[0]:.4g} down"
-    points = (drawn + 1, values[drawn], texts)
-    drawings = [Chart(label, x, y, marks, "values", points)]
-    if ratios.size:
-        numbers, y = np.arange(1, ratios.size + 1), Axis("ratio", 1.0, rank.highest_shown)
-        heights, width = np.minimum(y.place(ratios), 1.0), 0.6 / (ratios.size + 1.5)
-        marks = []
-        for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
-            path = charts.bars(x.place(numbers[chosen]), heights[chosen], width)
-            marks.append(Mark(path, class_))
-        texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(ratios, 1)]
-        label = "Ratio of each singular value to the next"
-        drawings.append(Chart(label, x, y, marks, "ratios", (numbers, ratios, texts)))
-    return {"text": text, "charts": drawings}
+    if ratios.size < 2:
+        return {"text": text, "chart": None, "evidence": []}
+    numbers = np.arange(1, ratios.size + 1)
+    x = Axis("number of components", 0.5, ratios.size + 0.5)
+    y = Axis("ratio", 1.0, rank.highest_shown)
+    heights, marks = np.minimum(y.place(ratios), 1.0), []
+    for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
+        path = charts.bars(x.place(numbers[chosen]), heights[chosen], 0.6 / ratios.size)
+        marks.append(Mark(path, class_))
+    texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(ratios, 1)]
+    label = "Ratio of each singular value to the next"
+    chart = Chart(label, x, y, marks, "ratios", (numbers, ratios), texts)
+    return {"text": text, "chart": chart, "evidence": _evidence(context)}
 
 
-# --- cones --------------------------------------------------------------------------------------
-
-
-def angles(geometry: ConeGeometry, sizes: Array) -> list[list[dict[str, str]]]:
-    """Return the table of angles between cones: texts, and the class of each cell.
-
-    Below the required angle colours deepen towards 0, above it towards a right angle. If no angle
-    can be as large as required, colours deepen from 0 to a right angle.
-    """
-    required, between = geometry.required_angle, geometry.between
-    middle = required if required < np.pi / 2 else 0.0
-    table = []
-    for row, angles in enumerate(between):
-        cells = []
-        for column, angle in enumerate(angles.tolist()):
-            if row == column:
-                inside = degrees(float(geometry.angles[row]))
-                title = (
-                    f"cone {row}: {counted(int(sizes[row]), 'sample')} within {inside} of its axis"
-                )
-                cells.append({"class": "own", "text": inside, "title": title})
-                continue
-            is_close = angle <= middle
-            span = middle if is_close else np.pi / 2 - middle
-            level = math.ceil(_N_LEVELS * abs(angle - middle) / span) if span > 0 else 1
-            class_ = f"{'close' if is_close else 'apart'} l{min(max(level, 1), _N_LEVELS)}"
-            title = f"cones {row} and {column}: {degrees(angle)} apart"
-            cells.append({"class": class_, "text": f"{math.degrees(angle):.0f}", "title": title})
-        table.append(cells)
-    return table
-
-
-# --- how to run it again ------------------------------------------------------------------------
-
-
-def program(
-    settings: Mapping[str, Any], source: str | None, preparation: Preparation | None
-) -> str:
-    """Return a Python program that repeats the fit."""
-    in_columns = settings.get("samples_in") == "columns"
-    door = "from_columns" if in_columns else "from_rows"
-    data = f"{door}(X)  # your samples, one in each {'column' if in_columns else 'row'}"
-    if source is not None:
-        reading = {name: settings.get(name) for name in ("samples_in", "dataset", "negative")}
-        usual = (None, "rows", "raise")
-        changed = [f"{name}={value!r}" for name, value in reading.items() if value not in usual]
-        door = "open_data"
-        data = f"open_data({', '.join(map(visible, [repr(source), *changed]))})"
-    if preparation is not None:
-        steps = {
-            "normalize_total": preparation.total,
-            "log1p": preparation.log1p,
-            "tfidf": preparation.idf is not None,
-            "normalize": preparation.normalize and preparation.idf is None,
-        }
-        asked = ", ".join(f"{name}={value!r}" for name, value in steps.items() if value)
-        data, door = f"{data}\nV = prepare(V, {asked})", f"{door}, prepare"
-    if settings.get("observed"):
-        data += "  # and what said which entries are missing, or their weights"
-    options, own = [], []
-    named = {"init": {"auto", *INITS}, "solver": {*SOLVER_NAMES}}
-    for name in ("loss", "init", "solver", "max_iter", "tol", "max_time", "sketch"):
-        value = settings.get(name)
-        if (name, value) == ("loss", FROBENIUS.name) or (value is None and name != "solver"):
+def _evidence(context: Context) -> list[Chart]:
+    """A chart of the scores of each piece of evidence for the number, with the interval."""
+    chosen = context.result.selection
+    if chosen is None:
+        return []
+    drawn = []
+    for one in chosen.evidence:
+        finite = np.isfinite(one.scores)
+        ks, scores = one.ks[finite], one.scores[finite]
+        if ks.size < 2:
             continue
-        if name in named and value is not None and value not in named[name]:
-            own.append(name)
-        elif isinstance(value, str | int | float | None):
-            options.append(f"{name}={value!r}")
-    seed = settings.get("seed")
-    if isinstance(seed, int):
-        options.append(f"rng=np.random.default_rng({seed})")
-    arguments = ["V", visible(repr(settings.get("K", "auto"))), *map(visible, options)]
-    comment = f"  # {' and '.join(own)}: your own" if own else ""
-    numpy = "import numpy as np\n" if seed is not None else ""
-    return (
-        f"{numpy}from conenmf import factorize, {door}, write_report\n\n"
-        f"V = {data}\n"
-        f"result = factorize({', '.join(arguments)}){comment}\n"
-        'write_report(result, "report.html")\n'
-    )
+        x = Axis("number of components", 0.5, ks[-1] + 0.5)
+        y = Axis("score", scores.min(), scores.max())
+        ends = np.clip(np.add(chosen.interval, (-0.5, 0.5)), x.low, x.high)
+        band = charts.bars(x.place(ends.mean(keepdims=True)), np.ones(1), np.ptp(x.place(ends)))
+        line = charts.Curve(ks.astype(float)).path(scores, x, y)
+        texts = [
+            f"{score:.4g} for {counted(k, 'component')}"
+            for k, score in zip(ks.tolist(), scores, strict=True)
+        ]
+        marks = [Mark(band, "band"), Mark(line, "line main")]
+        label = f"{one.name} says {one.K}; {one.meaning}"
+        id_ = "evidence-" + one.name.replace(" ", "-")
+        drawn.append(Chart(label, x, y, marks, id_, (ks, scores), texts))
+    return drawn

@@ -16,45 +16,49 @@ are settings too: `described` compares their code, not only their names.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import inspect
 import shutil
-import time
 import zipfile
+import zlib
+from bisect import bisect
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import or_
 from pathlib import Path
 from tempfile import TemporaryFile
+from time import perf_counter
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import joblib
 import numpy as np
+from numpy.random import Generator
 
-from ..arguments import number, path
+from ..arguments import Arrays, number, path
 from ..atomic import (
     LOCK_FILE,
+    flush,
     folder_written_whole,
     in_use,
     remove_temporaries,
     writing,
 )
-from ..data.blocks import Array
-from ..data.digest import digest, known_digest
-from ..data.matrix import Aligned, DataMatrix
-from ..data.saving import reading, write_arrays
+from ..data.blocks import Array, Block, entries_of, entrywise, exact
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import (
     CheckpointError,
-    DataChangedError,
     FileFormatError,
     Message,
     Option,
     OutputError,
-    is_disk_full,
 )
+from ..text import Facts, Texts
+from .archive import reading, write_arrays
 
-_FORMAT = "conenmf-checkpoint-7"
+_FORMAT = "conenmf-checkpoint-9"
+_READ_BYTES = 4 << 20  # at a time
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",
@@ -90,9 +94,9 @@ class Checkpoint:
 class Parts(NamedTuple):
     """The state of a run, as files keep it: arrays, aligned arrays and plain values by name."""
 
-    arrays: dict[str, Array]
+    arrays: Arrays
     aligned: dict[str, Aligned]
-    plain: dict[str, Any]
+    plain: Facts
 
 
 class CheckpointedRun:
@@ -111,25 +115,22 @@ class CheckpointedRun:
     ----------
     facts : dict
         Plain values that are saved with the run.
-    initial_W : array (F, K) or None
-        Likewise.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
         V: DataMatrix,
-        identity: dict[str, Any],
-        rng: np.random.Generator | None = None,
+        identity: Facts,
+        rng: Generator | None = None,
     ) -> None:
         self._folder = Path(checkpoint.folder)
         self._every = checkpoint.every
         self._V = V
         self._rng = rng
         self._identity = identity
-        self._last = time.perf_counter()
-        self.facts: dict[str, Any] = {}
-        self.initial_W: Array | None = None
+        self._last = perf_counter()
+        self.facts: Facts = {}
 
     def load(self, max_iter: int) -> Parts | None:
         """Return the newest state, or None if there is none; restores the generator.
@@ -148,9 +149,10 @@ class CheckpointedRun:
                     ": raise it, or delete the folder to run from the beginning",
                 )
             )
-        aligned = {name: self._load_aligned(newest, name, header) for name in header["aligned"]}
+        for file, checksum in header["files"].items():
+            _check_file(newest / file, checksum)
+        aligned = {name: self._load_aligned(newest, name) for name in header["aligned"]}
         self.facts = header["facts"]
-        self.initial_W = arrays.pop("W of the init", None)
         if self._rng is not None and header["rng"] is not None:
             self._rng.bit_generator.state = header["rng"]
         return Parts(arrays, aligned, header["plain"])
@@ -159,30 +161,31 @@ class CheckpointedRun:
         """The folders of checkpoints, of which there is more than one if a save was interrupted."""
         return [entry for entry in self._folder.iterdir() if entry.name.isdigit()]
 
-    def _load_aligned(self, folder: Path, name: str, header: dict[str, Any]) -> Aligned:
-        files = {file: tuple(checksum) for file, checksum in header["files"].items()}
-        return self._V.load_aligned(folder, name, files)
+    def _load_aligned(self, folder: Path, name: str) -> Aligned:
+        return self._V.map(_load_rows, folder=str(folder), name=name)[0]
+
+    def _save_aligned(self, rows: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
+        """Write an aligned array to one file, on a cluster to one for each chunk."""
+        if not self._V.is_remote:
+            return _save_rows(range(len(rows)), rows, folder=str(folder), name=name)[0]
+        return self._V.map(_save_rows, rows, reduce=or_, folder=str(folder), name=name)[0]
 
     def save_if_due(self, run: Any, ended: bool) -> None:
-        """Save a run (`solve.run.Saved`) from time to time, and when the user has ended it."""
-        if not ended and time.perf_counter() - self._last < self._every:
+        """Save a run (`solve.run.Run`) from time to time, and when the user has ended it."""
+        if not ended and perf_counter() - self._last < self._every:
             return
-        target = self._folder / f"{len(run.log.elapsed):08d}"
-        try:
+        target = self._folder / f"{run.n_iter:08d}"
+        with writing(target):
             if not target.exists():
                 self._write(run, target)
             for earlier in self._saved():
                 if earlier != target:
                     shutil.rmtree(earlier, ignore_errors=True)
-        except DataChangedError:
-            raise
-        except OSError as problem:
-            raise self._not_saved(problem) from problem
-        self._last = time.perf_counter()
+        self._last = perf_counter()
 
     def _write(self, run: Any, target: Path) -> None:
         parts: Parts = run.parts()
-        files: dict[str, Any] = {}
+        files: Facts = {}
         header = {
             "facts": self.facts,
             "rng": None if self._rng is None else self._rng.bit_generator.state,
@@ -190,40 +193,18 @@ class CheckpointedRun:
             "aligned": list(parts.aligned),
             "files": files,
         }
-        arrays: dict[str, Any] = dict(parts.arrays)
-        if self.initial_W is not None:
-            arrays["W of the init"] = self.initial_W
         with folder_written_whole(target) as folder:
             for name, rows in parts.aligned.items():
-                files |= self._V.save_aligned(rows, folder, name)
-            _write(folder / "state.npz", self._identity, arrays, header)
+                files |= self._save_aligned(rows, folder, name)
+            _write(folder / "state.npz", self._identity, parts.arrays, header)
         if self._V.is_remote:  # lost chunks are then read from their files again
-            names = parts.aligned
-            run.relocate({name: self._load_aligned(target, name, header) for name in names})
-
-    def _not_saved(self, problem: OSError) -> Exception:
-        """The error for a save that failed: why, and what is left to resume from."""
-        left = "there is no earlier one"
-        if self._folder.is_dir() and (saved := self._saved()):
-            intact = int(max(saved).name)
-            left = f"the one of iteration {intact} is intact; the same call resumes from it"
-        if is_disk_full(problem):
-            return OutputError(
-                f"not enough disk space for a checkpoint in {self._folder}: free some ({left})"
-            )
-        reason = problem.strerror or problem
-        return CheckpointError(f"no checkpoint can be saved in {self._folder}: {reason} ({left})")
+            run.relocate({name: self._load_aligned(target, name) for name in parts.aligned})
 
 
-def identity_of(
-    V: DataMatrix,
-    settings: dict[str, Any],
-    rng: np.random.Generator | None,
-    data: str | None = None,
-) -> dict[str, Any]:
+def identity_of(V: DataMatrix, settings: Facts, rng: Generator | None) -> Facts:
     """Return what a run depends on: settings, V, and its generator, in plain values and digests.
 
-    V is read for its digest, unless the caller has it, `data`.
+    V is read once, for its digest.
     """
     return {
         **settings,
@@ -231,17 +212,140 @@ def identity_of(
         "shape": list(V.shape),
         "dtype": str(V.dtype),
         "random state": None if rng is None else joblib.hash(rng.bit_generator.state),
-        "data": digest(V) if data is None else data,
+        "data": digest(V),
     }
 
 
-def _write(
-    file: Path, identity: dict[str, Any], arrays: dict[str, Any], facts: dict[str, Any]
-) -> None:
+# --- aligned arrays in files ----------------------------------------------------------------------
+
+Checksum: TypeAlias = tuple[int, int]
+"""Of a file: its size in bytes, and its CRC-32."""
+
+
+def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, Checksum]]:
+    """Step of a map: write these rows of an aligned array; return the checksum of the file."""
+    path = Path(folder) / f"{name}-{index.start:015d}.npy"
+    with open(path, "wb") as stream:
+        np.save(stream, rows)
+        flush(stream)
+    return ({path.name: _checksum(path)},)
+
+
+def _load_rows(index: range, *, folder: str, name: str) -> PerSample:
+    """Step of a map: read these rows from the file that holds them."""
+    files = sorted(Path(folder).glob(f"{name}-*.npy"))
+    starts = [int(path.stem.removeprefix(f"{name}-")) for path in files]
+    place = bisect(starts, index.start) - 1
+    rows = np.empty(0)
+    if place >= 0:
+        first = index.start - starts[place]
+        mapped = np.load(files[place], mmap_mode="r", allow_pickle=False)
+        rows = np.array(mapped[first : first + len(index)])
+    if len(rows) < len(index):
+        raise CheckpointError(
+            f"{folder} has no file with rows {index.start} to {index.stop - 1} of {name}: the "
+            "chunks have other sizes now, or this worker does not see the folder"
+        )
+    return rows, None
+
+
+def _checksum(path: Path) -> Checksum:
+    size, crc = 0, 0
+    with open(path, "rb") as stream:
+        while part := stream.read(_READ_BYTES):
+            size += len(part)
+            crc = zlib.crc32(part, crc)
+    return size, crc
+
+
+def _check_file(path: Path, expected: list[int]) -> None:
+    """Refuse a file that is not what was written."""
+    try:
+        problem = "" if [*_checksum(path)] == expected else "is damaged: it is not what was written"
+    except OSError as failure:
+        problem = f"cannot be read: {failure.strerror}"
+    if problem:
+        raise CheckpointError(f"{path} {problem}; delete its folder to run from the beginning")
+
+
+# --- digests of data ------------------------------------------------------------------------------
+
+
+def digest(V: DataMatrix) -> str:
+    """Return a number that changes if an entry of V changes, or its place; takes one pass.
+
+    It is a sum over all entries that are not zero, so it does not depend on blocks, threads, chunks
+    or the storage. It is no protection against data that were made to have the same digest.
+
+    >>> from conenmf import from_columns
+    >>> one, other = from_columns([[1.0, 2.0], [0.0, 3.0]]), from_columns([[1.0, 3.0], [0.0, 2.0]])
+    >>> digest(one) == digest(one), digest(one) == digest(other)
+    (True, False)
+    """
+    index = V.indices()
+    return f"{V.sweep(_digest_block, index)[0] % 2**64:016x}"
+
+
+def known_digest(V: DataMatrix) -> str | None:
+    """Return a digest of what is known of V: which entries, and how much they and samples count.
+
+    It is None for complete data whose entries and samples count alike. A missing entry and a
+    zero are alike to `digest`, so data are the same if both digests are.
+
+    >>> from conenmf import from_columns
+    >>> X, masks = [[1.0, 2.0], [0.0, 3.0]], ([[1, 1], [0, 1]], [[1, 1], [1, 1]])
+    >>> one, other = (from_columns(X, mask=mask) for mask in masks)
+    >>> digest(one) == digest(other), known_digest(one) == known_digest(other)
+    (True, False)
+    >>> known_digest(from_columns(X)) is None
+    True
+    """
+    observed, samples = V.observed, None
+    if observed is None and V.unweighed is None:
+        return None
+    total = 0
+    if observed is not None:
+        index = V.indices()
+        if observed.weights is None:
+            (total,) = V.sweep(_digest_pattern, index)
+        else:
+            (total,) = V.map(_digest_weights, observed.weights, index)
+    if V.unweighed is not None:
+        samples = np.asarray(V.unweighed.weights, float)
+    return str(joblib.hash((total % 2**64, samples)))
+
+
+def _digest_weights(index: range, weights: Array, numbers: Array) -> tuple[int]:
+    return _digest_block(exact(weights).T, numbers)
+
+
+def _digest_pattern(block: Block, index: Array) -> tuple[int]:
+    return _digest_block(entrywise(exact(block), np.ones_like), index)
+
+
+def _digest_block(block: Block, index: Array) -> tuple[int]:
+    """Mix the bits of each entry with its place, as splitmix64 does (Steele, Lea and Flood, 2014).
+
+    Every entry has a key of its own, so a single entry that changes always changes the sum.
+    """
+    features, samples, values = entries_of(block)
+    z: Array = values.view(np.uint64).copy()
+    for places in (features, index[samples]):
+        z += (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+    return (int(z.sum()),)
+
+
+# --- files of runs --------------------------------------------------------------------------------
+
+
+def _write(file: Path, identity: Facts, arrays: Facts, facts: Facts) -> None:
     write_arrays(file, arrays, {"format": _FORMAT, "identity": identity, **facts})
 
 
-def _read(file: Path, identity: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Array]]:
+def _read(file: Path, identity: Facts) -> tuple[Facts, Arrays]:
     """The facts and the arrays of a file; refuse one that is damaged or of another identity."""
     try:
         with reading(file, _FORMAT, "a checkpoint") as saved, zipfile.ZipFile(file) as archive:
@@ -276,7 +380,7 @@ def held_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_others(folder: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
+def _refuse_others(folder: Path, saved: Facts, now: Facts) -> None:
     """Refuse a folder with other settings than those of now, naming the first that differs."""
     for key in {**now, **saved}:
         if key in saved and key in now and saved[key] == now[key]:
@@ -302,7 +406,7 @@ class KeptRuns:
         What all runs depend on; see `identity_of`. A run of another folder or number is refused.
     """
 
-    def __init__(self, checkpoint: Checkpoint, identity: dict[str, Any]) -> None:
+    def __init__(self, checkpoint: Checkpoint, identity: Facts) -> None:
         self._checkpoint = checkpoint
         self._identity = identity
 
@@ -328,7 +432,7 @@ class KeptRuns:
         here = Checkpoint(folder, self._checkpoint.every)
         return CheckpointedRun(here, V, self._identity_of(number))
 
-    def _identity_of(self, number: int) -> dict[str, Any]:
+    def _identity_of(self, number: int) -> Facts:
         return {**self._identity, "number": number}
 
     def _file(self, number: int) -> Path:
@@ -337,79 +441,47 @@ class KeptRuns:
 
 # --- functions, by their code -------------------------------------------------------------------
 
-_LEAVES = (str, bytes, int, float, complex, bool, type(None), type(...), range, np.ndarray)
-_MUTABLE = (list, dict, set, bytearray)  # in closures: where functions count or remember
+_VALUES = (str, bytes, int, float, complex, type(None), type(...), range, np.ndarray)
+_PARTS: dict[type, Texts] = {
+    CodeType: ("co_code", "co_consts", "co_names", "co_varnames", "co_freevars"),
+    MethodType: ("__func__", "__self__"),
+    functools.partial: ("func", "args", "keywords"),
+}
 
 
 def described(thing: object) -> str:
     """Return a digest of a function by its code, or of anything else that an option may be.
 
-    Included are the code of a function with its constants and defaults, and the plain values,
-    arrays and functions of its own module that it refers to, as closures, globals, arguments of
-    `partial` or attributes of its object. Functions of other modules count by their names. The code
-    is that of one version of Python: under another one the same function looks different.
+    Included are the code of a function with its constants and defaults, and the plain values and
+    arrays that it refers to; other functions that it calls count by their names. The code is that
+    of one version of Python: under another one the same function looks different.
 
     >>> one, other, same = (lambda x: x + 1), (lambda x: x + 2), (lambda x: x + 1)
     >>> described(one) == described(other), described(one) == described(same)
     (False, True)
     """
-    return str(joblib.hash(_parts(thing, ())))
+    return str(joblib.hash(_parts(thing)))
 
 
-def _parts(thing: Any, above: tuple[int, ...]) -> Any:
-    """Nested lists of plain values and arrays; those that `thing` is a part of are `above` it."""
-    if isinstance(thing, _LEAVES):
-        return thing
-    if id(thing) in above:
-        return f"circle {above[::-1].index(id(thing))}"
-    inner = [_parts(part, (*above, id(thing))) for part in _inside(thing)]
-    if isinstance(thing, set | frozenset | dict):
-        inner.sort(key=joblib.hash)
-    return [type(thing).__name__, inner]
-
-
-def _inside(thing: Any) -> Any:
-    """What a collection, a function or an object consists of; its name, if that is not known."""
-    if isinstance(thing, tuple | list | set | frozenset):
+def _parts(thing: object) -> object:
+    """Nested lists of plain values and arrays of which an object consists."""
+    thing = getattr(thing, "py_func", thing)  # compiled by numba
+    if isinstance(thing, _VALUES):
         return thing
     if isinstance(thing, dict):
-        return thing.items()
-    if isinstance(thing, CodeType):
-        names = (thing.co_names, thing.co_varnames, thing.co_freevars, thing.co_cellvars)
-        return (thing.co_code, thing.co_consts, thing.co_argcount, thing.co_flags, *names)
-    if isinstance(thing, functools.partial):
-        return (thing.func, thing.args, thing.keywords)
-    if isinstance(thing, MethodType):
-        return (thing.__func__, thing.__self__)
+        thing = sorted(thing.items())
+    if isinstance(thing, frozenset):
+        thing = sorted(thing, key=repr)
+    if isinstance(thing, list | tuple):
+        return [_parts(part) for part in thing]
+    for kind, names in _PARTS.items():
+        if isinstance(thing, kind):
+            return [_parts(getattr(thing, name)) for name in names]
     if isinstance(thing, FunctionType):
-        return (thing.__code__, thing.__defaults__, thing.__kwdefaults__, _referred(thing))
-    if isinstance(source := getattr(thing, "py_func", None), FunctionType):  # compiled by numba
-        return (source,)
-    kind = thing if isinstance(thing, type) else type(thing)
-    named = (getattr(thing, "__module__", ""), getattr(thing, "__qualname__", kind.__qualname__))
-    call = None if thing is kind else getattr(kind, "__call__", None)  # noqa: B004 - its code
-    if isinstance(call, FunctionType) or (dataclasses.is_dataclass(thing) and thing is not kind):
-        return (*named, call, getattr(thing, "__dict__", None))
-    return named
-
-
-def _referred(function: FunctionType) -> dict[str, Any]:
-    """What a function refers to by name, outside of itself, and does not change."""
-    found: dict[str, Any] = {}
-    code = function.__code__
-    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # an empty cell
-            if not isinstance(cell.cell_contents, _MUTABLE):
-                found[name] = cell.cell_contents
-    for name in _global_names(code):
-        value = function.__globals__.get(name)
-        same_module = getattr(value, "__module__", None) == function.__module__
-        if isinstance(value, _LEAVES) or (isinstance(value, FunctionType) and same_module):
-            found[name] = value
-    return found
-
-
-def _global_names(code: CodeType) -> set[str]:
-    """The names in a function, and in the functions defined in it."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return {*code.co_names}.union(*map(_global_names, inner))
+        closure = inspect.getclosurevars(thing)
+        found = {**closure.nonlocals, **closure.globals}
+        known = {name: value for name, value in found.items() if isinstance(value, _VALUES)}
+        return _parts([thing.__code__, thing.__defaults__, thing.__kwdefaults__, known])
+    named = thing if hasattr(thing, "__qualname__") else type(thing)
+    inside = {} if named is thing else getattr(thing, "__dict__", {})
+    return [named.__module__, named.__qualname__, getattr(thing, "__name__", ""), _parts(inside)]

@@ -6,9 +6,8 @@ A group is a whole subtree, so the numbers depend neither on the grouping nor on
 worker that is lost takes its results with it; Dask computes them again from the graph, which holds
 W and not V. A group that is computed again is compared with what it was in the first pass.
 
-A task can fail in three ways, which the caller must be able to distinguish. A step raises an error:
-that is raised as it is, as if there were no cluster. The graph that makes the chunks fails. Or the
-cluster does.
+Errors of a step, and of the graph that makes the chunks, are raised as they are; the loss of a
+client, a scheduler or a worker is named.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ import operator
 import uuid
 import warnings
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import dask
@@ -30,23 +28,21 @@ import numpy as np
 import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
-from ..data.aligned import check_file, save_array
+from ..arguments import DType
 from ..data.blocks import Array, Block, canonical_rows, compute_dtype, is_sparse
-from ..data.matrix import Checksum, DataMatrix, Reduce, Step, Work
+from ..data.matrix import DataMatrix, Results, Work
 from ..data.memory import hold
-from ..data.resources import available_memory, available_threads
-from ..data.threads import one_blas_thread
+from ..data.resources import available_memory
+from ..data.threads import available_threads, one_blas_thread
 from ..data.validate import check_kind
 from ..errors import (
-    CheckpointError,
-    ClusterError,
-    ConeNMFError,
     DataChangedError,
     DataError,
     DataTypeError,
     InputWarning,
     ReadError,
 )
+from ..text import Facts
 
 _FAN_IN_PARTS = 8  # parts that one task of the tree adds up: a power of two
 _MAX_GROUP_BYTES = 32 << 20
@@ -87,7 +83,6 @@ class ClusterMatrix(DataMatrix):
         As for `DataMatrix`.
     """
 
-    candidates = 32
     is_remote = True
 
     def __init__(
@@ -124,7 +119,7 @@ class ClusterMatrix(DataMatrix):
             chunks = keys[g * width : (g + 1) * width]
             graph[name, g] = (_prepare_group, chunks, start, group, F)
         self._chunks = _Keys(graph, name, len(self._groups))
-        with _naming_failures(self._client, opening=True):
+        with _naming_failures(self._client):
             self._persisted = _fits(rows.nbytes) if persist is None else persist
             if self._persisted:
                 (self._chunks,) = dask.persist(self._chunks, optimize_graph=False)
@@ -152,26 +147,13 @@ class ClusterMatrix(DataMatrix):
         """Do nothing: the workers compute."""
         return nullcontext()
 
-    def _sweep(self, work: Work) -> tuple[Any, ...]:
-        return self._run("sweep", work)[0]
-
-    def _visit(self, work: Work) -> tuple[Any, ...]:
-        results, columns_read = self._run("visit", work)
-        self._count(columns_read / self.shape[1])
-        return results
-
-    def _map(self, work: Work) -> tuple[Any, ...]:
-        return self._run("map", work)[0]
-
-    def _run(self, kind: str, work: Work) -> tuple[tuple[Any, ...], float]:
-        """Give every group to a task, reduce the parts; also return how many columns were read."""
+    def _run(self, work: Work) -> Results:
+        """Give every group to a task, and reduce the parts."""
         name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
         call, n_groups = f"{name}-call", len(self._groups)
-        graph: dict[Any, Any] = {
-            call: _Call(kind, work.step, work.reduce, work.shared, self._options())
-        }
+        graph: dict[Any, Any] = {call: _Call(work._replace(aligned=()), self._options())}
         chunks: list[Any] = [None] * n_groups
-        if kind != "map" or self._persisted:  # what is new should be where the chunk is
+        if work.reads or self._persisted:  # what is new should be where the chunk is
             chunks = self._chunks.__dask_keys__()
             graph |= self._chunks.dask
         inputs = [self._inputs(array, graph) for array in work.aligned]
@@ -189,7 +171,7 @@ class ClusterMatrix(DataMatrix):
             for key, lot in zip(parts, lots, strict=True):
                 graph[key] = (_reduce_copies, call, lot)
             level += 1
-        with _naming_failures(self._client, opening=not self._evidence):
+        with _naming_failures(self._client):
             results, sums = dask.persist(
                 _Keys(graph, f"{name}-rows", n_groups),
                 _Keys(graph, f"{name}-sum-{level - 1}", 1),
@@ -198,9 +180,9 @@ class ClusterMatrix(DataMatrix):
             outcome = sums.dask[parts[0]]
             outcome = outcome.result() if hasattr(outcome, "result") else outcome
         self._evidence |= outcome.evidence
-        return (*self._outputs(results, outcome.kinds), outcome.part), outcome.columns_read
+        return *self._outputs(results, outcome.kinds), outcome.part
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Facts:
         """How workers hold chunks."""
         return {"dtype": self.dtype, "clip": self.clip, "block_samples": self._block_samples}
 
@@ -243,15 +225,6 @@ class ClusterMatrix(DataMatrix):
             (blocks,) = dask.compute(_Keys(graph, name, len(groups)), optimize_graph=False)
         return _joined(blocks, axis=1)[:, np.argsort(order)]
 
-    def save_aligned(self, aligned: da.Array, folder: Path, name: str) -> dict[str, Checksum]:
-        """Let every worker write its rows, one ``.npy`` file for each chunk."""
-        (files,) = self.map(_save_rows, aligned, reduce=operator.or_, folder=str(folder), name=name)
-        return dict(files)
-
-    def load_aligned(self, folder: Path, name: str, checksums: Mapping[str, Checksum]) -> da.Array:
-        """Let every worker read its rows: if lost, they come from the file again."""
-        return self.map(_load_rows, folder=str(folder), name=name, checksums=dict(checksums))[0]
-
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
     """How many chunks form a group: a power of two, for subtrees of one binary tree."""
@@ -271,11 +244,8 @@ def _group_width(sizes: list[int], sample_bytes: int) -> int:
 class _Call(NamedTuple):
     """A step and all that it needs besides its chunk; `options` are those of the chunk's matrix."""
 
-    kind: str
-    step: Step
-    reduce: Reduce
-    shared: dict[str, Any]
-    options: dict[str, Any]
+    work: Work
+    options: Facts
 
 
 class _Group(NamedTuple):
@@ -292,7 +262,6 @@ class _Outcome(NamedTuple):
     ----------
     part
         What its step returned to be reduced.
-    columns_read : float
     kinds : list of (shape of a row, dtype)
         Of the per-sample results, which stay on the worker.
     evidence : dict
@@ -300,8 +269,7 @@ class _Outcome(NamedTuple):
     """
 
     part: Any
-    columns_read: float
-    kinds: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    kinds: list[tuple[tuple[int, ...], DType]]
     evidence: dict[int, list[float]]
 
 
@@ -358,42 +326,29 @@ def _run_group(
     if group is not None:
         chunks = _addressable(group.chunks)
         _compare(group, start, known)
-    aligned, shared = tuple(_addressable(list(aligned))), _addressable(call.shared)
+    aligned, shared = tuple(_addressable(list(aligned))), _addressable(call.work.shared)
     evidence = {g: group.evidence} if group is not None and known is None else {}
     results, outcomes, first = [], [], 0
-    with _marking_errors():
-        for rows, n in zip(chunks, sizes, strict=True):
-            given = [array[first : first + n] for array in aligned]
-            index = range(start, start + n)
-            (*per_sample, part), read = _run_step(call, rows, index, given, shared)
-            kinds = [(array.shape[1:], array.dtype) for array in per_sample]
-            results.append(per_sample)
-            outcomes.append(_Outcome(part, read, kinds, evidence))
-            start, first = start + n, first + n
+    for rows, n in zip(chunks, sizes, strict=True):
+        given = [array[first : first + n] for array in aligned]
+        index = range(start, start + n)
+        *per_sample, part = _run_step(call, rows, index, given, shared)
+        kinds = [(array.shape[1:], array.dtype) for array in per_sample]
+        results.append(per_sample)
+        outcomes.append(_Outcome(part, kinds, evidence))
+        start, first = start + n, first + n
     joined = tuple(_joined(parts, axis=0) for parts in zip(*results, strict=True))
     return joined, _reduce_outcomes(call, outcomes)
 
 
-def _run_step(
-    call: _Call, rows: Any, index: range, aligned: list[Array], shared: dict[str, Any]
-) -> tuple[tuple[Any, ...], float]:
-    """The results of a step on a chunk, and how many columns it has read."""
-    if call.kind == "map":
+def _run_step(call: _Call, rows: Any, index: range, aligned: list[Array], shared: Facts) -> Results:
+    """Return the results of a step on a chunk."""
+    work = call.work
+    if not work.reads:
         with one_blas_thread():
-            return call.step(index, *aligned, **shared), 0.0
-    local = hold(rows, n_threads=1, first=index.start, **call.options)
-    run = getattr(local, call.kind)
-    return run(call.step, *aligned, reduce=call.reduce, **shared), local.passes * len(index)
-
-
-@contextmanager
-def _marking_errors() -> Iterator[None]:
-    """Mark what a step raises, among all that can fail in a task."""
-    try:
-        yield
-    except Exception as problem:
-        problem.is_of_step = True  # type: ignore[attr-defined]
-        raise
+            return work.step(index, *aligned, **shared)
+    local = hold(rows, n_threads=1, **call.options)
+    return local.sweep(work.step, *aligned, reduce=work.reduce, **shared)
 
 
 def _compare(group: _Group, start: int, known: list[float] | None) -> None:
@@ -426,27 +381,23 @@ def _evidence(rows: Any) -> float:
 
 def _reduce_copies(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
     """Reduce what other tasks have returned, which must stay as it is."""
-    with _marking_errors():
-        return _reduce_outcomes(call, copy.deepcopy(outcomes))
+    return _reduce_outcomes(call, copy.deepcopy(outcomes))
 
 
 def _reduce_outcomes(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
     """Reduce the outcomes of neighbours to one, as a binary tree; their parts may be altered."""
     while len(outcomes) > 1:
         pairs = [outcomes[i : i + 2] for i in range(0, len(outcomes), 2)]
-        outcomes = [_added(call, *pair) for pair in pairs]
+        outcomes = [pair[0] if len(pair) == 1 else _added(call, *pair) for pair in pairs]
     return outcomes[0]
 
 
-def _added(call: _Call, first: _Outcome, second: _Outcome | None = None) -> _Outcome:
-    if second is None:
-        return first
-    part = call.reduce(first.part, second.part)
-    columns_read = first.columns_read + second.columns_read
-    return _Outcome(part, columns_read, first.kinds, first.evidence | second.evidence)
+def _added(call: _Call, first: _Outcome, second: _Outcome) -> _Outcome:
+    part = call.work.reduce(first.part, second.part)
+    return _Outcome(part, first.kinds, first.evidence | second.evidence)
 
 
-def _take_columns(group: _Group, indices: Array, options: dict[str, Any]) -> Block:
+def _take_columns(group: _Group, indices: Array, options: Facts) -> Block:
     """Return samples of a group by their indices within it, which are sorted."""
     firsts = np.cumsum([0, *(rows.shape[0] for rows in group.chunks)])[:-1]
     owned = np.split(indices, np.searchsorted(indices, firsts[1:]))
@@ -456,30 +407,6 @@ def _take_columns(group: _Group, indices: Array, options: dict[str, Any]) -> Blo
         if some.size
     ]
     return _joined(blocks, axis=1)
-
-
-def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, Checksum]]:
-    """Step of a map: write these rows of an aligned array; return the checksum of the file."""
-    path = _rows_file(index, folder, name)
-    return ({path.name: save_array(path, rows)},)
-
-
-def _load_rows(
-    index: range, *, folder: str, name: str, checksums: dict[str, Checksum]
-) -> tuple[Array, None]:
-    """Step of a map: read what `_save_rows` wrote."""
-    path = _rows_file(index, folder, name)
-    if path.name not in checksums or not path.exists():
-        raise CheckpointError(
-            f"{path} is missing: the chunks have other sizes now, or this worker does not see the "
-            "folder"
-        )
-    check_file(path, checksums[path.name])
-    return np.load(path, allow_pickle=False), None
-
-
-def _rows_file(index: range, folder: str, name: str) -> Path:
-    return Path(folder) / f"{name}-{index.start}-{index.stop}.npy"
 
 
 def _place(start: int, n_samples: int) -> str:
@@ -538,40 +465,29 @@ def _client() -> Any:
 
 
 @contextmanager
-def _naming_failures(client: str | None, *, opening: bool = False) -> Iterator[None]:
-    """Raise a named error if a client, a scheduler, a worker or a chunk is lost.
+def _naming_failures(client: str | None) -> Iterator[None]:
+    """Name the loss of the client, the scheduler or a worker; raise other errors as they are.
 
-    `client` has what was computed earlier, if anything. While V is opened only its own chunks are
-    computed, so every other failure is theirs.
+    `client` has what was computed earlier, if anything.
     """
     _require_client(client)
     try:
         yield
     except (Exception, CancelledError) as problem:
-        if isinstance(problem, ConeNMFError) or hasattr(problem, "is_of_step"):
+        library = type(problem).__module__.partition(".")[0]
+        if library not in _CLUSTER_LIBRARIES and not isinstance(problem, TimeoutError):
             raise
         _require_client(client, problem)
-        cause = f"{type(problem).__name__}: {problem}"
-        library = type(problem).__module__.partition(".")[0]
-        if library in _CLUSTER_LIBRARIES or isinstance(problem, TimeoutError):
-            raise ClusterError(
-                f"the cluster was lost, or gave up on a task: {cause}; "
-                "start it again and repeat the call, which resumes if it has a checkpoint"
-            ) from problem
-        if opening or isinstance(problem, OSError):
-            raise ReadError(
-                f"a chunk of the Dask array could not be computed: {cause}"
-            ) from problem
-        raise ClusterError(
-            f"a task failed: {cause}; if the graph of the Dask array is not the reason, look into "
-            "the logs of the workers"
+        raise ReadError(
+            f"the cluster was lost, or gave up on a task: {type(problem).__name__}: {problem}; "
+            "start it again and repeat the call, which resumes if it has a checkpoint"
         ) from problem
 
 
 def _require_client(client: str | None, problem: BaseException | None = None) -> None:
     """Refuse to compute with what another client has, which Dask cannot."""
     if client is not None and client != _client_id():
-        raise ClusterError(
+        raise ReadError(
             "the client with which the data were opened is closed, or no longer the one that Dask "
             "uses: connect to the cluster, open the data again and repeat the call, which resumes "
             "if it has a checkpoint"

@@ -21,13 +21,15 @@ components.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
+from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
-from ..cones.certificate import coordinate_steps
 from ..data.blocks import (
     Array,
     Block,
@@ -42,6 +44,7 @@ from ..data.known import observed_residual, packed, row_grams, unpacked, weighed
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import MappedMatrix
 from ..linalg.nnls import solve_rows
+from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, unit_steps
 
 ORDINARY = 1e-6, 1e6
@@ -132,9 +135,7 @@ def finished(
         shares = shares_of(G, HH)[places]
         order = sorting(shares, n_first)
         sizes = units * np.sqrt(np.diagonal(G))
-        Ht, labels, _ = V.map(
-            _sort_rows, Ht, V.norms_squared, out=(Ht, None), order=places[order], sizes=sizes
-        )
+        Ht, labels, _ = V.map(_sort_rows, Ht, V.norms_squared, order=places[order], sizes=sizes)
     HH, VH, W = HH[np.ix_(places, places)], VH[:, places], shared["W"][:, places]
     term = penalties.on_W(V.total / V.shape[1])
     if term is not None:
@@ -144,14 +145,14 @@ def finished(
         steps += unit_steps(HH, VH, W, n_fixed)
     else:
         steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
-    residual = float(np.sqrt(steps / V.total))
+    residual = math.sqrt(steps / V.total)
     objective = float(squared) + float(penalty)
     return Finish(Ht.T, labels, float(squared), objective, residual, order, shares[order])
 
 
 def finishing(
     V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, own: bool = False
-) -> dict[str, Any]:
+) -> Facts:
     """Return what every block needs for its exact H: W in units that are powers of two, and W'W.
 
     With `own`, the columns are in their own order, and "places" says where the caller has them.
@@ -159,15 +160,13 @@ def finishing(
     W = np.asarray(W)
     order = own_order(W) if own else None
     W = W if order is None else W[:, order]
-    W = np.ascontiguousarray(W, dtype=np.float64)  # the order decides the last bits of W'W
+    W = np.ascontiguousarray(W, dtype=float)  # the order decides the last bits of W'W
     is_plain = penalties.are_none
     units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W as it is
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = W / units
     W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
-    shared: dict[str, Any] = {"W": W, "G": W.T @ W} | (
-        {"units": units} if np.any(units != 1) else {}
-    )
+    shared: Facts = {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
     if not is_plain:
         shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
     return shared if order is None else {**shared, "places": np.argsort(order)}
@@ -181,7 +180,7 @@ def own_order(W: Array) -> Array:
     >>> own_order(np.array([[3.0, 1.0], [0.0, 0.1]]))
     array([1, 0])
     """
-    W = np.ascontiguousarray(W, dtype=np.float64)  # sums of columns add row after row then
+    W = np.ascontiguousarray(W, dtype=float)  # sums of columns add row after row then
     with np.errstate(over="ignore"):
         sums, scales = np.frexp(W.sum(axis=0))
     return np.lexsort((scales, W.argmax(axis=0), np.frexp(W.max(axis=0))[0], sums))
@@ -216,25 +215,6 @@ def _finish_block(
     returned, residual, _, H = _exact_rows(block, squared, W, G, **how)
     labels = _labels((np.sqrt(np.diagonal(G)) * H)[:, places], squared)
     return np.ascontiguousarray(returned[:, places]), labels, residual
-
-
-def squared_errors(V: DataMatrix, factors: Sequence[Array]) -> Array:
-    """Return ||V - WH||^2 of each W (F, K) with its best H, as `coefficients` does.
-
-    One pass for all of them, and no H is kept.
-    """
-    each = [finishing(V, W, own=True) for W in factors]
-    with V.own_threads():
-        (squared,) = V.sweep(_squared_errors, V.norms_squared, each=each)
-    return np.asarray(squared)
-
-
-def _squared_errors(block: Block, squared: Array, *, each: list[dict[str, Any]]) -> tuple[Array]:
-    errors = []
-    for how in each:
-        how = {name: value for name, value in how.items() if name != "places"}
-        errors.append(_exact_rows(block, squared, **how)[1])
-    return (np.array(errors),)
 
 
 def _finish_and_judge(
@@ -281,22 +261,22 @@ def _sort_rows(
 
 def known_coefficients(
     V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, n_first: int | None = None
-) -> tuple[Aligned, Aligned, dict[str, Any], Array]:
+) -> tuple[Aligned, Aligned, Facts, Array]:
     """Return the best H (N, K) where only some entries are known, or some count more.
 
     With its labels, sums of what it is judged by, and the order of components: with `n_first`, they
     are sorted but for the first ones, and all sums are made.
     """
-    W = np.ascontiguousarray(W, dtype=np.float64)
+    W = np.ascontiguousarray(W, dtype=float)
     aligned, judge = V.observed.aligned, n_first is not None
-    shared: dict[str, Any] = {"W": W, "is_weighted": bool(aligned), "judge": judge}
+    shared: Facts = {"W": W, "is_weighted": bool(aligned), "judge": judge}
     shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
-    sizes, order = np.linalg.norm(W, axis=0), np.arange(W.shape[1])
+    sizes, order = norm(W, axis=0), np.arange(W.shape[1])
     with V.own_threads():
         Ht, sums = V.sweep(exact_observed_rows, *aligned, **shared)
         if n_first is not None:
             order = sorting(shares_of(W.T @ W, sums["HH"]), n_first)
-        Ht, labels, _ = V.map(sorted_rows, Ht, out=(Ht, None), order=order, sizes=sizes)
+        Ht, labels, _ = V.map(sorted_rows, Ht, order=order, sizes=sizes)
     return Ht, labels, sums, order
 
 
@@ -309,7 +289,7 @@ def exact_observed_rows(
     simplex: bool = False,
     judge: bool = False,
     keep: bool = False,
-) -> tuple[Array, dict[str, Any]]:
+) -> tuple[Array, Facts]:
     """Step: the exact H for what is known of each sample, and what it is judged by.
 
     With `keep`, the last of the given rows are H, which is judged as it is.
@@ -328,10 +308,10 @@ def exact_observed_rows(
         H[rows] = best
         if judge and not simplex:
             G, c = (grams, C[rows]) if term is None else term(grams, C[rows], C[rows])
-            steps += coordinate_steps_own(G, c, H[rows][:, own])
+            steps += coordinate_steps(G, c, H[rows][:, own])
     returned = H.astype(block.dtype, copy=False)
     H = exact(returned)
-    sums: dict[str, Any] = {"squared": float(observed_residual(block, weights, W, H)[1].sum())}
+    sums: Facts = {"squared": float(observed_residual(block, weights, W, H)[1].sum())}
     if judge:
         sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, "steps": steps}
         sums["grams"] = weighted_grams(block, weights, packed(H))
@@ -339,13 +319,16 @@ def exact_observed_rows(
     return returned, sums
 
 
-def coordinate_steps_own(G: Array, C: Array, Y: Array, columns: slice = slice(None)) -> float:
-    """Return what `coordinate_steps` does, with a Gram matrix for each row, G (n, K, K)."""
-    curvature = np.diagonal(G, axis1=1, axis2=2)
-    gradient = np.einsum("nj,njk->nk", Y, G) - C
+def coordinate_steps(G: Array, C: Array, Y: Array, columns: slice = slice(None)) -> float:
+    """Return the sum over entries of the squared step that minimises over that entry alone.
+
+    G is one Gram matrix (K, K), or one for each row (n, K, K). Only entries in `columns` count.
+    """
+    curvature = np.diagonal(G, axis1=-2, axis2=-1)[..., columns]
+    image = Y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", Y, G)
+    gradient, Y = (image - C)[:, columns], Y[:, columns]
     step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
-    steps = curvature * np.minimum(Y, step) ** 2
-    return float(steps[:, columns].sum())
+    return float((curvature * np.minimum(Y, step) ** 2).sum())
 
 
 def sorted_rows(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
@@ -404,13 +387,15 @@ def feature_folds(n_features: int, n_folds: int = _N_FOLDS) -> Array:
     >>> feature_folds(6, 2)
     array([0, 1, 1, 0, 1, 0])
     """
-    order = np.random.default_rng(0).permutation(n_features)
+    order = default_rng(0).permutation(n_features)
     folds = np.empty(n_features, np.int64)
     folds[order] = np.arange(n_features) % n_folds
     return folds
 
 
-def held_out_share(V: DataMatrix, W: Any, *, weights: Any = None, n_folds: int = _N_FOLDS) -> float:
+def held_out_share(
+    V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None, n_folds: int = _N_FOLDS
+) -> float:
     """Return the share of ||V||^2 that is predicted from other features, at most 1; one pass.
 
     1 - sum ||v_f - W_f h||^2 / sum ||v_f||^2 over folds f and samples v, where v_f are the features
@@ -435,14 +420,14 @@ def held_out_share(V: DataMatrix, W: Any, *, weights: Any = None, n_folds: int =
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    shared = finishing(V, W)
-    F, W = V.shape[0], shared["W"]
+    shared = finishing(V, np.asarray(W))
+    F, fitted = V.shape[0], shared["W"]
     folds = feature_folds(F, min(n_folds, F))
-    members = (folds[:, None] == np.arange(folds.max() + 1)).astype(np.float64)
-    grams = np.stack([W.T @ (W * member[:, None]) for member in members.T])
+    members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
+    grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])
     aligned = () if weights is None else (np.asarray(weights),)
     with V.own_threads():
-        ((missed, total),) = V.sweep(_predict, *aligned, W=W, grams=grams, members=members)
+        ((missed, total),) = V.sweep(_predict, *aligned, W=fitted, grams=grams, members=members)
     return 1.0 - float(missed / (total or 1.0))
 
 

@@ -19,18 +19,18 @@ sparse.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from ..arguments import choice, factor, flag, number
+from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Message, Option, OptionError
 from ..linalg.nnls import solve_rows
 from ..names import Names, in_order
+from ..text import Facts, Texts
 from .solvers import Solver, Update, hals
 
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
@@ -50,13 +50,13 @@ class Penalties:
     l2_h, l2_w : float
         l2 times the sum of their squares.
     orthogonality : float
-        Times the sum over pairs of components of the product of their rows of H: samples then use
-        few components each.
+        Weight of the sum, over pairs of components, of the products of their rows of H. It makes
+        samples use few components each.
     min_volume : float
-        Times log det(W'W + d I) - K log d: components close to each other. d is a tenth of the
-        squared length of a column: 0.1 for unit columns, 0.1 ||V||^2 / N if abundances sum to one.
+        Weight of log det(W'W + d I) - K log d, which keeps components close together. d is a tenth
+        of the squared length of a column: 0.1 for unit columns, 0.1 ||V||^2 / N with `sum_to_one`.
     sum_to_one : bool
-        The coefficients of every sample sum to one, as abundances of materials in a pixel do.
+        The coefficients of every sample sum to one, like the abundances of materials in a pixel.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class Penalties:
         alpha_H = number("alpha_H", alpha_H, at_least=0)
         l1 = number("l1_ratio", l1_ratio, at_least=0, at_most=1)
         F, N = shape
-        parts: dict[str, Any] = {"l1_h": alpha_W * l1 * F, "l2_h": alpha_W * (1 - l1) * F}
+        parts: Facts = {"l1_h": alpha_W * l1 * F, "l2_h": alpha_W * (1 - l1) * F}
         parts |= {"l1_w": alpha_H * l1 * N, "l2_w": alpha_H * (1 - l1) * N}
         return cls(
             **parts, orthogonality=orthogonality, min_volume=min_volume, sum_to_one=sum_to_one
@@ -149,20 +149,13 @@ class Penalties:
         both = (self.l1_h or self.l2_h) and (self.l1_w or self.l2_w)
         return not (self.are_none or both or self.sum_to_one)
 
-    @property
-    def scale_in_words(self) -> str:
-        """What fixes the scale, or nothing if the penalties do."""
-        if self.sum_to_one:
-            return "coefficients of a sample sum to one"
-        return "columns of W have unit length" if self.fixes_columns else ""
-
     def plain(self) -> dict[str, float]:
         """Return what is asked for, in plain values."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: float(value) for name, value in given.items() if value}
 
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any] | None) -> Penalties:
+    def of_plain(cls, plain: Facts | None) -> Penalties:
         """Return the penalties of plain values, which may come from a file."""
         given = dict(plain or {})
         return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
@@ -209,7 +202,7 @@ class Term:
         inverse = np.linalg.inv(gram + self.shift * np.eye(len(gram)))
         return replace(self, weights=self.volume * (inverse + inverse.T) / 2)
 
-    def __call__(self, G: Array, C: Array, Y: Array) -> tuple[Array, Array]:
+    def __call__(self, G: Array, C: Array, Y: Array) -> Pair:
         """Return G and C with the penalty in them."""
         K = G.shape[-1]
         if self.l2 or self.pairs:
@@ -256,7 +249,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[..., 0].min()) > 0:
         return solve_rows(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
-    alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(np.float64).tiny)
+    alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(float).tiny)
     gains = alone**2 * squares
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
     starts = best, solve_rows(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
@@ -311,7 +304,7 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     return rows.astype(dtype, copy=False)
 
 
-def unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
+def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
     """Minimise over columns of unit length in turn, given G = HH' and C = VH' with penalties.
 
     With ||w_k|| = 1 the best column is max(c_k - sum_{j != k} G_jk w_j, 0), scaled; if nothing is
@@ -360,7 +353,7 @@ class Fixed:
     """
 
     W: Array
-    names: tuple[str, ...] | None = None
+    names: Texts | None = None
 
     def __post_init__(self) -> None:
         W = factor("fixed", self.W, ("F", "n"))
@@ -370,10 +363,10 @@ class Fixed:
         if self.names is not None:
             names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
             object.__setattr__(self, "names", names)
-        object.__setattr__(self, "W", np.ascontiguousarray(W, dtype=np.float64))
+        object.__setattr__(self, "W", np.ascontiguousarray(W, dtype=float))
 
     @classmethod
-    def of(cls, fixed: Any, V: DataMatrix) -> Fixed | None:
+    def of(cls, fixed: object, V: DataMatrix) -> Fixed | None:
         """Return what a caller gave, checked against V: an array (F, n), a `Fixed`, or None.
 
         The rows of a data frame are matched with the features of V by name.

@@ -2,7 +2,7 @@
 
 An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
 `INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
-factors for a solver. `race` lets some of them compete, for "auto".
+factors for a solver. `race` lets some of them compete for "auto".
 
 - From cones: the factors of Algorithm 2 of the paper, to the accuracy that an init needs. If
   samples lie in cones, these are close to the best possible; if samples are mixtures of several
@@ -22,31 +22,37 @@ factors for a solver. `race` lets some of them compete, for "auto".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
-from ..arguments import choice, factor, function, generator, instance, optional
+from ..arguments import DType, Pair, Shape, choice, factor, function, generator, instance, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
-from ..cones.rank_one import cr1_error, cr1_nmf
+from ..cones.rank_one import cr1_nmf
 from ..cones.seeding import cr1_plus_plus
-from ..data.blocks import Array, Block, cross_products, dense, entropies, exact
-from ..data.matrix import Aligned, DataMatrix, sample_indices
+from ..data.blocks import Array, Block, cross_products, dense, exact
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import (
-    Seed,
     draw_longest,
     draw_samples,
     draw_weighted,
-    evenly_spaced,
     new_seed,
     uniform_rows,
 )
-from ..data.validate import aligned_coefficients, checked_components, require_data_matrix
-from ..data.views import take_samples
+from ..data.validate import (
+    aligned_coefficients,
+    check_factors,
+    checked_components,
+    require_data_matrix,
+)
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
 from ..linalg.svd import Spectrum
@@ -55,10 +61,6 @@ from ..text import function_name, shown
 from .coefficients import coefficients
 from .separable import snpa, spa
 from .solvers import Solver, hals
-
-if TYPE_CHECKING:
-    from .race import Prospect, Race
-    from .run import State
 
 Generator: TypeAlias = np.random.Generator | None
 Factors: TypeAlias = tuple[Array, Aligned | None]
@@ -69,7 +71,7 @@ _ZERO_SHARE = 1e-12  # share of the largest entry up to which rounding counts as
 
 
 class Start(NamedTuple):
-    """Where a solver begins: the factors of an init, or where a race of inits has ended.
+    """Where a solver begins: the factors of an init.
 
     Attributes
     ----------
@@ -77,61 +79,20 @@ class Start(NamedTuple):
     H : array (K, N) or None
     name : str
         The init that made them.
-    error : float
-        The relative error of W with its best H is at most this; 1 if nothing is known.
-    race : Race or None
-    prospect : Prospect or None
-        What the singular values say about the error, if the race asked.
-    state : State or None
-        That of the winner's run, if it was on V itself.
-    is_stopped : bool
-        Whether the callback has ended the race, so that nothing is left to do.
     """
 
     W: Array
     H: Aligned | None
     name: str
-    error: float = 1.0
-    race: Race | None = None
-    prospect: Prospect | None = None
-    state: State | None = None
-    is_stopped: bool = False
 
 
-def check_factor(
-    value: npt.ArrayLike, shape: tuple[int, int], name: str, dtype: npt.DTypeLike
-) -> Array:
+def check_factor(value: ArrayLike, shape: Shape, name: str, dtype: npt.DTypeLike) -> Array:
     """Return a factor that a user gave as a new array; raise `DataError` if it is invalid."""
     with np.errstate(over="ignore"):
         array = factor(name, factor(name, value, shape).astype(dtype), shape)
     if not array.any():
         raise DataError(f"{name} is all zero, and no solver can leave that point")
     return array
-
-
-def check_coefficients(V: DataMatrix, H: Aligned, K: int) -> Aligned:
-    """Do the same for an H (K, N) that is in a file or on a cluster, and stays there."""
-    if H.shape != (K, V.shape[1]) or H.dtype.kind not in "fiub":
-        raise DataError(
-            f"H has shape {H.shape} and type {H.dtype}, expected numbers of {(K, V.shape[1])}"
-        )
-    Ht, (lowest, largest) = V.map(_as_coefficients, H.T, reduce=_extremes, dtype=V.dtype)
-    if not (np.isfinite(largest) and lowest >= 0 and largest > 0):
-        raise DataError(
-            f"H has entries from {lowest:g} to {largest:g}, expected finite and nonnegative "
-            "numbers that are not all zero"
-        )
-    return Ht.T
-
-
-def _as_coefficients(
-    index: range, H: Array, *, dtype: np.dtype[Any]
-) -> tuple[Array, tuple[float, float]]:
-    return np.ascontiguousarray(H, dtype), (float(H.min()), float(H.max()))
-
-
-def _extremes(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
 
 
 def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
@@ -148,7 +109,8 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     Ht = aligned_coefficients(V, H)
     (largest,) = V.map(_largest, Ht, reduce=max)
     (total, count) = V.map(_sum_of_positive, Ht, above=_ZERO_SHARE * largest)[0]
-    lifted, _ = V.map(_lifted, Ht, by=total / count if count else 1.0)
+    by = total / count if count else 1.0
+    lifted = V.by_rows(lambda index, H: (H + by).astype(H.dtype, copy=False), Ht)
     return lifted.T
 
 
@@ -158,27 +120,16 @@ def _largest(index: range, H: Array) -> tuple[float]:
 
 def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:
     positive = H[H > above]  # rounding on either side of zero is zero
-    return ((float(positive.sum(dtype=np.float64)), positive.size),)
-
-
-def _lifted(index: range, H: Array, *, by: float) -> tuple[Array, None]:
-    return (H + by).astype(H.dtype, copy=False), None
+    return ((float(positive.sum(dtype=float)), positive.size),)
 
 
 def random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Aligned:
     """Return an H (K, N) that is uniform on [0, 1)."""
-    Ht, _ = V.map(_uniform, K=K, seed=new_seed(rng), dtype=V.dtype)
-    return Ht.T
+    seed, dtype = new_seed(rng), V.dtype
+    return V.by_rows(lambda index: uniform_rows(index, K, seed).astype(dtype)).T
 
 
-def _uniform(index: range, *, K: int, seed: Seed, dtype: np.dtype[Any]) -> tuple[Array, None]:
-    return uniform_rows(index, K, seed).astype(dtype), None
-
-
-MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones ...
-_MAX_RESIDUAL_SQ = 0.25  # ... if cr1-nmf leaves no more than this share of their squared norms
-_MAX_INSPECTED_SAMPLES, _MIN_INSPECTED_SAMPLES = 512, 16  # whose mixing is measured ...
-_INSPECTED_BYTES = 64 << 20  # ... about so many bytes of entries that are not zero
+MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones
 _AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
 
 CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
@@ -195,7 +146,7 @@ def from_cones(
     name: str = "cr1",
     spectrum: Spectrum | None = None,
 ) -> Start:
-    """Return the factors of cr1-nmf, or of another of `CONE_INITS`, with their relative error.
+    """Return the factors of cr1-nmf, or of another of `CONE_INITS`.
 
     "cr1-robust" is "cr1", and is named so, where clusters are evident.
     """
@@ -203,7 +154,7 @@ def from_cones(
     W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
-    return Start(W, H, name, error=cr1_error(V, W, H))
+    return Start(W, H, name)
 
 
 def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
@@ -219,30 +170,11 @@ def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     if pure <= 1e-12 * V.total:
         return 0.0
     mixed = coefficients(V, W)[2]
-    return 1.0 - float(np.sqrt(min(mixed / pure, 1.0)))
+    return 1.0 - math.sqrt(min(mixed / pure, 1.0))
 
 
 def _explained_by_one_axis(block: Block, *, W: Array) -> tuple[float]:
     return (float((cross_products(block, W).max(axis=1) ** 2).sum()),)
-
-
-def lie_in_cones(V: DataMatrix, W: Array, error: float) -> bool:
-    """Return whether cr1-nmf explains the samples, and a few hundred of them hardly mix its axes.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    W : array (F, K)
-        The axes, unit vectors.
-    error : float
-        The relative error of cr1-nmf.
-    """
-    if error**2 > _MAX_RESIDUAL_SQ:
-        return False
-    affordable = _INSPECTED_BYTES // (1 + 8 * V.n_entries // V.shape[1])
-    count = min(_MAX_INSPECTED_SAMPLES, max(_MIN_INSPECTED_SAMPLES, affordable))
-    subset = take_samples(V, evenly_spaced(V.shape[1], count))
-    return mixing(subset, W.shape[1], W) <= MAX_CONE_MIXING
 
 
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
@@ -282,8 +214,9 @@ def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Arr
             sizes[k] = size / norms_R[best, k]
     Ht, largest = V.map(_signed_parts, R.T, reduce=max, signs=signs, sizes=sizes)
     W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
-    Ht, _ = V.map(_floored, Ht, floor=_NEGLIGIBLE_SHARE * largest, dtype=V.dtype)
-    return W.astype(V.dtype), Ht.T
+    floor, dtype = _NEGLIGIBLE_SHARE * largest, V.dtype
+    Ht = V.by_rows(lambda index, H: np.where(floor > H, 0, H).astype(dtype), Ht)
+    return W.astype(dtype), Ht.T
 
 
 def _squares_of_parts(index: range, R: Array) -> tuple[Array]:
@@ -298,39 +231,30 @@ def _signed_parts(index: range, R: Array, *, signs: Array, sizes: Array) -> tupl
     return parts, float(parts.max())
 
 
-def _floored(index: range, H: Array, *, floor: float, dtype: np.dtype[Any]) -> tuple[Array, None]:
-    return np.where(floor > H, 0, H).astype(dtype), None
-
-
 def nndsvda(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
 ) -> Factors:
     """`nndsvd` with zeros replaced by the mean of V."""
     W, H = _signed_pairs(V, K, spectrum)
     mean = V.mean()
-    Ht, _ = V.map(_filled, H.T, mean=mean)
+    Ht = V.by_rows(lambda index, H: np.where(H == 0, mean, H).astype(H.dtype), H.T)
     return np.where(W == 0, mean, W).astype(V.dtype), Ht.T
-
-
-def _filled(index: range, H: Array, *, mean: float) -> tuple[Array, None]:
-    return np.where(H == 0, mean, H).astype(H.dtype), None
 
 
 def nndsvdar(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
 ) -> Factors:
     """`nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     W, H = _signed_pairs(V, K, spectrum)
     largest = V.mean() / 100
     filled_W = np.where(W == 0, rng.random(W.shape) * largest, W)
-    Ht, _ = V.map(_filled_at_random, H.T, largest=largest, seed=new_seed(rng))
-    return filled_W.astype(V.dtype), Ht.T
+    seed = new_seed(rng)
 
+    def filled(index: range, H: Array) -> Array:
+        return np.where(H == 0, uniform_rows(index, K, seed) * largest, H).astype(H.dtype)
 
-def _filled_at_random(index: range, H: Array, *, largest: float, seed: Seed) -> tuple[Array, None]:
-    fill = uniform_rows(index, H.shape[1], seed) * largest
-    return np.where(H == 0, fill, H).astype(H.dtype), None
+    return filled_W.astype(V.dtype), V.by_rows(filled, H.T).T
 
 
 def nnsvdlrc(
@@ -368,9 +292,15 @@ def nnsvdlrc(
         before = squared
     norms = np.sqrt(np.diagonal(HH) * (left**2).sum(axis=0))
     unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
-    left[:, unused] = np.random.default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
-    Ht, _ = V.map(_resized, right, unused=unused, by=np.sqrt(size), N=V.shape[1], dtype=V.dtype)
-    return (left * np.sqrt(size)).astype(V.dtype), Ht.T
+    left[:, unused] = default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
+    by, small, dtype = np.sqrt(size), _FILL_SHARE / np.sqrt(V.shape[1]), V.dtype
+
+    def resized(index: range, right: Array) -> Array:
+        right = right.copy()
+        right[:, unused] = uniform_rows(index, unused.size, _FILL_SEED) * small
+        return (right * by).astype(dtype)
+
+    return (left * by).astype(dtype), V.by_rows(resized, right).T
 
 
 def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
@@ -381,26 +311,15 @@ def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
 
 def _begin_correction(
     index: range, R: Array, *, sigma: Array, pairs: Array, signs: Array
-) -> tuple[Array, Array, tuple[Array, Array]]:
+) -> tuple[Array, Array, Pair]:
     B = R * np.sqrt(sigma)
     right = _parts(B, pairs, signs)
     return B, right, (right.T @ right, B.T @ right)
 
 
-def _correct(
-    index: range, B: Array, right: Array, *, G: Array, small: Array
-) -> tuple[Array, tuple[Array, Array]]:
+def _correct(index: range, B: Array, right: Array, *, G: Array, small: Array) -> tuple[Array, Pair]:
     right = hals(G, B @ small, right, sweeps=_CORRECTION_SWEEPS)
     return right, (right.T @ right, B.T @ right)
-
-
-def _resized(
-    index: range, right: Array, *, unused: Array, by: float, N: int, dtype: np.dtype[Any]
-) -> tuple[Array, None]:
-    """Scale H; what no singular vector made is small and random, always the same."""
-    right = right.copy()
-    right[:, unused] = uniform_rows(index, unused.size, _FILL_SEED) * (_FILL_SHARE / np.sqrt(N))
-    return (right * by).astype(dtype), None
 
 
 def rank_two(
@@ -433,7 +352,7 @@ _LONGEST_SHARE = 0.2  # of the samples that random C draws from
 
 def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Random Acol: each component is the mean of 20 samples drawn at random."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     require_samples(V, K)
     count = min(_SAMPLES_PER_MEAN, V.nonzero)
     groups = [draw_samples(V, count, rng) for _ in range(K)]
@@ -442,7 +361,7 @@ def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 def random_c(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Random C: the same from the fifth of the samples that has the largest norms."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     require_samples(V, K)
     longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
     count = min(_SAMPLES_PER_MEAN, longest.size)
@@ -452,7 +371,7 @@ def random_c(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 def cur(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """CUR: K different samples, drawn in proportion to their squared norms."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     require_samples(V, K)
     columns = dense(V.columns(draw_weighted(V, K, rng)))
     return np.ascontiguousarray(columns, V.dtype), random_coefficients(V, K, rng)
@@ -470,7 +389,6 @@ COLUMN_INITS = {"acol": acol, "random-c": random_c, "cur": cur}
 
 _KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
 _TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
-_DISTANCE_SHARE = 1e-10  # ... and to which they are rounded, so that farthest samples tie
 _FUZZY_MAX_ITER = 30
 _FUZZY_TOL = 1e-3  # stop when no centroid moves by more than this share of the largest
 _CENTROID_FLOOR = 1e-3  # share of the mean entry below which no entry of a centroid is taken to be
@@ -478,14 +396,14 @@ _CENTROID_FLOOR = 1e-3  # share of the mean entry below which no entry of a cent
 
 def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Spherical k-means: unit centroids, H uniform on [0, 1)."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     W, _ = _lloyd(V, K, rng, "angle")
     return W.astype(V.dtype), random_coefficients(V, K, rng)
 
 
 def kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """k-means: centroids, H the indicator of the clusters plus 0.2."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     return _with_indicators(V, *_lloyd(V, K, rng, "distance"))
 
 
@@ -496,19 +414,14 @@ def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     thousandth of the mean entry of V, so that a feature that no sample of a cluster has does not
     keep all samples away that have it.
     """
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     return _with_indicators(V, *_lloyd(V, K, rng, "divergence"))
 
 
 def _with_indicators(V: DataMatrix, W: Array, labels: Aligned) -> Factors:
-    Ht, _ = V.map(_indicators, labels, K=W.shape[1], dtype=V.dtype)
-    return W.astype(V.dtype), Ht.T
-
-
-def _indicators(index: range, labels: Array, *, K: int, dtype: np.dtype[Any]) -> tuple[Array, None]:
-    Ht = np.full((labels.size, K), 0.2, dtype=dtype)
-    Ht[np.arange(labels.size), labels] += 1
-    return Ht, None
+    K, dtype = W.shape[1], V.dtype
+    Ht = V.by_rows(lambda index, own: (0.2 + np.eye(K)[own]).astype(dtype), labels)
+    return W.astype(dtype), Ht.T
 
 
 def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
@@ -517,7 +430,7 @@ def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     u_kn is proportional to 1 / ||v_n - c_k||^2 and sums to 1 over k; c_k is the mean of all
     samples with weights u_kn^2.
     """
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     require_samples(V, K)
     with V.own_threads():
         centroids = _weighted_columns(V, draw_samples(V, K, rng), "distance")
@@ -535,41 +448,25 @@ def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> tuple[Array, Aligned]:
     """A few iterations of Lloyd's algorithm from K random samples; returns centroids and labels.
 
-    An empty cluster takes the sample that is farthest from its own centroid. The kind says how
-    far a sample is from a centroid: see `_distances`.
+    An empty cluster gets another random sample. The kind says how far a sample is from a centroid:
+    see `_distances`.
     """
     require_samples(V, K)
+    floor = _CENTROID_FLOOR * V.mean() if kind == "divergence" else 0.0
     with V.own_threads():
-        index, _ = V.map(sample_indices)
-        labels, _ = V.map(_unlabelled)
         centroids = _weighted_columns(V, draw_samples(V, K, rng), kind)
-        unit = _DISTANCE_SHARE * (1.0 if kind == "angle" else V.measures.largest_squared)
-        floor = _CENTROID_FLOOR * V.mean() if kind == "divergence" else 0.0
         for _ in range(_KMEANS_MAX_ITER):
-            labels, (sums, counts, n_changed, far) = V.sweep(
-                _nearest,
-                index,
-                labels,
-                V.norms_squared,
-                reduce=_join_clusters,
-                centroids=np.maximum(centroids, floor),
-                kind=kind,
-                unit=unit,
+            floored, before = np.maximum(centroids, floor), centroids
+            labels, (sums, counts) = V.sweep(
+                _nearest, V.norms_squared, centroids=floored, kind=kind
             )
-            empty = np.flatnonzero(counts == 0)
-            moving = far[: empty.size]
-            for k, (_, n, label) in zip(empty, moving, strict=False):
-                column = _weighted_columns(V, np.array([int(n)]), kind)[:, 0]
-                sums[:, int(label)] -= column
-                counts[int(label)] -= 1
-                sums[:, k], counts[k] = column, 1
-            if len(moving):
-                new = dict(zip(moving[:, 1].astype(np.intp).tolist(), empty.tolist(), strict=False))
-                labels, _ = V.map(_relabelled, labels, new=new)
-            centroids = np.maximum(sums / np.maximum(counts, 1), 0.0)
+            means, empty = sums / np.maximum(counts, 1), np.flatnonzero(counts == 0)
+            if empty.size:
+                means[:, empty] = _weighted_columns(V, draw_samples(V, empty.size, rng), kind)
+            centroids = np.maximum(means, 0.0)
             if kind == "angle":
-                centroids = centroids / np.maximum(np.linalg.norm(centroids, axis=0), 1e-300)
-            if not n_changed and not len(moving):
+                centroids = centroids / np.maximum(norm(centroids, axis=0), 1e-300)
+            if np.array_equal(centroids, before):
                 break
     return centroids, labels
 
@@ -578,85 +475,48 @@ def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
     columns = np.ascontiguousarray(dense(V.columns(indices)))
     if kind != "angle":
         return columns
-    size = np.linalg.norm(columns, axis=0)
+    size = norm(columns, axis=0)
     return columns / np.where(size > 0, size, 1.0)
 
 
-def _unlabelled(index: range) -> tuple[Array, None]:
-    return np.full(len(index), -1), None
-
-
-def _relabelled(index: range, labels: Array, *, new: dict[int, int]) -> tuple[Array, None]:
-    labels = labels.copy()
-    for n, label in new.items():
-        if n in index:
-            labels[n - index.start] = label
-    return labels, None
-
-
-def _nearest(
-    block: Block,
-    index: Array,
-    before: Array,
-    squared: Array,
-    *,
-    centroids: Array,
-    kind: str,
-    unit: float,
-) -> tuple[Array, tuple[Array, Array, int, Array]]:
-    """Label samples by their nearest centroid.
-
-    Sums samples and counts them per label; how many changed theirs; and the K samples farthest
-    from their centroid, as rows (distance / unit, sample, label).
-    """
-    exact_block = exact(block)
-    weights = np.ones_like(squared)
+def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
+    """Label samples by their nearest centroid; sum them, and count them, per label."""
+    exact_block, weights = exact(block), np.ones_like(squared)
     if kind == "angle":
         weights = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
-    own, distances, sizes = _distances(exact_block, squared, weights, centroids, kind)
+    distances, sizes = _distances(exact_block, weights, centroids, kind)
     tie = _TIE_SHARE * float(sizes.max())
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
-    member = np.zeros_like(distances)
-    member[np.arange(labels.size), labels] = 1.0
-    distance = own + distances[np.arange(labels.size), labels]
-    if kind == "angle":
-        distance[squared == 0] = 0.0  # a zero sample has no direction: the last to be a centroid
-    far = np.stack([np.round(distance / unit), index, labels], axis=1)
-    sums = exact_block @ (member * weights[:, None])
-    n_changed = int(np.count_nonzero(labels != before))
-    return labels, (sums, member.sum(axis=0), n_changed, _farthest(far, centroids.shape[1]))
+    member = np.eye(centroids.shape[1])[labels]
+    return labels, (exact_block @ (member * weights[:, None]), member.sum(axis=0))
 
 
-def _distances(
-    block: Block, squared: Array, weights: Array, centroids: Array, kind: str
-) -> tuple[Array, Array, Array]:
-    """How far samples are from centroids, as own (n,) + distances (n, K), and the centroids' sizes.
+def _distances(block: Block, weights: Array, centroids: Array, kind: str) -> Pair:
+    """How far samples are from centroids (n, K), up to a number for each, and the centroids' sizes.
 
     Squared distances of samples times their weights, or the divergence of Kullback and Leibler.
     """
     if kind == "divergence":
         sizes = centroids.sum(axis=0)
-        return entropies(block), sizes - block.T @ np.log(centroids), sizes
+        return sizes - block.T @ np.log(centroids), sizes
     sizes = (centroids**2).sum(axis=0)
-    return squared * weights**2, sizes - 2.0 * (block.T @ centroids) * weights[:, None], sizes
+    return sizes - 2.0 * (block.T @ centroids) * weights[:, None], sizes
 
 
-def _fuzzy_sums(block: Block, squared: Array, *, centroids: Array) -> tuple[tuple[Array, Array]]:
+def _fuzzy_sums(block: Block, squared: Array, *, centroids: Array) -> tuple[Pair]:
     """The sums of samples with weights u^2 for each cluster, and the sums of the weights."""
     samples = exact(block)
     weights = _membership(samples, squared, centroids) ** 2
     return ((samples @ weights, weights.sum(axis=0)),)
 
 
-def _memberships(
-    block: Block, squared: Array, *, centroids: Array, dtype: np.dtype[Any]
-) -> tuple[Array, None]:
+def _memberships(block: Block, squared: Array, *, centroids: Array, dtype: DType) -> PerSample:
     return _membership(exact(block), squared, centroids).astype(dtype), None
 
 
 def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
     """u_nk, proportional to one over the squared distance; 1 for a centroid that is the sample."""
-    _, distances, sizes = _distances(samples, squared, np.ones_like(squared), centroids, "distance")
+    distances, sizes = _distances(samples, np.ones_like(squared), centroids, "distance")
     distances = distances + squared[:, None]
     rounding = _TIE_SHARE * (squared[:, None] + sizes)
     nearest = distances.min(axis=1, keepdims=True)
@@ -665,19 +525,10 @@ def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
     return ratio / ratio.sum(axis=1, keepdims=True)
 
 
-def _farthest(rows: Array, count: int) -> Array:
-    return rows[np.argsort(-rows[:, 0], kind="stable")[:count]]
-
-
-def _join_clusters(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    far = _farthest(np.vstack([a[3], b[3]]), a[1].size)
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2], far
-
-
 CLUSTER_INITS = {"spkm": spkm, "kmeans": kmeans, "kl-kmeans": kl_kmeans, "fuzzy": fuzzy}
 
 
-Init: TypeAlias = str | InitFunction | npt.ArrayLike | tuple[Any, Any]
+Init: TypeAlias = str | InitFunction | ArrayLike | tuple[Any, Any]
 
 
 def initialize(
@@ -689,7 +540,7 @@ def initialize(
     *,
     spectrum: Spectrum | None = None,
 ) -> Start:
-    """Return the factors from which a solver begins.
+    """Return the factors from which a solver starts.
 
     Parameters
     ----------
@@ -697,15 +548,22 @@ def initialize(
     K : int
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         A name in `INITS`; a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H. The
-        function always gets a generator: `rng`, or one that is seeded with 0.
+        function always gets a generator: `rng`, or one with the seed 0.
     solver : Solver or None
-        None asks for W alone. A solver that finds the best H for W at once gets None for it. If the
-        solver asks for it, an H from cr1-nmf or from W alone is lifted off zero.
+        The solver that will start here. None returns W alone, and so does a solver that computes
+        the best H first. If the solver needs it, zeros of H are replaced by small numbers.
     rng : numpy.random.Generator, optional
-        For the inits that draw; without it "cr1" begins at the sample of the largest norm, and
-        the others use fresh entropy.
+        For random inits. Without it "cr1" starts at the sample with the largest norm, and the
+        others use fresh entropy.
     spectrum : Spectrum, optional
-        That of V, for the inits that need singular vectors; for "cr1-robust" also of a sketch.
+        The spectrum of V, for inits that need singular vectors.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> start = initialize(from_columns([[3.0, 0.0, 1.0], [0.0, 2.0, 0.0]]), 2, "cr1", None)
+    >>> start.W.shape, start.name
+    ((2, 2), 'cr1')
     """
     require_data_matrix(V, holes=not isinstance(init, str))
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
@@ -734,14 +592,14 @@ def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum 
     return Start(*INITS[init](V, K, rng), init)
 
 
-def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> Start:
+def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
     """Return the factors that a user gave, or those that the user's function makes, checked.
 
     The function always gets a generator; it is seeded with 0 if the caller gave none.
     """
     name = function_name(init)
     if callable(init):
-        rng = np.random.default_rng(0) if rng is None else rng
+        rng = default_rng(0) if rng is None else rng
         init = function("init", init, takes=3)(V, K, rng)
         if not isinstance(init, tuple):
             raise DataError(f"the init returned {shown(init)}, expected the pair (W, H)")
@@ -756,11 +614,10 @@ def users_own(V: DataMatrix, K: int, init: Any, rng: Generator) -> Start:
     W = check_factor(in_order(names, "W", W, "sample", ""), (F, K), "W", V.dtype)
     if H is not None:
         H = in_order(names, "H", H, "", "feature")
-        H = (
-            check_coefficients(V, H, K)
-            if is_elsewhere(H)
-            else check_factor(H, (K, N), "H", V.dtype)
-        )
+        if not is_elsewhere(H):
+            return Start(W, check_factor(H, (K, N), "H", V.dtype), name)
+        Ht, dtype = check_factors(V, W, H)[1], V.dtype
+        H = V.by_rows(lambda index, rows: np.ascontiguousarray(rows, dtype), Ht).T
     return Start(W, H, name)
 
 
@@ -771,7 +628,7 @@ def _cones(V: DataMatrix, K: int, rng: Generator, *, name: str) -> Factors:
 
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     """Uniform on [0, 1)."""
-    rng = np.random.default_rng(rng)
+    rng = default_rng(rng)
     W = rng.random((V.shape[0], K)).astype(V.dtype)
     return W, random_coefficients(V, K, rng)
 
@@ -784,6 +641,15 @@ def _spa(V: DataMatrix, K: int, rng: Generator) -> Factors:
 def _snpa(V: DataMatrix, K: int, rng: Generator) -> Factors:
     """The samples chosen by successive nonnegative projection."""
     return _samples(V, snpa(V, K)), None
+
+
+def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+    """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
+    F, N = V.shape
+    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
+    size = norm(W, axis=0)
+    W = (W / np.where(size > 0, size, 1.0)).astype(V.dtype)  # lengths, or weights, are in H
+    return W, coefficients(V, W)[0]
 
 
 def _samples(V: DataMatrix, indices: Array) -> Array:

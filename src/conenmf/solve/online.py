@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from ..arguments import components, integer
+from ..arguments import Pair, components, integer
 from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
 from ..data.blocks import Array, Block, exact
 from ..data.matrix import Aligned, DataMatrix
@@ -25,7 +25,7 @@ from ..errors import ComponentsError, DataError
 from ..linalg.nnls import solve_rows
 from .solvers import FLOOR, hals
 
-# Chosen on simulated cones and on spectra, faces and texts; see benchmarks/online.py.
+# Chosen on simulated cones and on spectra, faces and texts.
 _BATCH_ITER = 3  # updates of H and W for each batch
 _FIRST_BATCH_ITER = 50  # the same for the first batch, which later ones build upon
 _W_SWEEPS = 4  # of hals over W in each iteration
@@ -202,14 +202,14 @@ class ConeStream:
         n_samples : int
             N.
         """
-        W = np.asarray(W, dtype=np.float64)
+        W = np.asarray(W, dtype=float)
         stream = cls(*W.shape)
         stream.n_samples = n_samples
         size = np.linalg.norm(W, axis=0)
         is_used = (size > 0) & (np.diagonal(HH) > 0)
         W, size = W[:, is_used] / size[is_used], size[is_used]
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
-        sums = np.asarray(sums, dtype=np.float64)[is_used] * size
+        sums = np.asarray(sums, dtype=float)[is_used] * size
         # So many equal samples have this sum and this sum of squares.
         sketches = np.zeros((*W.T.shape, SKETCH_SIZE))
         sketches[:, :, 0] = (W * np.sqrt(np.diagonal(A))).T
@@ -290,9 +290,7 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
     return replace(after, W=np.where(size > 0, after.W, factors.W))  # ... stays without samples
 
 
-def _solve_H(
-    block: Block, H: Array | None = None, *, W: Array, G: Array
-) -> tuple[Array, tuple[Array, Array]]:
+def _solve_H(block: Block, H: Array | None = None, *, W: Array, G: Array) -> tuple[Array, Pair]:
     """The coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
     samples = exact(block)
     H = solve_rows(G, samples.T @ W, H)

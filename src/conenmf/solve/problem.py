@@ -5,22 +5,21 @@ The loss, penalties, known components and what is known of the entries, made and
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from ..data.blocks import Array
 from ..data.known import Observed, filled, without_unit
 from ..data.matrix import DataMatrix
 from ..data.views import times_features
 from ..linalg.svd import Spectrum
+from ..text import Facts
 from .coefficients import Finish
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective
-from .race import in_own_units, race_of_known, suits_race
 from .run import Callback
 from .solvers import Solver
 
@@ -49,11 +48,11 @@ class Problem:
 
     @classmethod
     def of(
-        cls, V: DataMatrix, loss: Loss, solver: Solver | None, fixed: Any, penalties: Penalties
+        cls, V: DataMatrix, loss: Loss, solver: Solver | None, fixed: object, penalties: Penalties
     ) -> Problem:
         """Return the problem that a caller asks for, checked against V, the solver and the loss."""
         loss.check(V, solver, penalties, fixed)
-        known = Fixed.of(fixed, V)
+        known = None if fixed is None else Fixed.of(fixed, V)
         return cls(loss, penalties, known, V.observed, V.measures.lowest < 0)
 
     @property
@@ -70,7 +69,7 @@ class Problem:
     def iterated(self, V: DataMatrix) -> tuple[DataMatrix, Problem]:
         """Return what is iterated on: weights that are all alike count only beside penalties."""
         problem = self
-        if self.penalties.are_none:
+        if self.observed is not None and self.penalties.are_none:
             V = without_unit(V)
             problem = replace(self, observed=V.observed)
         return self.loss.data(V), problem
@@ -99,6 +98,11 @@ class Problem:
         W = self.loss.restored(W, self.penalties)
         return W if self.fixed is None else self.fixed.put_into(W)
 
+    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+        """Return the inits of "auto" for the components that are not known."""
+        inits = self.loss.inits(V, K - self.n_fixed, solver)
+        return inits if self.fixed is None or isinstance(inits[0], str) else ("random",)
+
     def begin(
         self,
         V: DataMatrix,
@@ -106,57 +110,59 @@ class Problem:
         init: Init,
         solver: Solver | None,
         rng: Generator,
-        *,
         spectrum: Spectrum | None = None,
-        rank: int | str | None = None,
-        remaining: Callable[[], float | None] = lambda: None,
         callback: Callback | None = None,
     ) -> Start:
-        """Return where the solver begins."""
-        how: dict[str, Any] = {"remaining": remaining, "callback": callback}
+        """Return where the solver begins; the callback is called if inits compete before."""
         if self.is_plain:
-            return self._begin(V, K, init, solver, rng, rank=rank, spectrum=spectrum, **how)
+            return self._begin(V, K, init, solver, rng, spectrum, callback)
         loss, is_named = self.loss, isinstance(init, str)
         source, count, roots = filled(V), K, self._roots
         if roots is not None and (is_named or callable(init)):
             source = times_features(source, roots.astype(V.dtype))
         else:
             roots = None
-        if is_named and init == "auto":
-            start = self._race_of_known(V, source, roots, K, solver, rng, **how)
-            if start is not None:
-                return start
         if self.fixed is not None and is_named:
             given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
             source, count = loss.rest(source, given), K - self.n_fixed
-        start = None
+        name, own = "fixed", None
         if count and source.nonzero:
-            start = self._begin(source, count, init, solver, rng, rank=None, **how)
-            W = in_own_units(start.W, roots)
+            W, own, name = self._begin(source, count, init, solver, rng)
+            if roots is not None:  # back to the units of the features
+                W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
         else:  # all are known, or they explain all of V
-            W = np.random.default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
+            W = default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
         if self.fixed is not None:
             W = np.hstack([self.fixed.W.astype(V.dtype), W[:, count - (K - self.n_fixed) :]])
-        own = start.H if start is not None and isinstance(init, tuple) else None
+        own = own if isinstance(init, tuple) else None
         is_warm = is_named and solver is not None and solver.extrapolate
-        more: tuple[Any, ...] = (solver, self.penalties, self.n_fixed)
-        begun = loss.begin(V, K, W, own, *more, warm=is_warm)
-        if start is None:
-            return begun._replace(name="fixed")
-        return begun._replace(name=start.name, race=start.race, is_stopped=start.is_stopped)
+        more = (solver, self.penalties, self.n_fixed)
+        return loss.begin(V, K, W, own, *more, warm=is_warm)._replace(name=name)
 
     def _begin(
-        self, V: DataMatrix, K: int, init: Init, solver: Solver | None, rng: Generator, **how: Any
+        self,
+        V: DataMatrix,
+        K: int,
+        init: Init,
+        solver: Solver | None,
+        rng: Generator,
+        spectrum: Spectrum | None = None,
+        callback: Callback | None = None,
     ) -> Start:
         """The start of a plain fit."""
-        loss = self.loss
-        if isinstance(init, str) and init == "auto":
-            return loss.race(V, K, solver, rng, **how)
         own = solver if self.is_plain else None
-        start = loss.initialize(V, K, init, own, rng, spectrum=how.get("spectrum"))
+        if isinstance(init, str) and init == "auto":  # the loss knows what is best
+            return self.loss.initialize(V, K, init, own, rng, callback=callback)
+        start = self.loss.initialize(V, K, init, own, rng, spectrum=spectrum)
         if isinstance(init, str) and solver is not None and solver.extrapolate:
-            (start,) = loss.warm_up(V, [V], [start])
+            (start,) = self.loss.warm_up(V, [V], [start])
         return start
+
+    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> float:
+        """Return an estimate from below of the relative error of K components; 0 if unknown."""
+        if not self.is_plain or spectrum is None:
+            return 0.0
+        return self.loss.lower_bound(V, K, spectrum)
 
     @property
     def _roots(self) -> Array | None:
@@ -165,27 +171,9 @@ class Problem:
             return None
         return np.sqrt(self.observed.of_features)
 
-    def _race_of_known(
-        self,
-        V: DataMatrix,
-        source: DataMatrix,
-        roots: Array | None,
-        K: int,
-        solver: Solver | None,
-        rng: Generator,
-        **how: Any,
-    ) -> Start | None:
-        """The winner by the weighted error itself, for small data of which entries are missing."""
-        is_free = self.fixed is None and self.penalties.are_none and self.observed is not None
-        if not (is_free and self.loss.races_on_known and solver is not None and solver.extrapolate):
-            return None
-        if not suits_race(V, K):
-            return None
-        return race_of_known(V, source, roots, K, solver, self.loss.on, rng, **how)
-
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Facts:
         """Return what a result keeps of it, in plain values; nothing of a plain fit."""
-        plain: dict[str, Any] = {}
+        plain: Facts = {}
         if self.fixed is not None:
             names = self.fixed.names
             plain["fixed"] = {"count": self.n_fixed, "names": None if names is None else [*names]}

@@ -11,13 +11,15 @@ on the page "Theorems, code and tests", section "Near-separable data".
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
 
 from ..arguments import components
-from ..cones.greedy import LazyScores, Score
+from ..cones.clustering import LazyScores, Score
 from ..data.blocks import Array, Block, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
@@ -40,11 +42,11 @@ def spa(V: DataMatrix, K: int) -> Array:
     F, lazy, indices = _begin(V, K, _outside_span)
     Q = np.empty((F, K), order="F")  # orthonormal basis of the span
     for k in range(K):
-        indices[k], score, column = lazy.worst(k, indices[:k], Q=Q[:, :k])
+        indices[k], score, column = lazy.worst(k, Q=Q[:, :k])
         _require_new(score, float(column @ column), k, K, "linearly independent samples")
         for _ in range(2):
             column = column - Q[:, :k] @ (Q[:, :k].T @ column)
-        Q[:, k] = column / np.linalg.norm(column)
+        Q[:, k] = column / norm(column)
     return indices
 
 
@@ -67,7 +69,7 @@ def snpa(V: DataMatrix, K: int) -> Array:
     F, lazy, indices = _begin(V, K, _outside_hull)
     W = np.empty((F, K), order="F")
     for k in range(K):
-        indices[k], score, W[:, k] = lazy.worst(k, indices[:k], W=W[:, :k])
+        indices[k], score, W[:, k] = lazy.worst(k, W=W[:, :k])
         squared = float(W[:, k] @ W[:, k])
         _require_new(score, squared, k, K, "samples outside the hull of others")
     return indices
@@ -147,7 +149,7 @@ class SeparableBound:
     spa_error: float
 
 
-def separable_bound(V: DataMatrix, samples: npt.ArrayLike) -> SeparableBound:
+def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     """Bound the error of a factorisation whose components are samples.
 
     With W the samples chosen, C the largest of their norms, sigma their smallest singular value and
@@ -175,10 +177,10 @@ def separable_bound(V: DataMatrix, samples: npt.ArrayLike) -> SeparableBound:
     N, chosen = V.shape[1], np.asarray(samples)
     W = np.ascontiguousarray(exact(dense(V.columns(chosen))))
     with V.own_threads():
-        largest, total = V.sweep(_distances, V.norms_squared, reduce=_joined, W=W, G=W.T @ W)[0]
-    K, epsilon = chosen.size, float(np.sqrt(largest))
+        largest, total = V.sweep(_distances, V.norms_squared, reduce=_joined, W=W)[0]
+    K, epsilon = chosen.size, math.sqrt(largest)
     sigma = float(np.linalg.svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
-    longest = float(np.linalg.norm(W, axis=0).max())
+    longest = float(norm(W, axis=0).max())
     condition = longest / sigma if sigma > 0 else np.inf
     amplified = 1.0 + _SPA_CONSTANT * condition**2
     spa_noise = sigma * min(0.5 / np.sqrt(K - 1) if K > 1 else np.inf, 0.25) / amplified
@@ -187,19 +189,15 @@ def separable_bound(V: DataMatrix, samples: npt.ArrayLike) -> SeparableBound:
     return SeparableBound(
         noise=epsilon,
         condition=float(condition),
-        error=float(np.sqrt(total / V.total)),
+        error=math.sqrt(total / V.total),
         spa_noise=float(spa_noise),
         spa_error=float(spa_error),
     )
 
 
-def _distances(block: Block, squared: Array, *, W: Array, G: Array) -> tuple[tuple[float, float]]:
+def _distances(block: Block, squared: Array, *, W: Array) -> tuple[tuple[float, float]]:
     """The largest and the sum of the squared distances to the hull of zero and W."""
-    samples = exact(block)
-    C = samples.T @ W
-    H = nnls_in_simplex(G, C)
-    fitted = 2 * np.vecdot(C, H) - np.vecdot(H @ G, H)
-    apart = np.maximum(squared - fitted, 0.0)
+    apart = np.maximum(_outside_hull(block, squared, n_choices=0, W=W), 0.0)
     return ((float(apart.max()), float(apart.sum())),)
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from .. import kernels
-from ..arguments import choice, flag, function, integer, optional
+from ..arguments import DType, Pair, choice, flag, function, integer, optional
 from ..data.blocks import Array
 from ..errors import Message, OptionError
 from ..linalg.nnls import solve_rows
@@ -31,7 +31,7 @@ from ..text import function_name
 _TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
 _SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32
-_STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
+STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
 
 Update: TypeAlias = Callable[..., Array]
 """``(G, C, Y) -> Y`` with one row of C and Y per sample, or per feature; G is (K, K) or (n, K, K).
@@ -47,7 +47,7 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     array([[2.]])
     """
 
-    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
+    def sweep(y: Array, rows: Array) -> Pair:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
@@ -76,7 +76,7 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     dtype = Y.dtype
     Y = np.array(Y, _sufficient(dtype, G), order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
-    limits = Y.dtype.type(floor), sweeps, _STALL_RATIO_SQ
+    limits = Y.dtype.type(floor), sweeps, STALL_RATIO_SQ
     if G.ndim == 2:
         kernels.hals_rows(G, C, Y, *limits)
     else:
@@ -91,14 +91,14 @@ def takes_packed(update: Update) -> bool:
 
 def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     """Apply such an update; G (n, K (K + 1) / 2) has the upper half of a matrix for each row."""
-    Y = np.array(Y, np.float64, order="C")
+    Y = np.array(Y, float, order="C")
     limits = {"sweeps": 1, "floor": FLOOR} | update.keywords  # type: ignore[attr-defined]
-    C = np.ascontiguousarray(C, np.float64)
-    kernels.hals_packed_rows(G, C, Y, limits["floor"], limits["sweeps"], _STALL_RATIO_SQ)
+    C = np.ascontiguousarray(C, float)
+    kernels.hals_packed_rows(G, C, Y, limits["floor"], limits["sweeps"], STALL_RATIO_SQ)
     return Y
 
 
-def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
+def _sufficient(dtype: DType, G: Array) -> DType:
     """A type that holds G and its inverse: float64 if some entry of the diagonal leaves float32.
 
     A component that is at the floor in one factor is huge in the other.
@@ -111,11 +111,11 @@ def _sufficient(dtype: np.dtype[Any], G: Array) -> np.dtype[Any]:
     else:
         squares = np.diagonal(G, axis1=-2, axis2=-1)
         fits = bool(np.all((squares == 0) | ((squares > smallest) & (squares < largest))))
-    return dtype if fits else np.dtype(np.float64)
+    return dtype if fits else np.dtype(float)
 
 
 def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
-    def sweep(y: Array, rows: Array) -> tuple[Array, Array]:
+    def sweep(y: Array, rows: Array) -> Pair:
         y = np.asfortranarray(y)
         distance_sq = np.zeros(rows.size)
         for k in range(G.shape[-1]):
@@ -134,7 +134,7 @@ def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array
     return _swept(Y, sweeps, sweep)
 
 
-def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, Array]]) -> Array:
+def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], Pair]) -> Array:
     """Sweep over the rows of a copy of Y, until each moves little compared with its first move.
 
     `sweep` gets rows and their indices, and returns them as they are now and how far each moved,
@@ -146,7 +146,7 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], tuple[Array, A
     for done in range(sweeps):
         Y[rows], distance_sq = sweep(Y[rows], rows)
         first = first if done else distance_sq
-        active = distance_sq > _STALL_RATIO_SQ * first
+        active = distance_sq > STALL_RATIO_SQ * first
         rows, first = rows[active], first[active]
         if rows.size == 0:
             break
@@ -183,18 +183,18 @@ class Solver:
     update : callable
         ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
     first : {"W", "H"}
-        Which factor an iteration updates first. A solver that begins with H needs no initial H,
-        unless that is to be lifted.
+        Which factor an iteration updates first. A solver that starts with H needs no initial H,
+        except with `lift_zeros`.
     rescale : bool
         Scale W by <V, WH> / ||WH||^2 before the first iteration.
     floored : bool
-        The solver holds entries at `FLOOR` that would be zero.
+        Keep entries at `FLOOR` instead of zero.
     lift_zeros : bool
-        An H that is zero outside its cones is lifted off zero before the first iteration: `mult`
-        cannot leave that point, and `hals` leaves it slowly.
+        Replace the zeros of an H from cones before the first iteration, because `mult` cannot leave
+        them and `hals` leaves them slowly.
     sweeps : int, optional
-        The update takes a keyword `sweeps`; the loop asks for as many as cost no more than C does,
-        and at most for this many.
+        Largest number of sweeps per product, if the update takes a keyword `sweeps`. The loop makes
+        as many as cost no more than the product.
     extrapolate : bool
         Go beyond each update in the direction of the last one, as far as it lowers the error;
         see `alternate`. Needs ``first="H"``.
@@ -250,7 +250,7 @@ def get_solver(solver: str | Solver | Update) -> Solver:
     return SOLVERS[choice("solver", solver, SOLVERS)]
 
 
-def solver_name(solver: Any) -> str | None:
+def solver_name(solver: object) -> str | None:
     """Return how a result names a solver: its name, or that of its function."""
     if solver is None or isinstance(solver, str):
         return solver

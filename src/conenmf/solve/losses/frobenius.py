@@ -22,30 +22,34 @@ otherwise at its own W only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 
+from ...arguments import DType
 from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix, add
+from ...data.matrix import Aligned, DataMatrix, Results, add
 from ...data.threads import run_in_order
 from ...data.together import products_together
 from ...data.validate import require_nonnegative
 from ...errors import DataError, Message, Option, OptionError
+from ...linalg.svd import VECTOR_TOL, Spectrum
+from ...text import Facts
 from ..coefficients import (
     ORDINARY,
     Finish,
     coefficients,
     column_units,
-    coordinate_steps_own,
+    coordinate_steps,
     finished,
     held_out_share,
     known_coefficients,
     shares_of,
-    squared_errors,
     what_is_left,
 )
 from ..constraints import (
@@ -53,11 +57,10 @@ from ..constraints import (
     Penalties,
     penalised_update,
     sum_to_one,
-    unit_columns,
     update_others,
+    update_unit_columns,
 )
-from ..inits import Generator, Start, initialize
-from ..race import run_race
+from ..inits import Init, Start, identity, initialize
 from ..solvers import (
     SOLVERS,
     Solver,
@@ -90,14 +93,14 @@ class Frobenius(Loss):
     constraints = frozenset(
         (
             *("l1", "l2", "orthogonality", "min_volume", "sum_to_one", "one factor", "fixed"),
-            *("missing", "negative", "sample weights", "sketch", "stream"),
+            *("missing", "negative", "sample weights", "stream"),
         )
     )
     degree = 2
     lower_bounds = ("singular values", "dual")
-    k_evidence = ("spectrum", "cones", "folds")
+    k_evidence = ("edge", "ratio", "cones", "shuffled", "hysime")
+    begins_in_single = True
     doubled = 1
-    races_on_known = True
 
     def on(
         self,
@@ -151,11 +154,25 @@ class Frobenius(Loss):
             weight = Option("sample_weight")
             raise OptionError(Message(weight, problem, "leave one of the two out"))
 
-    def race(
-        self, V: DataMatrix, K: int, solver: Solver | None, rng: Generator, **how: Any
-    ) -> Start:
-        """Let inits compete by the error that is reached from them."""
-        return run_race(V, K, solver, self.on, rng, **how)
+    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+        """Begin with NNDSVD, or with cones for the factors of an init and solvers that floor.
+
+        Solvers that floor hardly leave the zeros of NNDSVD. As many components as features, or
+        samples, are exact. Of two components, those of the best plane are the best, if they are
+        nonnegative.
+        """
+        if solver is None or min(V.shape) < K:
+            return ("cr1",)
+        if min(V.shape) == K:
+            return (identity,)
+        if solver.floored:
+            return ("cr1-robust", "random", "random")
+        return ("rank-two" if K == 2 else "nndsvd", "cr1-robust", "random", "random")
+
+    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
+        """Return what K singular vectors leave (Eckart and Young), by those that inits use."""
+        squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
+        return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
 
     def begin(
         self,
@@ -178,7 +195,7 @@ class Frobenius(Loss):
             return start._replace(H=None)
         if not penalties.fixes_columns:
             return start
-        size = np.linalg.norm(start.W, axis=0)
+        size = norm(start.W, axis=0)
         size = np.where(size > 0, size, 1.0).astype(W.dtype)
         size[:n_fixed] = 1.0
         return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
@@ -186,10 +203,6 @@ class Frobenius(Loss):
     def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
         """Return max(V - W H, 0) with the best H."""
         return what_is_left(V, W)
-
-    def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
-        """Return ||V - W H||^2 of each W with its best H, in one pass."""
-        return squared_errors(V, factors)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of ||V||^2 that is predicted from other features."""
@@ -209,13 +222,13 @@ class _Squares(Objective):
         rescale: bool = True,
     ) -> None:
         super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
+        self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self.terms = penalties.on_H, penalties.on_W(V.total / V.shape[1])
         self._whole = penalties.fixes_columns  # W is updated with all features at once
 
     def runs_as(self, solver: Solver) -> Solver:
         """Return the solver; coefficients that sum to one are exact, and not extrapolated."""
-        exactly = Solver(sum_to_one, first="H")
-        return exactly if self.penalties.sum_to_one else solver
+        return Solver(sum_to_one, first="H") if self.penalties.sum_to_one else solver
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
         """Return the updates of rows of H and of W, with the penalties and known components."""
@@ -223,7 +236,7 @@ class _Squares(Objective):
         update_H: Update = sum_to_one if is_simplex else solver.sweeping(affordable_H)
         self._update_W: Update = solver.sweeping(affordable_W)
         if self._whole:
-            self._update_W = partial(unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
+            self._update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
         elif self.n_fixed:
             self._update_W = partial(update_others, update=self._update_W, n_fixed=self.n_fixed)
         of_H, self._n_kept = self.terms[0], n_kept
@@ -236,7 +249,7 @@ class _Squares(Objective):
         term = self.terms[1]
         if term is None:
             return self._update_W
-        how: dict[str, Any] = {"term": term.at(W), "n_kept": self._n_kept}
+        how: Facts = {"term": term.at(W), "n_kept": self._n_kept}
         return partial(penalised_update, update=self._update_W, **how)
 
 
@@ -247,19 +260,7 @@ class LeastSquares(_Squares):
     """
 
     knows_after = True
-
-    def __init__(
-        self,
-        loss: Loss,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = True,
-    ) -> None:
-        super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
-        self.aligned = (V.norms_squared,)
-        self._known: list[_Known] = []
+    _known: tuple[_Known, ...] = ()  # of the last two W
 
     @staticmethod
     def step(
@@ -269,7 +270,7 @@ class LeastSquares(_Squares):
         beta: float,
         floor: float,
         **shared: Any,
-    ) -> tuple[Any, ...]:
+    ) -> Results:
         """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Objective`.
 
         VH' is left out if V is kept in both orders: W is then updated by the same step on the
@@ -279,15 +280,11 @@ class LeastSquares(_Squares):
         unit, (squared, H, *before) = shared["unit"], given
         C = shared.pop("C", None)  # products that were computed for several runs at once
         C = products(block, shared["W"]) if C is None else C
-        moved, updated, HH, inner = _step(
-            C if unit == 1 else C / C.dtype.type(unit),
-            shared["G"],
-            H,
-            before[0] if before else None,
-            update=update,
-            beta=beta,
-            floor=floor,
-        )
+        C = C if unit == 1 else C / C.dtype.type(unit)
+        updated = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
+        moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
+        rows = exact(moved)
+        HH, inner = rows.T @ rows, float(np.vdot(exact(C), rows))
         sums: Sums = {"HH": HH, "inner": inner}
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
@@ -302,10 +299,10 @@ class LeastSquares(_Squares):
                 sums["VH"] /= unit
         return (moved, updated, sums) if before else (moved, sums)
 
-    def shared(self, W: Array) -> dict[str, Any]:
+    def shared(self, W: Array) -> Facts:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
         rounded = W.astype(self.V.dtype, copy=False)
-        shared = {"W": self.V.coordinates(rounded), "G": self._gram(rounded), "unit": self.unit}
+        shared = {"W": rounded, "G": self._gram(rounded), "unit": self.unit}
         if self._whole or self.V.other_order is None:
             return shared
         return {**shared, "in_both_orders": True}
@@ -337,7 +334,7 @@ class LeastSquares(_Squares):
         updated, VH = np.empty_like(W), sums["VH"]
 
         def run(rows: slice) -> tuple[Array, float]:
-            C, Y = self.V.features(VH, rows).astype(dtype, copy=False), W[rows]
+            C, Y = VH[rows].astype(dtype, copy=False), W[rows]
             updated[rows] = _checked_update(update, sums["HH"], C, Y.astype(dtype, copy=False))
             return _moments(updated[rows], C)
 
@@ -375,12 +372,12 @@ class LeastSquares(_Squares):
         for known in self._known:
             if known.W is W and known.sums is sums:
                 return known.inner
-        return float(np.vdot(exact(self.V.features(sums["VH"])), W))
+        return float(np.vdot(exact(sums["VH"]), W))
 
     def _remember(
         self, W: Array, gram: Array, inner: float = 0.0, sums: Sums | None = None
     ) -> None:
-        self._known = [_Known(W, gram, inner, sums), *self._known[:1]]
+        self._known = (_Known(W, gram, inner, sums), *self._known[:1])
 
     def _over_features(
         self, run: Callable[[slice], tuple[Array, float]], whole: bool = False
@@ -401,13 +398,13 @@ class LeastSquares(_Squares):
         gram, inner = total
         return gram, inner
 
-    def _sufficient_dtype(self, sums: Sums, W: Array) -> np.dtype[Any]:
+    def _sufficient_dtype(self, sums: Sums, W: Array) -> DType:
         """The type of V, or float64 if single precision does not show what is left of V."""
         if self.V.dtype == np.float64:
             return self.V.dtype
         inner = self._inner(W, sums)  # W may have been scaled since the pass
         left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
-        return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(np.float64)
+        return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
@@ -422,7 +419,7 @@ class LeastSquares(_Squares):
             raise DataError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
 
-    def factor(self, shared: dict[str, Any]) -> Array | None:
+    def factor(self, shared: Facts) -> Array | None:
         """Return W."""
         return shared["W"]
 
@@ -466,7 +463,6 @@ class KnownSquares(_Squares):
         is_mask, missing = V.observed.is_mask, V.observed.missing
         self._grams_every = grams_every if is_mask and missing < _MAX_FILLED else 1
         self._is_mask = is_mask
-        self.aligned = V.observed.aligned
 
     @staticmethod
     def step(
@@ -476,7 +472,7 @@ class KnownSquares(_Squares):
         beta: float,
         floor: float,
         **shared: Any,
-    ) -> tuple[Any, ...]:
+    ) -> Results:
         """Update a block's rows of H and return them with the sums; see `Objective`."""
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
         W, (H, *before) = shared["W"], given
@@ -504,7 +500,7 @@ class KnownSquares(_Squares):
             sums["VH"] = weighted_sums(left, rows_of)
         return (moved, updated, sums) if before else (moved, sums)
 
-    def shared(self, W: Array) -> dict[str, Any]:
+    def shared(self, W: Array) -> Facts:
         """Return W in float64, W'W, and the products of pairs of its columns if they are needed."""
         W = exact(W)
         usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
@@ -566,39 +562,21 @@ class KnownSquares(_Squares):
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
         """Return the exact H for W: nonnegative least squares on the known entries of samples."""
         V, n_first = self.V, self.n_fixed if sort else W.shape[1]
-        W = np.ascontiguousarray(W, dtype=np.float64)
+        W = np.ascontiguousarray(W, dtype=float)
         Ht, labels, sums, order = known_coefficients(V, W, self.penalties, n_first=n_first)
         grams, VH, penalty = unpacked(sums["grams"], W.shape[1]), sums["VH"], sums["penalty"]
         term = self.terms[1]
         if term is not None:
             penalty += term.value(W)
             grams, VH = term.at(W)(grams, VH, W)
-        steps = sums["steps"] + coordinate_steps_own(grams, VH, W, slice(self.n_fixed, None))
+        steps = sums["steps"] + coordinate_steps(grams, VH, W, slice(self.n_fixed, None))
         squared, shares = float(sums["squared"]), shares_of(W.T @ W, sums["HH"])
-        residual = float(np.sqrt(steps / self.total)) if self.total else 0.0
+        residual = math.sqrt(steps / self.total) if self.total else 0.0
         return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
 
 
-def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> tuple[Any, ...]:
+def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Results:
     return LeastSquares.step(block, *given, C=C, **shared)
-
-
-def _step(
-    C: Array,
-    G: Array,
-    Y: Array,
-    before: Array | None,
-    *,
-    update: Update,
-    beta: float,
-    floor: float,
-) -> tuple[Array, Array, Array, float]:
-    """Return Y updated and moved further, as updated, Y'Y and <C, Y> of the former."""
-    updated = moved = _checked_update(update, G, C, Y).astype(Y.dtype, copy=False)
-    if before is not None and beta:
-        moved = extrapolated(updated, before, beta, floor)
-    rows = exact(moved)
-    return moved, updated, rows.T @ rows, float(np.vdot(exact(C), rows))
 
 
 class _Known(NamedTuple):

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ...arguments import DType
 from ...data.blocks import Array, Block, dense, exact
-from ...data.matrix import Aligned, DataMatrix
+from ...data.matrix import Aligned, DataMatrix, PerSample, Results
 from ...errors import DataError, Message, Option
+from ...text import Facts
 from ..coefficients import Finish, sorted_rows, sorting
 from ..inits import Init, Start
 from ..solvers import Solver
@@ -39,7 +41,6 @@ class ItakuraSaito(Loss):
     help = "itakura-saito for positive power spectra"
     solvers = _SOLVERS
     degree = 0
-    default_init = "cr1"
     words = Words(
         *("share of the divergence left", "relative divergence"),
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
@@ -52,14 +53,16 @@ class ItakuraSaito(Loss):
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of V from the mean of its samples; one pass."""
         if V.n_entries < V.shape[0] * V.shape[1] or not V.measures.lowest > 0:
-            problem = (
-                " needs positive entries, and some are zero: add a small number to dense data, "
-            )
-            advice = "or use another loss; sparse data have zeros"
+            problem = " needs positive entries, and some are zero: add a small number to dense "
+            advice = "data, or use another loss; sparse data have zeros"
             raise DataError(Message(Option("loss", self.name), problem + advice))
         ((sums, logs),) = V.sweep(_sums_and_logs)
         means = np.log(sums / V.shape[1]).sum() * V.shape[1] - logs
         return float(means) if means > 1e-12 else float(V.n_entries)
+
+    def inits(self, *given: object) -> tuple[Init, ...]:
+        """Begin with cones."""
+        return ("cr1",)
 
     def initialize(self, V: DataMatrix, K: int, init: Init, *how: Any, **known: Any) -> Start:
         """Return W of an init, raised above zero; without an H, equal shares of all components."""
@@ -70,7 +73,7 @@ class ItakuraSaito(Loss):
             return start
         return start._replace(H=V.sweep(_equal, W=exact(start.W), dtype=V.dtype)[0].T)
 
-    def coefficients(self, V: DataMatrix, W: Array, *how: Any) -> tuple[Aligned, Aligned, float]:
+    def coefficients(self, V: DataMatrix, W: Array, *how: object) -> tuple[Aligned, Aligned, float]:
         """Return H at a stationary point of the divergence, from equal shares on."""
         return self.on(V).finish(W, sort=False)[:3]
 
@@ -81,20 +84,19 @@ class SpectralDivergence(Objective):
     knows_after = False
 
     @staticmethod
-    def step(block: Block, *given: Array, **shared: Any) -> tuple[Any, ...]:
+    def step(block: Block, *given: Array, **shared: Any) -> Results:
         """Update a block's rows of H, and sum at the new ones; see `Objective`."""
         V, W = exact(dense(block)), shared["W"]
         H = shared["update"](V, W, exact(given[0])).astype(given[0].dtype, copy=False)
         return H, _sums(V, W, exact(H))
 
-    def shared(self, W: Array) -> dict[str, Any]:
+    def shared(self, W: Array) -> Facts:
         """Return W in float64."""
         return {"W": exact(W)}
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
         """Return W times the root of (V / X^2) H' / (1 / X) H'."""
-        updated: Array = W * np.sqrt(sums["above"] / sums["below"])
-        return updated.astype(W.dtype, copy=False)
+        return np.asarray(W * np.sqrt(sums["above"] / sums["below"]), dtype=W.dtype)
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
         """Return the divergence, which rounding may not make negative."""
@@ -108,7 +110,7 @@ class SpectralDivergence(Objective):
             sizes = W.sum(axis=0)
             shares = sizes * sums["H"] / float(sizes @ sums["H"])
             order = sorting(shares, 0 if sort else len(shares))
-            Ht, labels, _ = V.map(sorted_rows, Ht, out=(Ht, None), order=order, sizes=sizes)
+            Ht, labels, _ = V.map(sorted_rows, Ht, order=order, sizes=sizes)
         slopes = sums["slopes"] + np.abs(W * (sums["below"] - sums["above"])).sum()
         value, residual = max(sums["value"], 0.0), float(slopes) / V.n_entries
         return Finish(Ht.T, labels, value, value, residual, order, shares[order])
@@ -121,9 +123,9 @@ def _sums(V: Array, W: Array, H: Array) -> Sums:
     return {"value": value, "above": (ratios / X) @ H, "below": (1 / X) @ H, "H": H.sum(axis=0)}
 
 
-def _finish(block: Block, *, W: Array, dtype: Any) -> tuple[Array, Sums]:
+def _finish(block: Block, *, W: Array, dtype: DType) -> tuple[Array, Sums]:
     """Step: update H until it hardly changes."""
-    V, (H, _) = exact(dense(block)), _equal(block, W=W, dtype=np.float64)
+    V, (H, _) = exact(dense(block)), _equal(block, W=W, dtype=W.dtype)
     for _ in range(_STEPS):
         before, H = H, multiplicative(V, W, H)
         if np.abs(H - before).max() <= _SETTLED * H.max():
@@ -134,7 +136,7 @@ def _finish(block: Block, *, W: Array, dtype: Any) -> tuple[Array, Sums]:
     return returned, {**_sums(V, W, H), "slopes": float(slopes)}
 
 
-def _equal(block: Block, *, W: Array, dtype: Any) -> tuple[Array, None]:
+def _equal(block: Block, *, W: Array, dtype: DType) -> PerSample:
     """Step: the same coefficient for every component, at the best scale of each sample."""
     sizes = (exact(dense(block)) / W.sum(axis=1)[:, None]).mean(axis=0)
     return np.repeat(sizes[:, None], W.shape[1], axis=1).astype(dtype), None

@@ -9,6 +9,7 @@ W. A run passes the sums from one method to the next, and a checkpoint saves the
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ import numpy as np
 
 from ...arguments import choice
 from ...data.blocks import Array, Block
-from ...data.matrix import Aligned, DataMatrix
+from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.together import measure_together
 from ...data.validate import require_data_matrix, require_nonnegative
 from ...errors import Message, NotAvailableError, Option, OptionError
+from ...linalg.svd import Spectrum
+from ...text import Facts, Texts
 from ..coefficients import Finish, column_units, nearby_power
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
@@ -64,7 +67,7 @@ class Loss(ABC):
     constraints : frozenset of str
         What a fit may ask for: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "sketch", "stream", "zeros" and "sparse" data.
+        "negative" entries, "sample weights", "stream", "zeros" and "sparse" data.
     degree : int
         Of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is the sample times
         p^(1/degree), and the relative error is a share of the objective to the same power.
@@ -73,26 +76,23 @@ class Loss(ABC):
     k_evidence : tuple of str
         What speaks for a number of components, which `judge` looks up.
     words : Words
+    begins_in_single : bool
+        Whether runs may begin in single precision: their error then is rounded by a known share.
     doubled : int
         Twice the divergence of scikit-learn is this many times the objective.
-    races_on_known : bool
-        Whether ``init="auto"`` lets inits compete by the loss of the known entries themselves.
-    default_init : str
-        That of "auto", for a loss without a race of its own.
     """
 
     name: str
-    aliases: tuple[str, ...] = ()
+    aliases: Texts = ()
     help: str
     solvers: Mapping[str, Solver]
     constraints: frozenset[str] = frozenset()
     degree: int = 1
-    lower_bounds: tuple[str, ...] = ()
-    k_evidence: tuple[str, ...] = ()
+    lower_bounds: Texts = ()
+    k_evidence: Texts = ()
     words: Words = Words()
+    begins_in_single: bool = False
     doubled: int = 2
-    races_on_known: bool = False
-    default_init: str = "random"
 
     @abstractmethod
     def on(
@@ -159,18 +159,26 @@ class Loss(ABC):
         V: DataMatrix,
         K: int,
         init: Init,
-        solver: Solver | None,
+        solver: Solver | None = None,
         rng: Generator = None,
         **known: Any,
     ) -> Start:
         """Return the factors from which a solver begins, by the name of an init or a user's own."""
         return initialize(V, K, init, solver, rng, **known)
 
-    def race(
-        self, V: DataMatrix, K: int, solver: Solver | None, rng: Generator, **how: Any
-    ) -> Start:
-        """Return where ``init="auto"`` begins; `how` is described in `race.Race`."""
-        return self.initialize(V, K, self.default_init, solver, rng)
+    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+        """Return the inits of "auto": the first begins, the others compete where it may pay.
+
+        Without others there is no race; see `race`.
+        """
+        return ("random",)
+
+    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
+        """Return an estimate from below of the relative error of K components; 0 if unknown.
+
+        It tells a race whether there is something to win.
+        """
+        return 0.0
 
     def begin(
         self,
@@ -225,7 +233,7 @@ class Loss(ABC):
     def relative_error(self, value: float, scale: float) -> float:
         """Return the relative error of a value, given the one that counts as 1."""
         share = value / scale if scale else 0.0
-        return float(np.sqrt(share)) if self.degree == 2 else float(share)
+        return math.sqrt(share) if self.degree == 2 else float(share)
 
 
 class Objective(ABC):
@@ -285,7 +293,7 @@ class Objective(ABC):
         beta: float,
         floor: float,
         **shared: Any,
-    ) -> tuple[Any, ...]:
+    ) -> Results:
         """Update the rows of H (n, K) that belong to a block, and return them with the sums.
 
         `given` are the rows of `aligned`, then those of H. If those of H `before` follow, the new H
@@ -295,7 +303,7 @@ class Objective(ABC):
         """
 
     @abstractmethod
-    def shared(self, W: Array) -> dict[str, Any]:
+    def shared(self, W: Array) -> Facts:
         """Return what every block needs for a pass with W (F, K)."""
 
     def runs_as(self, solver: Solver) -> Solver:
@@ -345,7 +353,7 @@ class Objective(ABC):
         """Return W times the number that makes it best for the H of the sums."""
         return W
 
-    def factor(self, shared: dict[str, Any]) -> Array | None:
+    def factor(self, shared: Facts) -> Array | None:
         """Return the matrix with which the step multiplies every sample, if it may get C."""
         return None
 

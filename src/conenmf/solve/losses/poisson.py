@@ -39,29 +39,35 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
+from ...arguments import DType, Pair
 from ...data.blocks import (
     Array,
     Block,
     entries_of,
     exact,
     features_scaled,
+    products,
     sums_at,
     weighted_sums,
 )
 from ...data.known import row_grams, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix
+from ...data.matrix import Aligned, DataMatrix, PerSample, Results
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
 from ...data.resample import Seed, new_seed, uniform_rows
 from ...data.together import Part, sweep_together
 from ...data.views import times_samples
 from ...errors import (
+    ComponentsError,
     DataError,
     InputWarning,
     Message,
@@ -69,27 +75,25 @@ from ...errors import (
     OptionError,
 )
 from ...linalg.svd import Spectrum
-from ...text import counted, visible
+from ...text import Facts, counted, visible
 from ..coefficients import Finish, feature_folds, own_order, sorting, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
-from ..race import NO_PROSPECT, Arena, Plan, Remaining, Track, part_of
-from ..run import Callback, Run, Stopping, iterate
+from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import Solver, Update
 from .loss import Loss, Objective, Sums, Words
 from .poisson_regression import (
-    FREE,
-    NOTHING,
     Restraint,
     Side,
     counts_of,
     curvatures,
-    damped,
-    divergences_and_ratios,
     dual_gaps,
+    log_sums,
     multiplicative,
+    multiplied,
     newton,
     newton_from_sums,
+    ratios_of,
     regression,
     sample_sums,
 )
@@ -189,10 +193,7 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
     """The divergence of the best single component w h for what is known of V."""
     weights, w, last = V.observed.aligned, np.array(features), np.inf
     for _ in range(_MAX_FITTING_PASSES):
-        if weights:
-            ((of_samples, masses),) = V.map(_fit_known, *weights, samples, w=w)
-        else:
-            ((of_samples, masses),) = V.sweep(_fit_stored, samples, w=w)
+        ((of_samples, masses),) = V.sweep(_fit, samples, *weights, w=w)
         value = logs - float(features @ np.log(np.where(w > 0, w, 1.0))) - of_samples
         if last - value <= _FITTED_SHARE * features.sum():
             return float(min(value, last))
@@ -200,18 +201,8 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
     return last
 
 
-def _fit_known(
-    index: range, weights: Array, totals: Array, *, w: Array
-) -> tuple[tuple[float, Array]]:
-    return _fit(np.empty((w.size, len(totals))), weights, totals, w)
-
-
-def _fit_stored(block: Block, totals: Array, *, w: Array) -> tuple[tuple[float, Array]]:
-    return _fit(block, None, totals, w)
-
-
 def _fit(
-    block: Block, weights: Array | None, totals: Array, w: Array
+    block: Block, totals: Array, weights: Array | None = None, *, w: Array
 ) -> tuple[tuple[float, Array]]:
     """H for w, as sum v log h; and what it gives to each feature."""
     reached = row_grams(block, weights, w[:, None])[:, 0]
@@ -245,14 +236,14 @@ def _term(held: Restraint) -> Term:
     return Term(held.l1 / 2, held.l2 / 2)
 
 
-def balanced(W: Array, masses: Array, squares: Array, penalties: Penalties) -> Array:
+def balancing_factors(W: Array, masses: Array, squares: Array, penalties: Penalties) -> Array:
     """Return for each component the number to multiply w_k by, and to divide h_k by.
 
     The loss does not change with it, and the penalties are smallest. `masses` and `squares` are
     sums of the rows of H and of their squares.
     """
-    a = penalties.l1_w * W.sum(axis=0, dtype=np.float64)
-    c = penalties.l2_w * (W.astype(np.float64) ** 2).sum(axis=0)
+    a = penalties.l1_w * W.sum(axis=0, dtype=float)
+    c = penalties.l2_w * (W.astype(float) ** 2).sum(axis=0)
     b, d = penalties.l1_h * masses, penalties.l2_h * squares
     low, high = np.full(len(a), -200.0), np.full(len(a), 200.0)
     for _ in range(_BALANCING_STEPS):  # a t + b / t + c t^2 / 2 + d / (2 t^2) is convex in log t
@@ -264,78 +255,32 @@ def balanced(W: Array, masses: Array, squares: Array, penalties: Penalties) -> A
     return np.where(is_used, np.exp((low + high) / 2), 1.0)
 
 
-_PLAIN: dict[str, Any] = {"has_holes": False, "is_weighted": False, "held": FREE}
 _TINY_SHARE = 1e-100  # of the largest entry of a component: coefficients would leave the range
-
-
-class Regressions(NamedTuple):
-    """The sums that regressions leave.
-
-    Attributes
-    ----------
-    divergence : float
-        Of the features that components have.
-    gap : float
-        How far it is at most above the smallest for this W.
-    H : array (K,)
-        The sums of the rows of H.
-    known : array (K,) or (F, K)
-        The same, of the samples in which each feature is known.
-    ratios : array (F, K)
-        (V / X) H'.
-    unseen : array (F,)
-        The counts of features that no component has, 0 elsewhere.
-    penalty : float
-        That of H.
-    """
-
-    divergence: float
-    gap: float
-    H: Array
-    known: Array
-    ratios: Array
-    unseen: Array
-    penalty: float
 
 
 def regressions(
     V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES
-) -> tuple[Aligned, Aligned, Regressions]:
-    """Return the best H (K, N) for W, labels (N,), and how good they are; one pass.
+) -> tuple[Aligned, Aligned, Sums]:
+    """Return the best H (K, N) for W, labels (N,), and sums by which they are judged; one pass.
 
     Features that no component has are left out: their rates are zero for every H. A label is the
     component with the largest share of the rates of a sample, -1 for a sample without counts.
+
+    The sums are the "divergence" of the other features, the "gap" by which it is at most above the
+    smallest for this W, the sums "H" (K,) of the rows of H, "known" (K,) or (F, K) over the samples
+    in which each feature is known, "ratios" (V / X) H' (F, K), the counts "unseen" (F,) of features
+    without components, and the "penalty" of H.
     """
     W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
     order = own_order(W)
     side = Side.of(W[:, order])
     aligned = () if V.observed is None else V.observed.aligned
-    shared: dict[str, Any] = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
+    shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
     shared["held"], _ = restraints(penalties)
     shared |= {"side": side, "places": np.argsort(order), "is_seen": side.W.any(axis=1)}
     with V.own_threads():
         Ht, labels, sums = V.sweep(_regress, *aligned, **shared)
-    return Ht.T, labels, Regressions(**sums)
-
-
-def divergences(V: DataMatrix, factors: Sequence[Array]) -> Array:
-    """Return the divergence that each W (F, K) leaves with its best H, as `regressions` does.
-
-    One pass for all of them, and no H is kept.
-    """
-    each = []
-    for W in factors:
-        order = own_order(W)
-        side = Side.of(W[:, order])
-        places, is_seen = np.argsort(order), side.W.any(axis=1)
-        each.append({"side": side, "places": places, "is_seen": is_seen, **_PLAIN})
-    with V.own_threads():
-        (sums,) = V.sweep(_divergences, each=each)
-    return np.maximum(sums, 0.0)
-
-
-def _divergences(block: Block, *, each: list[dict[str, Any]]) -> tuple[Array]:
-    return (np.array([_regress(block, **one)[2]["divergence"] for one in each]),)
+    return Ht.T, labels, sums
 
 
 def _regress(
@@ -347,7 +292,7 @@ def _regress(
     has_holes: bool,
     is_weighted: bool,
     held: Restraint,
-) -> tuple[Array, Array, dict[str, Any]]:
+) -> tuple[Array, Array, Facts]:
     """The step of `regressions`; columns are in their own order, `places` are the caller's."""
     weights, of_all = given[0] if is_weighted else None, side.sums
     counts = known_counts(block, weights)
@@ -356,16 +301,16 @@ def _regress(
     unseen = sums_at(counts.indices, exact(counts.data), len(is_seen))
     unseen[is_seen] = 0.0
     if unseen.any():
-        counts = counts_of(features_scaled(counts, is_seen.astype(np.float64)))
-    Y, _, gaps = regression(counts, side, held)
+        counts = counts_of(features_scaled(counts, is_seen.astype(float)))
+    Y = regression(counts, side, held)
     returned = Y.astype(block.dtype, copy=False)
     Y, totals = exact(returned), sample_sums(counts)
     labels = np.where(totals > 0, (Y * of_all)[:, places].argmax(axis=1), -1)
-    logs, ratios = divergences_and_ratios(counts, side, Y)
-    left = float(logs.sum()) - logs_of_weights(counts, weights)
+    ratios = ratios_of(counts, side, Y)
+    left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
     sums = {
         "divergence": left + float(np.sum(Y * side.sums) - totals.sum()),
-        "gap": float(gaps.sum()),
+        "gap": float(dual_gaps(products(ratios, side.W), side.sums, Y, totals, held).sum()),
         "H": Y.sum(axis=0)[places],
         "ratios": weighted_sums(ratios, Y)[:, places],
         "unseen": unseen,
@@ -395,13 +340,9 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 
 _LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
 _WARMING_ITERATIONS = 10
-_INITS = ("nndsvd", "cr1-robust", "random", "random", "random", "random")
-_INITS_ON_SMALL = ("random", "nndsvd", "random", "cr1-robust", "random", "random")
-_PLAN = Plan(4, 2, (10, 30, 60))
-_PLAN_ON_MODERATE = Plan(6, 3, (20, 60, 100))
-_MAX_SMALL_ENTRIES = 1 << 16  # up to which singular vectors take longer than a random init
-_MAX_MODERATE_ENTRIES = 1 << 18
-_MIN_PART_ENTRIES = 1 << 22  # of V, from which on inits compete on some of the samples
+_INITS = ("nndsvd", "cr1-robust", "random", "random")  # of a sprint
+_ROUNDS, _LEADERS = (4, 10), 3  # iterations at the end of each round; inits in the second
+_MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features, which every thread sums
 _KEPT_SHARE = 0.1  # of an entry, that is left when it is moved further
@@ -422,7 +363,7 @@ class Poisson(Loss):
     constraints = frozenset(("l1", "l2", "fixed", "missing", "sample weights"))
     degree = 1
     lower_bounds = ("divergence",)
-    k_evidence = ("thinning", "counting noise")
+    k_evidence = ("counting noise",)
     words = Words(
         share="share of the deviance left",
         of_runs="relative divergence",
@@ -449,9 +390,9 @@ class Poisson(Loss):
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
         H, labels, sums = regressions(V, W, penalties)
-        if sums.unseen.any():
-            report_unseen(V, sums.unseen, unseen)
-        return H, labels, max(sums.divergence, 0.0)
+        if sums["unseen"].any():
+            report_unseen(V, sums["unseen"], unseen)
+        return H, labels, max(sums["divergence"], 0.0)
 
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of the best single component; the total if that is 0."""
@@ -461,12 +402,7 @@ class Poisson(Loss):
         self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
     ) -> None:
         """Refuse penalties of one factor alone, and L2 ones where samples are weighted."""
-        for name in ("orthogonality", "min_volume", "sum_to_one"):
-            if getattr(penalties, name):
-                problem = f" takes L1 and L2 penalties, not {name}: that is for "
-                other = Option("loss", "frobenius")
-                raise OptionError(Message(Option("loss", self.name), problem, other))
-        if penalties.fixes_columns:
+        if penalties.fixes_columns and {"l1", "l2", "one factor"}.issuperset(penalties.kinds):
             problem = (
                 " needs penalties on both factors: that of one alone is evaded, as it shrinks and "
                 "the other grows; give both of alpha_W and alpha_H, of `Penalties` one for h and "
@@ -492,6 +428,7 @@ class Poisson(Loss):
         rng: Generator = None,
         *,
         scaled: Spectrum | None = None,
+        callback: Callback | None = None,
         **known: Any,
     ) -> Start:
         """Return the factors with which counts begin; `scaled` is the spectrum of `unit_sums`.
@@ -499,6 +436,10 @@ class Poisson(Loss):
         A user's own factors are used as they are, but for features that have counts and no
         component; without H, the best one for W is.
         """
+        if isinstance(init, str) and init == "auto":
+            if K > 1 and solver is not None and solver.extrapolate:
+                return self._sprint(V, K, rng, callback)
+            init = "nndsvd" if K < min(V.shape) else "random"
         totals = margins(V)
         mean = totals.features / totals.total
         if not isinstance(init, str):
@@ -508,7 +449,7 @@ class Poisson(Loss):
         elif K == 1:
             W, H, name = mean[:, None], None, "margins"
         elif init == "random":
-            rng = np.random.default_rng(rng)
+            rng = default_rng(rng)
             W, name = rng.random((V.shape[0], K)) * mean[:, None], "random"
             Ht, _ = V.map(_random_shares, totals.samples, K=K, seed=new_seed(rng))
             H = Ht.T
@@ -519,52 +460,38 @@ class Poisson(Loss):
         W = np.ascontiguousarray(W, V.dtype)
         if H is None:
             H = _equal_coefficients(V, W)
-        return Start(W, H, name, error=np.inf)
+        return Start(W, H, name)
 
-    def race(
-        self,
-        V: DataMatrix,
-        K: int,
-        solver: Solver | None,
-        rng: Generator,
-        *,
-        remaining: Remaining = lambda: None,
-        callback: Callback | None = None,
-        **known: Any,
-    ) -> Start:
-        """Let inits compete by the divergence they lead to, on all or some of the samples."""
-        if solver is None or K == 1:
-            return self.initialize(V, K, "nndsvd" if K < min(V.shape) else "random", rng=rng)
-        is_fast = solver.extrapolate
-        name, part = part_of(V, K) if V.n_entries > _MIN_PART_ENTRIES else ("all", V)
-        if name == "features":
-            name, part = "all", V
-        spectrum, n_entries = Spectrum(unit_sums(part)), part.n_entries
+    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+        """Leave the choice to `initialize`: a sprint, or NNDSVD of samples that sum to one."""
+        return ("auto",)
 
-        def initial(name: str, rng: Generator) -> Start:
-            start = self.initialize(part, K, name, rng=rng, scaled=spectrum)
-            return self.warm_up(part, [part], [start])[0] if is_fast else start
+    def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
+        """Return where the init that leads after some iterations has arrived.
 
-        track = Track(
-            Arena(name, part, None, part),
-            _INITS_ON_SMALL if n_entries <= _MAX_SMALL_ENTRIES else _INITS,
-            _PLAN_ON_MODERATE if n_entries <= _MAX_MODERATE_ENTRIES else _PLAN,
-            NO_PROSPECT,
-            initial,
-            self.on,
-            solver,
-            rng,
-            remaining,
-            callback if part is V and is_fast else None,
-        )
-        winner = track.run()
-        if part is V and is_fast:
-            return track.start(winner)
-        how: tuple[Any, ...] = (winner.name, solver, track.rng(winner.number))
-        if is_fast:
-            how = (winner.run.factors()[0],)
-        start = self.initialize(V, K, *how)
-        return start._replace(name=winner.name, race=track.record(winner))
+        Counts have many minima, and no bound tells whether another one is much lower. Random inits
+        hardly win where there are many counts, and do not take part there. A callback may end it.
+        """
+        names = _INITS if V.n_entries <= _MANY_ENTRIES else _INITS[:2]
+        spectrum, solver = Spectrum(unit_sums(V)), self.solvers["newton"]
+        runs: dict[Run, str] = {}
+        limits = [Stopping(0.0, max_iter=n) for n in _ROUNDS]
+        for name in names:
+            with suppress(ComponentsError):
+                start = self.initialize(V, K, name, rng=rng, scaled=spectrum)
+                ((W, H, name),) = self.warm_up(V, [V], [start])
+                run = Run(self.on(V), W, H, solver, limits[0], callback=callback)
+                run.run()
+                runs[run] = name
+                if run.reason is StopReason.CALLBACK:
+                    break
+        leaders = sorted(runs, key=_last_error)[:_LEADERS]
+        if all(run.reason is not StopReason.CALLBACK for run in runs):
+            for run in leaders:
+                run.continue_with(limits[1])
+                run.run()
+        winner = min(leaders, key=_last_error)
+        return Start(*winner.factors(), runs[winner])
 
     def begin(
         self,
@@ -582,20 +509,17 @@ class Poisson(Loss):
 
         Components get the scale with which penalties are smallest; that of given ones stays.
         """
-        totals, W = margins(V), np.array(W, np.float64)
+        totals, W = margins(V), np.array(W, float)
         if K > n_fixed:
-            mean = totals.features / totals.total
-            lost = ~W.any(axis=1) & (mean > 0)
-            little = _LIFTED_SHARE * mean[:, None] * W[:, n_fixed:].sum(axis=0)
-            W[:, n_fixed:] = np.where(lost[:, None], little, W[:, n_fixed:])
+            W = _with_counts(W, totals.features / totals.total, n_fixed)
         W = np.ascontiguousarray(W, V.dtype)
-        start = Start(W, _equal_coefficients(V, W) if H is None else H, "fixed", error=np.inf)
+        start = Start(W, _equal_coefficients(V, W) if H is None else H, "fixed")
         if warm and K > n_fixed:
             (start,) = self.warm_up(V, [V], [start], n_fixed)
         if penalties.are_none or start.H is None:
             return start
         ((masses, squares),) = V.map(_row_sums, start.H.T)
-        sizes = balanced(start.W, masses, squares, penalties)
+        sizes = balancing_factors(start.W, masses, squares, penalties)
         sizes[:n_fixed] = 1.0
         W = (start.W * sizes).astype(V.dtype)
         return start._replace(W=W, H=(start.H.T / sizes.astype(V.dtype)).T)
@@ -616,15 +540,15 @@ class Poisson(Loss):
         Newton's steps from far away often end in a worse minimum. On mutation catalogues the
         divergence from random inits was 3 % to 7 % higher without them.
         """
-        are_same = all(view is V for view in views)
-        base = V.as_one_block() if are_same else V  # if it is small: these steps take no time
         runs, stopping = [], Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
         for view, (W, H, *_) in zip(views, starts, strict=True):
-            objective = self.on(base if view is V else view, n_fixed=n_fixed, rescale=False)
+            objective = self.on(view, n_fixed=n_fixed, rescale=False)
             objective.is_judged = False
             runs.append(Run(objective, W, H, self.solvers["mult"], stopping))
-        ends = zip(starts, iterate(base, runs), strict=True)
-        return [start._replace(W=end.W, H=end.H) for start, end in ends]
+        for _ in run_together(V, runs):
+            pass
+        ends = [run.factors() for run in runs]
+        return [start._replace(W=W, H=H) for start, (W, H) in zip(starts, ends, strict=True)]
 
     def measure(self, V: DataMatrix, views: Sequence[DataMatrix]) -> None:
         """Measure norms and margins."""
@@ -641,7 +565,7 @@ class Poisson(Loss):
         W = np.where(W < _NEGLIGIBLE_SHARE * W.max(axis=0), 0, W)
         if not penalties.are_none:
             return W
-        sums = W.sum(axis=0, dtype=np.float64)
+        sums = W.sum(axis=0, dtype=float)
         return (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
@@ -651,8 +575,8 @@ class Poisson(Loss):
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
     def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
-        """Return the divergence that each W leaves with its best H, in one pass."""
-        return divergences(V, factors)
+        """Return the divergence that each W leaves with its best H."""
+        return np.array([max(regressions(V, W)[2]["divergence"], 0.0) for W in factors])
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that is explained for features not seen."""
@@ -699,30 +623,33 @@ class Divergence(Objective):
         beta: float,
         floor: float,
         **shared: Any,
-    ) -> tuple[Any, ...]:
+    ) -> Results:
         """Update a block's rows of H and return them with the sums that are needed; see `Loss`."""
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
         H, *before = given
         side, counts = shared["side"], known_counts(block, weights, shared["unit"])
         if shared["has_holes"]:
             side = side._replace(sums=row_grams(block, weights, side.W))
-        logs = np.empty(len(H)) if shared["is_last"] and shared["is_judged"] else NOTHING
-        updated = moved = update(counts, side, H, logs)
+        updated = moved = update(counts, side, H)
         if before and beta:
             moved = _moved(updated, before[0], beta)
         if shared["is_last"]:
-            return moved, {"logs": float(logs.sum())}
+            logs = 0.0
+            if shared["is_judged"]:
+                logs = float(log_sums(counts, ratios_of(counts, side, moved)).sum())
+            return moved, {"logs": logs}
         rows = exact(moved)
         has_own = shared["has_holes"]
         sums: Sums = {"H": weighted_grams(block, weights, rows) if has_own else rows.sum(axis=0)}
         if not shared["in_both_orders"]:
-            logs, ratios = divergences_and_ratios(counts, side, moved)
-            sums["logs"], sums["ratios"] = float(logs.sum()), weighted_sums(ratios, rows)
+            ratios = ratios_of(counts, side, moved)
+            sums["logs"] = float(log_sums(counts, ratios).sum())
+            sums["ratios"] = weighted_sums(ratios, rows)
             if getattr(update, "func", update) is newton and _is_small(side.W):
                 sums["curvatures"] = curvatures(counts, ratios, rows)
         return (moved, updated, sums) if before else (moved, sums)
 
-    def shared(self, W: Array) -> dict[str, Any]:
+    def shared(self, W: Array) -> Facts:
         """Return W with its sums, and what the step is to sum."""
         return {
             "side": Side.of(W),
@@ -741,7 +668,7 @@ class Divergence(Objective):
             R, A, totals = sums["ratios"], sums["curvatures"], self.margins.features / self.unit
             return newton_from_sums(R, A, sums["H"], totals, W, held)
         if self.turned is None:
-            return _multiplied(W, sums["ratios"], sums["H"], held)
+            return multiplied(W, sums["ratios"], sums["H"], held)
         options = {**self.shared(np.asarray(Ht)), "is_last": True}
         updated, last = self.turned.sweep(
             Divergence.step, W, update=self._update_W, beta=0.0, floor=0.0, **options
@@ -781,20 +708,19 @@ class Divergence(Objective):
         """
         held, n_first = self._held[1], self.n_fixed if sort else W.shape[1]
         H, labels, sums = regressions(self.V, W, self.penalties)
-        if sums.unseen.any():
-            report_unseen(self.V, sums.unseen)
-        W = np.asarray(W, np.float64)
-        totals = self.margins.features - sums.unseen
-        gaps = dual_gaps(sums.ratios, sums.known, W, totals, held)
-        gap = (sums.gap + float(gaps.sum())) / self.margins.total
-        masses = W.sum(axis=0) * sums.H
+        if sums["unseen"].any():
+            report_unseen(self.V, sums["unseen"])
+        W = np.asarray(W, float)
+        gaps = dual_gaps(sums["ratios"], sums["known"], W, self.margins.features, held)
+        gap = (sums["gap"] + float(gaps.sum())) / self.margins.total
+        masses = W.sum(axis=0) * sums["H"]
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         if np.any(order != np.arange(len(order))):
             Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order)
             H = Ht.T
-        value = max(sums.divergence, 0.0)
-        objective = value + sums.penalty + _term(held).value(W)
+        value = max(sums["divergence"], 0.0)
+        objective = value + sums["penalty"] + _term(held).value(W)
         return Finish(H, labels, value, objective, gap, order, shares[order])
 
 
@@ -803,16 +729,13 @@ def _reorder(index: range, H: Array, labels: Array, *, order: Array) -> tuple[Ar
     return np.ascontiguousarray(H[:, order]), places[labels], None
 
 
+def _last_error(run: Run) -> float:
+    return run.errors[-1]
+
+
 def _is_small(W: Array) -> bool:
     """Whether a K x K matrix for every feature takes little memory."""
     return bool(W.nbytes * W.shape[1] <= _MAX_CURVATURE_BYTES)
-
-
-def _multiplied(W: Array, ratios: Array, sums: Array, held: Restraint) -> Array:
-    """W (V / X) H' / H1, with the penalties; what is given stays."""
-    new = damped(exact(W) * ratios, sums, held).astype(W.dtype, copy=False)
-    new[:, : held.n_fixed] = W[:, : held.n_fixed]
-    return new
 
 
 def _mass(W: Array, sums: Sums) -> float:
@@ -844,17 +767,17 @@ def unit_sums(V: DataMatrix) -> DataMatrix:
 
 def _lifted(W: Array, mean: Array) -> Array:
     """Columns of sum one, with a share of the mean composition."""
-    sums = W.sum(axis=0, dtype=np.float64)
+    sums = W.sum(axis=0, dtype=float)
     columns = np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), mean[:, None])
     return (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
 
 
-def _with_counts(W: Array, mean: Array) -> Array:
+def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
     """Give a little of every component to features that have counts but no component."""
     lost = (W.sum(axis=1) == 0) & (mean > 0)
     if lost.any():
-        W = W.astype(np.float64)
-        W[lost] = _LIFTED_SHARE * mean[lost, None] * W.sum(axis=0)
+        W = W.astype(float)
+        W[lost, n_fixed:] = _LIFTED_SHARE * mean[lost, None] * W[:, n_fixed:].sum(axis=0)
     return W
 
 
@@ -864,19 +787,17 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     return V.map(_equal_shares, margins(V).samples, **how)[0].T
 
 
-def _equal_shares(
-    index: range, totals: Array, *, sums: Array, dtype: np.dtype[Any]
-) -> tuple[Array, None]:
+def _equal_shares(index: range, totals: Array, *, sums: Array, dtype: DType) -> PerSample:
     alive = sums > 0
     shares = np.where(alive, 1.0 / np.where(alive, sums, 1.0), 0.0) / max(alive.sum(), 1)
     return (totals[:, None] * shares).astype(dtype), None
 
 
-def _random_shares(index: range, totals: Array, *, K: int, seed: Seed) -> tuple[Array, None]:
+def _random_shares(index: range, totals: Array, *, K: int, seed: Seed) -> PerSample:
     return uniform_rows(index, K, seed) * (totals[:, None] * (2.0 / K)), None
 
 
-def _row_sums(index: range, H: Array) -> tuple[tuple[Array, Array]]:
+def _row_sums(index: range, H: Array) -> tuple[Pair]:
     rows = exact(H)
     return ((rows.sum(axis=0), (rows**2).sum(axis=0)),)
 
@@ -886,7 +807,7 @@ _MIXED_SHARE = 0.01  # of the rates of a sample, that is spread like the mean of
 
 
 def held_out_deviance(
-    V: DataMatrix, W: Any, *, weights: Any = None, n_folds: int = _N_FOLDS
+    V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None, n_folds: int = _N_FOLDS
 ) -> float:
     """Return the share of the deviance that is explained for features not seen; one pass.
 
@@ -913,12 +834,12 @@ def held_out_deviance(
     >>> held_out_deviance(V, W) > 0.9
     True
     """
-    F, side = V.shape[0], Side.of(W)
-    W = side.W / np.where(side.sums > 0, side.sums, 1.0)
+    F, side = V.shape[0], Side.of(np.asarray(W))
+    shares = side.W / np.where(side.sums > 0, side.sums, 1.0)
     folds = feature_folds(F, min(n_folds, F))
     aligned = () if weights is None else (np.asarray(weights),)
     with V.own_threads():
-        ((missed, total),) = V.sweep(_predict, *aligned, W=W, folds=folds)
+        ((missed, total),) = V.sweep(_predict, *aligned, W=shares, folds=folds)
     return 1.0 - float(missed / total) if total > 0 else 1.0
 
 
@@ -931,11 +852,11 @@ def _predict(
     mean /= mean.sum() or 1.0
     missed = np.zeros(counts.shape[1])
     for fold in range(folds.max() + 1):
-        member: Array = (folds == fold).astype(np.float64)
+        member: Array = (folds == fold).astype(float)
         other: Array = 1.0 - member
         inside = counts_of(features_scaled(counts, member))
         outside = counts_of(features_scaled(counts, other))
-        H = regression(outside, Side.of(W * other[:, None]))[0]
+        H = regression(outside, Side.of(W * other[:, None]))
         masses = H @ W.sum(axis=0)
         share = np.where(masses > 0, _MIXED_SHARE, 1.0)
         rest, known = float(mean[member == 0].sum()), sample_sums(outside)
@@ -949,7 +870,7 @@ def _predict(
 
 def _sample_divergences(counts: Block, W: Array, H: Array) -> Array:
     """D(v | W h) of every sample."""
-    logs, _ = divergences_and_ratios(counts, Side.of(W), H)
+    logs = log_sums(counts, ratios_of(counts, Side.of(W), H))
     return logs + H @ W.sum(axis=0) - sample_sums(counts)
 
 

@@ -3,9 +3,10 @@
 The problem of a sample is convex: minimise s'y - sum_f v_f log(w_f'y) over y >= 0, where s holds
 the sums of the columns of W, and the sum goes over the entries of v that are not zero. Newton's
 method takes few steps: each minimises the quadratic model with the curvature
-sum_f (v_f / x_f^2) w_f w_f', which is K x K and costs no more than K / 2 products with W, and goes
-as far in that direction as the objective falls. All multiples of y are compared at once: the best
-one has s'y = sum v.
+A = sum_f (v_f / x_f^2) w_f w_f' by coordinate descent, and goes as far in that direction as the
+objective falls. Entries of y that are zero, and would raise the objective at first, stay zero in
+that step: most do, so the curvature of few entries is needed. All multiples of y are compared at
+once: the best one has s'y = sum v. The same step serves the loop, the exact H and `transform`.
 
 Duality says how far from the best a y is. With c = sum_f (v_f / x_f) w_f and s'y = sum v, the
 objective is at most
@@ -30,23 +31,23 @@ from ... import kernels
 from ...data.blocks import (
     Array,
     Block,
+    Entries,
     compressed,
     entries_of,
     exact,
+    products,
     products_at,
-    sums_at,
     weighted_sums,
     with_data,
 )
+from ...data.known import packed, unpacked
+from ..solvers import STALL_RATIO_SQ, hals
 
-NOTHING: Array = np.empty(0)
-"""In place of an array that is to be filled: nothing is asked for."""
-
-_SWEEPS, _STALL = 10, 0.01  # of coordinate descent in a step of the loop
-_EXACT_SWEEPS, _EXACT_STALL = 300, 1e-10
+_SWEEPS = 10  # of coordinate descent in a step
 _MAX_STEPS = 300
-_DENSE_SHARE = 0.25  # of entries that are not zero, from which on products are those of BLAS
-GAP_SHARE = 1e-9
+_GATHERED = 128  # entries of a sample whose products are summed at a time
+_GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
+GAP_SHARE = 1e-11
 """Of the total of a sample: the duality gap at which its regression has ended."""
 
 
@@ -63,8 +64,12 @@ class Side(NamedTuple):
     @classmethod
     def of(cls, W: Array) -> Side:
         """Return W in float64 and C order, with its sums."""
-        W = np.ascontiguousarray(W, np.float64)
+        W = np.ascontiguousarray(W, float)
         return cls(W, W.sum(axis=0))
+
+    def of_rows(self, rows: Array | slice) -> Side:
+        """Return the same for some of the samples."""
+        return self if self.sums.ndim == 1 else Side(self.W, self.sums[rows])
 
 
 class Restraint(NamedTuple):
@@ -93,58 +98,97 @@ def counts_of(block: Block, unit: float = 1.0) -> Block:
     return counts if unit == 1 else with_data(counts, counts.data / counts.dtype.type(unit))
 
 
-def newton(
-    counts: Block, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
-) -> Array:
-    """Return Y (n, K) after one step of Newton's method for every sample.
+def newton(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:
+    """Return Y (n, K) after one step of Newton's method for every sample."""
+    new, size = np.empty_like(Y), 1 + _GRAM_NUMBERS // Y.shape[1] ** 2
+    for start in range(0, len(Y), size):
+        rows = slice(start, start + size)
+        new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held)
+    return new
 
-    Here and below, `logs` (n,) gets sum v log(v / x) for the new Y, unless it is empty.
-    """
-    return _newton(counts, side, Y, 1, _SWEEPS, _STALL, 0.0, logs, NOTHING, held)
 
-
-def multiplicative(
-    counts: Block, side: Side, Y: Array, logs: Array = NOTHING, held: Restraint = FREE
-) -> Array:
-    """Return Y (n, K) after the update of Lee and Seung: y_k <- y_k c_k / s_k.
-
-    With penalties it is the minimum of the same majorant and these; entries that are given stay.
-    """
-    side = side._replace(sums=side.sums + held.l1) if held.l1 else side
-    new = np.array(Y, np.float64, order="C")
-    F, n = counts.shape
-    if counts.data.size > _DENSE_SHARE * F * n:
-        whole = exact(counts.toarray().T)
-        rates = new @ side.W.T
-        with np.errstate(divide="ignore", invalid="ignore"):  # a rate of zero is found by its value
-            ratios = np.divide(whole, rates, out=np.zeros_like(rates), where=whole > 0)
-            C = ratios @ side.W
-            new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
-    elif kernels.AVAILABLE:
-        parts = counts.data, counts.indices, counts.indptr
-        kernels.multiplied_rows(*parts, side.W, np.atleast_2d(side.sums), new)
+def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
+    """The step of samples whose curvatures fit in the cache, or nearly."""
+    S, totals = np.broadcast_to(side.sums + held.l1, Y.shape), sample_sums(counts)
+    is_given = np.arange(Y.shape[1]) < held.n_fixed
+    is_used = is_given | (S > 0) & (totals > 0)[:, None]
+    Y = _scaled(np.where(is_used, Y, 0.0), S, totals, held)
+    entries = entries_of(counts)
+    x = products_at(entries, side.W, Y)
+    if not np.all(x > 0):  # a row without a rate for some entry begins with equal shares
+        lost = _sums_of_samples(counts, x <= 0) > 0
+        equal = np.divide(totals[:, None] / Y.shape[1], S, out=np.zeros(S.shape), where=S > 0)
+        Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
+        x = products_at(entries, side.W, Y)
+    if kernels.AVAILABLE:
+        memory = np.empty((Y.shape[1] + 1, _GATHERED)), np.empty_like(x)
+        limits = held.l2, held.n_fixed, _SWEEPS, STALL_RATIO_SQ
+        places = counts.indices, counts.indptr
+        kernels.poisson_steps(entries.values, *places, side.W, x, np.array(S), Y, limits, *memory)
     else:
-        C = np.asarray(divergences_and_ratios(counts, side, Y)[1].T @ side.W)
-        new *= np.divide(C, side.sums, out=np.zeros_like(C), where=side.sums > 0)
-    if held.l2:
-        new = damped(new * side.sums, side.sums, held._replace(l1=0.0))
-    new[:, : held.n_fixed] = Y[:, : held.n_fixed]
-    if logs.size:
-        logs[:], _ = divergences_and_ratios(counts, side, new)
-    return new.astype(Y.dtype, copy=False)
+        with np.errstate(all="ignore"):  # what still has no rate is noticed by its value
+            Y = _moved(counts, entries, side.W, x, S, Y, held)
+    return _scaled(Y, S, totals, held)
 
 
-def damped(parts: Array, sums: Array, held: Restraint) -> Array:
-    """Minimise (s + l1) y + l2 y^2 / 2 - a log y for all parts a (n, K); 0 where a is.
+def _moved(
+    counts: Block, entries: Entries, W: Array, x: Array, S: Array, Y: Array, held: Restraint
+) -> Array:
+    """What `kernels.poisson_steps` does: Y after one step from the rates x, not yet scaled."""
+    C = products(with_data(counts, entries.values / x), W)
+    A = products(with_data(counts, entries.values / x**2), packed(W))
+    Y, D, falls = _direction(A, C, S, Y, held)
+    u = products_at(entries, W, D) / x
+    straight, bent = np.vecdot(S + held.l2 * Y, D), held.l2 * np.vecdot(D, D)
+    bends = _sums_of_samples(counts, entries.values * u * u) + bent
+    safe, length = _safe_lengths(Y, D, falls, bends), np.ones(len(Y))
+    for shorter in ((1.0 + safe) / 2, safe):
+        shares = np.maximum(1.0 + length[entries.samples] * u, 1e-200)  # positive, but for rounding
+        gains = _sums_of_samples(counts, entries.values * u / shares)
+        rises = straight + bent * length > gains  # at this length; the objective is convex
+        length = np.where(rises, shorter, length)
+    return np.maximum(Y + length[:, None] * D, 0.0)
 
-    >>> damped(np.array([[6.0, 2.0]]), np.array([1.0, 2.0]), Restraint(l1=1.0, l2=2.0)).round(6)
-    array([[1.302776, 0.5     ]])
+
+def _direction(
+    A: Array, C: Array, S: Array, Y: Array, held: Restraint
+) -> tuple[Array, Array, Array]:
+    """Y without what no count speaks for, the steps (n, K), and how the objective falls at first.
+
+    A step leads to the minimum of the quadratic model over the entries that may move: those that
+    are positive, and those that would lower the objective if they were. A is packed.
     """
-    slopes = np.broadcast_to(sums + held.l1, parts.shape)
-    if held.l2:
-        doubled = slopes + np.sqrt(slopes**2 + 4 * held.l2 * parts)
-        parts, slopes = 2 * parts, doubled
-    return np.divide(parts, slopes, out=np.zeros_like(parts), where=slopes > 0)
+    K = Y.shape[1]
+    is_free = np.arange(K) >= held.n_fixed
+    Y = np.where(is_free & (C <= 0), 0.0, Y)
+    is_active = is_free & (C > 0) & ((Y > 0) | (C > S))
+    grams = unpacked(A, K) + held.l2 * np.eye(K)
+    grams *= is_active[:, :, None] & is_active[:, None, :]
+    slopes = C - S - held.l2 * Y
+    images = np.vecdot(grams, Y[:, None])
+    D = hals(grams, images + slopes, Y, sweeps=_SWEEPS, floor=0.0) - Y
+    falls = np.vecdot(slopes, D)
+    D[~(falls > 0)] = 0.0
+    return Y, D, np.where(falls > 0, falls, 0.0)
+
+
+def _safe_lengths(Y: Array, D: Array, falls: Array, bends: Array) -> Array:
+    """Lengths of the steps D that lower the objective surely, given d'Ad; near the minimum >= 1/2.
+
+    Rates change by a share of at least -max_k (-d_k / y_k), and that is enough.
+    """
+    deepest = np.divide(-D, Y, out=np.zeros_like(D), where=D < 0).max(axis=1)
+    whole = bends + falls * deepest
+    return np.divide(falls, whole, out=np.ones_like(whole), where=whole > falls)
+
+
+def _scaled(Y: Array, S: Array, totals: Array, held: Restraint) -> Array:
+    """The best multiples of rows, where s'y + l2 ||y||^2 is the total; Y if some entries stay."""
+    if held.n_fixed:
+        return Y
+    masses = np.vecdot(S, Y)
+    doubled = masses + np.sqrt(masses**2 + 4 * held.l2 * np.vecdot(Y, Y) * totals)
+    return Y * np.divide(2 * totals, doubled, out=np.zeros_like(masses), where=masses > 0)[:, None]
 
 
 def newton_from_sums(
@@ -152,16 +196,14 @@ def newton_from_sums(
 ) -> Array:
     """Return W (F, K) after one step of Newton's method for every feature, from sums over samples.
 
-    The rates x are not known here, only what is summed over them. They change by a share of at
-    least -max_k (-d_k / w_k) along a direction d, and that is enough for a length that lowers the
-    objective surely; it is at least half of the way near the minimum.
+    The rates x are not known here, only what is summed over them, so the step has a safe length.
 
     Parameters
     ----------
     R : array (F, K)
         sum_n (v / x) h_n of every feature.
-    A : array (F, K, K)
-        sum_n (v / x^2) h_n h_n'.
+    A : array (F, K (K + 1) / 2)
+        sum_n (v / x^2) h_n h_n', packed.
     sums : array (K,) or (F, K)
         sum_n h_n; of the samples in which each feature is known.
     totals : array (F,)
@@ -169,44 +211,64 @@ def newton_from_sums(
     W : array (F, K)
     held : Restraint, optional
     """
-    result, (l1, l2, n_fixed) = np.array(W, np.float64, order="C"), held
-    S = np.ascontiguousarray(np.atleast_2d(sums)) + l1
-    A = A + l2 * np.eye(A.shape[-1]) if l2 else A
-    if kernels.AVAILABLE:
-        kernels.newton_from_sums(R, A, S, totals, result, _SWEEPS, _STALL, l2, n_fixed)
-        return result.astype(W.dtype, copy=False)
-    for f, w in enumerate(result):
-        s = S[f if len(S) > 1 else 0]
-        g = s + l2 * w - R[f]
-        d = _quadratic_minimum(A[f], g, w, _SWEEPS, _STALL, n_fixed) - w
-        fall, down = -float(g @ d), d < 0
-        if fall > 0:
-            deepest = float((-d[down] / w[down]).max(initial=0.0))
-            w[:] = np.maximum(w + min(fall / (d @ A[f] @ d + fall * deepest), 1.0) * d, 0.0)
-        w *= _best_multiple(totals[f], s, w, held)
-    return result.astype(W.dtype, copy=False)
+    S, Y = np.broadcast_to(sums + held.l1, W.shape), exact(W)
+    Y, D, falls = _direction(A, R, S, Y, held)
+    twice = 2.0 - np.eye(W.shape[1])[np.triu_indices(W.shape[1])]  # each pair but the diagonal
+    bends = np.vecdot(packed(D) * twice, A) + held.l2 * np.vecdot(D, D)
+    safe = _safe_lengths(Y, D, falls, bends)
+    new = _scaled(np.maximum(Y + safe[:, None] * D, 0.0), S, totals, held)
+    return new.astype(W.dtype, copy=False)
 
 
 def curvatures(counts: Block, ratios: Block, Y: Array) -> Array:
-    """Return sum_n (v / x^2) y_n y_n' of every feature, (F, K, K), given the ratios v / x."""
-    block, K = with_data(counts, ratios.data**2 / exact(counts.data)), Y.shape[1]
-    products = (Y[:, :, None] * Y[:, None, :]).reshape(len(Y), K * K)
-    return weighted_sums(block, products).reshape(-1, K, K)
+    """Return sum_n (v / x^2) y_n y_n' of every feature, packed, given the ratios v / x."""
+    return weighted_sums(with_data(counts, ratios.data**2 / exact(counts.data)), packed(Y))
 
 
-def regression(counts: Block, side: Side, held: Restraint = FREE) -> tuple[Array, Array, Array]:
-    """Return the best Y (n, K), sum v log(v / x) and the duality gap of every sample.
+def multiplicative(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:
+    """Return Y (n, K) after the update of Lee and Seung: y_k <- y_k c_k / s_k."""
+    return multiplied(Y, products(ratios_of(counts, side, Y), side.W), side.sums, held)
+
+
+def multiplied(Y: Array, C: Array, sums: Array, held: Restraint) -> Array:
+    """Minimise (s + l1) z + l2 z^2 / 2 - y c log z over all entries z but those that stay.
+
+    >>> held = Restraint(l1=1.0, l2=2.0)
+    >>> multiplied(np.array([[2.0, 1.0]]), np.array([[3.0, 2.0]]), np.array([1.0, 2.0]), held)
+    array([[1.30277564, 0.5       ]])
+    """
+    with np.errstate(invalid="ignore"):  # what has no rate is noticed by its value
+        parts, slopes = exact(Y) * C, np.broadcast_to(sums + held.l1, Y.shape)
+    if held.l2:
+        parts, slopes = 2 * parts, slopes + np.sqrt(slopes**2 + 4 * held.l2 * parts)
+    new = np.divide(parts, slopes, out=np.zeros_like(parts), where=slopes > 0)
+    new[:, : held.n_fixed] = Y[:, : held.n_fixed]
+    return new.astype(Y.dtype, copy=False)
+
+
+def regression(counts: Block, side: Side, held: Restraint = FREE) -> Array:
+    """Return the best Y (n, K): Newton's method until duality gaps are small.
 
     It begins with the same share of every component, so that it depends on nothing else. Features
     that no component has must have been left out.
     """
-    alive = side.sums > 0
-    Y = np.where(alive, 1.0 / np.where(alive, side.sums, 1.0), 0.0)
-    Y = np.array(np.broadcast_to(Y, (counts.shape[1], Y.shape[-1])))
-    logs, shares = np.empty((2, len(Y)))
-    exactly = _MAX_STEPS, _EXACT_SWEEPS, _EXACT_STALL, GAP_SHARE
-    Y = _newton(counts, side, Y, *exactly, logs, shares, held)
-    return Y, logs, shares * sample_sums(counts)
+    Y = np.zeros((counts.shape[1], side.W.shape[1]))
+    rows = np.arange(len(Y))
+    for _ in range(_MAX_STEPS):
+        own = side.of_rows(rows)
+        Y[rows] = newton(counts, own, Y[rows], held)
+        gaps, totals = row_gaps(counts, own, Y[rows], held), sample_sums(counts)
+        left = gaps > GAP_SHARE * totals
+        if not left.any():
+            break
+        rows, counts = rows[left], counts[:, left]
+    return Y
+
+
+def row_gaps(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:
+    """Return the duality gap of every sample."""
+    C = products(ratios_of(counts, side, Y), side.W)
+    return dual_gaps(C, side.sums, Y, sample_sums(counts), held)
 
 
 def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = FREE) -> Array:
@@ -241,14 +303,16 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
     return np.maximum(masses - totals + totals * logs, 0.0)
 
 
-def divergences_and_ratios(counts: Block, side: Side, Y: Array) -> tuple[Array, Block]:
-    """Return sum v log(v / x) of every sample, and v / x in the places of v."""
+def ratios_of(counts: Block, side: Side, Y: Array) -> Block:
+    """Return v / x in the places of v."""
     entries = entries_of(counts)
-    x = products_at(entries, side.W, exact(Y))
     with np.errstate(divide="ignore"):
-        ratios = entries.values / x
-        logs = entries.values * np.log(ratios)
-    return _sums_of_samples(counts, logs), with_data(counts, ratios)
+        return with_data(counts, entries.values / products_at(entries, side.W, exact(Y)))
+
+
+def log_sums(counts: Block, ratios: Block) -> Array:
+    """Return sum v log(v / x) of every sample."""
+    return _sums_of_samples(counts, counts.data * np.log(ratios.data))
 
 
 def sample_sums(counts: Block) -> Array:
@@ -257,124 +321,6 @@ def sample_sums(counts: Block) -> Array:
 
 
 def _sums_of_samples(counts: Block, values: Array) -> Array:
-    owner = np.repeat(np.arange(counts.shape[1]), np.diff(counts.indptr))
-    return sums_at(owner, values, counts.shape[1])
-
-
-def _newton(
-    counts: Block,
-    side: Side,
-    Y: Array,
-    steps: int,
-    sweeps: int,
-    stall: float,
-    gap: float,
-    logs: Array,
-    gaps: Array,
-    held: Restraint,
-) -> Array:
-    """Newton's method on a copy of Y; the gaps are shares of the totals."""
-    W, S = side.W, np.ascontiguousarray(np.atleast_2d(side.sums) + held.l1)
-    result, how = np.array(Y, np.float64, order="C"), (sweeps, stall, gap)
-    if kernels.AVAILABLE:
-        parts = counts.data, counts.indices, counts.indptr
-        kernels.poisson_rows(*parts, W, S, result, steps, *how, logs, gaps, held.l2, held.n_fixed)
-    else:
-        for n, (low, high) in enumerate(zip(counts.indptr[:-1], counts.indptr[1:], strict=True)):
-            v, B = exact(counts.data[low:high]), W[counts.indices[low:high]]
-            row = _newton_row(v, B, S[n if len(S) > 1 else 0], result[n], steps, *how, held)
-            result[n], logs[n : n + 1], gaps[n : n + 1] = row
-    return result.astype(Y.dtype, copy=False)
-
-
-def _newton_row(
-    v: Array,
-    B: Array,
-    s: Array,
-    y: Array,
-    steps: int,
-    sweeps: int,
-    stall: float,
-    gap: float,
-    held: Restraint,
-) -> tuple[Array, float, float]:
-    """One sample: counts v (m,) and the rows B (m, K) of W that belong to them."""
-    _, l2, n_fixed = held
-    stays, total = np.arange(y.size) < n_fixed, v.sum()
-    if not v.size:
-        return np.where(stays, y, 0.0), 0.0, 0.0
-    y = np.where(stays | (s > 0), y, 0.0)
-    if not np.all(B @ y > 0):
-        equal = np.where(s > 0, 1.0 / np.where(s > 0, s, 1.0), 0.0)
-        y = np.where(stays, y, equal * (total / y.size if n_fixed else 1.0))
-    y = y * _best_multiple(total, s, y, held)
-    if not np.all(B @ y > 0):
-        return y, np.inf, np.inf
-    for number in range(steps + 1):
-        x = B @ y
-        c = B.T @ (v / x)
-        short = float(dual_gaps(c[None], s, y[None], total[None], held._replace(l1=0.0))[0] / total)
-        if number == steps or short <= gap:
-            break
-        A, g = B.T @ (B * (v / x**2)[:, None]) + l2 * np.eye(y.size), s + l2 * y - c
-        d = _quadratic_minimum(A, g, y, sweeps, stall, n_fixed) - y
-        fall, u = -float(g @ d), (B @ d) / x
-        if not fall > 0:
-            break
-        slope = float((s + l2 * y) @ d), l2 * float(d @ d)
-        length = _step_length(v, u, *slope, fall, float(d @ A @ d))
-        y = np.maximum(y + length * d, 0.0)
-        y *= _best_multiple(total, s, y, held)
-    return y, float(v @ np.log(v / (B @ y))), short
-
-
-def _best_multiple(total: float, s: Array, y: Array, held: Restraint) -> float:
-    """By what to multiply y, so that s'y + l2 ||y||^2 is the total; by 1 if some entries stay."""
-    mass = float(s @ y)
-    if held.n_fixed:
-        return 1.0
-    if not held.l2 or not mass > 0:
-        return total / mass if mass > 0 else 0.0
-    return 2 * total / (mass + float(np.sqrt(mass**2 + 4 * held.l2 * (y @ y) * total)))
-
-
-def _quadratic_minimum(
-    A: Array, g: Array, y: Array, sweeps: int, stall: float, n_fixed: int = 0
-) -> Array:
-    """Coordinate descent from y for g'(z - y) + (z - y)'A(z - y) / 2 over z >= 0."""
-    z, gradient, first = y.copy(), g.copy(), 0.0
-    for number in range(sweeps):
-        moved = 0.0
-        for k in range(n_fixed, z.size):
-            if A[k, k] > kernels.SMALLEST_SQUARE:
-                new = max(z[k] - gradient[k] / A[k, k], 0.0)
-            else:
-                new = 0.0 if gradient[k] > 0 else z[k]
-            step, z[k] = new - z[k], new
-            moved += A[k, k] * step * step
-            gradient += step * A[k]
-        first = first if number else moved
-        if moved <= stall * first:
-            break
-    return z
-
-
-def _step_length(v: Array, u: Array, mass: float, stiff: float, fall: float, bend: float) -> float:
-    """How far to go, at most 1: the rates change by the shares u; see `kernels`."""
-
-    def slope(length: float) -> float:
-        return mass + stiff * length - float((v * u / (1 + length * u)).sum())
-
-    lowest, end = float(u.min()), np.inf
-    if lowest > -0.5 and (min(lowest, 0.0) ** 2 + 1.0) * bend <= 1.5 * fall:
-        return 1.0
-    if lowest > -0.999:
-        end = slope(1.0)
-        if end <= 0:
-            return 1.0
-    safe = min(fall / (bend - fall * min(lowest, 0.0)), 1.0)
-    further = 0.5 * (1 + safe)
-    if end < np.inf and slope(safe) < 0:
-        further = safe - slope(safe) * (1 - safe) / (end - slope(safe))
-    is_further = 1 + further * lowest > 0.001 and slope(further) <= 0
-    return further if is_further else safe
+    """The sums of values in the places of counts; a zero at the end serves empty samples there."""
+    sums = np.add.reduceat(np.append(values, 0.0), counts.indptr[:-1])
+    return np.where(np.diff(counts.indptr) > 0, sums, 0.0)

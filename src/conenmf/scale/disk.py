@@ -1,19 +1,22 @@
-"""V in a file, larger than memory: blocks are read ahead by a thread while others compute.
+"""V in a file, larger than memory: one thread reads a block while others compute.
 
 The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
 a sixteenth for an aligned array, of which several are alive at a time. The interpreter and its
-libraries are not counted. A larger aligned array, such as H, is in a temporary file.
+libraries are not counted. A larger aligned array, such as H, is in a temporary file without a name:
+the operating system deletes it together with the array, also if the process is killed.
 
 A `Source` is a file of which rows can be read; `io` has one for each way in which files store them.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import tempfile
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -21,9 +24,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ..errors import DataChangedError, DataTypeError, Message, Option, OptionError, ReadError
-from .aligned import new_file, release_rows
-from .blocks import (
+from ..arguments import DType, Shape
+from ..data.blocks import (
     Array,
     Block,
     Borders,
@@ -32,23 +34,31 @@ from .blocks import (
     equal_borders,
     sparse_block,
 )
-from .memory import LocalMatrix, hold
-from .threads import read_ahead
+from ..data.memory import LocalMatrix, hold
+from ..errors import (
+    DataChangedError,
+    DataTypeError,
+    Message,
+    Option,
+    OptionError,
+    OutputError,
+    ReadError,
+    is_disk_full,
+)
+from ..text import PathLike
 
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
 _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
 _COPIES_OF_BLOCK = 4  # with its temporaries
-_BLOCKS_AHEAD = 2
 _COEFFICIENT_BYTES = 64 * 8  # of a sample, for which a block should leave room
-_VISITED_SAMPLE_BYTES = 256  # a few numbers for each
 _FEW_FILES = 128  # whose sizes are looked at even for a few samples
 
 
 class Stamp:
     """The sizes and times of files when they were opened."""
 
-    def __init__(self, files: Iterable[str | os.PathLike[str]]) -> None:
+    def __init__(self, files: Iterable[PathLike]) -> None:
         self._opened = {path: _state(path) for path in map(os.path.abspath, files)}
 
     def check(self, *, few: bool = False) -> None:
@@ -106,13 +116,13 @@ class Source(ABC):
         More would make a block too large for other reasons.
     """
 
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
+    shape: Shape
+    dtype: DType
     row_bytes: int
     chunk: int = 1
     max_block_rows: int = sys.maxsize
 
-    def __init__(self, name: str, path: str | os.PathLike[str] | None, stamp: Stamp | None) -> None:
+    def __init__(self, name: str, path: PathLike | None, stamp: Stamp | None) -> None:
         self.name, self.stamp = name, stamp
         self.folder = Path(tempfile.gettempdir() if path is None else Path(path).absolute().parent)
 
@@ -161,11 +171,9 @@ class DiskMatrix(LocalMatrix):
         Most samples in a block; by default as many as suit the budget and the file.
     **options
         As for `DataMatrix`.
-
-    Attributes
-    ----------
-    budget : int
     """
+
+    _readers = 1
 
     def __init__(
         self, source: Source, budget: int, *, block_samples: int | None = None, **options: Any
@@ -188,14 +196,13 @@ class DiskMatrix(LocalMatrix):
                 most = most // source.chunk * source.chunk
             block_samples = min(most, source.max_block_rows)
         dtype = compute_dtype(source.dtype)
-        super().__init__((F, N), dtype, block_samples=block_samples, **options)
+        super().__init__((F, N), dtype, block_samples=block_samples, budget=budget, **options)
         self._source = source
-        self.budget = budget
+        self._lock = threading.Lock()
         self.max_gather = min(self.max_gather, block_samples)
-        self.visit_samples = min(max(1, budget // _VISITED_SAMPLE_BYTES), N)
         # The number of threads does not change the result, but each has a block in hand.
         blocks = budget // (4 * _COPIES_OF_BLOCK * block_samples * source.row_bytes)
-        self.n_threads = max(1, min(self.n_threads, blocks - _BLOCKS_AHEAD))
+        self.n_threads = max(1, min(self.n_threads, blocks - self._readers))
 
     def turned(self) -> LocalMatrix:
         """Return the same data with the features as samples, read from the same file."""
@@ -207,24 +214,13 @@ class DiskMatrix(LocalMatrix):
     def _blocks(self) -> Borders:
         return self._source.blocks(self.block_samples, self._max_block_bytes)
 
-    @contextmanager
-    def _reading(self, borders: Borders) -> Iterator[Callable[[int], Any]]:
-        """Read blocks ahead; the file has to be the same before and after a pass."""
+    def _check_unchanged(self) -> None:
         self._source.check()
-        try:
-            with read_ahead(
-                lambda number: self._stored(*borders[number]), len(borders), _BLOCKS_AHEAD
-            ) as read:
-                yield lambda number: self._as_block(read(number))
-        finally:  # numbers that are not what they were may lead to any error
-            self._source.check()
 
     def _block(self, start: int, stop: int) -> Block:
-        return self._as_block(self._stored(start, stop))
-
-    def _stored(self, start: int, stop: int) -> Any:
         with self._named(f"samples {start} to {stop - 1}"):
-            return self._source.read(start, stop)
+            rows = self._source.read(start, stop)
+        return self._as_block(rows)
 
     def _gather(self, indices: Array) -> Block:
         with self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
@@ -236,16 +232,16 @@ class DiskMatrix(LocalMatrix):
     def _as_block(self, rows: Any) -> Block:
         if isinstance(rows, Compressed):
             block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
-            block.sum_duplicates()
-            return block
+            return canonical_rows(block.T).T
         rows = rows.astype(self.dtype, copy=False)
         return (np.maximum(rows, 0) if self.clip else rows).T
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Name the file, and the part of it, that could not be read."""
+        """Read one part at a time; name the file, and the part of it, that could not be read."""
         try:
-            yield
+            with self._lock:
+                yield
         except (ReadError, DataTypeError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
@@ -255,11 +251,16 @@ class DiskMatrix(LocalMatrix):
 
     # --- aligned arrays that do not fit ---
 
+    def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
+        """Return how many times so many aligned arrays may be kept in memory, or in files."""
+        room = super().room_for_aligned(row_bytes, count)
+        return room if self.fits(row_bytes * self.shape[1]) else sys.maxsize
+
     def fits(self, size_bytes: int) -> bool:
         """Return whether an aligned array of this size is kept in memory, not in a file."""
         return _ALIGNED_IN_BUDGET * size_bytes <= self.budget
 
-    def _new_aligned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def _new_aligned(self, shape: tuple[int, ...], dtype: DType) -> Array:
         if self.fits(int(np.prod(shape)) * dtype.itemsize):
             return np.empty(shape, dtype)
         return new_file(self._source.folder, shape, dtype)
@@ -267,6 +268,46 @@ class DiskMatrix(LocalMatrix):
     def _release_rows(self, array: Array, start: int, stop: int) -> None:
         release_rows(array, start, stop)
 
-    def _load(self, path: Path) -> Array:
-        mode: Any = None if self.fits(path.stat().st_size) else "r"
-        return np.load(path, mmap_mode=mode, allow_pickle=False)
+
+def new_file(folder: Path, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Return an array in a temporary file in the folder, or where it can be written to."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    if not os.access(folder, os.W_OK):
+        folder = Path(tempfile.gettempdir())
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # a mapped hole of a full disk would crash
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as problem:
+        if not is_disk_full(problem):
+            raise
+        raise OutputError(
+            Message(
+                f"not enough disk space for {size / 1e9:.3g} GB of coefficients in {folder}: "
+                "free some, or raise ",
+                Option("max_memory"),
+                " so that they stay in memory",
+            )
+        ) from problem
+
+
+def release_rows(array: Array, start: int, stop: int) -> None:
+    """Release the memory of rows that are mapped from a file; they stay in the file."""
+    mapping = mapping_of(array)
+    if mapping is None:
+        return
+    offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    first = offset + start * array.strides[0]
+    last = offset + stop * array.strides[0]
+    first, last = first - first % mmap.PAGESIZE, min(last - last % mmap.PAGESIZE, len(mapping))
+    if last > first:
+        mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def mapping_of(array: object) -> mmap.mmap | None:
+    """Return the file that an array is mapped from, if its changes are in the file."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap) and array.mode == "c":  # changes are in memory only
+            return None
+        array = array.base
+    return array if isinstance(array, mmap.mmap) else None

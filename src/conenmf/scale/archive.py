@@ -7,28 +7,41 @@ huge array), pickled objects, numbers of another kind, NaN.
 from __future__ import annotations
 
 import json
-import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import index, methodcaller
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from ..arguments import Arrays
 from ..arguments import path as checked_path
 from ..atomic import output_file, written_whole
+from ..data.blocks import Array
 from ..errors import FileFormatError
 from ..names import Names
-from .aligned import write_array
-from .blocks import Array
+from ..text import Facts, PathLike
 
 _FACTS = "facts"
+_WRITTEN_BYTES = 64 << 20  # at a time
 
 
-def write_arrays(
-    path: str | os.PathLike[str], arrays: Mapping[str, Any], facts: Mapping[str, Any]
-) -> None:
+def write_array(stream: IO[bytes], array: Any) -> None:
+    """Write an array in the ``.npy`` format; one on a cluster is fetched a part at a time."""
+    if isinstance(array, np.ndarray):
+        np.lib.format.write_array(stream, array, allow_pickle=False)
+        return
+    descr = np.lib.format.dtype_to_descr(array.dtype)
+    header = {"descr": descr, "fortran_order": True, "shape": array.shape}
+    np.lib.format.write_array_header_2_0(stream, header)
+    rows = array.T  # one per sample
+    size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
+    for first in range(0, len(rows), size):
+        stream.write(np.asarray(rows[first : first + size]).tobytes())
+
+
+def write_arrays(path: PathLike, arrays: Facts, facts: Facts) -> None:
     """Write arrays and plain facts to a file that appears complete."""
     target = output_file(checked_path("path", path))
     members = {**arrays, _FACTS: np.array(json.dumps(facts, default=methodcaller("tolist")))}
@@ -55,7 +68,7 @@ class SavedArrays:
         if _FACTS not in archive:
             raise FileFormatError("no conenmf metadata found")
         self._archive = archive
-        self.facts: dict[str, Any] = json.loads(str(archive[_FACTS]))
+        self.facts: Facts = json.loads(str(archive[_FACTS]))
         self.names: list[str] = [name for name in archive.files if name != _FACTS]
         found = str(self.facts["format"])
         if found != format_name:
@@ -100,7 +113,7 @@ class SavedArrays:
         return bytes(self._archive[name]).decode("utf-8", "replace").split("\n")
 
 
-def arrays_of_names(names: Names) -> tuple[dict[str, Array], dict[str, Any]]:
+def arrays_of_names(names: Names) -> tuple[Arrays, Facts]:
     """Return arrays and facts, from which `SavedArrays.names_of_data` makes the names again."""
     arrays = {}
     for name in ("sample_names", "feature_names"):
@@ -111,7 +124,7 @@ def arrays_of_names(names: Names) -> tuple[dict[str, Array], dict[str, Any]]:
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str], format_name: str, what: str) -> Iterator[SavedArrays]:
+def reading(path: PathLike, format_name: str, what: str) -> Iterator[SavedArrays]:
     """Open what `write_arrays` wrote with this format.
 
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,

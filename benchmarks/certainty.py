@@ -1,14 +1,20 @@
-"""In what share of the entries the limits of `stability` cover the truth, on drawn data.
+"""How sure we can be: lower bounds, limits of entries, uniqueness of components.
 
-Counted are entries above 1/F of stable components of sum one, with 20 runs. Components whose limits
-are withheld are counted apart. Beside the coverage stands that of the bootstrap alone, and how much
-wider the limits are than its own. The second table has all lines together, by what `uniqueness`
-says of a component and by whether its limits are wider than those of the bootstrap or withheld.
+    python benchmarks/certainty.py bounds [SET ...]
+    python benchmarks/certainty.py limits [--lines dense] [--seeds 3]
+    python benchmarks/certainty.py unique [SET ...]
 
-    python benchmarks/limits.py                     # all lines, seeds 0 to 5 and 12 to 17
-    python benchmarks/limits.py --lines dense --seeds 3
-
-How limits are computed was chosen on seeds 0 to 11; seeds 12 to 17 were drawn afterwards.
+``bounds``: for real datasets, the lower bound of singular values alone, that of the default and of
+a large effort, and which share of the gap to the smallest error of a few fits each closes.
+"held out" marks matrices on which no constant was chosen. The bounds are tested on tiny matrices by
+tests/judge/test_dual_bound.py.
+``limits``: in what share of the entries above 1/F of stable components the limits of `stability`
+cover the truth, on drawn data with 20 runs; beside it the bootstrap alone, and how much wider the
+limits are. The limits were chosen on seeds 0 to 11; seeds 12 to 17 were drawn afterwards.
+``unique``: how many components can be moved at an error of at most 1.001 times, by the short search
+and by the thorough one; how many the thorough search did not find to move, and how many are
+undecided; how many have a proved radius of at most 1 degree; CPU seconds of the fit and of both
+searches. "*" marks sets on which constants of the short search were chosen.
 """
 
 from __future__ import annotations
@@ -16,16 +22,81 @@ from __future__ import annotations
 import argparse
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
+from zoo_matrices import SPARSE, Member, zoo
 
-from conenmf import from_columns, stability
+from conenmf import datasets, factorize, from_columns, from_rows, stability, uniqueness
+from conenmf.data.matrix import DataMatrix
+from conenmf.datasets import tf_idf
+from conenmf.judge.dual_bound import DEFAULT_EFFORT, best_lower_bound, support_width
 from conenmf.judge.limits import entry_limits
 from conenmf.judge.scores import match_components
-from conenmf.judge.uniqueness import uniqueness
+from conenmf.judge.uniqueness import UNIQUE_RADIUS
+from conenmf.linalg.svd import Spectrum
+
+LARGE_EFFORT = 40
+RANDOM_INITS = 3
+MAX_ENTRIES = 2e6  # of data on which other inits are tried too
+
+
+def matrices(names: list[str]) -> Iterator[tuple[str, Member, Any, int]]:
+    for member in zoo():
+        if member.kind != "real" or (names and member.name not in names):
+            continue
+        X, K = member.load()
+        yield member.name, member, X, K
+        if member.name in SPARSE and member.name != "movielens":
+            weighted = tf_idf(X)
+            kept = np.flatnonzero(np.asarray(weighted.sum(axis=1)).ravel())
+            yield f"{member.name} tf-idf", member, weighted[kept], K
+
+
+def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
+    """The smallest error of a few fits, one if V is large; and the CPU seconds of the default."""
+    began = time.process_time()
+    errors = [factorize(V, K).relative_error]
+    seconds = time.process_time() - began
+    inits = [*["random"] * RANDOM_INITS, "nndsvda"] if V.n_entries <= MAX_ENTRIES else []
+    for seed, init in enumerate(inits):
+        rng = np.random.default_rng(seed)
+        fit = factorize(V, K, init=init, tol=1e-6, max_iter=1000, rng=rng)
+        errors.append(fit.relative_error)
+    return min(errors), seconds
+
+
+def print_bounds(names: list[str]) -> None:
+    print(
+        f"{'':45}{'K':>4}{'entries':>8}{'error':>9}{'singular':>9}"
+        f"{'default':>9}{'closed':>7}{'large':>9}{'closed':>7}"
+        f"{'fit':>8}{'values':>8}{'default':>8}{'large':>8} CPU s"
+    )
+    for name, member, X, K in matrices(names):
+        V = from_rows(X)
+        error, fit_seconds = smallest_error(V, K)
+        began = time.process_time()
+        spectrum = Spectrum(V)
+        below = best_lower_bound(V, K, effort=0, spectrum=spectrum).value
+        times, bounds = [time.process_time() - began], []
+        for effort in (DEFAULT_EFFORT, LARGE_EFFORT):
+            began = time.process_time()
+            bounds.append(best_lower_bound(V, K, effort=effort, spectrum=spectrum).value)
+            times.append(time.process_time() - began)
+        entries = support_width(V) * V.shape[1] / V.n_entries
+        closed = [100 * (bound - below) / max(error - below, 1e-12) for bound in bounds]
+        print(
+            f"{name:45}{K:>4}{entries:>8.2f}{error:>9.5f}{below:>9.5f}"
+            f"{bounds[0]:>9.5f}{closed[0]:>6.1f}%{bounds[1]:>9.5f}{closed[1]:>6.1f}%"
+            f"{fit_seconds:>8.2f}"
+            + "".join(f"{seconds:>8.2f}" for seconds in times)
+            + ("" if member.is_chosen_on else "  held out"),
+            flush=True,
+        )
+
 
 Array = np.ndarray
 Drawn = tuple[Array, Array]  # data (F, N), and the true components (F, K)
@@ -218,18 +289,14 @@ def show(name: str, each: list[Component], n_all: int) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--lines", default="", help="those whose name or group has this text")
-    parser.add_argument("--seeds", type=int, default=6, help="of each half")
-    options = parser.parse_args()
-    chosen = [line for line in lines() if options.lines in f"{line.group}: {line.name}"]
+def print_limits(text: str, n_seeds: int) -> None:
+    """Coverage of each line, then of all components by verdict."""
+    chosen = [line for line in lines() if text in f"{line.group}: {line.name}"]
     print(f"{'line':<52} coverage bootstrap wider stable of withheld")
     by_verdict: dict[tuple[str, str], list[Component]] = defaultdict(list)
-    began = time.process_time()
     for line in chosen:
         for first in FIRST_SEEDS:
-            each, n_all, last = [], 0, first + options.seeds
+            each, n_all, last = [], 0, first + n_seeds
             for seed in range(first, last):
                 own, K = components(line, seed)
                 each, n_all = each + own, n_all + K
@@ -241,7 +308,89 @@ def main() -> None:
         known = [] if limits == "withheld" else [one.covered for one in each]
         before = share([one.covered_by_bootstrap for one in each])
         print(f"{verdict:<20} {limits:<20} {share(known):>8} {before:>9} {len(each):>10}")
-    print(f"{time.process_time() - began:.0f} CPU seconds")
+
+
+SETS = {  # K, the loss, and whether a constant was chosen on it
+    "digits": (10, "frobenius", True),
+    "paviau_subset": (5, "frobenius", True),
+    "tr11": (9, "frobenius", True),
+    "orl_32x32": (25, "frobenius", True),
+    "indian_pines": (8, "frobenius", False),
+    "coil20_32x32": (20, "frobenius", False),
+    "yale_32x32": (15, "frobenius", False),
+    "k1b": (6, "frobenius", False),
+    "re0": (13, "frobenius", False),
+    "tr23": (6, "poisson", False),
+    "wap": (20, "poisson", False),
+}
+
+
+def planted() -> Iterator[tuple[str, DataMatrix, int, str, bool]]:
+    """Draw factors of either kind, and noise."""
+    for kind in ("separable", "mixtures"):
+        for noise in (0.0, 0.01, 0.1):
+            rng = np.random.default_rng(0)
+            W, H = rng.random((60, 5)) + 0.05, rng.dirichlet(np.full(5, 3.0), 400).T
+            if kind == "separable":
+                W[:5], H[:, :5] = np.eye(5), np.eye(5)
+            V = W @ H
+            V = np.maximum(V + noise * V.std() * rng.standard_normal(V.shape), 0)
+            yield f"{kind}, noise {noise:.0%}", from_columns(V), 5, "frobenius", False
+
+
+def known_sets() -> Iterator[tuple[str, DataMatrix, int, str, bool]]:
+    """Load the sets that are there."""
+    there = datasets.available()
+    for name, (K, loss, chosen_on) in SETS.items():
+        if name in there:
+            yield name, from_rows(datasets.load(name).X), K, loss, chosen_on
+
+
+def print_unique(asked: list[str]) -> None:
+    """Verdicts and what they cost."""
+    print("set, K, error; components moved by the short search, and by the thorough one, not found")
+    print(
+        "to move, undecided; with a radius of at most 1 degree, moved exactly; then CPU seconds of"
+    )
+    print("the fit and of both searches, and passes of the same")
+    for name, V, K, loss, chosen_on in chain(planted(), known_sets()):
+        if asked and not any(name.startswith(one) for one in asked):
+            continue
+        seconds, answers = [time.process_time()], []
+        result = factorize(V, K, loss=loss)
+        seconds.append(time.process_time())
+        for thorough in (False, True):
+            found = uniqueness(V, result.W, result.H, loss=loss, thorough=thorough)
+            answers.append(found)
+            seconds.append(time.process_time())
+        counts = [one.verdicts.count("can be moved") for one in answers]
+        counts += [found.verdicts.count(one) for one in ("not found to move", "undecided")]
+        exactly = uniqueness(V, result.W, result.H, loss=loss, max_iter=0)
+        counts.append(int((found.radii <= UNIQUE_RADIUS).sum()))
+        counts.append(exactly.verdicts.count("can be moved"))
+        passes = [result.passes, *(one.passes for one in answers)]
+        print(
+            f"{name + ' *' * chosen_on:23} {K:>2}  {result.relative_error:<8.3g} ",
+            *(f"{count:>4}" for count in counts),
+            *(f"{one:>7.2f}" for one in np.diff(seconds)),
+            *(f"{one:>6.0f}" for one in passes),
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=["bounds", "limits", "unique"])
+    parser.add_argument("sets", nargs="*", help="some datasets; by default all")
+    parser.add_argument("--lines", default="", help="limits whose name or group has this text")
+    parser.add_argument("--seeds", type=int, default=6, help="of each half")
+    options = parser.parse_args()
+    if options.part == "limits":
+        print_limits(options.lines, options.seeds)
+    elif options.part == "bounds":
+        print_bounds(options.sets)
+    else:
+        print_unique(options.sets)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ would refute the theorem; one of 1 shows that the bound cannot be smaller. (One 
 limit, of which random samples are on either side.) The searches are the same each time. Prints the
 table of the documentation; takes about two minutes.
 
-    python benchmarks/ratios.py
+    python benchmarks/paper/ratios.py
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import smallest_limit, trimmed_bound
 from conenmf.cones.counting import noise_edge
 from conenmf.cones.geometry import leading_plane, rank_two_factors
-from conenmf.cones.open_problems import centres_with_outliers
+from conenmf.cones.open_problems import centres_with_outliers, leading_direction, merge_sketches
 from conenmf.cones.rank_one import cr1_error
-from conenmf.linalg.frequent_directions import leading_direction, merge_sketches
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.separable import separable_bound, spa
 

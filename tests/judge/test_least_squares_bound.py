@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import factorize, from_columns
-from conenmf.cones import dual_bound
-from conenmf.cones.dual_bound import best_lower_bound
+from conenmf.judge import dual_bound
+from conenmf.judge.dual_bound import best_lower_bound
 
 MANY = 40  # steps
 

@@ -4,10 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conenmf import certify, factorize, from_columns
-from conenmf.cones import certificate as module
-from conenmf.cones.certificate import BoundWarning, lower_bound
-from conenmf.data.sketch import sketch
-from conenmf.errors import DataError, NotAvailableError, OptionError
+from conenmf.judge import certificate as module
+from conenmf.judge.certificate import BoundWarning, lower_bound
 from conenmf.linalg.nnls import nnls
 
 
@@ -59,31 +57,6 @@ def test_an_exact_factorisation_has_no_residual():
     assert certificate.gap < 1e-7
 
 
-def test_bad_factors(sample_matrix):
-    V = from_columns(sample_matrix)
-    good_W, good_H = np.ones((12, 2)), np.ones((2, 40))
-    with pytest.raises(DataError, match=r"expected \(12, K\)"):
-        certify(V, good_W.T, good_H)
-    with pytest.raises(DataError, match=r"H has shape .* expected numbers of \(2, 40\)"):
-        certify(V, good_W, good_H[:1])
-    with pytest.raises(DataError, match="finite"):
-        certify(V, -good_W, good_H)
-    with pytest.raises(DataError, match="finite"):
-        certify(V, good_W, good_H * np.nan)
-    with pytest.raises(DataError, match="zero"):
-        certify(from_columns(np.zeros((12, 40))), good_W, good_H)
-
-
-def test_a_sketch_is_refused():
-    """Its leading energy, divided by the norm of V, would be no bound for V."""
-    rng = np.random.default_rng(0)
-    V = from_columns(rng.random((60, 200)))
-    fit = factorize(V, 5)
-    for judge in (lambda S: lower_bound(S, 5), lambda S: certify(S, fit.W, fit.H)):
-        with pytest.raises(NotAvailableError, match="pass V itself"):
-            judge(sketch(V, 10))
-
-
 def test_an_error_below_its_bound_is_reported_and_not_hidden(sample_matrix, monkeypatch):
     V = from_columns(sample_matrix)
     fit = factorize(V, 3)
@@ -106,12 +79,6 @@ def test_a_certificate_says_with_which_probability_it_holds():
     expected = "proven up to a randomized check (failure probability 1e-09)"
     assert certificate.proven == expected
     assert "(up to a randomized check, failure probability 1e-09)" in " ".join(fit.summary())
-
-
-@pytest.mark.parametrize("effort", [-1, 2.5, True, "much"])
-def test_an_effort_is_a_number_of_steps(sample_matrix, effort):
-    with pytest.raises(OptionError, match=r"effort=.*, expected an integer of at least 0"):
-        lower_bound(from_columns(sample_matrix), 2, effort=effort)
 
 
 def test_the_kkt_residual_is_that_of_both_factors():

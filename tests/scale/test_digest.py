@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, open_data
-from conenmf.data.digest import digest, known_digest
 from conenmf.data.known import observed_only, weigh_samples
+from conenmf.scale.checkpoint import digest, known_digest
 
 
 @pytest.fixture

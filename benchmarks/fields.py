@@ -1,0 +1,198 @@
+"""Beside the programs of three fields: cells (cNMF), signatures, uncertain data (esat).
+
+    python benchmarks/fields.py cells [--peer PYTHON] [--seeds 1 2 3]
+    python benchmarks/fields.py signatures [--levels Moderate Realistic]
+    python benchmarks/fields.py measurements [--peer PYTHON]
+
+``--peer`` names the Python of an environment that has the package of the field.
+
+``cells``: 5000 cells of 3000 genes are drawn from 7 programs. Both read the same .h5ad file, choose
+2000 genes, make 20 replicates, form the consensus and write their tables, each in a process with
+one thread. Printed are CPU seconds and the mean cosine of the spectra (TPM) with the truth.
+``signatures``: synthetic catalogues with their truth, in the folder ``signatures`` of CONENMF_DATA.
+The score of Liu et al. (2023) is PPV + TPR + the mean cosine of true positives, matched one to one,
+true above a cosine of 0.9; K is chosen by `stability_over`. The published score of
+SigProfilerExtractor on the level Realistic is 2.589 on SBS_set1 and 2.747 on indel_set1. Constants
+were chosen on the level Moderate and on drawn catalogues.
+``measurements``: the weighted sum of squares Q of the air-quality data in the folder ``esat`` of
+CONENMF_DATA, at the same K and weights as esat's ls-nmf (its updates in NumPy: the compiled ones of
+2025.0.1 minimise another objective).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from measure import in_turn, numbers
+
+from conenmf import factorize, from_columns, from_rows
+from conenmf.judge.scores import match_components
+from conenmf.judge.stability import stability_over
+
+N_GENES, N_CELLS, PROGRAMS = 3000, 5000, 7
+OURS = """
+import sys, time
+from conenmf import open_data
+from conenmf.cells.programs import find_programs
+from conenmf.cells.tables import write_programs
+file, folder = sys.argv[1:]
+began = time.process_time()
+programs = find_programs(open_data(file, n_threads=1), 7, 20, n_genes=2000)
+write_programs(programs, folder + "/run", "run")
+print(time.process_time() - began)
+"""
+CNMF = """
+import sys, time
+from cnmf import cNMF
+file, folder = sys.argv[1:]
+began = time.process_time()
+model = cNMF(output_dir=folder, name="run")
+model.prepare(counts_fn=file, components=[7], n_iter=20, seed=14, num_highvar_genes=2000)
+model.factorize(worker_i=0, total_workers=1)
+model.combine()
+model.consensus(k=7, density_threshold=0.5, show_clustering=False)
+print(time.process_time() - began)
+"""
+ESAT = """
+import sys, time
+import numpy as np
+from esat.model.sa import SA
+given = np.load(sys.argv[1])
+X, sigma = given["X"], given["sigma"]
+for seed in range(3):
+    began = time.process_time()
+    model = SA(V=X, U=sigma, factors=int(given["K"]), method="ls-nmf", seed=seed, verbose=False)
+    model.optimized = False
+    model.initialize()
+    model.train()
+    Q = (((X - model.W @ model.H) / sigma) ** 2).sum()
+    print(f"esat, seed {seed}: Q {Q:.1f}, {time.process_time() - began:.2f} s")
+"""
+
+
+def run(python: str, program: str, *arguments: object) -> str:
+    """What a program prints in another environment, with one thread; "" if it cannot run."""
+    threads = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL")}
+    command = [python, "-W", "ignore", "-c", program, *map(str, arguments)]
+    environment = os.environ | threads
+    if python != sys.executable:
+        environment.pop("PYTHONPATH", None)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode:
+        print(done.stderr.splitlines()[-1])
+    return done.stdout
+
+
+def draw_cells(rng: np.random.Generator) -> tuple[sp.csr_matrix, np.ndarray]:
+    """Counts (cells, genes) and the spectra (genes, programs) that they are drawn from.
+
+    A program multiplies a tenth of the genes of a lognormal base by lognormal(2, 0.5). The first
+    six are identities, of which every cell has one; three in ten cells use the last one, an
+    activity, with a share of 0.1 to 0.4. A cell has lognormal(log(1000), 0.5) counts.
+    """
+    spectra = np.tile(rng.lognormal(0.0, 1.0, (N_GENES, 1)), PROGRAMS)
+    for k in range(PROGRAMS):
+        own = rng.choice(N_GENES, N_GENES // 10, replace=False)
+        spectra[own, k] *= rng.lognormal(2.0, 0.5, own.size)
+    spectra /= spectra.sum(axis=0)
+    active = rng.uniform(0.1, 0.4, N_CELLS) * (rng.random(N_CELLS) < 0.3)
+    usage = np.zeros((N_CELLS, PROGRAMS))
+    usage[np.arange(N_CELLS), rng.integers(PROGRAMS - 1, size=N_CELLS)] = 1 - active
+    usage[:, -1] = active
+    totals = rng.lognormal(np.log(1000), 0.5, N_CELLS).astype(int)
+    return sp.csr_matrix(rng.multinomial(totals, usage @ spectra.T).astype(np.float32)), spectra
+
+
+def cells(peer: str, seeds: list[int]) -> None:
+    for seed in seeds:
+        counts, truth = draw_cells(np.random.default_rng(seed))
+        genes = pd.DataFrame(index=[f"g{n}" for n in range(N_GENES)])
+        rows = pd.DataFrame(index=[f"c{n}" for n in range(N_CELLS)])
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "cells.h5ad")
+            anndata.AnnData(counts, obs=rows, var=genes).write_h5ad(file)
+            for name, python, program in (("conenmf", sys.executable, OURS), ("cnmf", peer, CNMF)):
+                place = Path(folder, name)
+                place.mkdir()
+                seconds = run(python, program, file, place)
+                if seconds:
+                    path = place / "run" / "run.gene_spectra_tpm.k_7.dt_0_5.txt"
+                    found = pd.read_csv(path, sep="\t", index_col=0)[genes.index].to_numpy().T
+                    cosine = match_components(truth, found)[1].mean()
+                    taken = float(seconds.split()[-1])
+                    print(f"seed {seed}, {name}: {taken:.1f} CPU s, cosine {cosine:.4f}")
+
+
+def score(W: np.ndarray, truth: np.ndarray) -> float:
+    """PPV + TPR + mean cosine of true positives, of signatures in columns."""
+    pair = (W, truth) if W.shape[1] <= truth.shape[1] else (truth, W)
+    cosines = match_components(*pair)[1]
+    true = cosines[cosines > 0.9]
+    return true.size / W.shape[1] + true.size / truth.shape[1] + (true.mean() if true.size else 0.0)
+
+
+def signatures(levels: list[str]) -> None:
+    root = Path(os.environ.get("CONENMF_DATA", "data")) / "signatures"
+    for folder in sorted(root.iterdir()):
+        if not (folder / "signatures.csv").exists():
+            continue
+        truth = numbers(folder / "signatures.csv")
+        for level in levels:
+            V = from_columns(numbers(folder / f"catalog_{level}.csv"))
+            began = time.process_time()
+            chosen = stability_over(V, None, 10, loss="poisson", resample="start", max_iter=300)
+            seconds = time.process_time() - began
+            found = chosen.found[chosen.K]
+            consensus, best = score(found.W, truth), score(found.best_run, truth)
+            print(f"{folder.name} {level}: K = {chosen.K} of {truth.shape[1]}, {seconds:.0f} s")
+            print(
+                f"    score of the consensus {consensus:.3f}, of the best run {best:.3f}",
+                flush=True,
+            )
+
+
+def measurements(peer: str) -> None:
+    root = Path(os.environ.get("CONENMF_DATA", "data")) / "esat"
+    for name, K, mark in (("Baltimore_{}.txt", 7, "\t"), ("BatonRouge-{}.csv", 6, ",")):
+        X, sigma = (
+            np.genfromtxt(root / name.format(kind), delimiter=mark)[1:, 1:]
+            for kind in ("con", "unc")
+        )
+        good = np.isfinite(X).all(axis=1) & (np.nan_to_num(sigma) > 0).all(axis=1)
+        X, sigma = np.maximum(X[good], 0), sigma[good]
+        V = from_rows(X, weights=1 / sigma**2)
+        factorize(V, 2, max_iter=2)  # compiles
+        seconds, fit = in_turn({"": lambda V=V, K=K: factorize(V, K)}, 1)[""]
+        print(f"{name[:10]}, K = {K}: Q {fit.objective:.1f}, {seconds:.2f} s")
+        with tempfile.TemporaryDirectory() as folder:
+            np.savez(Path(folder, "data.npz"), X=X, sigma=sigma, K=K)
+            print(run(peer, ESAT, Path(folder, "data.npz")), end="")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=["cells", "signatures", "measurements"])
+    parser.add_argument("--peer", default=sys.executable, metavar="PYTHON")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
+    parser.add_argument("--levels", nargs="+", default=["Moderate", "Realistic"])
+    options = parser.parse_args()
+    if options.part == "cells":
+        cells(options.peer, options.seeds)
+    elif options.part == "signatures":
+        signatures(options.levels)
+    else:
+        measurements(options.peer)
+
+
+if __name__ == "__main__":
+    main()

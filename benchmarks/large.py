@@ -1,0 +1,153 @@
+"""Large data: a file larger than memory against merely reading it, and Dask against threads.
+
+    python benchmarks/large.py file [--gigabytes 8] [--limit 1GB] [--folder DIR]
+    python benchmarks/large.py cluster [--samples 80000] [--rounds 3]
+
+``file`` writes a float32 file of cones and prints the seconds of a pass (K = 20, cr1, 10 iterations
+of hals) in a process whose private memory is limited, beside those of reading the file once.
+``cluster`` prints wall seconds of a fit (cones, F = 1600, K = 40, cr1, 20 iterations of hals) with
+threads, one worker and two, in turn; and the CPU time per chunk of a pass over 400 trivial chunks,
+beside a bare Dask map and tree over them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+from measure import cones, in_turn, output_of
+
+from conenmf import factorize, from_rows, open_data
+from conenmf.data.matrix import DataMatrix
+
+F = 2000
+BUFFER = 16 << 20
+
+
+def write(path: Path, N: int) -> None:
+    """Write samples of cones to a file, some at a time, each with a random norm."""
+    rows, rng = cones(F, 8000, 20).astype(np.float32), np.random.default_rng(1)
+    X = np.lib.format.open_memmap(path, "w+", np.float32, (N, F))
+    for start in range(0, N, len(rows)):
+        part = rows[: N - start]
+        X[start : start + len(part)] = part * (rng.random((len(part), 1)) + 0.5)
+    X.flush()
+
+
+def forget(path: Path) -> None:
+    """Drop the file from the page cache."""
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read(path: Path) -> None:
+    """Read the file once, into one buffer."""
+    forget(path)
+    buffer = bytearray(BUFFER)
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+
+def fit_within(path: str, limit: str, n_bytes: int) -> None:
+    """Fit with limited private memory; print seconds, passes, error and peak memory."""
+    resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
+    began = time.perf_counter()
+    V = open_data(path, max_memory=limit)
+    result = factorize(V, 20, init="cr1", solver="hals", max_iter=10, tol=0)
+    seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(seconds, V.passes, result.relative_error, peak / 1024)
+
+
+def file(gigabytes: float, limit: str, folder: Path) -> None:
+    path = folder / "conenmf-large.npy"
+    write(path, int(gigabytes * 1e9 / (4 * F)))
+    n_bytes = int(float(limit.removesuffix("GB")) * 1e9)
+    try:
+        before = in_turn({"": lambda: read(path)}, 2, time.perf_counter)[""][0]
+        forget(path)
+        program = f"import large; large.fit_within({str(path)!r}, {limit!r}, {n_bytes})"
+        seconds, passes, error, peak = map(float, output_of(program).split())
+        after = in_turn({"": lambda: read(path)}, 2, time.perf_counter)[""][0]
+    finally:
+        path.unlink()
+    print(
+        f"{gigabytes:g} GB with {limit} of private memory; read once: {before:.1f}, {after:.1f} s"
+    )
+    print(f"a fit: {seconds:.1f} s, {passes:.2f} passes, error {error:.4f}, peak {peak:.0f} MB")
+    print(f"a pass / the faster reading: {seconds / passes / min(before, after):.2f}")
+
+
+def fit_on(client: Client, V: DataMatrix) -> float:
+    """Fit with a client as the current one, and return the error."""
+    with client.as_current():
+        return factorize(V, 40, init="cr1", max_iter=20, tol=0).relative_error
+
+
+def cluster(samples: int, rounds: int) -> None:
+    X = cones(1600, samples, 40)
+    options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        LocalCluster(n_workers=1, **options) as one,
+        LocalCluster(n_workers=2, **options) as two,
+        Client(one) as first,
+        Client(two) as second,
+    ):
+        in_memory = from_rows(X, n_threads=2)
+        runs = {"threads": lambda: fit_on(first, in_memory)}
+        for name, client in (("1 worker", first), ("2 workers", second)):
+            with client.as_current():
+                V = from_rows(da.from_array(X, chunks=(-(-samples // 8), -1)), persist=True)
+            runs[name] = lambda client=client, V=V: fit_on(client, V)
+        for name, (seconds, error) in in_turn(runs, rounds, time.perf_counter).items():
+            print(f"{name:12}{seconds:8.2f} s, error {error:.12f}", flush=True)
+        overhead(second, rounds)
+
+
+def overhead(client: Client, rounds: int, n_chunks: int = 400) -> None:
+    """Print the CPU time of a pass over trivial chunks, in turn with Dask's own."""
+    data = da.from_array(np.ones((n_chunks, 8)), chunks=(1, 8))
+    with client.as_current():
+        V, bare = from_rows(data, persist=True), data.persist()
+        tree = {"split_every": {0: 8}}
+        runs = {
+            "conenmf": lambda: V.sweep(count),
+            "bare": lambda: bare.map_blocks(np.negative).sum(axis=0, **tree).compute(),
+        }
+        places = {
+            "client and scheduler": time.process_time,
+            "workers": lambda: sum(client.run(time.process_time).values()),
+        }
+        for place, clock in places.items():
+            for name, (seconds, _) in in_turn(runs, rounds, clock).items():
+                print(f"{place}, {name}: {1e6 * seconds / n_chunks:.0f} microseconds per chunk")
+
+
+def count(block: np.ndarray) -> tuple[float]:
+    return (float(block.shape[1]),)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("part", choices=["file", "cluster"])
+    parser.add_argument("--gigabytes", type=float, default=8.0)
+    parser.add_argument("--limit", default="1GB")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--samples", type=int, default=80_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    if options.part == "file":
+        file(options.gigabytes, options.limit, options.folder)
+    else:
+        cluster(options.samples, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+import os
+
+import numpy as np
+import pytest
+
+from conenmf import Factorization, factorize, from_rows, make_cones, open_data
+from conenmf.errors import OptionError
+from conenmf.scale.checkpoint import Checkpoint, _load_rows
+from conenmf.scale.disk import DiskMatrix
+
+
+@pytest.fixture
+def X():
+    model = make_cones(30, 3, 0.15, n_samples=600, rng=np.random.default_rng(0))
+    return np.ascontiguousarray(model.V.T)
+
+
+@pytest.fixture
+def path(tmp_path, X):
+    np.save(tmp_path / "data.npy", X)
+    return tmp_path / "data.npy"
+
+
+def test_blocks_stay_within_the_budget(path):
+    V = open_data(path, max_memory="1MB", n_threads=64)
+    assert isinstance(V, DiskMatrix)
+    block = V.block_samples * 30 * 8
+    assert block <= 10**6 / 64
+    assert (V.n_threads + 1) * 4 * block <= 10**6 / 4
+    with pytest.raises(OptionError, match="a sample takes 240 bytes"):
+        open_data(path, max_memory=1000)
+
+
+def test_the_number_of_threads_does_not_matter(path):
+    runs = [
+        factorize(open_data(path, max_memory="1MB", n_threads=n), 3, max_iter=5) for n in (1, 2, 4)
+    ]
+    for run in runs[1:]:
+        assert np.array_equal(run.W, runs[0].W)
+        assert np.array_equal(run.H, runs[0].H)
+
+
+def test_passes_count_every_row_that_is_read(path, X, rows_read):
+    V = open_data(path, max_memory="1MB")
+    assert sum(rows_read) == 600
+    V.columns([3, 3, 500])
+    assert sum(rows_read) == 602  # the same sample is read once
+    passes = V.passes
+    factorize(V, 3, max_iter=5)
+    assert sum(rows_read) - 602 == pytest.approx((V.passes - passes) * 600, rel=1e-3)
+
+
+# --- coefficients that do not fit in memory ---
+
+
+def test_a_large_h_is_in_a_file_without_a_name(path, X):
+    expected = factorize(from_rows(X), 3, max_iter=5)
+    result = factorize(open_data(path, max_memory="100kB"), 3, max_iter=5)
+    assert isinstance(result.H, np.memmap)
+    np.testing.assert_allclose(result.H, expected.H, atol=1e-10)
+    assert os.listdir(path.parent) == ["data.npy"]
+    factorize(open_data(path, max_memory="70kB"), 2, max_iter=5)
+    np.testing.assert_allclose(result.H, expected.H, atol=1e-10)
+    result.save(path.with_name("result.npz"))
+    np.testing.assert_array_equal(Factorization.load(path.with_name("result.npz")).H, result.H)
+
+
+def test_a_large_h_resumes_from_its_file(path, tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    options = {"tol": 0, "checkpoint": checkpoint}
+    factorize(open_data(path, max_memory="100kB"), 3, max_iter=4, **options)
+    V = open_data(path, max_memory="100kB")
+    saved = tmp_path / "run" / "00000003"
+    assert isinstance(V.map(_load_rows, folder=str(saved), name="H")[0], np.memmap)
+    resumed = factorize(V, 3, max_iter=7, **options)
+    whole = factorize(open_data(path, max_memory="100kB"), 3, max_iter=7, tol=0)
+    assert np.array_equal(resumed.H, whole.H)
+
+
+def test_a_sample_larger_than_a_block(tmp_path):
+    """A block has at most 16 MiB otherwise."""
+    X = np.random.default_rng(0).integers(0, 9, (3, 2_200_000), dtype=np.uint8)
+    np.save(tmp_path / "wide.npy", X)
+    V = open_data(tmp_path / "wide.npy", max_memory="2GB")
+    assert V.block_samples == 1
+    np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1))
+
+
+# --- files that do not stay as they were ---
+
+
+# --- temporary files without a name ---
