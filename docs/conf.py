@@ -169,8 +169,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "conenmf"},
-    "header_links_before_dropdown": 8,
-    "navbar_align": "left",
+    "navbar_center": [],
     "navigation_with_keys": False,
     "show_prev_next": True,
     "show_toc_level": 2,
@@ -180,9 +179,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {
-    page: [] for page in ("getting_started", "changelog", "citing", "notation", "theory")
-}
+html_sidebars = {"**": ["all_pages"]}
 
 
 def setup(app):

@@ -37,8 +37,6 @@ def _checked(description):
         return "files"
     if description.sha256 is None:
         return "size"
-    if description.window is not None:
-        return "a window"
     return "numbers" if description.exact else "numbers, else size"
 
 

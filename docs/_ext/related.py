@@ -32,8 +32,6 @@ PUBLICATIONS = {
     "Theoretical Computer Science 38, 1985",
     "drawn": 'D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA '
     "2007",
-    "sketch": 'N. Halko, P. G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM '
-    "Review 53, 2011",
 }
 
 # Of each: related functions with a description, notes, publications.
@@ -41,13 +39,12 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "ConeNMF": (
         {
             "factorize": "The same in the paper's letters.",
-            "select_k": "Five estimators of the number of components.",
+            "select_k": "The number of components, and how sure it is.",
             "estimator.sklearn_init": "The init alone, for scikit-learn's NMF.",
         },
-        "An iteration reads X once. The last step is exact nonnegative least squares for the "
-        "coefficients, so that ``fit_transform(X)`` equals ``fit(X).transform(X)``. The loss is "
-        "the squared Frobenius norm, which is not convex: a fit is a local minimum, and `certify` "
-        "says how far it can be from the smallest error.",
+        "An iteration reads X once. The last step computes exact coefficients, so that "
+        "``fit_transform(X)`` equals ``fit(X).transform(X)``. The problem is not convex: a fit is "
+        "a local minimum, and `certify` tells how far its error can be from the smallest one.",
         ("paper", "nmf", "sweeps", "extrapolation"),
     ),
     "factorize": (
@@ -60,17 +57,16 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
         ("paper", "sweeps", "extrapolation", "pivoting"),
     ),
     "Factorization": (
-        {"factorize": "Makes one.", "write_report": "Shows one in a browser."},
+        {"factorize": "Computes one.", "write_report": "Writes its report."},
         "",
         (),
     ),
     "certify": (
         {
-            "cones.certificate.lower_bound": "The bound alone.",
+            "judge.certificate.lower_bound": "The bound alone.",
             "diagnose": "The certificate, the spectrum, the cones and samples.",
         },
-        "It judges the error, not the truth of the components: others may have the same error, see "
-        "`uniqueness`.",
+        "It judges the error, not the components: others may have the same error (`uniqueness`).",
         ("eckart",),
     ),
     "diagnose": (
@@ -98,13 +94,16 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
         "",
         ("paper",),
     ),
-    "estimate_rank": (
-        {"select_k": "This and the other estimators."},
+    "cones.counting.estimate_rank": (
+        {"select_k": "This and other evidence."},
         "",
         ("paper",),
     ),
     "select_k": (
-        {"estimate_rank": "The paper's estimate.", "ConeNMF": 'With ``n_components="auto"``.'},
+        {
+            "cones.counting.estimate_rank": "The paper's estimate.",
+            "ConeNMF": 'With ``n_components="auto"``.',
+        },
         "",
         ("paper", "parallel"),
     ),
@@ -123,7 +122,6 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
     "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
     "linalg.nnls.nnls": ({"solve.solvers.Solver": "For all of V."}, "", ("pivoting",)),
-    "data.sketch.sketch": ({"linalg.svd.Spectrum": "Singular values of V."}, "", ("sketch",)),
     "solve.separable.snpa": ({"solve.separable.spa": "By orthogonal projections."}, "", ("snpa",)),
     "solve.inits.initialize": (
         {"factorize": 'With ``init="auto"``, several compete.'},
@@ -133,26 +131,26 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
 }
 
 
-# Of parameters that mean the same in many functions, where a docstring gives only their type.
+# Descriptions of parameters that mean the same in many functions, for docstrings without one.
 PARAMETERS = {
     "V": "The data, opened with `from_rows`, `from_columns` or `open_data`; samples are columns.",
-    "W": "Components, a column each.",
-    "H": "Coefficients, a column for each sample.",
+    "W": "Components, one per column.",
+    "H": "Coefficients, one column per sample.",
     "K": "The number of components.",
     "X": "Samples in rows; dense or sparse.",
-    "n_components": "Their number.",
+    "n_components": "The number of components.",
     "labels": "The cone of each sample.",
-    "result": "What `factorize` returned, or ``model.result_``.",
+    "result": "The result of `factorize`, or ``model.result_``.",
     "rng": "The source of random numbers.",
     "random_state": "The seed of random numbers.",
-    "texts": "A string each.",
-    "n": "How many.",
-    "top": "How many features of each component, where they have names.",
-    "image_shape": "If features are the pixels of images.",
+    "texts": "One string per text.",
+    "n": "Their number.",
+    "top": "How many features to show of each component, if features have names.",
+    "image_shape": "Rows and columns, if features are the pixels of images.",
     "ax": "Where to draw; by default a new figure.",
     "against": "What is on the horizontal axis.",
     "key_added": "The key under which results are stored.",
-    "max_iter": "Most iterations.",
+    "max_iter": "The largest number of iterations.",
     "stopping": "When to stop.",
 }
 
