@@ -99,7 +99,7 @@ def test_other_numbers_than_expected_are_not_kept(cache, rng, counts, tar, cluto
     with pytest.raises(ReadError, match="files fetched are not those of"):
         load("tr11", download=True)
     offer("tr11", {"d.tar.gz": tar({"tr11.mat": b"1 1 1\n7 7\n"})})
-    with pytest.raises(ReadError, match="outside 1 to"):
+    with pytest.raises(ReadError, match="damaged"):
         load("tr11", download=True)
     assert list(cache.glob("*")) == []
 

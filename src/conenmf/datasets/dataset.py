@@ -2,6 +2,10 @@
 
 The folder holds ``V.npz`` and ``labels.npy``, or the official files. Samples are rows, images are
 upright. A digest of the numbers shows whether they are the ones that the catalogue describes.
+
+Official files are fetched with pooch, into the user's cache; only complete datasets get there. A
+file with a known SHA-256 must have it. For the others the numbers are checked after reading: their
+digest where the catalogue has one, else their size and the number of classes.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ import hashlib
 import importlib.util
 import os
 import re
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +27,9 @@ import scipy.sparse as sp
 
 from ..arguments import Shape, choice, flag, integer, optional
 from ..data.blocks import Array
+from ..data.prepare import prepare
 from ..errors import (
+    ConeNMFError,
     FileFormatError,
     InputWarning,
     Message,
@@ -31,14 +39,13 @@ from ..errors import (
 )
 from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
+from ..io.open import from_rows
 from ..names import Names
 from ..text import Texts
 from .catalogue import DATASETS, Description
-from .fetch import cache_folder, fetch_into_cache
 
 _OTHER_NUMBERS = "holds other numbers or classes than those whose digest is known"
 _OTHER_DECODER = f"{_OTHER_NUMBERS}, perhaps because another program decodes JPEG differently"
-_MAX_ROUNDING = 0.25  # largest distance of a recovered count from a whole number
 
 
 @dataclass(frozen=True)
@@ -132,13 +139,12 @@ def load(
     _check_options(description, samples_are=samples_are, weights=weights, shrink=shrink)
     place, contents = _find(description)
     if contents is None and download and description.downloads:
-        place, contents = fetch_into_cache(
-            description, lambda folder: _read_expected(folder, description), progress=progress
-        )
+        place, contents = _fetch_into_cache(description, progress)
     if contents is None:
         raise ReadError(_where_to_get(description))
-    dataset = _as_stored(description, contents)
     difference = _difference(description, contents)
+    verified = not difference and description.sha256 is not None
+    dataset = _as_stored(description, contents, verified)
     if difference:
         advice = f"to get it again, see {description.source}"
         warnings.warn(f"{name} in {place} {difference}; {advice}", InputWarning, stacklevel=2)
@@ -182,19 +188,12 @@ def _check_options(description: Description, **options: object) -> None:
         raise OptionError(Message(Option("shrink", shrink), problem, " sides"))
 
 
-def _as_stored(description: Description, contents: _Contents) -> Dataset:
+def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
     """Samples in rows, images upright."""
     X, shape = contents.X, description.image_shape
-    if shape is not None:
-        pixels = X.shape[0 if description.kind == "scene" else 1]
-        if pixels != shape[0] * shape[1]:
-            raise FileFormatError(
-                f"{description.name} holds {pixels} pixels where {shape[0]} x {shape[1]} are "
-                f"expected: get it again from {description.source}"
-            )
-        if description.kind == "images" and description.variables:  # they run down columns
-            upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)
-            X = np.ascontiguousarray(upright).reshape(X.shape)
+    if shape is not None and description.kind == "images" and description.variables:
+        upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # they run down columns
+        X = np.ascontiguousarray(upright).reshape(X.shape)
     feature_names = contents.feature_names
     if description.kind == "scene":
         feature_names = [f"band {band}" for band in range(1, X.shape[1] + 1)]
@@ -210,7 +209,7 @@ def _as_stored(description: Description, contents: _Contents) -> Dataset:
         K=description.K,
         source=description.source,
         licence=description.licence,
-        verified=_is_verified(description, contents),
+        verified=verified,
     )
 
 
@@ -239,19 +238,7 @@ def tf_idf(counts: object) -> Any:
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    from sklearn.preprocessing import normalize
-
-    weighted = sp.csr_array(counts, dtype=float, copy=True)
-    weighted.sum_duplicates()
-    weighted.eliminate_zeros()
-    N, F = weighted.shape
-    frequency = np.bincount(weighted.indices, minlength=F).clip(1)
-    weighted.data *= np.log(N / frequency)[weighted.indices]
-    weighted.eliminate_zeros()
-    if weighted.nnz < 2**31:  # scikit-learn takes no larger indices
-        weighted.indices = weighted.indices.astype(np.int32)
-        weighted.indptr = weighted.indptr.astype(np.int32)
-    return normalize(weighted, copy=False)
+    return _prepared(counts, tfidf=True)
 
 
 def log_counts(counts: object) -> Any:
@@ -261,10 +248,14 @@ def log_counts(counts: object) -> Any:
     array([[7.824, 0.   , 8.923],
            [0.   , 0.   , 0.   ]])
     """
-    scaled = sp.csr_array(counts, dtype=float, copy=True)
-    totals = np.asarray(scaled.sum(axis=1)).clip(1)
-    scaled.data *= np.repeat(1e4 / totals, np.diff(scaled.indptr))
-    return scaled.log1p()
+    return _prepared(counts, normalize_total=1e4, log1p=True)
+
+
+def _prepared(counts: object, **steps: Any) -> Any:
+    V = prepare(from_rows(sp.csr_array(counts)), **steps)
+    rows = V.columns(np.arange(V.shape[1])).T
+    rows.eliminate_zeros()
+    return rows
 
 
 # Which options there are for which kinds, and what can be chosen; the default comes first.
@@ -316,15 +307,10 @@ def _digest_dtype(numbers: Array) -> str:
     return f"<{numbers.dtype.kind}{numbers.dtype.itemsize}"
 
 
-def _is_verified(description: Description, contents: _Contents) -> bool:
-    """Whether the digest is the one in the catalogue; False if it has none."""
-    digest = description.sha256
-    return digest is not None and fingerprint(contents.X, contents.labels) == digest
-
-
 def _difference(description: Description, contents: _Contents) -> str:
     """How the data differ from the catalogue, in words; empty if that cannot be seen."""
-    if _is_verified(description, contents):
+    digest = description.sha256
+    if digest is not None and fingerprint(contents.X, contents.labels) == digest:
         return ""
     N, F = contents.X.shape
     n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
@@ -332,21 +318,9 @@ def _difference(description: Description, contents: _Contents) -> str:
     if (N, F) != description.shape or not is_full:
         expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
         return f"holds {N} samples of {F} features in {n_classes} classes, expected {expected}"
-    if description.sha256 is None:
+    if digest is None:
         return ""
     return _OTHER_NUMBERS if description.exact else _OTHER_DECODER
-
-
-def _read_expected(folder: Path, description: Description) -> _Contents:
-    """Read fetched files; an error unless they hold the dataset, as far as that can be checked."""
-    contents = _read_folder(folder, description)
-    difference = "cannot be read" if contents is None else _difference(description, contents)
-    if contents is None or difference not in ("", _OTHER_DECODER):
-        raise FileFormatError(
-            f"the files fetched are not those of {description.name}: the folder {difference}; see "
-            f"{description.source}"
-        )
-    return contents
 
 
 # --- finding and reading ------------------------------------------------------------------------
@@ -434,10 +408,6 @@ def _read_prepared(folder: Path, description: Description) -> _Contents:
         X = sp.load_npz(folder / "V.npz").tocsr() if "indptr" in file else file["V"]
     path = folder / "labels.npy"
     labels = np.load(path, allow_pickle=False) if path.is_file() else None
-    if labels is not None and (labels.ndim != 1 or labels.dtype.kind not in "iu"):
-        raise FileFormatError(
-            f"{path} holds {labels.dtype} of shape {labels.shape}, expected integers in a row"
-        )
     return _Contents(sp.csr_array(X) if sp.issparse(X) else X, labels)
 
 
@@ -447,20 +417,11 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
     if path is None:
         return None
     head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
-    N, F, nnz = map(int, head.split()[:3])
     documents = [np.array(line.split(), float).reshape(-1, 2) for line in lines]
-    pairs = np.concatenate([np.zeros((0, 2)), *documents])
-    if len(documents) != N or len(pairs) != nnz or F > path.stat().st_size:
-        raise FileFormatError(
-            f"{path} claims {nnz} counts of {F} terms in {N} documents and holds {len(pairs)} in "
-            f"{len(documents)}: copy it again"
-        )
-    are_valid = (pairs >= (1, 0)) & (pairs <= (F, 1 << 53)) & (pairs == np.floor(pairs))
-    if not are_valid.all():
-        raise FileFormatError(f"{path} holds a term outside 1 to {F}, or a count that is not whole")
-    terms, counts = pairs.astype(np.int64).T
-    starts = np.cumsum([0, *map(len, documents)])
-    X = sp.csr_array((counts, terms - 1, starts), shape=(N, F))
+    terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).astype(np.int64).T
+    rows = np.repeat(np.arange(len(documents)), [len(pairs) for pairs in documents])
+    shape = (int(head.split()[0]), int(head.split()[1]))
+    X = sp.coo_array((counts, (rows, terms - 1)), shape).tocsr()  # refuses other terms
     topics = _search(folder, f"{description.name}.mat.rclass")
     if topics is None:
         return _Contents(X, None)
@@ -474,9 +435,8 @@ def _read_images(folder: Path, description: Description) -> _Contents | None:
 
     names = [file.relative_to(folder).as_posix() for file in files_below(folder, SUFFIXES)]
     names.sort(key=_natural)
-    topics = {name: _class_of(folder, name, description.class_level) for name in names}
-    if description.excluded_folder:
-        excluded = description.excluded_folder
+    topics = {name: _class_of(name, description.class_level) for name in names}
+    if excluded := description.excluded_folder:
         topics = {name: topic for name, topic in topics.items() if not topic.endswith(excluded)}
     if not topics or description.image_shape is None:
         return None
@@ -499,37 +459,23 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
-def _class_of(folder: Path, name: str, level: int) -> str:
+def _class_of(name: str, level: int) -> str:
     """The class of an image: a folder above it, or the beginning of its own name."""
     if level == 0:
-        beginning, separator, _ = name.rpartition("/")[2].partition("__")
-        label = beginning if separator else ""
-    else:
-        label = "/".join(name.split("/")[:-level])
-    if not label:
-        where = f"{level} folders deep" if level else "called like obj1__0.png"
-        raise FileFormatError(
-            f"{folder / name}: the class of this image is unknown, expected a file {where}: keep "
-            "the names of the official archive"
-        )
-    return label
+        return name.rpartition("/")[2].partition("__")[0]
+    return "/".join(name.split("/")[:-level])
 
 
 def _read_matlab(folder: Path, description: Description) -> _Contents | None:
     """Images in rows, or a cube of rows, columns and bands; and the class of each row or pixel."""
+    from scipy.io import loadmat
+
     names = [url.rpartition("/")[2] for url in description.downloads]
     paths = [_search(folder, name) for name in names]
     if not paths or paths[0] is None:
         return None
-    X = _variable(paths[0], description.variables[0])
-    topics = None if paths[-1] is None else _variable(paths[-1], description.variables[1])
-    if X.ndim != (3 if description.kind == "scene" else 2):
-        raise FileFormatError(f"{paths[0]} holds numbers of shape {X.shape}, not images or a scene")
-    if topics is not None and topics.squeeze().shape != X.shape[:-1]:
-        raise FileFormatError(
-            f"{folder} holds numbers of shape {X.shape} and classes of shape {topics.shape}, "
-            "expected one class for each image or pixel: get the files again"
-        )
+    X = loadmat(paths[0])[description.variables[0]]
+    topics = None if paths[-1] is None else loadmat(paths[-1])[description.variables[1]]
     if description.kind == "images":
         is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
         X = X.astype(np.uint8 if is_grey else np.float32)
@@ -537,21 +483,11 @@ def _read_matlab(folder: Path, description: Description) -> _Contents | None:
     return _Contents(np.ascontiguousarray(X).reshape(-1, X.shape[-1]), labels)
 
 
-def _variable(path: Path, name: str) -> Array:
-    """A numeric variable of a MATLAB file."""
-    from scipy.io import loadmat
-
-    found = loadmat(path, variable_names=[name]).get(name)
-    if found is None or found.dtype.kind not in "fiu":
-        raise FileFormatError(f"{path} holds no numbers called {name!r}")
-    return found
-
-
 def _read_cells(folder: Path, description: Description) -> _Contents | None:
     """Counts of genes from an AnnData file whose ``raw`` holds log(1 + x).
 
     There x is the count of a gene, scaled so that all genes of the cell sum to 10,000. The sum
-    before scaling is in ``obs``, so the counts can be recovered; whole numbers prove them right.
+    before scaling is in ``obs``, so the counts can be recovered.
     """
     path = _search(folder, description.package_file.rpartition("/")[2])
     if path is None:
@@ -564,15 +500,8 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
     logs, types = sp.csr_array(cells.raw.X), cells.obs["bulk_labels"].cat
     totals = cells.obs["n_counts"].to_numpy(float)
     counts = np.expm1(logs.data.astype(float)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
-    if not (np.abs(counts - np.rint(counts)) < _MAX_ROUNDING).all() or (counts < 0).any():
-        raise FileFormatError(
-            f"{path} does not hold logarithms of counts in raw.X, scaled to 10000 counts for each "
-            "cell: copy it again"
-        )
     X = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
     labels = types.codes.to_numpy(np.int16)
-    if (labels < 0).any():
-        raise FileFormatError(f"{path} has a cell without a type: copy it again")
     names = cells.obs_names.tolist(), cells.raw.var_names.tolist(), types.categories.tolist()
     return _Contents(X, labels, *names)
 
@@ -587,3 +516,54 @@ _OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
     "scene": _read_matlab,
     "cells": _read_cells,
 }
+
+
+# --- fetching -----------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path | None:
+    """The folder of fetched datasets; None without pooch, as nothing can have been fetched."""
+    try:
+        import pooch
+    except ImportError:
+        return None
+    return Path(pooch.os_cache("conenmf")) / "datasets"
+
+
+def _fetch_into_cache(description: Description, progress: bool) -> tuple[Path, _Contents]:
+    """Fetch the official files, check them by reading them, then move them into the cache."""
+    cache = cache_folder()
+    if cache is None:
+        raise ReadError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
+    target = cache / description.name
+    if target.exists() and any(target.iterdir()):
+        raise ReadError(f"{target} exists but does not hold {description.name}: remove it")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+            folder = Path(temporary, description.name)
+            for url in description.downloads:
+                _retrieve(folder, url, description.download_sha256, progress)
+            contents = _read_folder(folder, description)
+            if contents is None or _difference(description, contents) not in ("", _OTHER_DECODER):
+                raise ReadError(f"the files fetched are not those of {description.source}")
+            os.replace(folder, target)
+    except (ConeNMFError, OSError) as problem:
+        raise ReadError(f"{description.name} was not fetched: {problem}") from problem
+    return target, contents
+
+
+def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> None:
+    """Fetch a file, and unpack it if it is an archive."""
+    import pooch
+
+    name = url.rpartition("/")[2]
+    pooch.get_logger().setLevel("ERROR")  # it reports every download as news
+    try:
+        path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
+        if name.endswith((".zip", ".gz")):
+            inside: Any = {} if name.endswith(".zip") else {"filter": "data"}
+            shutil.unpack_archive(path, folder, **inside)  # nothing outside the folder
+            os.remove(path)
+    except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
+        raise ReadError(f"{url} could not be fetched: {problem}") from problem
