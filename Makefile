@@ -54,12 +54,8 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 		"certainty.py unique" "fields.py cells" "fields.py signatures" "fields.py measurements" \
 		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
 
-PAPER := figure1 figure2 figure2_right table1 figure3 violated ard table2 table3 races figure6 \
-	example table6 table7 beyond open_noise open_sampling open_online
-
 reproduce: $(VENV)/cli.stamp  ## the paper's tables and figures, and a verdict per claim
-	set -e; for script in $(PAPER); do $(BIN)/python benchmarks/paper/$$script.py --quick; done
-	$(BIN)/python benchmarks/paper/page.py --quick
+	$(BIN)/python benchmarks/paper/reproduce.py --quick
 
 docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html docs docs/_build/html

@@ -1,6 +1,4 @@
-"""The scripts of the paper's tables and figures, in tiny form."""
-
-import csv
+"""The paper's tables and figures, in tiny form."""
 
 import numpy as np
 import pytest
@@ -10,26 +8,18 @@ from conenmf import cr1_nmf, from_columns, make_cones
 TIMED = ("seconds", "mult", "nnlsb", "hals", "cr1-nmf")  # times, and what follows from them
 
 
-def rows_of(paper, name, results, *options):
-    script = paper(name)
-    arguments = ["--tiny", "--results", str(results), *options]
-    script.run(paper("protocol").experiment(name, "", script.SIZES, arguments))
-    with open(results / "tiny" / f"{name}.csv", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 @pytest.fixture(scope="module")
 def results(paper, tmp_path_factory):
-    """A folder in which every script has run."""
+    """A folder with the rows of every part."""
     folder = tmp_path_factory.mktemp("paper")
-    for name in dict.fromkeys(paper("page").SCRIPTS.values()):
-        rows_of(paper, name, folder)
+    for name in paper("reproduce").PARTS:
+        paper("reproduce").compute(name, "tiny", 0, folder)
     return folder
 
 
 @pytest.fixture
 def rows(paper, results):
-    return lambda name: paper("protocol").kept(results / "tiny" / f"{name}.csv")
+    return lambda name: paper("protocol").kept(results / f"{name}.csv")
 
 
 def untimed(rows):
@@ -51,7 +41,7 @@ def test_figure_2_stays_below_its_bounds(paper, rows):
     assert {(row["alpha"], row["project"]) for row in found} == {
         (alpha, project) for alpha in ("0.2", "0.3") for project in ("True", "False")
     }
-    numbers = paper("races").numbers
+    numbers = paper("protocol").numbers
     for row in found:
         assert float(row["largest difference of two runs"]) < 1e-12  # Lemma 1
         assert np.all(numbers(row["errors"]) < np.sin(float(row["alpha"])))
@@ -79,14 +69,14 @@ def test_a_shift_is_how_many_iterations_an_init_takes(paper):
         "dataset": "d", "solver": "mult", "init": "spkm", "run": "0", "iterations": "4",
         "seconds": "2.0", "seconds of init": "1.9",
     }  # fmt: skip
-    assert paper("table4").shift([row], "d", "mult", "spkm") == 3
+    assert paper("races").shift([row], "d", "mult", "spkm") == 3
 
 
 def test_basis_images_are_drawn_beside_the_rows(paper, rows, results):
-    figure6 = paper("figure6")
-    assert {len(row["likeness"].split()) for row in rows("figure6")} == {len(figure6.AFTER)}
+    counts = {len(row["likeness"].split()) for row in rows("figure6")}
+    assert counts == {len(paper("clustering").AFTER)}
     for init in paper("starts").INITS:
-        assert (results / "tiny" / f"figure6 {init}.png").read_bytes().startswith(b"\x89PNG")
+        assert (results / f"figure6 {init}.png").read_bytes().startswith(b"\x89PNG")
 
 
 # --- the published inits ----------------------------------------------------------------------
@@ -136,7 +126,7 @@ def test_claims_use_only_the_papers_cases(paper):
         {"init": init, "solver": solver, "dataset": "yale_32x32", "run": "0", **scores}
         for init, solver in [("k-means", ""), ("spkm", ""), *ways]
     ]
-    section = clustering.show(rows, {})
+    section = clustering.show_scores(rows, {})
     assert section.verdicts == []
     assert len(section.body[-1].lines) == len(rows)
 
@@ -153,7 +143,7 @@ def test_the_exception_of_the_paper_is_a_claim_of_its_own(paper):
         for solver in ("mult", "hals") for init, error in errors.items() for run in range(7)
         if run == 0 or init != "nndsvd"
     ]  # fmt: skip
-    early, last, exception = paper("figure4").show(rows).verdicts
+    early, last, exception = paper("races").show_errors(rows).verdicts
     assert exception.verdict == "holds"
     assert exception.evidence.startswith("holds in 1 of 1 cases")
     assert last.verdict == early.verdict == "does not hold"  # for mult, and hals is left out
@@ -173,16 +163,18 @@ def test_bounds_hold_under_noise(rows):
 
 
 def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
-    whole = rows_of(paper, "figure3", tmp_path)
-    path = tmp_path / "tiny" / "figure3.csv"
+    compute, counting, drawn = paper("reproduce").compute, paper("counting"), []
+    whole = compute("figure3", "tiny", 0, tmp_path)
+    path = tmp_path / "figure3.csv"
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:3]) + "\n")
-    script, drawn = paper("figure3"), []
-    make = script.make_cones
-    monkeypatch.setattr(script, "make_cones", lambda *a, **o: drawn.append(1) or make(*a, **o))
-    assert rows_of(paper, "figure3", tmp_path) == whole
+    make = counting.make_cones
+    monkeypatch.setattr(counting, "make_cones", lambda *a, **o: drawn.append(1) or make(*a, **o))
+    assert compute("figure3", "tiny", 0, tmp_path) == whole
     assert len(drawn) == 2  # the other two rows were kept
     assert path.read_text().splitlines() == lines
+    with pytest.raises(SystemExit, match="rows of another seed"):
+        compute("figure3", "tiny", 1, tmp_path)
 
 
 def test_seconds_that_no_init_needed(paper):
@@ -197,7 +189,7 @@ def test_seconds_that_no_init_needed(paper):
         for init, reached in curves.items() for run in range(9)
         if run == 0 or init != "nndsvd"
     ]  # fmt: skip
-    section = paper("table5").show(rows)
+    section = paper("races").show_targets(rows)
     assert len(section.body[0].lines) == 6  # three errors, iterations and seconds
     assert section.body[0].lines[1][4:] == [
         "9, 3.0 (7.2)", "3, 1.0 (1.0)", "4, 1.3 (1.4)", "6, 2.0 (4.5)"
@@ -213,7 +205,7 @@ def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
     row = {"N": "1000", "cr1-nmf": "1", "mult": "20", "nnlsb": "5", "hals": "20"}
     row |= {f"{name}, iterations": "9" for name in ("mult", "nnlsb", "hals")}
     row |= {"not reached by": "nnlsb", "eigenvalues off by": "0.5"}
-    section = paper("table1").show([row | {"run": str(run)} for run in range(8)])
+    section = paper("cones").show_times([row | {"run": str(run)} for run in range(8)])
     assert section.body[0].lines[0][4] == "5 (24.8), 8 never: at least that"
     times, accurate = section.verdicts
     assert times.evidence.startswith("holds in 2, fails in 1 of 3 cases; fails: nnlsb at N = 1000")
@@ -221,13 +213,13 @@ def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
 
 
 def test_a_page_of_everything(paper, results, tmp_path):
-    made = paper("page").sections(results / "tiny")
-    text = paper("page").write(made, tmp_path).read_text()
+    made = paper("reproduce").sections(results)
+    text = paper("reproduce").write(made, tmp_path).read_text()
     assert text.startswith("# The paper, reproduced")
     counted = 0
-    for script in paper("page").SCRIPTS:
-        assert f"## {paper(script).TITLE}" in text
-        counted += script not in ("figure1", "table2", "example")  # they draw nothing
+    for name, part in paper("reproduce").PARTS.items():
+        assert f"## {part.title}" in text
+        counted += name not in ("figure1", "table2", "example")  # they draw nothing
     assert text.count("Repetitions of each case") == counted
     assert "| For every matrix and every N it is below the deterministic bound | holds |" in text
     pictures = [line.split("(")[-1].rstrip(")") for line in text.splitlines() if line[:2] == "!["]
@@ -239,9 +231,9 @@ def test_a_page_of_everything(paper, results, tmp_path):
 
 def test_the_published_page_follows_from_the_published_rows(paper):
     """Every table and verdict of the documentation, computed again from the committed rows."""
-    page = paper("page")
+    page = paper("reproduce")
     made = page.sections(page.COMMITTED)
-    text = paper("presentation").as_markdown(page.HEADING, made, page.apart())
+    text = paper("presentation").as_markdown(page.HEADING, made, page.APART)
     assert (page.COMMITTED.parent / "page.md").read_text("utf-8") == text
     assert not list(page.COMMITTED.glob("*.png"))  # photographs
     verdicts = [verdict for section in made.values() for verdict in section.verdicts]

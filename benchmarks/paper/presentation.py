@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Any
 
 import matplotlib
 
@@ -57,17 +58,16 @@ def judged(
         verdict = HOLDS if held == len(found) else PARTLY
     evidence = f"{held} of {len(found)} cases"
     evidence += f" ({note})" if note else ""
-    evidence += _listed("not", [text for text, holds in clear if not holds])
+    evidence += listed("not", [text for text, holds in clear if not holds], LISTED)
     seen = sum(holds for _, holds in few)
     few = sorted(few, key=lambda case: case[1])  # those against the claim first
-    return Verdict(
-        claim, verdict, evidence + _listed(f"{TOO_FEW}, {seen} for it", [text for text, _ in few])
-    )
+    evidence += listed(f"{TOO_FEW}, {seen} for it", [text for text, _ in few], LISTED)
+    return Verdict(claim, verdict, evidence)
 
 
-def _listed(name: str, texts: Sequence[str]) -> str:
-    more = f"; and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
-    return f"; {name}: {'; '.join(texts[:LISTED])}{more}" if texts else ""
+def listed(name: str, texts: Sequence[str], most: int) -> str:
+    more = f"; and {len(texts) - most} more" if len(texts) > most else ""
+    return f"; {name}: {'; '.join(texts[:most])}{more}" if texts else ""
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,7 @@ class Table:
     header: Sequence[str]
     lines: Sequence[Sequence[object]]
 
-    def markdown(self) -> str:
-        """In Markdown."""
+    def __str__(self) -> str:
         rows = [self.header, ["---"] * len(self.header), *self.lines]
         return "\n".join(f"| {' | '.join(map(str, row))} |" for row in rows)
 
@@ -91,39 +90,16 @@ class Picture:
     png: bytes
     text: str
 
-    def markdown(self) -> str:
-        """In Markdown."""
+    def __str__(self) -> str:
         return f"![{self.text}]({self.name})"
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph."""
-
-    text: str
-
-    def markdown(self) -> str:
-        """In Markdown."""
-        return self.text
 
 
 @dataclass(frozen=True)
 class Section:
     """A table or figure of the paper with ours, and what became of its claims."""
 
-    body: Sequence[Table | Picture | Text]
+    body: Sequence[Table | Picture | str]
     verdicts: Sequence[Verdict] = ()
-
-    def pictures(self) -> Iterator[Picture]:
-        """Those parts that are drawn."""
-        return (part for part in self.body if isinstance(part, Picture))
-
-    def without(self, missing: Sequence[str]) -> Section:
-        """The same, saying which datasets could not take part."""
-        if not missing:
-            return self
-        text = Text(f"Not on the machine where this was measured: {', '.join(missing)}.")
-        return Section([*self.body, text], self.verdicts)
 
 
 def drawn(figure: plt.Figure, name: str, text: str) -> Picture:
@@ -132,6 +108,30 @@ def drawn(figure: plt.Figure, name: str, text: str) -> Picture:
     figure.savefig(stream, dpi=90, format="png", metadata={"Software": None})
     plt.close(figure)
     return Picture(f"{name}.png", stream.getvalue(), text)
+
+
+def curves(
+    name: str,
+    text: str,
+    panels: Mapping[str, Mapping[str, Sequence[Any]]],
+    across: int,
+    **axes: object,
+) -> Picture:
+    """Draw a panel for each title, with a curve for each label: x, y and, if known, deviations."""
+    down = -(-len(panels) // across)
+    size = (5 * across, 3.2 * down)
+    figure, places = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
+    for place in places.flat[len(panels) :]:
+        place.set_axis_off()
+    named: list[str] = []
+    for place, (title, lines) in zip(places.flat, panels.items(), strict=False):
+        for label, line in lines.items():
+            place.errorbar(*line, marker=".", markersize=3, capsize=2, label=label)
+        place.set(title=title, **axes)
+        if lines and list(lines) != named:
+            place.legend(fontsize="small")
+            named = list(lines)
+    return drawn(figure, name, text)
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
@@ -145,27 +145,26 @@ def mean_and_deviation(values: Sequence[float], digits: int = 3) -> str:
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
 
 
-def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:
-    """Rows by their values in some columns, in the order in which these first occur."""
-    groups: dict[tuple[str, ...], list[Row]] = {}
+def grouped(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
+    """Rows by their values in some columns, or in one, in the order in which these first occur."""
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
-        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+        values = tuple(row[name] for name in names)
+        groups.setdefault(values if len(names) > 1 else values[0], []).append(row)
     return groups
 
 
-def as_markdown(title: str, sections: dict[str, Section], apart: Sequence[str]) -> str:
+def as_markdown(title: str, sections: Mapping[str, Section], apart: Sequence[str]) -> str:
     """The page in Markdown; verdicts of the sections named `apart` have their own table."""
-    parts = [f"# {title}"]
-    for heading, verdicts in _verdicts(sections, apart).items():
-        parts += [f"## {heading}", verdict_table(verdicts).markdown()]
+    parts: list[object] = [f"# {title}"]
+    for heading, is_apart in (("Claims of the paper", False), ("Beyond the paper", True)):
+        found = [
+            verdict
+            for name, section in sections.items()
+            if (name in apart) == is_apart
+            for verdict in section.verdicts
+        ]
+        parts += [f"## {heading}", verdict_table(found)]
     for name, section in sections.items():
-        parts += [f"## {name}", *(part.markdown() for part in section.body)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _verdicts(sections: dict[str, Section], apart: Sequence[str]) -> dict[str, list[Verdict]]:
-    """Those on claims of the paper, and those on what is ours."""
-    found: dict[str, list[Verdict]] = {"Claims of the paper": [], "Beyond the paper": []}
-    for name, section in sections.items():
-        found["Beyond the paper" if name in apart else "Claims of the paper"] += section.verdicts
-    return found
+        parts += [f"## {name}", *section.body]
+    return "\n\n".join(map(str, parts)) + "\n"

@@ -1,6 +1,6 @@
 """Automatic relevance determination for NMF (Tan and Fevotte, 2013), which the paper names.
 
-`ard.py` measures it on the paper's model.
+`counting.py` measures it on the paper's model.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def determine_relevance(
     Gaussian noise, beta = 2. Column k of W and row k of H share a scale lambda_k; where it falls to
     its lower bound, the component is not relevant. The updates are the published ones, by
     majorisation and minimisation, one pass over V each. The paper on cones says that this does not
-    work well for them (Section V); `benchmarks/paper/ard.py` measures it.
+    work well for them (Section V); `counting.py` measures it.
 
     Minimises ||V - W H||^2 / (2 phi) + sum_k (f(w_k) + f(h_k) + b) / lambda_k + c log lambda_k
     over W, H and lambda, where f is the sum ("l1": exponential priors, c = F + N + a + 1) or half

@@ -1,4 +1,4 @@
-"""The starts of the paper's experiments, as accurate as the published ones, and those it cites.
+"""The inits of the paper's experiments, as accurate as the published ones, and those it cites.
 
 The library's own inits save time where a solver makes up for it: axes of cones to 5%, singular
 vectors to 0.1%. The published experiments did not, so neither do these. cr1-nmf is Algorithm 1
@@ -68,14 +68,14 @@ def cr1(V: DataMatrix, K: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Algorithm 2 with the rank-one step of the published experiments."""
     labels = np.asarray(cluster_cones(V, K, rng=rng).labels)
     W, H = np.zeros((V.shape[0], K)), np.zeros((K, V.shape[1]))
-    for k, mine in cones(labels, K):
+    for k, mine in members(labels, K):
         V_k = V.columns(mine)
         W[:, k] = leading(V_k)
         H[k, mine] = V_k.T @ W[:, k]
     return W, H
 
 
-def cones(labels: Array, K: int) -> Iterator[tuple[int, Array]]:
+def members(labels: Array, K: int) -> Iterator[tuple[int, Array]]:
     """Each cone that is not empty, with its samples."""
     for k in range(K):
         mine = np.flatnonzero(labels == k)

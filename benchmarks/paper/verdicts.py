@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from presentation import DOES_NOT, HOLDS, LEAST, NOT_MEASURED, PARTLY, TOO_FEW, Verdict
+from presentation import DOES_NOT, HOLDS, LEAST, NOT_MEASURED, PARTLY, TOO_FEW, Verdict, listed
 from scipy import stats
 
 LEVEL = 0.05
@@ -202,8 +202,7 @@ def decided(claim: str, cases: Iterable[Case], note: str = "") -> Verdict:
     evidence = f"{', '.join(counts)} of {len(found)} cases" + (f" ({note})" if note else "")
     for name, texts in groups.items():
         if texts and (name != "holds" or verdict == HOLDS):
-            more = f"; and {len(texts) - LISTED} more" if len(texts) > LISTED else ""
-            evidence += f"; {name}: {'; '.join(texts[:LISTED])}{more}"
+            evidence += listed(name, texts, LISTED)
     return Verdict(claim, verdict, evidence)
 
 
