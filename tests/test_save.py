@@ -64,11 +64,11 @@ def test_damaged_and_foreign_files(tmp_path, cones):
     np.savez(tmp_path / "other.npz", W=np.ones((2, 2)))
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
     for name, message in (
-        ("cut.npz", "not a zip archive"),
-        ("text.npz", "not a zip archive"),
-        ("empty.npz", "not a zip archive"),
+        ("cut.npz", "not a zip file"),
+        ("text.npz", "not a zip file"),
+        ("empty.npz", "not a zip file"),
         ("other.npz", "no conenmf metadata found"),
-        ("pickle.npy", "not a zip archive"),
+        ("pickle.npy", "not a zip file"),
     ):
         with pytest.raises(FileFormatError, match=f"{name} is not a factorisation .*{message}"):
             Factorization.load(tmp_path / name)

@@ -14,7 +14,7 @@ from .judge.certificate import certificate_of_numbers, numbers_of_certificate
 from .judge.choose_k import Selection
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
-from .scale.archive import SavedArrays, arrays_of_names, reading, write_arrays
+from .scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
@@ -68,39 +68,34 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,
     also if that is noticed only when a `Factorization` is made of its fields.
     """
-    with reading(path, _FORMAT, "a factorisation") as saved:
-        yield _read_fields(saved)
+    with reading(path, _FORMAT, "a factorisation") as (facts, arrays):
+        yield _read_fields(facts, arrays)
 
 
-def _read_fields(saved: SavedArrays) -> Facts:
-    facts, loss = saved.facts, saved.facts["loss"]
-    W, H, names = saved.factor("W"), saved.factor("H"), saved.names_of_data()
+def _read_fields(facts: Facts, arrays: Arrays) -> Facts:
+    names = names_of_arrays(arrays, facts)
     certificates = {
-        name: certificate_of_numbers(saved.numbers(name), loss) if name in saved else None
+        name: certificate_of_numbers(arrays[name], facts["loss"]) if name in arrays else None
         for name in ("certificate", "first_certificate")
     }
     diagnosis, uniqueness, preparation, vocabulary = None, None, None, None
-    if arrays := _with_prefix(saved, _DIAGNOSIS_PREFIX):
-        diagnosis = Diagnosis.from_arrays(arrays)
-    if arrays := _with_prefix(saved, _UNIQUENESS_PREFIX):
-        uniqueness = Uniqueness.from_arrays(arrays)
+    if parts := _with_prefix(arrays, _DIAGNOSIS_PREFIX):
+        diagnosis = Diagnosis.from_arrays(parts)
+    if parts := _with_prefix(arrays, _UNIQUENESS_PREFIX):
+        uniqueness = Uniqueness.from_arrays(parts)
     if facts["preparation"] is not None:
-        weights = saved.numbers("feature_weights") if "feature_weights" in saved else None
-        preparation = Preparation(idf=weights, **facts["preparation"])
+        preparation = Preparation(idf=arrays.get("feature_weights"), **facts["preparation"])
     if facts["vocabulary"] is not None:  # the words of texts are the names of the features
-        words = names.feature_names or ()
-        vocabulary = Vocabulary(words, saved.numbers("idf"), facts["vocabulary"])
+        vocabulary = Vocabulary(names.feature_names or (), arrays["idf"], facts["vocabulary"])
     return {
-        "W": W,
-        "H": H,
-        "labels": saved.numbers("labels", "i"),
+        **{name: arrays[name] for name in ("W", "H", "labels")},
         **{name: str(facts[name]) for name in _TEXT_FIELDS},
         **{name: float(facts[name]) for name in _NUMBER_FIELDS},
         "stop_reason": StopReason(facts["stop_reason"]),
-        "history": History(*(saved.numbers(f"history_{name}") for name in _HISTORY_FIELDS)),
+        "history": History(*(arrays[f"history_{name}"] for name in _HISTORY_FIELDS)),
         "seconds": facts["seconds"],
         "settings": facts["settings"],
-        "shares": saved.numbers("shares") if "shares" in saved else None,
+        "shares": arrays.get("shares"),
         "race": Race.of_plain(facts["race"]),
         "selection": Selection.of_plain(facts.get("selection")),
         "preparation": preparation,
@@ -112,9 +107,7 @@ def _read_fields(saved: SavedArrays) -> Facts:
     }
 
 
-def _with_prefix(saved: SavedArrays, prefix: str) -> Arrays:
+def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
     return {
-        key.removeprefix(prefix): saved.numbers(key, "fiub")
-        for key in saved.names
-        if key.startswith(prefix)
+        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
     }

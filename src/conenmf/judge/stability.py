@@ -52,7 +52,7 @@ from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, Message, NotAvailableError, Option
 from ..names import Names
-from ..scale.archive import arrays_of_names, reading, write_arrays
+from ..scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
 from ..scale.checkpoint import Checkpoint, KeptRuns, Parts, held_folder, identity_of
 from ..solve.coefficients import Finish
 from ..solve.losses import Loss, Objective, get_loss
@@ -484,16 +484,10 @@ class Stability:
     @classmethod
     def load(cls, path: PathLike) -> Stability:
         """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
-        with reading(path, FORMAT, "what stability() found, as") as saved:
-            values: Facts = {"names": saved.names_of_data()}
-            for name in [one.name for one in fields(cls)]:
-                if name in saved.facts:
-                    values[name] = saved.facts[name]
-                elif name in ("W", "H", "best_run", "spectra"):
-                    values[name] = saved.factor(name)
-                elif name in saved:
-                    values[name] = saved.numbers(name, "fib", nan=True)
-            return cls(**values)
+        with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
+            values = {"names": names_of_arrays(arrays, facts), **facts, **arrays}
+            own = {one.name for one in fields(cls)}
+            return cls(**{name: value for name, value in values.items() if name in own})
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
