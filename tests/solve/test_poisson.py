@@ -266,3 +266,10 @@ def test_entries_of_components_do_not_shrink_without_end():
     W = np.array([[1e-299, 0.6], [0.3, 1e-90], [0.5, 0.4], [0.2, 0.0]])
     ended = Problem(POISSON, observed=V.observed).restored(W)
     assert (ended == 0).tolist() == [[True, False], [False, False], [False, False], [False, True]]
+
+
+def test_sums_over_blocks_count_each_block_once(main_backend, small_blocks, sample_matrix):
+    W = 0.1 + np.random.default_rng(0).random((12, 3))
+    H, _, sums = poisson.regressions(main_backend(sample_matrix), W)
+    np.testing.assert_allclose(sums["H"], np.asarray(H).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(sums["known"], sums["H"])

@@ -59,33 +59,19 @@ from ..data.blocks import (
     Array,
     Block,
     dense,
-    entries_of,
     exact,
     is_sparse,
-    products,
-    products_at,
-    residual_squared,
-    sums_at,
-    weighted_sums,
-    with_values,
 )
-from ..data.known import observed_residual, row_grams, unpacked, weighted_grams
+from ..data.known import observed_residual
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import DataError, Message, NotAvailableError, Option
 from ..linalg.svd import Spectrum
-from ..solve.coefficients import coordinate_steps, exact_observed_rows
+from ..solve.coefficients import finished
 from ..solve.constraints import NO_PENALTIES, Penalties
-from ..solve.losses import (
-    Restraint,
-    dual_gaps,
-    get_loss,
-    known_counts,
-    margins,
-    restraints,
-)
+from ..solve.losses import dual_gaps, get_loss, margins, regressions, restraints
 from ..solve.run import Stopping, alternate
 from ..text import Facts, counted
 from .dual_bound import (
@@ -200,23 +186,26 @@ class Certificate:
         return self.lower_bound > 0 or self.is_attained or self.gap <= 0
 
 
-def _certify_least_squares(
+def _certify_squares(
     V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: Spectrum | None, n_fixed: int
 ) -> Certificate:
-    """Judge a factorisation of complete data; see `certify`."""
+    """Judge a factorisation by least squares of what is known of V; see `certify`."""
     W, Ht = check_factors(V, W, H)
+    K, total = W.shape[1], (V.observed or V).total
     with V.own_threads():
-        G = W.T @ W
-        (VH, HH, squared, steps) = V.sweep(_judge_squares, V.norms_squared, Ht, W=W, G=G)[0]
-        steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
-        below = best_lower_bound(V, W.shape[1], effort=effort, spectrum=spectrum)
-        if n_fixed:
-            bound, chance = bound_given(V, W[:, :n_fixed], W.shape[1])
+        end = finished(V, W, n_first=K, n_fixed=n_fixed, given=Ht)
+        if V.observed is not None:
+            bound, chance = known_bound(V, K)
+            below = LowerBound(bound, bound, False, chance)
+        else:
+            below = best_lower_bound(V, K, effort=effort, spectrum=spectrum)
+        if n_fixed and V.observed is None:
+            bound, chance = bound_given(V, W[:, :n_fixed], K)
             below = below._replace(is_attained=False)
             if bound > below.value:
                 below = below._replace(value=bound, failure_probability=chance)
-    error, kkt_residual = (math.sqrt(part / V.total) for part in (squared, steps))
-    return _stated(error, kkt_residual, below, effort)
+    error = math.sqrt(end.squared_error / total) if total else 0.0
+    return _stated(error, end.kkt_residual, below, effort)
 
 
 def first_certificate(
@@ -269,18 +258,6 @@ def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -
         )
         warnings.warn(BoundWarning(message), stacklevel=3)
     return certificate
-
-
-# --- parts ------------------------------------------------------------------------------------
-
-
-def _judge_squares(
-    block: Block, squared: Array, H: Array, *, W: Array, G: Array
-) -> tuple[tuple[Array, Array, float, float]]:
-    block, H = exact(block), exact(H)
-    C = products(block, W)
-    residual = float(residual_squared(block, squared, C, G, W, H).sum())
-    return ((weighted_sums(block, H), H.T @ H, residual, coordinate_steps(G, C, H)),)
 
 
 # --- restricted factors ------------------------------------------------------------------------
@@ -548,54 +525,19 @@ def poisson_gaps(
     >>> round(found.coefficient_gap, 12), round(found.component_gap, 12)
     (0.0, 0.0)
     """
+    penalties = penalties or NO_PENALTIES
     W, Ht = check_factors(V, W, H)
-    for_H, for_W = restraints(penalties or NO_PENALTIES, n_fixed)
-    known = margins(V)
-    weights = () if V.observed is None else V.observed.aligned
-    how: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(weights)}
-    with V.own_threads():
-        (sums,) = V.sweep(_judge_counts, *weights, Ht, W=W, of_W=W.sum(axis=0), held=for_H, **how)
+    totals, (_, for_W) = margins(V), restraints(penalties, n_fixed)
+    _, _, sums = regressions(V, W, penalties, given=Ht)
     if sums["impossible"]:
         raise DataError(
             f"W H is zero at {sums['impossible']} entries of the data that are not, so that the "
             "divergence is infinite: fit again, or leave out the features or samples whose factors "
             "are zero"
         )
-    component_gap = float(dual_gaps(sums["VH"], sums["of_H"], W, known.features, for_W).sum())
-    divergence = max(sums["v_log_ratio"] - known.of_weights - known.total + sums["mass"], 0.0)
-    return PoissonGaps(
-        divergence, sums["coefficient_gap"], component_gap, known.divergence, known.total
-    )
-
-
-def _judge_counts(
-    block: Block,
-    *given: Array,
-    W: Array,
-    of_W: Array,
-    has_holes: bool,
-    is_weighted: bool,
-    held: Restraint,
-) -> tuple[Facts]:
-    weights, H = given[0] if is_weighted else None, exact(given[-1])
-    counts = known_counts(block, weights)
-    entries = entries_of(counts)
-    if has_holes:
-        of_W = row_grams(block, weights, W)
-    rates = products_at(entries, W, H)
-    impossible = rates <= 0
-    ratios = entries.values / np.where(impossible, 1.0, rates)
-    divided = with_values(counts, entries, ratios)
-    c = sums_at(entries.samples, entries.values, block.shape[1])
-    sums = {
-        "v_log_ratio": float(entries.values @ np.log(ratios)),
-        "mass": float((H * of_W).sum()),
-        "coefficient_gap": float(dual_gaps(products(divided, W), of_W, H, c, held).sum()),
-        "VH": weighted_sums(divided, H),
-        "of_H": weighted_grams(block, weights, H) if has_holes else H.sum(axis=0),
-        "impossible": int(np.count_nonzero(impossible)),
-    }
-    return (sums,)
+    gaps = dual_gaps(sums["ratios"], sums["known"], W, totals.features, for_W)
+    divergence, gap = max(sums["divergence"], 0.0), sums["gap"]
+    return PoissonGaps(divergence, gap, float(gaps.sum()), totals.divergence, totals.total)
 
 
 # --- the noise floor of counts ------------------------------------------------------------------
@@ -856,26 +798,6 @@ def certify_counts(
     )
 
 
-# --- missing and weighted entries ---------------------------------------------------------------
-
-
-def _certify_known(V: DataMatrix, W: Array, H: Aligned, effort: int, n_fixed: int) -> Certificate:
-    """Judge a factorisation by the entries of V that are known; see `certify`."""
-    W, Ht = check_factors(V, W, H)
-    known, K = V.observed, W.shape[1]
-    assert known is not None
-    shared: Facts = {"is_weighted": bool(known.aligned), "judge": True, "keep": True}
-    with V.own_threads():
-        _, sums = V.sweep(exact_observed_rows, *known.aligned, Ht, W=W, **shared)
-        below, chance = known_bound(V, K)
-    grams = unpacked(sums["grams"], K)
-    steps = sums["steps"] + coordinate_steps(grams, sums["VH"], W, slice(n_fixed, None))
-    error, residual = (
-        math.sqrt(part / known.total) if known.total else 0.0 for part in (sums["squared"], steps)
-    )
-    return _stated(error, residual, LowerBound(below, below, False, chance), effort)
-
-
 # --- every loss ---------------------------------------------------------------------------------
 
 AnyCertificate: TypeAlias = Certificate | CountCertificate
@@ -948,9 +870,7 @@ def certify(
     effort = usual_effort(V, loss) if effort is None else effort
     if "divergence" in bounds:
         return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
-    if V.observed is not None:
-        return _certify_known(V, W, H, effort, n_fixed)
-    return _certify_least_squares(V, W, H, effort, spectrum, n_fixed)
+    return _certify_squares(V, W, H, effort, spectrum, n_fixed)
 
 
 def usual_effort(V: DataMatrix, loss: str) -> int:

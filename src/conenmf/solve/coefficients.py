@@ -26,7 +26,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
@@ -41,11 +40,11 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, add
 from ..data.views import MappedMatrix
 from ..linalg.nnls import solve_rows
 from ..text import Facts
-from .constraints import NO_PENALTIES, Penalties, Term, best_rows, unit_steps
+from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
 ORDINARY = 1e-6, 1e6
 """Sizes between which nothing is rescaled."""
@@ -104,13 +103,10 @@ def coefficients(
     squared_error : float
         ||V - W H||^2, exact to rounding.
     """
-    if V.observed is not None:
-        Ht, labels, sums, _ = known_coefficients(V, W, penalties)
-        return Ht.T, labels, float(sums["squared"])
-    shared = finishing(V, W, penalties, own=True)
     with V.own_threads():
-        Ht, labels, squared = V.sweep(_finish_block, V.norms_squared, **shared)
-    return Ht.T, labels, float(squared)
+        Ht, sums, own = _best_rows(V, W, penalties)
+        Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=own.places, sizes=own.sizes)
+    return Ht.T, labels, float(sums["squared"])
 
 
 def finished(
@@ -120,56 +116,76 @@ def finished(
     *,
     n_first: int = 0,
     n_fixed: int = 0,
+    given: Aligned | None = None,
 ) -> Finish:
     """Return the best H for W, sorted but for the first components, and how good it is.
 
-    The first `n_fixed` columns of W were given: that they could be better does not count.
+    The first `n_fixed` columns of W were given: that they could be better does not count. If H' is
+    `given`, (N, K), it is judged as it is.
     """
-    shared = finishing(V, W, penalties, own=True)
-    places = shared.pop("places")
-    units, G = shared.get("units", np.ones(len(places))), shared["G"]
     with V.own_threads():
-        Ht, (squared, VH, HH, steps, penalty) = V.sweep(
-            _finish_and_judge, V.norms_squared, **shared
-        )
-        shares = shares_of(G, HH)[places]
+        Ht, sums, own = _best_rows(V, W, penalties, judge=True, given=given)
+        W, HH, VH, penalty = own.W, sums["HH"], sums["VH"], sums["penalty"]
+        shares = shares_of(W.T @ W, HH)[own.places]
         order = sorting(shares, n_first)
-        sizes = units * np.sqrt(np.diagonal(G))
-        Ht, labels, _ = V.map(_sort_rows, Ht, V.norms_squared, order=places[order], sizes=sizes)
-    HH, VH, W = HH[np.ix_(places, places)], VH[:, places], shared["W"][:, places]
+        Ht, labels, _ = V.map(
+            sorted_rows, Ht, V.norms_squared, order=own.places[order], sizes=own.sizes
+        )
+    grams = HH if V.observed is None else unpacked(sums["grams"], len(HH))
     term = penalties.on_W(V.total / V.shape[1])
     if term is not None:
         penalty += term.value(W)
-        HH, VH = term.at(W)(HH, VH, W)
-    if penalties.fixes_columns:
-        steps += unit_steps(HH, VH, W, n_fixed)
-    else:
-        steps += coordinate_steps(HH, VH, W, slice(n_fixed, None))
-    residual = math.sqrt(steps / V.total)
-    objective = float(squared) + float(penalty)
-    return Finish(Ht.T, labels, float(squared), objective, residual, order, shares[order])
+        grams, VH = term.at(W)(grams, VH, W)
+    steps_of = unit_steps if penalties.fixes_columns else coordinate_steps
+    steps = sums["steps"] + steps_of(grams, VH, W, own.places[n_fixed:])
+    squared, total = float(sums["squared"]), (V.observed or V).total
+    residual = math.sqrt(steps / total) if total else 0.0
+    return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
 
 
-def finishing(
-    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, own: bool = False
-) -> Facts:
-    """Return what every block needs for its exact H: W in units that are powers of two, and W'W.
+class _Own(NamedTuple):
+    """W with its columns in their own order and units, the norms of columns, and their places."""
 
-    With `own`, the columns are in their own order, and "places" says where the caller has them.
+    W: Array
+    sizes: Array
+    places: Array
+
+
+def _best_rows(
+    V: DataMatrix,
+    W: Array,
+    penalties: Penalties,
+    *,
+    judge: bool = False,
+    given: Aligned | None = None,
+) -> tuple[Aligned, Facts, _Own]:
+    """The best H' (N, K), or the given one, with its columns in their own order.
+
+    With the squared error and, to `judge` the two, the sums that this needs.
     """
-    W = np.asarray(W)
-    order = own_order(W) if own else None
-    W = W if order is None else W[:, order]
+    W, rows = np.ascontiguousarray(W, dtype=float), () if given is None else (given,)
+    order = own_order(W) if given is None else np.arange(W.shape[1])
+    shared = finishing(V, W[:, order], penalties) | {"judge": judge, "keep": given is not None}
+    if V.observed is None:
+        Ht, sums = V.sweep(_exact_rows, V.norms_squared, *rows, **shared)
+    else:
+        aligned = V.observed.aligned
+        shared["is_weighted"] = bool(aligned)
+        Ht, sums = V.sweep(_exact_known_rows, *aligned, *rows, **shared)
+    sizes = shared["units"] * np.sqrt(np.diagonal(shared["G"]))
+    return Ht, sums, _Own(shared["W"], sizes, np.argsort(order))
+
+
+def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> Facts:
+    """Return what every block needs for its exact H: W in units that are powers of two, and W'W."""
     W = np.ascontiguousarray(W, dtype=float)  # the order decides the last bits of W'W
-    is_plain = penalties.are_none
+    is_plain = penalties.are_none and V.observed is None
     units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W as it is
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = W / units
     W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
-    shared: Facts = {"W": W, "G": W.T @ W} | ({"units": units} if np.any(units != 1) else {})
-    if not is_plain:
-        shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
-    return shared if order is None else {**shared, "places": np.argsort(order)}
+    how: Facts = {"term": penalties.on_H, "simplex": penalties.sum_to_one}
+    return {"W": W, "G": W.T @ W, "units": units, **how}
 
 
 def own_order(W: Array) -> Array:
@@ -203,145 +219,99 @@ def sorting(shares: Array, n_first: int = 0) -> Array:
     return np.concatenate([np.arange(n_first), rest])
 
 
-def _finish_block(
-    block: Block,
-    squared: Array,
-    *,
-    W: Array,
-    G: Array,
-    places: Array,
-    **how: Any,
-) -> tuple[Array, Array, float]:
-    returned, residual, _, H = _exact_rows(block, squared, W, G, **how)
-    labels = _labels((np.sqrt(np.diagonal(G)) * H)[:, places], squared)
-    return np.ascontiguousarray(returned[:, places]), labels, residual
-
-
-def _finish_and_judge(
-    block: Block, squared: Array, *, W: Array, G: Array, **how: Any
-) -> tuple[Array, tuple[float, Array, Array, float, float]]:
-    """Return H, and what the distance from a stationary point is computed from."""
-    returned, residual, C, H = _exact_rows(block, squared, W, G, **how)
-    sums, term = (weighted_sums(exact(block), H), H.T @ H), how.get("term")
-    penalty = 0.0 if term is None else term.value(H)
-    G, C = (G, C) if term is None else term(G, C, H)
-    steps = 0.0 if how.get("simplex") else coordinate_steps(G, C, H)  # H is the best one there
-    return returned, (residual, *sums, steps, penalty)
-
-
 def _exact_rows(
     block: Block,
     squared: Array,
+    *given: Array,
     W: Array,
     G: Array,
-    units: Array | None = None,
-    term: Term | None = None,
-    simplex: bool = False,
-) -> tuple[Array, float, Array, Array]:
-    """H for W in `units` and H as it is returned are the same numbers but for powers of two."""
-    exact_block = exact(block)
-    C = products(exact_block, W)
-    H = solve_rows(G, C) if term is None and not simplex else best_rows(G, C, term, simplex)
-    returned = (H if units is None else H / units).astype(block.dtype, copy=False)
-    H = exact(returned if units is None else exact(returned) * units)
-    residuals = residual_squared(exact_block, squared, C, G, W, H)
-    return returned, float(residuals.sum()), C, H
+    units: Array,
+    judge: bool,
+    keep: bool,
+    **how: Any,
+) -> tuple[Array, Facts]:
+    """Step: the exact H, its squared error, and what the distance from a stationary point is.
 
-
-def _sort_rows(
-    index: range, H: Array, squared: Array, *, order: Array, sizes: Array
-) -> tuple[Array, Array, None]:
-    """Step of a map: the rows of H with their components in this order, and the labels.
-
-    `sizes` are the norms of the columns of W for H as it is.
+    H for W in `units` and H as it is returned are the same numbers but for powers of two. With
+    `keep`, the rows that are given are judged as they are.
     """
-    labels = _labels((sizes * exact(H))[:, order], squared)
-    return np.ascontiguousarray(H[:, order]), labels, None
+    entries = exact(block)
+    C = products(entries, W)
+    returned = (
+        given[0] if keep else (best_rows(G, C, **how) / units).astype(block.dtype, copy=False)
+    )
+    H = exact(returned) * units
+    sums: Facts = {"squared": float(residual_squared(entries, squared, C, G, W, H).sum())}
+    if judge:
+        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **_judged(G, C, H, **how)}
+    return returned, sums
 
 
-def known_coefficients(
-    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *, n_first: int | None = None
-) -> tuple[Aligned, Aligned, Facts, Array]:
-    """Return the best H (N, K) where only some entries are known, or some count more.
-
-    With its labels, sums of what it is judged by, and the order of components: with `n_first`, they
-    are sorted but for the first ones, and all sums are made.
-    """
-    W = np.ascontiguousarray(W, dtype=float)
-    aligned, judge = V.observed.aligned, n_first is not None
-    shared: Facts = {"W": W, "is_weighted": bool(aligned), "judge": judge}
-    shared |= {"term": penalties.on_H, "simplex": penalties.sum_to_one}
-    sizes, order = norm(W, axis=0), np.arange(W.shape[1])
-    with V.own_threads():
-        Ht, sums = V.sweep(exact_observed_rows, *aligned, **shared)
-        if n_first is not None:
-            order = sorting(shares_of(W.T @ W, sums["HH"]), n_first)
-        Ht, labels, _ = V.map(sorted_rows, Ht, order=order, sizes=sizes)
-    return Ht, labels, sums, order
-
-
-def exact_observed_rows(
+def _exact_known_rows(
     block: Block,
     *given: Array,
     W: Array,
     is_weighted: bool,
-    term: Term | None = None,
-    simplex: bool = False,
-    judge: bool = False,
-    keep: bool = False,
+    judge: bool,
+    keep: bool,
+    term: Term | None,
+    simplex: bool,
+    **_: Array,
 ) -> tuple[Array, Facts]:
-    """Step: the exact H for what is known of each sample, and what it is judged by.
-
-    With `keep`, the last of the given rows are H, which is judged as it is.
-    """
+    """Step: the same for what is known of each sample."""
     weights, K = given[0] if is_weighted else None, W.shape[1]
-    own, entries = own_order(W), weighed(block, weights)
-    places, C = np.argsort(own), products(entries, np.ascontiguousarray(W[:, own]))
-    H, steps = np.empty((block.shape[1], K)), 0.0
-    turned = packed(np.ascontiguousarray(W[:, own]))
+    entries, pairs = weighed(block, weights), packed(W)
+    C, H = products(entries, W), np.empty((block.shape[1], K))
+    judged: Facts = {"steps": 0.0, "penalty": 0.0}
     size = max(1, _GRAM_NUMBERS // (K * K))
     for start in range(0, len(H), size):
         rows = slice(start, start + size)
         part = None if weights is None else weights[rows]
-        grams = unpacked(row_grams(block[:, rows], part, turned), K)
-        best = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)[:, places]
-        H[rows] = best
-        if judge and not simplex:
-            G, c = (grams, C[rows]) if term is None else term(grams, C[rows], C[rows])
-            steps += coordinate_steps(G, c, H[rows][:, own])
+        grams = unpacked(row_grams(block[:, rows], part, pairs), K)
+        H[rows] = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)
+        if judge:
+            judged = add(judged, _judged(grams, C[rows], H[rows], term, simplex))
     returned = H.astype(block.dtype, copy=False)
     H = exact(returned)
     sums: Facts = {"squared": float(observed_residual(block, weights, W, H)[1].sum())}
     if judge:
-        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, "steps": steps}
+        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **judged}
         sums["grams"] = weighted_grams(block, weights, packed(H))
-        sums["penalty"] = 0.0 if term is None else term.value(H)
     return returned, sums
 
 
-def coordinate_steps(G: Array, C: Array, Y: Array, columns: slice = slice(None)) -> float:
+def _judged(G: Array, C: Array, H: Array, term: Term | None, simplex: bool) -> Facts:
+    """How far H is from a stationary point, and its penalty."""
+    penalty = 0.0 if term is None else term.value(H)
+    G, C = (G, C) if term is None else term(G, C, H)
+    steps = 0.0 if simplex else coordinate_steps(G, C, H)  # H is the best one there
+    return {"steps": steps, "penalty": penalty}
+
+
+def coordinate_steps(G: Array, C: Array, Y: Array, columns: Array | slice = slice(None)) -> float:
     """Return the sum over entries of the squared step that minimises over that entry alone.
 
     G is one Gram matrix (K, K), or one for each row (n, K, K). Only entries in `columns` count.
     """
     curvature = np.diagonal(G, axis1=-2, axis2=-1)[..., columns]
-    image = Y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", Y, G)
-    gradient, Y = (image - C)[:, columns], Y[:, columns]
+    gradient, Y = (times_gram(Y, G) - C)[:, columns], Y[:, columns]
     step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
     return float((curvature * np.minimum(Y, step) ** 2).sum())
 
 
-def sorted_rows(index: range, H: Array, *, order: Array, sizes: Array) -> tuple[Array, Array, None]:
-    """Step of a map: the rows of H in this order, and their labels; -1 for a row of zeros."""
-    labels = _labels((sizes * exact(H))[:, order], np.zeros(len(H)))
-    return np.ascontiguousarray(H[:, order]), labels, None
+def sorted_rows(
+    index: range, H: Array, squared: Array, *, order: Array, sizes: Array
+) -> tuple[Array, Array, None]:
+    """Step of a map: the rows of H in this order, and the component that contributes most to each.
 
-
-def _labels(contributions: Array, squared: Array) -> Array:
-    """The component that contributes most to each sample, -1 if none does."""
+    `sizes` are the norms of the columns of W, for H as it is, and `squared` those of samples. A
+    label is -1 if nothing contributes.
+    """
+    contributions = (sizes * exact(H))[:, order]
     largest = contributions.max(axis=1)
     first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    return np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
+    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
+    return np.ascontiguousarray(H[:, order]), labels, None
 
 
 def nearby_power(size: float) -> float:

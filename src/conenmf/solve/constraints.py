@@ -330,11 +330,10 @@ def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
     return new
 
 
-def unit_steps(G: Array, C: Array, W: Array, n_fixed: int = 0) -> float:
+def unit_steps(G: Array, C: Array, W: Array, columns: Array) -> float:
     """Return the squared change of W H if each column of unit length alone were minimised over."""
-    columns = range(n_fixed, W.shape[1])
-    steps = ((W[:, k] - _best_column(G, C, W, k)) for k in columns)
-    return float(sum(G[k, k] * (step**2).sum() for k, step in zip(columns, steps, strict=True)))
+    moves = {k: W[:, k] - _best_column(G, C, W, k) for k in columns.tolist()}
+    return float(sum(G[k, k] * (move**2).sum() for k, move in moves.items()))
 
 
 FIXED_TABLE = "the table of fixed components"  # what errors about features call it

@@ -6,8 +6,8 @@ from ...arguments import choice
 from .frobenius import FROBENIUS
 from .itakura_saito import ITAKURA_SAITO
 from .loss import Loss, Objective, Sums, Words
-from .poisson import POISSON, known_counts, margins, restraints
-from .poisson_regression import Restraint, dual_gaps
+from .poisson import POISSON, margins, regressions, restraints
+from .poisson_regression import dual_gaps
 
 __all__ = [
     "FROBENIUS",
@@ -16,13 +16,12 @@ __all__ = [
     "SOLVER_NAMES",
     "Loss",
     "Objective",
-    "Restraint",
     "Sums",
     "Words",
     "dual_gaps",
     "get_loss",
-    "known_counts",
     "margins",
+    "regressions",
     "restraints",
 ]
 

@@ -45,11 +45,8 @@ from ..coefficients import (
     Finish,
     coefficients,
     column_units,
-    coordinate_steps,
     finished,
     held_out_share,
-    known_coefficients,
-    shares_of,
     what_is_left,
 )
 from ..constraints import (
@@ -252,6 +249,11 @@ class _Squares(Objective):
         how: Facts = {"term": term.at(W), "n_kept": self._n_kept}
         return partial(penalised_update, update=self._update_W, **how)
 
+    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+        """Return the best H for W, with its squared error; see `coefficients`."""
+        n_first = self.n_fixed if sort else W.shape[1]
+        return finished(self.V, W, self.penalties, n_first=n_first, n_fixed=self.n_fixed)
+
 
 class LeastSquares(_Squares):
     """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
@@ -433,11 +435,6 @@ class LeastSquares(_Squares):
         for (_, sums), C in zip(new, products or [], strict=False):
             sums["C"] = C
 
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
-        """Return the best H for W, with ||V - W H||^2; see `coefficients`."""
-        n_first = self.n_fixed if sort else W.shape[1]
-        return finished(self.V, W, self.penalties, n_first=n_first, n_fixed=self.n_fixed)
-
 
 class KnownSquares(_Squares):
     """The weighted squared error of the entries that are known.
@@ -558,21 +555,6 @@ class KnownSquares(_Squares):
         """The weighted squares of W H, from the Gram matrix of each feature."""
         first, second = np.triu_indices(W.shape[1])
         return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), sums["grams"]))
-
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
-        """Return the exact H for W: nonnegative least squares on the known entries of samples."""
-        V, n_first = self.V, self.n_fixed if sort else W.shape[1]
-        W = np.ascontiguousarray(W, dtype=float)
-        Ht, labels, sums, order = known_coefficients(V, W, self.penalties, n_first=n_first)
-        grams, VH, penalty = unpacked(sums["grams"], W.shape[1]), sums["VH"], sums["penalty"]
-        term = self.terms[1]
-        if term is not None:
-            penalty += term.value(W)
-            grams, VH = term.at(W)(grams, VH, W)
-        steps = sums["steps"] + coordinate_steps(grams, VH, W, slice(self.n_fixed, None))
-        squared, shares = float(sums["squared"]), shares_of(W.T @ W, sums["HH"])
-        residual = math.sqrt(steps / self.total) if self.total else 0.0
-        return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
 
 
 def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Results:

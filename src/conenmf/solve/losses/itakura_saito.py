@@ -110,7 +110,7 @@ class SpectralDivergence(Objective):
             sizes = W.sum(axis=0)
             shares = sizes * sums["H"] / float(sizes @ sums["H"])
             order = sorting(shares, 0 if sort else len(shares))
-            Ht, labels, _ = V.map(sorted_rows, Ht, order=order, sizes=sizes)
+            Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
         slopes = sums["slopes"] + np.abs(W * (sums["below"] - sums["above"])).sum()
         value, residual = max(sums["value"], 0.0), float(slopes) / V.n_entries
         return Finish(Ht.T, labels, value, value, residual, order, shares[order])

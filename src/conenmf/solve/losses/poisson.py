@@ -259,9 +259,15 @@ _TINY_SHARE = 1e-100  # of the largest entry of a component: coefficients would 
 
 
 def regressions(
-    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES
+    V: DataMatrix,
+    W: Array,
+    penalties: Penalties = NO_PENALTIES,
+    *,
+    given: Aligned | None = None,
 ) -> tuple[Aligned, Aligned, Sums]:
     """Return the best H (K, N) for W, labels (N,), and sums by which they are judged; one pass.
+
+    If H' is `given`, (N, K), it is judged as it is.
 
     Features that no component has are left out: their rates are zero for every H. A label is the
     component with the largest share of the rates of a sample, -1 for a sample without counts.
@@ -269,17 +275,22 @@ def regressions(
     The sums are the "divergence" of the other features, the "gap" by which it is at most above the
     smallest for this W, the sums "H" (K,) of the rows of H, "known" (K,) or (F, K) over the samples
     in which each feature is known, "ratios" (V / X) H' (F, K), the counts "unseen" (F,) of features
-    without components, and the "penalty" of H.
+    without components, the number of "impossible" ones, whose rates are zero for a given H, and the
+    "penalty" of H.
     """
-    W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
-    order = own_order(W)
-    side = Side.of(W[:, order])
     aligned = () if V.observed is None else V.observed.aligned
     shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
     shared["held"], _ = restraints(penalties)
-    shared |= {"side": side, "places": np.argsort(order), "is_seen": side.W.any(axis=1)}
+    order, is_seen, rows = np.arange(W.shape[1]), np.full(len(W), True), aligned
+    if given is None:
+        W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
+        order, is_seen = own_order(W), np.asarray(W.any(axis=1))
+    else:
+        rows = (*aligned, given)
+    shared |= {"side": Side.of(W[:, order]), "places": np.argsort(order), "is_seen": is_seen}
     with V.own_threads():
-        Ht, labels, sums = V.sweep(_regress, *aligned, **shared)
+        Ht, labels, sums = V.sweep(_regress, *rows, **shared)
+    sums.setdefault("known", sums["H"])
     return Ht.T, labels, sums
 
 
@@ -295,6 +306,7 @@ def _regress(
 ) -> tuple[Array, Array, Facts]:
     """The step of `regressions`; columns are in their own order, `places` are the caller's."""
     weights, of_all = given[0] if is_weighted else None, side.sums
+    kept = given[is_weighted:]
     counts = known_counts(block, weights)
     if has_holes:
         side = side._replace(sums=row_grams(block, weights, side.W))
@@ -302,7 +314,7 @@ def _regress(
     unseen[is_seen] = 0.0
     if unseen.any():
         counts = counts_of(features_scaled(counts, is_seen.astype(float)))
-    Y = regression(counts, side, held)
+    Y = exact(kept[0]) if kept else regression(counts, side, held)
     returned = Y.astype(block.dtype, copy=False)
     Y, totals = exact(returned), sample_sums(counts)
     labels = np.where(totals > 0, (Y * of_all)[:, places].argmax(axis=1), -1)
@@ -314,9 +326,11 @@ def _regress(
         "H": Y.sum(axis=0)[places],
         "ratios": weighted_sums(ratios, Y)[:, places],
         "unseen": unseen,
+        "impossible": int(np.isinf(ratios.data).sum()),
         "penalty": _term(held).value(Y),
     }
-    sums["known"] = weighted_grams(block, weights, Y)[:, places] if has_holes else sums["H"]
+    if has_holes:
+        sums["known"] = weighted_grams(block, weights, Y)[:, places]
     return np.ascontiguousarray(returned[:, places]), labels, sums
 
 
