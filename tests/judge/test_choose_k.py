@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf.data.resample import draw_samples
 from conenmf.errors import ComponentsError, DataTypeError, InputWarning
 from conenmf.judge.choose_k import EVIDENCE, Question, choose_k
 from conenmf.linalg.svd import Spectrum
@@ -201,6 +202,31 @@ def test_every_loss_has_an_answer(parts):
     for loss in LOSSES:
         chosen = select_k(from_columns(parts + 0.01), loss=loss)
         assert chosen.K == 5
+
+
+def test_the_edge_is_not_asked_where_most_entries_are_zero(parts):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random(parts.shape) < 0.2, parts, 0)
+    names = [[one.name for one in select_k(make(X)).evidence] for make in (from_columns, sparse)]
+    assert names[0] == names[1]
+    assert "edge" not in names[0]
+    assert "ratio" in names[0]
+
+
+def sparse(X):
+    return from_columns(sp.csc_array(X))
+
+
+def test_the_rank_of_all_samples_counts_where_some_are_compared():
+    """The samples that are compared have rank 2, one of the others adds a dimension."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((3, 5000))
+    X[:2] = rng.random((2, 5000))
+    V = from_columns(X)
+    assert select_k(V).grade == "proved"
+    left_out = np.setdiff1d(np.arange(5000), draw_samples(V, 2000, np.random.default_rng(0)))
+    X[2, left_out[:2]] = 1.0
+    assert select_k(from_columns(X)).grade != "proved"
 
 
 def test_sparse_data_are_read(parts):

@@ -37,6 +37,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
@@ -61,10 +62,10 @@ from .geometry import (
 
 _MAX_DEFAULT_K = 50  # largest K searched by default
 
-_MANY_FEATURES = 500
-_EDGE_SAMPLES = 4000  # whose noise is judged; of many features, as many as count as many
+_MANY_FEATURES = 400
+_EDGE_SAMPLES = 2000  # whose noise is judged; of many features, as many as count as many
 _EXACT_SHARE = 1e-13  # of the squared norm: what is left is rounding
-_MAX_ROUNDS = 8
+_MAX_ROUNDS = 5
 _TRACY_WIDOM = 0.45  # the 90 % quantile of the law of the largest eigenvalue
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 _HALVINGS = 60
@@ -278,42 +279,37 @@ def count_above_edge(V: DataMatrix) -> EdgeCount:
     >>> count_above_edge(from_columns(model.V)).K
     4
     """
-    F, B = V.shape[0], _some_directions(V)
+    F = V.shape[0]
+    size = _MANY_FEATURES if F > _MANY_FEATURES else _EDGE_SAMPLES
+    B = dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
     n = B.shape[1]
+    gram = B.T @ B if n < F else None
     squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
     limit = highest_noise(F, n)
-    k, new, variances = 1, 1, squares
-    values = np.ones(min(F, n))
+    k, new, values = 1, 1, np.ones(min(F, n))
+    U = B @ (1 / np.sqrt(squares))[:, None]
     for _ in range(_MAX_ROUNDS):
-        scaled = B / np.sqrt(variances)
-        eigenvalues, vectors = np.linalg.eigh(scaled @ scaled.T)
-        if variances is not squares:
-            values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
-            new = int(np.argmin(np.append(values[:most] > 1.0, False)))
-            if new <= k:
-                break
-        k = max(k, new)
-        if k == most:
-            return EdgeCount(k, values, np.inf)
-        left = squares - ((vectors[:, : -k - 1 : -1].T @ B) ** 2).sum(axis=0)
+        left = squares - (((U / norm(U, axis=0)).T @ B) ** 2).sum(axis=0)
         if left.sum() <= _EXACT_SHARE * squares.sum():
             return EdgeCount(k, np.where(np.arange(values.size) < k, np.inf, 1.0), 0.0)
-        variances = _capped(left * n / ((F - k) * (n - k)), squares)
+        scales = 1 / np.sqrt(_capped(left * n / ((F - k) * (n - k)), squares))
+        scaled = (B * scales**2) @ B.T if gram is None else scales[:, None] * gram * scales
+        eigenvalues, vectors = np.linalg.eigh(scaled)
+        values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
+        new = int(np.argmin(np.append(values[:most] > 1.0, False)))
+        if new <= k:
+            break
+        k = new
+        if k == most:
+            return EdgeCount(k, values, np.inf)
+        U = vectors[:, : -k - 1 : -1]
+        if gram is not None:
+            U = B @ (scales[:, None] * U)
     K = max(new, 1)
     expected = _noise_quantiles(F - K, n - K)
     misfit = np.abs(np.quantile(limit * values[K:], _QUANTILES) / expected - 1.0).max()
     return EdgeCount(K, values, float(misfit))
-
-
-def _some_directions(V: DataMatrix) -> Array:
-    """Nonzero samples as columns, at most as many as are affordable; turned if they are few."""
-    size = _MANY_FEATURES if V.shape[0] > _MANY_FEATURES else _EDGE_SAMPLES
-    block = exact(V.columns(np.sort(draw_samples(V, size, default_rng(0)))))
-    if block.shape[0] <= block.shape[1]:
-        return dense(block)
-    values, vectors = np.linalg.eigh(dense(block.T @ block))
-    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
 
 
 def _capped(variances: Array, squares: Array) -> Array:

@@ -254,6 +254,8 @@ def distances(V: DataMatrix, indices: Array) -> Array:
 def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
     """||x - y|| for all x of one block and all y of another, all unit vectors."""
     squared = 2.0 - 2.0 * cross_products(block, other)
+    if block is other:
+        np.fill_diagonal(squared, 4.0)  # no difference is formed of a sample and itself
     near = squared < narrow_sq
     for row in np.flatnonzero(near.any(axis=1)):
         columns = np.flatnonzero(near[row])

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -44,6 +43,7 @@ Change: TypeAlias = Callable[..., Block]
 """``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
 
 _DOUBLE, _SINGLE = np.dtype(float), np.dtype(np.float32)
+_N_ORDERS = 64  # of samples, in which features are shuffled: few share one and its beginning
 _MIN_SINGLE_ENTRIES = 1 << 16  # for which single precision saves time
 _SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2, where float32 holds entries and their products
 
@@ -249,12 +249,20 @@ def _rows(block: Block) -> tuple[list[Any]]:
 
 
 def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
-    """Return a matrix, in memory, like V with the values of every feature shuffled over samples."""
-    N = V.shape[1]
+    """Return a matrix, in memory, like V with the values of every feature shuffled over samples.
+
+    A feature takes one of several random orders of the samples, and begins at a random place in it.
+    """
+    F, N = V.shape
     samples = V.columns(np.arange(N)).T
-    rows = sp.csc_array(samples, copy=True)  # feature after feature
-    rows.eliminate_zeros()
-    for start, stop in pairwise(rows.indptr):
-        rows.indices[start:stop] = rng.choice(N, stop - start, replace=False)
-    shuffled = rows if sp.issparse(samples) else rows.toarray()
+    orders = rng.permuted(np.tile(np.arange(N), (_N_ORDERS, 1)), axis=1)
+    chosen, first = rng.integers(_N_ORDERS, size=F), rng.integers(N, size=F)
+    if sp.issparse(samples):
+        entries = sp.coo_array(samples)
+        places = orders[chosen[entries.col], (entries.row + first[entries.col]) % N]
+        shuffled = sp.csr_array((entries.data, (places, entries.col)), shape=(N, F))
+    else:
+        shuffled = np.empty_like(samples)
+        places = orders[chosen[:, None], (np.arange(N) + first[:, None]) % N]
+        np.put_along_axis(shuffled.T, places, samples.T, axis=1)
     return hold(canonical_rows(shuffled), n_threads=V.n_threads)

@@ -51,6 +51,7 @@ _FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # which piece of evidence decides
 _UPPER_END = -1  # shown as such: it never decides, nor supports a number
 _FOR_GUESSES = ("shuffled", "hysime")  # evidence that is asked only where the others leave one
 
+_MIN_DENSITY = 0.25  # of nonzero entries, below which noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
 _CLEAR_GAP, _WIDE_GAP = 1.5, 5.0  # between the last singular value that counts and the next
 _MIN_GAP = 1.02  # below it singular values fall across the edge without a step
@@ -58,8 +59,8 @@ _NEAR_EDGE, _HUGE_DROP = 1.15, 10.0  # so near the edge after such a drop, they 
 _EVIDENT_MARGIN_RATIO = 2.0  # by which the largest ratio of singular values stands out, ...
 _CLIFF_MARGIN_RATIO = 5.0  # ... even where noise seems to tell another number
 _MAX_RATIO_AFTER = 1.3  # of singular values after it, where what follows is noise
-_MAX_SAMPLES, _MAX_ENTRIES = 4000, 20 << 20  # whose directions are compared, ...
-_MANY_FEATURES = 500  # ... or as many samples as this, if there are more features
+_MAX_SAMPLES, _MAX_ENTRIES = 2000, 20 << 20  # whose directions are compared, ...
+_MANY_FEATURES = 400  # ... or as many samples as this, if there are more features
 _NEAR_SHARE = 0.5  # of what a component explains of noise: costs that near cannot be told apart
 _HIDDEN_ENTRIES = 1 << 22  # of the samples of which some entries are hidden
 _SPLITS, _N_SPLITS = 10, 2  # the share that is hidden is one of so many, so often
@@ -206,11 +207,15 @@ class Question:
         return perf_counter() > self.deadline
 
     @cached_property
-    def directions(self) -> Spectrum:
-        """The spectrum of samples of unit norm; of some of them if they are many."""
+    def samples(self) -> DataMatrix:
+        """All samples, or some of them if they are many."""
         size = _MANY_FEATURES if self.V.shape[0] > _MANY_FEATURES else _MAX_SAMPLES
-        part = some_samples(self.V, default_rng(0), size, _MAX_ENTRIES)
-        return Spectrum(unit_samples(part))
+        return some_samples(self.V, default_rng(0), size, _MAX_ENTRIES)
+
+    @cached_property
+    def directions(self) -> Spectrum:
+        """The spectrum of these samples, scaled to unit norm."""
+        return Spectrum(unit_samples(self.samples), vectors=False)
 
 
 Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
@@ -218,6 +223,8 @@ Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
 
 def _edge(question: Question) -> Iterator[Evidence]:
     """Singular values above the edge of the noise, see `count_above_edge`."""
+    if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
+        return
     found = _without_near(count_above_edge(question.V))
     K, last = found.K, min(found.values.size - 1, 2 * found.K + 10)
     gap = found.gap
@@ -247,7 +254,12 @@ def _without_near(found: EdgeCount) -> EdgeCount:
 def _ratio(question: Question) -> Iterator[Evidence]:
     """The paper's estimate (Section V, Theorem 9)."""
     V = question.V
-    ratio = estimate_rank(V, spectrum=question.spectrum)
+    part = question.samples
+    ratio = estimate_rank(
+        part, spectrum=question.spectrum if part is V else Spectrum(part, vectors=False)
+    )
+    if ratio.rank <= 2 and part is not V:
+        ratio = estimate_rank(V, spectrum=question.spectrum)
     unit = estimate_rank(question.directions.V, spectrum=question.directions)
     K, ks = ratio.K, np.arange(1, ratio.ratios.size + 1)
     margin = min(ratio.margin, unit.margin)
@@ -275,7 +287,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     which keeps each feature's distribution and destroys what features have in common.
     """
     directions = question.directions
-    others = Spectrum(shuffled_samples(directions.V, default_rng(0)))
+    others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
     low, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
@@ -289,7 +301,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         count = int(np.argmin(above))
     K = max(count, low)
     counts = {one.name: one.K for one in question.gathered}
-    is_blurred = K > low and counts["ratio"] == K and counts["edge"] > 2 * K
+    is_blurred = K > low and counts["ratio"] == K and counts.get("edge", 0) > 2 * K
     text = f"singular values above those of shuffled data: {count}"
     if is_blurred:
         text += "; more are above the edge of noise, since noise differs between features"

@@ -88,6 +88,8 @@ class Spectrum:
     V : DataMatrix (F, N)
     start : array (F, m), optional
         A subspace near the leading one, to begin with instead of a random one.
+    vectors : bool
+        False if only singular values will be asked for, which cost less if a side of V is small.
 
     Examples
     --------
@@ -97,10 +99,11 @@ class Spectrum:
     array([5., 2.])
     """
 
-    def __init__(self, V: DataMatrix, *, start: Array | None = None) -> None:
+    def __init__(self, V: DataMatrix, *, start: Array | None = None, vectors: bool = True) -> None:
         require_data_matrix(V)
         self.V = V
         self._start = start
+        self._has_vectors = vectors
         self._rows: Any = None  # of a view that begins near the end: it lives no longer than this
         self._gram: Pair | None = None
         self._found: list[tuple[int, float, Leading]] = []
@@ -218,7 +221,7 @@ class Spectrum:
             if self._gram is None:
                 is_wide = self.V.shape[0] <= self.V.shape[1]
                 gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
-                self._gram = np.linalg.eigh(gram)
+                self._gram = np.linalg.eigh(gram) if self._has_vectors else _values_of(gram)
             values, vectors = (part[..., ::-1] for part in self._gram)
             return Leading(vectors, values, None)
         size = self._block_size(k)
@@ -259,6 +262,11 @@ class Spectrum:
         if len(vectors) == V.shape[1] != V.shape[0]:
             vectors = np.linalg.qr(V.sweep(_combine, V.align(vectors))[0])[0]
         return vectors
+
+
+def _values_of(gram: Array) -> Pair:
+    """All eigenvalues, and no eigenvector."""
+    return np.linalg.eigvalsh(gram), np.empty((len(gram), 0))
 
 
 def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
