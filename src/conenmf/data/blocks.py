@@ -333,7 +333,7 @@ _MIN_BLOCK_SAMPLES = 256  # with fewer, adding up the F x K sums of the blocks t
 _BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
 _MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
 _MAX_SPARSE_ENTRIES = 4 << 20  # of a block
-_MIN_PAIRED_ENTRIES = 1 << 15
+_MIN_PAIRED_ENTRIES = 1 << 17
 LARGE_BYTES = 4 * _BLOCK_BYTES
 """From this size on, dense data of a single block are left to the threads of BLAS."""
 

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.linalg import norm
 from numpy.random import default_rng
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
@@ -45,7 +46,8 @@ VECTOR_TOL = 1e-10
 _VALUE_TOL, _ROUGH_TOL = 1e-5, 1e-2  # of vectors of which only the values are used; squared there
 _ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 
-_MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k
+_MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k ...
+_MAX_SPARSE_GRAM_SIDE = 128  # ... and of sparse V in memory, unless a bound is asked for
 _GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 _STARTS_BY_PASSES, _STARTS_IN_MEMORY = 8, 3  # random vectors: a pass is read for all of them
@@ -208,16 +210,18 @@ class Spectrum:
         """How many vectors to iterate on for k: more speed up convergence."""
         return min(k + max(8, k // 4), *self.V.shape)
 
-    def _forms_gram(self, k: int) -> bool:
-        limit = max(_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR * self._block_size(k))
-        return min(self.V.shape) <= limit
+    def _forms_gram(self, k: int, more: bool) -> bool:
+        """Whether the Gram matrix is cheap; Lanczos's method reads sparse data faster."""
+        is_sparse = not more and sp.issparse(self.V.held_rows(0))
+        limit = _MAX_SPARSE_GRAM_SIDE if is_sparse else _MAX_GRAM_SIDE
+        return min(self.V.shape) <= max(limit, _GRAM_SIDE_PER_VECTOR * self._block_size(k))
 
     def _leading(self, k: int, tol: float, *, more: bool = False) -> Leading:
         """The leading eigenpairs of VV', or of V'V if they have as many entries as samples.
 
         With `more` there are some after the k-th, which a bound of the energy needs.
         """
-        if self._forms_gram(k):
+        if self._forms_gram(k, more):
             if self._gram is None:
                 is_wide = self.V.shape[0] <= self.V.shape[1]
                 gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
