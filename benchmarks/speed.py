@@ -1,9 +1,10 @@
 """How fast: default fits beside scikit-learn's, sparse iterations, the first fit.
 
-    python benchmarks/speed.py [sets | iteration | first | gpu] [--rounds 3] [--sets wap k1b]
+    python benchmarks/speed.py [sets | small | iteration | first | gpu] [--rounds 3] [--sets wap]
 
 ``sets``: for every dataset in the folder CONENMF_DATA, the CPU seconds and errors of the default
 fits of both, on one thread each, in turn. Sets with a star were not used to choose constants.
+``small``: milliseconds of a fit of 60 x 20 and of `transform` of one row, beside scikit-learn's.
 ``iteration``: CPU seconds of an iteration on a sparse matrix of 40,000 x 20,000 with 3.5 million
 nonzeros, beside scikit-learn's `cd` and SciPy's two products, with errors after 25 iterations.
 ``first``: what compiling adds to the first fit of digits. ``gpu``: 20 iterations at the sizes for
@@ -18,11 +19,13 @@ import statistics
 import tempfile
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from measure import in_turn, output_of, relative_error, stored_sets, use_one_thread
+from sklearn.base import clone
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
@@ -63,6 +66,19 @@ def sets(names: list[str] | None, rounds: int) -> None:
         print(line, flush=True)
     for kind, found_ratios in ratios.items():
         print(f"{kind}: {statistics.geometric_mean(found_ratios):.2f} times as fast")
+
+
+def small(rounds: int) -> None:
+    """What a fit and a transform cost where there is hardly anything to compute."""
+    rng = np.random.default_rng(0)
+    tiny, X = rng.random((60, 20)), rng.random((1000, 3)) @ rng.random((3, 20))
+    models = {"scikit-learn": NMF(3), "conenmf": ConeNMF(3, n_threads=1)}
+    fits = {name: partial(clone(model).fit, tiny) for name, model in models.items()}
+    rows = {name: partial(model.fit(X).transform, X[:1]) for name, model in models.items()}
+    for what, contenders in (("a fit of 60 x 20", fits), ("transform of one row", rows)):
+        found = in_turn(contenders, 100 * rounds)
+        theirs, ours = (1000 * found[name][0] for name in models)
+        print(f"{what}: {ours:.2f} ms, scikit-learn {theirs:.2f} ms, ratio {ours / theirs:.2f}")
 
 
 def iteration(rounds: int) -> None:
@@ -142,7 +158,7 @@ def gpu(rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = {"iteration": iteration, "first": first, "gpu": gpu}
+    parts = {"small": small, "iteration": iteration, "first": first, "gpu": gpu}
     parser.add_argument("part", nargs="?", choices=["sets", *parts], default="sets")
     parser.add_argument("--sets", nargs="+", help="names of datasets")
     parser.add_argument("--rounds", type=int, default=3)
