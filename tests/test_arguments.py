@@ -21,9 +21,7 @@ from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.simulate import make_cones
 from conenmf.linalg.svd import Spectrum
-from conenmf.names import Names
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.run import Stopping
 from conenmf.text import shown
 
 ROOT = Path(__file__).parents[1]
@@ -39,8 +37,6 @@ RESULT = factorize(V, K, init="cr1")
 W, H = RESULT.W, RESULT.H
 LABELS = cluster_cones(V, K).labels
 SPECTRUM = Spectrum(V)
-NAMES = Names.of(feature_names=map(str, range(F)))
-G, C, Y = W.T @ W, X @ W, np.ones((N, K))
 RNG = np.random.default_rng(0)
 
 
@@ -126,7 +122,6 @@ DRAWING = {"rng": ("rng?", RNG)}
 DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weights": ("vector?",
     [1.0] * K)}
 FACTORS = {"W": ("factor", W), "H": ("factor", H)}
-NAMED = {"W": ("array", W), "names": ("object", NAMES)}
 SHOWN = {"result": ("object", RESULT)}
 REPLICATES = {"density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
     "n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
@@ -136,7 +131,6 @@ CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method
     "exact")}
 NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
     "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))}
-AXIS = {"ax": ("axes?", None)}
 FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?", None)}
 WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["mask"], "weights":
     KNOWN["weights"]}
@@ -164,7 +158,6 @@ OPTIONS = {  # classes in which users state what they want
     "names.Names": NAMING,
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
-    "solve.run.Stopping": {**LIMITS, "window": ("integer", 5), "exact": ("share", 0.1)},
 }
 FUNCTIONS = {
     "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
@@ -219,52 +212,20 @@ FUNCTIONS = {
         ("choice?", None), "shrink": ("size?", 2), "download": ("flag", False), "progress":
         ("flag", False)},
     "datasets.available": {},
-    "linalg.nnls.nnls": {"G": ("array", G), "C": ("array", C), "Y": ("array?", Y)},
     "cones.geometry.cone_geometry": {**DATA, "labels": ("labels", LABELS)},
     "cones.counting.count_cones": {**DATA, "deadline": ("number?", 1.0)},
     "judge.certificate.lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
         **SPECTRAL},
     "cones.bounds.deterministic_bound": {**DATA, "W": ("factor", W), "labels": ("labels", LABELS)},
-    "cones.bounds.weighted_bound": {**DATA, "labels": ("labels", LABELS), "angles": ("vector", [0.1]
-        * K)},
     "cones.bounds.probabilistic_bound": DRAWN,
-    "cones.bounds.sample_size": {**DRAWN, "epsilon": ("share", 0.1), "delta": ("share", 0.1), "F":
-        ("integer?", 9)},
-    "cones.bounds.rank_sample_size": {"F": ("integer", 9), "K": ("size", K), "alpha": ("share",
-        0.1), "beta": ("share", 1.0), "delta": ("share", 0.1)},
-    "cones.bounds.noise_bound": {"angles": ("vector", [0.1] * K), "separation": ("limit", 0.1),
-        "noise": ("share", 0.1), "sample_noise": ("share?", 0.1), "weights": ("vector?", [1.0] *
-        K)},
-    "cones.robust.centres_in_noise": {**DATA, "K": ("size", K), "first": ("integer?", 0), "noise":
-        ("share?", 0.1), "lloyd_steps": ("integer", 2), **SPECTRAL},
     "cones.simulate.make_cone_data": {"n_samples": ("size", 9), "n_features": ("size", F),
         "n_components": ("size", K), "alpha": ("vector", [0.1] * K), "noise": ("share", 0.1),
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
-    "solve.run.alternate": {**DATA, "W": ("factor", W), "H": ("array?", H), "solver": ("solver",
-        "hals"), "stopping": ("object", Stopping(max_iter=1)), "callback": ("function?", None),
-        "objective": ("object?", None)},
-    "solve.inits.initialize": {**DATA, "K": ("size", K), "init": ("init", "cr1"), "solver":
-        ("object?", None), **DRAWING, **SPECTRAL},
-    "solve.separable.spa": {**DATA, "K": ("size", K)},
-    "solve.separable.snpa": {**DATA, "K": ("size", K)},
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
-    "judge.dual_bound.divergence_bound": {**DATA, "K": ("integer", K), "effort": ("integer",
-        1)},
-    "judge.certificate.noise_floor": {**DATA, "W": ("factor", W), "H": ("factor", H), "refit":
-        ("flag", False), "n_draws": ("integer", 2), "rng": ("rng?", RNG)},
-    "judge.stability.consensus": {"spectra": ("spectra", np.stack([W] * 3)), "density_threshold":
-        ("share", 0.5)},
     "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
-    "judge.plots.history": {"errors": ("object", RESULT.history), **AXIS, "against": ("choice",
-        "passes"), "below": ("number?", 0.1)},
-    "judge.plots.components": {**NAMED, "axes": ("axes?", None), "which": ("indices?", [0]), "top":
-        ("integer", 3), "limits": ("object?", (W, W)), "titles": ("words?", list("abcd")[:K])},
-    "judge.plots.endmembers": {**NAMED, **AXIS, "which": ("indices?", [0])},
-    "judge.plots.maps": {**FACTORS, "pixels_shape": ("shape", (1, N)), "axes": ("axes?", None),
-        "which": ("indices?", [0])},
     "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv"),
         "batch_rows": ("integer", 5)},
     "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf")},

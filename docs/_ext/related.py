@@ -20,18 +20,12 @@ PUBLICATIONS = {
     'algorithms using extrapolation", Neural Computation 31, 2019',
     "pivoting": 'J. Kim, H. Park, "Fast nonnegative matrix factorization: an active-set-like '
     'method and comparisons", SIAM Journal on Scientific Computing 33, 2011',
-    "nndsvd": 'C. Boutsidis, E. Gallopoulos, "SVD based initialization: a head start for '
-    'nonnegative matrix factorization", Pattern Recognition 41, 2008',
-    "snpa": 'N. Gillis, "Successive nonnegative projection algorithm for robust nonnegative blind '
-    'source separation", SIAM Journal on Imaging Sciences 7, 2014',
     "eckart": 'C. Eckart, G. Young, "The approximation of one matrix by another of lower rank", '
     "Psychometrika 1, 1936",
     "parallel": 'J. L. Horn, "A rationale and test for the number of factors in factor analysis", '
     "Psychometrika 30, 1965",
     "farthest": 'T. F. Gonzalez, "Clustering to minimize the maximum intercluster distance", '
     "Theoretical Computer Science 38, 1985",
-    "drawn": 'D. Arthur, S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA '
-    "2007",
 }
 
 # Of each: related functions with a description, notes, publications.
@@ -121,13 +115,6 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "from_columns": ({"from_rows": "Samples in rows.", "open_data": "A file."}, "", ()),
     "open_data": ({"from_rows": "An array, a data frame, a sparse matrix."}, "", ()),
     "tl.nmf": ({"ConeNMF": "The estimator.", "export.annotate": "From a result."}, "", ()),
-    "linalg.nnls.nnls": ({"solve.solvers.Solver": "For all of V."}, "", ("pivoting",)),
-    "solve.separable.snpa": ({"solve.separable.spa": "By orthogonal projections."}, "", ("snpa",)),
-    "solve.inits.initialize": (
-        {"factorize": 'With ``init="auto"``, several compete.'},
-        "",
-        ("paper", "nndsvd", "drawn"),
-    ),
 }
 
 

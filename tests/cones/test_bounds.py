@@ -16,7 +16,6 @@ from conenmf.cones.bounds import (
 )
 from conenmf.cones.geometry import enclosing_cones
 from conenmf.cones.rank_one import cr1_error
-from conenmf.errors import OptionError
 
 
 def f(alpha):
@@ -226,9 +225,6 @@ def test_sample_size_is_monotone_and_one_when_the_deterministic_bound_suffices()
     sizes = [sample_size([0.3] * 3, [1.0] * 3, epsilon=e, delta=0.1) for e in (0.1, 0.03, 0.01)]
     assert sizes == sorted(sizes)
     assert sample_size([0.3], [1.0], epsilon=0.2, delta=0.01) == 1
-    for bad in ({"epsilon": 0, "delta": 0.1}, {"epsilon": 0.1, "delta": 1}):
-        with pytest.raises(OptionError, match="expected a number above 0"):
-            sample_size([0.3], [1.0], **bad)
 
 
 def test_sample_size_is_enough_from_below():
@@ -292,9 +288,6 @@ def test_rank_sample_size_is_enough():
         assert 1 - eta < values.min() <= values.max() < 1 + eta
         values = np.linalg.svd(model.V, compute_uv=False)
         assert np.argmax(values[1:-1] / values[2:]) + 2 == K
-    for bad in ({"K": 1}, {"F": 3}, {"alpha": 0.0}, {"beta": 2.0}, {"delta": 1.0}):
-        with pytest.raises(OptionError, match=r"(K|alpha|beta|delta)=.*, expected"):
-            rank_sample_size(**{"F": 12, "K": 3, "alpha": 0.3, "beta": 0.9, "delta": 0.1, **bad})
 
 
 def test_tiny_angles_and_tiny_epsilons():

@@ -38,7 +38,7 @@ from ..data.views import MappedMatrix, held, take_features, take_samples
 from ..errors import ComponentsError, OptionError
 from ..judge.choose_k import select_k
 from ..judge.stability import Stability, stability
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from ..names import Names
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
@@ -335,7 +335,7 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     """
     (sums,) = V.sweep(_regress, statistics.totals, usages)
     K = len(sums["U"])
-    tpm = solve_rows(sums["PP"], sums["TPM"][:, K:])
+    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
     centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
     score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import array, factor, integer, number, optional
+from ..arguments import array, factor
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
@@ -27,7 +27,6 @@ from ..errors import Message, Option, OptionError
 from .geometry import sine_at, squared_distances
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
-_MAX_FEATURES = 2**53  # which a float counts exactly
 
 
 def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
@@ -95,9 +94,6 @@ def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     >>> round(weighted_bound(V, np.array([0, 1]), np.array([0.0, 0.1])), 4)
     0.0893
     """
-    require_data_matrix(V, nonzero=True)
-    angles = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2).astype(float)
-    labels = check_labels(V, labels, angles.size)
     (squared,) = V.map(_weighted_sines, labels, V.norms_squared, sines=np.sin(angles))
     return math.sqrt(squared / V.total)
 
@@ -203,9 +199,6 @@ def sample_size(
     >>> sample_size([0.2] * 5, [1.0] * 5, epsilon=0.01, delta=0.01, F=100)
     279807
     """
-    epsilon = number("epsilon", epsilon, above=0)
-    delta = number("delta", delta, above=0, below=1)
-    F = optional(integer, "F", F, at_least=1)
     angles_, _, rates_, p = _model(angles, rates, weights)
     K, p = angles_.size, p / p.sum()
     bound = probabilistic_bound(angles, rates, weights)
@@ -246,8 +239,7 @@ def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rate
 def _enough(log_chances: float, rate: float, epsilon: float) -> int:
     """The smallest N with exp(log_chances - N rate) <= 1."""
     if not rate > 0:
-        problem = " is too small for double precision: use a larger value"
-        raise OptionError(Message(Option("epsilon", epsilon), problem))
+        raise OptionError(f"{epsilon=} is too small for double precision: use a larger value")
     return max(1, int(np.ceil(log_chances / rate)))
 
 
@@ -284,11 +276,6 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
     >>> rank_sample_size(1600, 40, 0.3, 1.21, delta=0.01)  # the paper's Figure 3
     396882
     """
-    F = integer("F", F, at_least=3, at_most=_MAX_FEATURES)
-    K = integer("K", K, at_least=2, at_most=F - 1)
-    alpha = number("alpha", alpha, above=0, at_most=np.pi / 2)
-    beta = number("beta", beta, above=0, at_most=np.pi / 2)
-    delta = number("delta", delta, above=0, below=1)
     a, b, drop = _second_moment(F, K, alpha, beta)
     ratio = np.sqrt(1 + drop / a)
     eta = (ratio - 1) / (ratio + 1)
@@ -408,13 +395,10 @@ def noise_bound(
     >>> bound.clusters_kept
     True
     """
-    alpha = array("angles", angles, ("K",), at_least=0, at_most=np.pi / 2, or_one=True)
-    separation = number("separation", separation, at_least=0, or_infinite=True)
-    noise = number("noise", noise, at_least=0)
-    sample_noise = optional(number, "sample_noise", sample_noise, at_least=0)
+    alpha = np.atleast_1d(angles)
     s = float(np.sin(alpha.max()))
     if weights is not None:
-        shares = _shares(array("weights", weights, alpha.shape, at_least=0).astype(float))
+        shares = _shares(np.asarray(weights, dtype=float))
         s = math.sqrt(shares @ np.sin(alpha) ** 2)
     turned = np.arcsin(s) + np.arcsin(min(noise, 1.0))
     clean = min(s + _GOLDEN_RATIO * noise, np.hypot(1.0, noise))

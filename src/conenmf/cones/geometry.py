@@ -56,7 +56,7 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from ..linalg.svd import Spectrum
 
 _DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
@@ -458,7 +458,7 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
         if not size > 0:
             break
         gram = differences.T @ differences / size + _PENALTY
-        shares = solve_rows(gram, (squared / size / 2 + _PENALTY)[None], shares)
+        shares = nnls(gram, (squared / size / 2 + _PENALTY)[None], shares)
         shares /= shares.sum()
         move = differences @ shares[0]
         centre = centre + move

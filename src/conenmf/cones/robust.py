@@ -22,14 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, Shape, instance, integer, number, optional
+from ..arguments import Pair, Shape
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import checked_components, require_data_matrix
 from ..linalg.svd import VECTOR_TOL, Spectrum
 from .geometry import widen
 
-_MAX_LLOYD_STEPS = 1000
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
 _POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
 
@@ -100,12 +98,6 @@ def centres_in_noise(
     >>> sorted(model.labels[found.centres].tolist())
     [0, 1, 2, 3, 4]
     """
-    require_data_matrix(V, nonzero=True)
-    K = checked_components(K, V)
-    noise = optional(number, "noise", noise, at_least=0)
-    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
-    first = optional(integer, "first", first, at_least=0, at_most=V.shape[1] - 1)
-    lloyd_steps = integer("lloyd_steps", lloyd_steps, at_least=0, at_most=_MAX_LLOYD_STEPS)
     with V.own_threads():
         spectrum = Spectrum(V) if spectrum is None else spectrum
         U, _ = spectrum.leading_subspace(K, tol=VECTOR_TOL)

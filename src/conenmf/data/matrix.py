@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import DType, Shape, integer, optional
-from ..errors import DataError, NotAvailableError
+from ..errors import NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
 from ..text import Facts, Texts
@@ -365,12 +365,6 @@ class DataMatrix(ABC):
         return self.by_rows(np.asarray)
 
     def _do(self, work: Work) -> Results:
-        for array in work.aligned:
-            if len(array) != self.shape[1]:
-                raise DataError(
-                    f"an aligned array has {len(array)} rows, expected one for each of "
-                    f"{self.shape[1]} samples"
-                )
         there = tuple(self.align(array) for array in work.aligned)
         if work.reads:
             self._count(1.0)

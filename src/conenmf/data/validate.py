@@ -186,11 +186,8 @@ def _is_factor(index: range, H: Array) -> tuple[bool]:
 # --- labels -----------------------------------------------------------------------------------
 
 
-def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) -> Aligned:
-    """Return labels as an aligned array of integers from -1 to K - 1; raise if they are not.
-
-    With `complete`, a label of -1 is for zero samples only.
-    """
+def check_labels(V: DataMatrix, labels: Any, K: int) -> Aligned:
+    """Return labels as an aligned array of integers from -1 to K - 1; raise if they are not."""
     array = (
         labels
         if hasattr(labels, "dtype")
@@ -201,21 +198,16 @@ def check_labels(V: DataMatrix, labels: Any, K: int, *, complete: bool = False) 
             f"labels have shape {array.shape} and type {array.dtype}, "
             f"expected {V.shape[1]} integers, one per sample"
         )
-    integers, (below, high, unlabelled) = V.map(
-        _label_range, array, V.norms_squared, reduce=np.maximum
-    )
+    integers, (below, high) = V.map(_label_range, array, reduce=np.maximum)
     if below > 1 or high >= K:
         raise DataError(f"labels run from {-below} to {high}, expected -1 to {K - 1}")
-    if complete and unlabelled:
-        raise DataError("a sample that is not zero has label -1: every sample needs a cone")
     return integers
 
 
-def _label_range(index: range, labels: Array, squared: Array) -> Pair:
-    """Step of a map: -min, max, and whether a sample that is not zero has no label."""
+def _label_range(index: range, labels: Array) -> Pair:
+    """Step of a map: -min and max."""
     integers = labels.astype(np.intp)
-    unlabelled = ((integers < 0) & (squared > 0)).any()
-    return integers, np.array([-integers.min(), integers.max(), unlabelled])
+    return integers, np.array([-integers.min(), integers.max()])
 
 
 # --- entries ----------------------------------------------------------------------------------

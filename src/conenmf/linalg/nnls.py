@@ -26,7 +26,6 @@ import numpy as np
 from numpy.linalg import LinAlgError
 
 from .. import kernels
-from ..arguments import array, optional
 from ..data.blocks import EPS, Array
 from ..errors import DataError
 
@@ -63,21 +62,10 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     array([[3., 0.],
            [2., 5.]])
     """
-    C = array("C", C, ("n", "K"), error=DataError)
-    C = C if C.dtype.kind == "f" else C.astype(float)
-    n_grams = C.shape[:1] if getattr(G, "ndim", 2) == 3 else ()
-    G = array("G", G, (*n_grams, *2 * C.shape[1:]), error=DataError)
-    return solve_rows(G, C, optional(array, "Y", Y, C.shape, error=DataError))
-
-
-def solve_rows(G: Array, C: Array, Y: Array | None = None) -> Array:
-    """Do the same for arrays of floats whose shapes fit."""
     K = C.shape[1]
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise DataError("G or C holds NaN or infinity: check the factors and the data")
     squares = np.diagonal(G, axis1=-2, axis2=-1).astype(float)
-    if squares.min(initial=0.0) < 0:
-        raise DataError("G is not a Gram matrix: it has a negative diagonal entry")
     # Unit diagonal: the scale of a component must not decide what counts as singular.
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))

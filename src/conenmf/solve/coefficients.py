@@ -42,7 +42,7 @@ from ..data.blocks import (
 from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ..data.matrix import Aligned, DataMatrix, add
 from ..data.views import MappedMatrix
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
@@ -412,7 +412,7 @@ def _predict(
         others = [other for other in range(len(grams)) if other != fold]
         if others:  # sums of what is seen: a difference would lose digits
             G = grams[others].sum(axis=0) + _ZEROS_WEIGHT * grams[fold]
-            H = solve_rows(G, np.sum([parts[other] for other in others], axis=0))
+            H = nnls(G, np.sum([parts[other] for other in others], axis=0))
         else:
             H = np.zeros_like(parts[fold])
         explained = 2 * _inner(parts[fold], H) - _inner(H @ grams[fold], H)

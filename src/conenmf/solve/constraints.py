@@ -28,7 +28,7 @@ from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Message, Option, OptionError
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from ..names import Names, in_order
 from ..text import Facts, Texts
 from .solvers import Solver, Update, hals
@@ -247,12 +247,12 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     if simplex:
         return sum_to_one(G, C)
     if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[..., 0].min()) > 0:
-        return solve_rows(G, C)
+        return nnls(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
     alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(float).tiny)
     gains = alone**2 * squares
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
-    starts = best, solve_rows(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
+    starts = best, nnls(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
     ends = [_descended(G, C, start) for start in starts]
     values = [np.einsum("nk,nk->n", times_gram(Y, G) / 2 - C, Y) for Y in ends]
     return np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
@@ -298,7 +298,7 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     )
     shifts = np.einsum("nk,nk->n", C, inner) + _TIE_WEIGHT
     grams = (G + ridge) - C[:, :, None] - C[:, None, :] + shifts[:, None, None]
-    Z = solve_rows(grams, np.ones_like(C))
+    Z = nnls(grams, np.ones_like(C))
     total = Z.sum(axis=1, keepdims=True)
     rows: Array = np.where(total > 0, Z / np.where(total > 0, total, 1.0), 1.0 / K)
     return rows.astype(dtype, copy=False)

@@ -22,7 +22,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals
 
 # Chosen on simulated cones and on spectra, faces and texts.
@@ -264,7 +264,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
         return factors
     for _ in range(K):
         W = factors.W
-        residual = S - W @ solve_rows(W.T @ W, S.T @ W).T
+        residual = S - W @ nnls(W.T @ W, S.T @ W).T
         error = np.einsum("fk,fk->k", residual, residual) / counts
         k = int(np.argmax(error))
         added, i, j = factors.cheapest_merge()
@@ -293,5 +293,5 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
 def _solve_H(block: Block, H: Array | None = None, *, W: Array, G: Array) -> tuple[Array, Pair]:
     """The coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
     samples = exact(block)
-    H = solve_rows(G, samples.T @ W, H)
+    H = nnls(G, samples.T @ W, H)
     return H, (samples @ H, H.T @ H)

@@ -24,7 +24,7 @@ from ..data.blocks import Array, Block, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 
 _N_BISECTIONS = 40
 _NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
@@ -108,12 +108,12 @@ def nnls_in_simplex(G: Array, C: Array) -> Array:
     Where the sum of the free solution is above 1, the multiplier of the constraint, which is
     subtracted from c, is found by bisection.
     """
-    Y = solve_rows(G, C)
+    Y = nnls(G, C)
     rows = np.flatnonzero(Y.sum(axis=1) > 1)
     low, high = np.zeros(rows.size), np.maximum(C[rows].max(axis=1, initial=0.0), 0.0)
     for _ in range(_N_BISECTIONS if rows.size else 0):
         middle = (low + high) / 2
-        Y[rows] = solve_rows(G, C[rows] - middle[:, None], Y[rows])
+        Y[rows] = nnls(G, C[rows] - middle[:, None], Y[rows])
         outside = Y[rows].sum(axis=1) > 1
         low, high = np.where(outside, middle, low), np.where(outside, high, middle)
     return Y

@@ -25,7 +25,7 @@ from .. import kernels
 from ..arguments import DType, Pair, choice, flag, function, integer, optional
 from ..data.blocks import Array
 from ..errors import Message, OptionError
-from ..linalg.nnls import solve_rows
+from ..linalg.nnls import nnls
 from ..text import function_name
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
@@ -159,7 +159,7 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2., 0.]])
     """
-    return solve_rows(G, C, Y)
+    return nnls(G, C, Y)
 
 
 def extrapolated(
