@@ -13,9 +13,9 @@ from .hals import (
     HALS_BATCH_ROWS,
     HALS_LANES,
     extrapolate_rows,
-    hals_own_rows,
     hals_packed_rows,
     hals_rows,
+    hals_sweeps,
 )
 from .load import SMALLEST_SQUARE, compiling, load_kernels
 from .nnls import nnls_memory, nnls_rows
@@ -34,9 +34,9 @@ __all__ = [
     "cone_products_sparse",
     "entry_products",
     "extrapolate_rows",
-    "hals_own_rows",
     "hals_packed_rows",
     "hals_rows",
+    "hals_sweeps",
     "nnls_memory",
     "nnls_rows",
     "poisson_steps",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..arguments import Array
@@ -111,31 +113,6 @@ def hals_rows(
 
 
 @compiled
-def hals_own_rows(
-    G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
-) -> None:
-    """The same with a Gram matrix for each row, G (n, K, K)."""
-    for n in range(Y.shape[0]):
-        gram, c, y = G[n], C[n], Y[n]
-        first = 0.0
-        for number in range(sweeps):
-            moved = 0.0
-            for k in range(y.shape[0]):
-                weight = gram[k, k]
-                if weight > SMALLEST_SQUARE:
-                    gradient = -c[k]
-                    for j in range(y.shape[0]):
-                        gradient += gram[k, j] * y[j]
-                    new = max(y[k] - gradient / weight, floor)
-                    moved += weight * (new - y[k]) ** 2
-                    y[k] = new
-            if number == 0:
-                first = moved
-            if moved <= stall_ratio_sq * first:
-                break
-
-
-@compiled
 def _sweep_packed(
     g: Array, inverse: Array, c: Array, y: Array, floor: float, gradient: Array, moved: Array
 ) -> None:
@@ -209,6 +186,15 @@ def hals_packed_rows(
             if counts[t] == 0:
                 first[t] = moved[t]
             counts[t] += 1
+
+
+def hals_sweeps(G: Array, C: Array, Y: Array, *limits: Any) -> None:
+    """Call `hals_rows`, or for G (n, K, K), a Gram matrix for each row, `hals_packed_rows`."""
+    if G.ndim == 2:
+        hals_rows(G, C, Y, *limits)
+    else:
+        first, second = np.triu_indices(G.shape[-1])
+        hals_packed_rows(G[:, first, second], C, Y, *limits)
 
 
 @compiled

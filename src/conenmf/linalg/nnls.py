@@ -104,8 +104,7 @@ def _pivot(gram: Array, sides: Array, Y: Array | None) -> Array:
     K = sides.shape[1]
     if Y is None:
         solution = np.zeros_like(sides)
-        sweep = kernels.hals_rows if gram.ndim == 2 else kernels.hals_own_rows
-        sweep(gram, sides, solution, 0.0, _GUESS_SWEEPS, 0.0)
+        kernels.hals_sweeps(gram, sides, solution, 0.0, _GUESS_SWEEPS, 0.0)
     else:
         solution = np.array(Y, dtype=float, order="C")
     grams, memory = gram.reshape(-1, K, K), kernels.nnls_memory(K)

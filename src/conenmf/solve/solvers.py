@@ -76,11 +76,7 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     dtype = Y.dtype
     Y = np.array(Y, _sufficient(dtype, G), order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
-    limits = Y.dtype.type(floor), sweeps, STALL_RATIO_SQ
-    if G.ndim == 2:
-        kernels.hals_rows(G, C, Y, *limits)
-    else:
-        kernels.hals_own_rows(G, C, Y, *limits)
+    kernels.hals_sweeps(G, C, Y, Y.dtype.type(floor), sweeps, STALL_RATIO_SQ)
     return Y.astype(dtype, copy=False)
 
 
@@ -101,16 +97,13 @@ def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
 def _sufficient(dtype: DType, G: Array) -> DType:
     """A type that holds G and its inverse: float64 if some entry of the diagonal leaves float32.
 
-    A component that is at the floor in one factor is huge in the other.
+    Also for a Gram matrix of each row. A component that is at the floor in one factor is huge in
+    the other.
     """
-    if dtype == np.float64:
-        return dtype
-    smallest, largest = _SINGLE_RANGE
-    if G.ndim == 2:  # asked for every block: an array of a few numbers would be slower
-        fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
-    else:
-        squares = np.diagonal(G, axis1=-2, axis2=-1)
-        fits = bool(np.all((squares == 0) | ((squares > smallest) & (squares < largest))))
+    if dtype == np.float64 or G.ndim == 3:
+        return np.dtype(float)
+    smallest, largest = _SINGLE_RANGE  # asked for every block: a few numbers are quicker as a list
+    fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
     return dtype if fits else np.dtype(float)
 
 
