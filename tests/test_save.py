@@ -7,6 +7,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns
 from conenmf.errors import FileFormatError
 from conenmf.names import Names
+from conenmf.scale.archive import arrays_of
 from conenmf.solve.run import StopReason
 
 
@@ -33,7 +34,7 @@ def test_save_and_load(tmp_path, cones):
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-6"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-7"
 
 
 def test_any_damage_is_named(tmp_path, cones):
@@ -78,7 +79,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
         with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-6'"
+            FileFormatError, match=f"version.npz has format '{version}', this .*-7'"
         ):
             Factorization.load(tmp_path / "version.npz")
 
@@ -95,8 +96,8 @@ def test_names_and_what_is_known_are_saved(tmp_path, named, cones):
     named.save(target)
     back = Factorization.load(target)
     assert back.summary() == named.summary()
-    for name, array in diagnosis.arrays().items():
-        np.testing.assert_array_equal(back.diagnosis.arrays()[name], array)
+    for name, array in arrays_of(diagnosis, "").items():
+        np.testing.assert_array_equal(arrays_of(back.diagnosis, "")[name], array)
     assert back.diagnosis.cones.geometry.closest == diagnosis.cones.geometry.closest
     images = factorize(from_columns(cones), 2, max_iter=1)
     images = Factorization(**{**vars(images), "names": Names(image_shape=(8, 10))})

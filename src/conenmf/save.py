@@ -5,25 +5,38 @@ The fields are described in `result`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from .arguments import Arrays
 from .data.prepare import Preparation, Vocabulary
-from .judge.certificate import certificate_of_numbers, numbers_of_certificate
+from .judge.certificate import kind_of_certificate
 from .judge.choose_k import Selection
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
-from .scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
+from .scale.archive import (
+    arrays_of,
+    arrays_of_names,
+    names_of_arrays,
+    part_of,
+    reading,
+    write_arrays,
+)
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
 
-_FORMAT = "conenmf-factorization-6"
+_FORMAT = "conenmf-factorization-7"
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
-_DIAGNOSIS_PREFIX, _UNIQUENESS_PREFIX = "diagnosis_", "uniqueness_"
+_PARTS: dict[str, Callable[[str], type]] = {
+    "certificate": kind_of_certificate,
+    "first_certificate": kind_of_certificate,
+    "diagnosis": lambda loss: Diagnosis,
+    "known_uniqueness": lambda loss: Uniqueness,
+}
+"""The fields that are objects of their own, and their classes by the name of the loss."""
 
 
 def write_factorization(path: PathLike, fields: Facts) -> None:
@@ -49,15 +62,9 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
     if fields["vocabulary"] is not None:
         arrays["idf"] = fields["vocabulary"].idf
     arrays |= names
-    diagnosis, certificate = fields["diagnosis"], fields["certificate"]
-    if diagnosis is not None:
-        arrays |= {_DIAGNOSIS_PREFIX + key: array for key, array in diagnosis.arrays().items()}
-    if certificate is not None:
-        arrays["certificate"] = numbers_of_certificate(certificate)
-    if (known := fields["known_uniqueness"]) is not None:
-        arrays |= {_UNIQUENESS_PREFIX + key: array for key, array in known.arrays().items()}
-    if fields["first_certificate"] is not None:
-        arrays["first_certificate"] = numbers_of_certificate(fields["first_certificate"])
+    for name in _PARTS:
+        if fields[name] is not None:
+            arrays |= arrays_of(fields[name], f"{name}_")
     write_arrays(path, arrays, facts)
 
 
@@ -74,15 +81,7 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
 
 def _read_fields(facts: Facts, arrays: Arrays) -> Facts:
     names = names_of_arrays(arrays, facts)
-    certificates = {
-        name: certificate_of_numbers(arrays[name], facts["loss"]) if name in arrays else None
-        for name in ("certificate", "first_certificate")
-    }
-    diagnosis, uniqueness, preparation, vocabulary = None, None, None, None
-    if parts := _with_prefix(arrays, _DIAGNOSIS_PREFIX):
-        diagnosis = Diagnosis.from_arrays(parts)
-    if parts := _with_prefix(arrays, _UNIQUENESS_PREFIX):
-        uniqueness = Uniqueness.from_arrays(parts)
+    preparation, vocabulary = None, None
     if facts["preparation"] is not None:
         preparation = Preparation(idf=arrays.get("feature_weights"), **facts["preparation"])
     if facts["vocabulary"] is not None:  # the words of texts are the names of the features
@@ -99,15 +98,7 @@ def _read_fields(facts: Facts, arrays: Arrays) -> Facts:
         "race": Race.of_plain(facts["race"]),
         "selection": Selection.of_plain(facts.get("selection")),
         "preparation": preparation,
-        **certificates,
-        "diagnosis": diagnosis,
-        "known_uniqueness": uniqueness,
+        **{name: part_of(kind(facts["loss"]), f"{name}_", arrays) for name, kind in _PARTS.items()},
         "names": names,
         "vocabulary": vocabulary,
-    }
-
-
-def _with_prefix(arrays: Arrays, prefix: str) -> Arrays:
-    return {
-        key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)
     }

@@ -5,6 +5,7 @@ from conenmf import cr1_nmf, diagnose, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.counting import estimate_rank
 from conenmf.judge.diagnosis import Diagnosis
+from conenmf.scale.archive import arrays_of, part_of
 from conenmf.solve.inits import mixing
 
 
@@ -97,12 +98,13 @@ def test_taken_apart_and_put_together(model):
     V = from_columns(model.V)
     for K in (1, 5):
         facts = diagnosed(V, K)[1]
-        again = Diagnosis.from_arrays(facts.arrays())
+        arrays = arrays_of(facts, "")
+        again = part_of(Diagnosis, "", arrays)
         assert again.cones.geometry.closest == facts.cones.geometry.closest
         assert again.advice == facts.advice
-        assert again.arrays().keys() == facts.arrays().keys()
-        for name, array in facts.arrays().items():
-            np.testing.assert_array_equal(again.arrays()[name], array)
+        assert arrays_of(again, "").keys() == arrays.keys()
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(arrays_of(again, "")[name], array)
 
 
 def test_every_singular_value_has_a_next():

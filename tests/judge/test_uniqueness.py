@@ -22,6 +22,7 @@ from conenmf.judge.uniqueness import (
     between,
     uniqueness_radii,
 )
+from conenmf.scale.archive import arrays_of, part_of
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import FROBENIUS, POISSON
 
@@ -370,7 +371,7 @@ def test_what_a_thorough_search_does_not_move_is_not_called_unique():
             assert found.radii[k] > np.radians(1)
             assert found.directions[k] == 28
             assert found.in_words(k).endswith("in 28 directions; no proof")
-    again = Uniqueness.from_arrays(found.arrays())
+    again = part_of(Uniqueness, "", arrays_of(found, ""))
     assert again.lines() == found.lines()
 
 

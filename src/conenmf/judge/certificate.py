@@ -46,9 +46,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.random import Generator, default_rng
@@ -879,17 +879,9 @@ def usual_effort(V: DataMatrix, loss: str) -> int:
     return default_effort(V) if is_dual else COUNT_EFFORT
 
 
-def numbers_of_certificate(certificate: AnyCertificate) -> Array:
-    """Return all that a certificate says as an array, to be saved."""
-    return np.array(list(vars(certificate).values()), dtype=float)
-
-
-def certificate_of_numbers(numbers: Array, loss: str) -> AnyCertificate:
-    """Return the certificate of which these are the numbers."""
-    kind = CountCertificate if "divergence" in get_loss(loss).lower_bounds else Certificate
-    types: dict[Any, Any] = {"bool": bool, "int": int, "float": float}
-    pairs = zip(fields(kind), numbers.tolist(), strict=True)
-    return kind(**{field.name: types[field.type](value) for field, value in pairs})
+def kind_of_certificate(loss: str) -> type[AnyCertificate]:
+    """Return the class of the certificates of a loss."""
+    return CountCertificate if "divergence" in get_loss(loss).lower_bounds else Certificate
 
 
 def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:

@@ -9,14 +9,12 @@ that a result, its report and the command line share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, get_args, get_type_hints
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Arrays, Pair, Shape
+from ..arguments import Pair, Shape
 from ..cones.bounds import deterministic_bound
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
@@ -265,43 +263,6 @@ class Diagnosis:
             f"{self.cones.mixing:.0%} (the limit for cones is {MAX_CONE_MIXING:.0%}), so several "
             "inits should compete"
         )
-
-    def arrays(self) -> Arrays:
-        """Return all values as arrays by name; `from_arrays` re-creates the diagnosis."""
-        return _flatten(self, "")
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Diagnosis:
-        """Re-create a diagnosis from what `arrays` returned."""
-        return _unflatten(cls, "", arrays)
-
-
-def _flatten(part: Any, prefix: str) -> Arrays:
-    arrays: Arrays = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
-        if is_dataclass(value):
-            arrays |= _flatten(value, f"{prefix}{field.name}_")
-        elif value is not None:
-            arrays[prefix + field.name] = np.asarray(value)
-    return arrays
-
-
-def _unflatten(kind: Any, prefix: str, arrays: Mapping[str, Array]) -> Any:
-    """Make an object of its fields; one that is a dataclass has its own fields, or is None."""
-    values = {}
-    for name, hint in get_type_hints(kind).items():
-        key = prefix + name
-        kinds = [one for one in (hint, *get_args(hint)) if is_dataclass(one)]
-        if kinds and any(other.startswith(f"{key}_") for other in arrays):
-            values[name] = _unflatten(kinds[0], f"{key}_", arrays)
-        elif kinds or key not in arrays:
-            values[name] = None
-        elif str(hint).startswith("tuple"):
-            values[name] = tuple(arrays[key].tolist())
-        else:
-            values[name] = arrays[key] if arrays[key].ndim else arrays[key].item()
-    return kind(**values)
 
 
 def diagnose(

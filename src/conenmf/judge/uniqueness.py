@@ -13,7 +13,7 @@ There are three parts: the proof, exact turns, and the search. Proof and turns d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Arrays, DType, flag, integer
+from ..arguments import DType, flag, integer
 from ..data.blocks import EPS, Array, Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
@@ -171,16 +171,6 @@ class Uniqueness:
             why = "none were found" if self.angles[k] < VISIBLE_ANGLE else "they were not kept"
             raise NotAvailableError(f"no other factors that move component {k}: {why}")
         return self.others[k]
-
-    def arrays(self) -> Arrays:
-        """Return what is saved with a result, by name; `from_arrays` re-creates it."""
-        return {name: np.asarray(one) for name, one in vars(self).items() if name != "others"}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array]) -> Uniqueness:
-        """Re-create what `arrays` returned."""
-        scalars = {name: arrays[name].item() for name in ("was_searched", "passes")}
-        return cls(**{**arrays, **scalars})
 
     def plot(self, W: Array, axes: Any = None) -> Array:
         """Draw the components W (F, K) with their bands; return the matplotlib axes."""

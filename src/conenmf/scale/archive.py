@@ -9,8 +9,9 @@ import json
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from operator import methodcaller
-from typing import IO, Any
+from typing import IO, Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -47,6 +48,37 @@ def write_arrays(path: PathLike, arrays: Facts, facts: Facts) -> None:
         for name, array in members.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 write_array(member, array)
+
+
+def arrays_of(part: Any, prefix: str) -> Arrays:
+    """Return the fields of a dataclass as arrays by name; `part_of` re-creates it.
+
+    Fields that are None, and dicts, are left out.
+    """
+    arrays: Arrays = {}
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            arrays |= arrays_of(value, f"{prefix}{field.name}_")
+        elif value is not None and not isinstance(value, dict):
+            arrays[prefix + field.name] = np.asarray(value)
+    return arrays
+
+
+def part_of(kind: Any, prefix: str, arrays: Arrays) -> Any:
+    """Return what `arrays_of` made arrays of; None if there are none with this prefix."""
+    if not any(name.startswith(prefix) for name in arrays):
+        return None
+    hints = get_type_hints(kind)
+    values: Facts = {name: None for name, hint in hints.items() if type(None) in get_args(hint)}
+    for name, hint in hints.items():
+        key = prefix + name
+        for one in filter(is_dataclass, (hint, *get_args(hint))):
+            values[name] = part_of(one, f"{key}_", arrays)
+        if key in arrays:
+            array = arrays[key] if arrays[key].ndim else arrays[key].item()
+            values[name] = tuple(array.tolist()) if str(hint).startswith("tuple") else array
+    return kind(**values)
 
 
 def arrays_of_names(names: Names) -> tuple[Arrays, Facts]:
