@@ -134,7 +134,7 @@ def factorize(
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
     minimised = get_loss(loss)
-    chosen = minimised.solver(solver)
+    chosen = None if solver is None else minimised.solver(solver)
     added = NO_PENALTIES if penalties is None else instance("penalties", penalties, Penalties)
     problem = Problem.of(V, minimised, chosen, fixed, added)
     K = checked_K(K, V) if problem.fixed is None else problem.fixed.checked_K(checked_K(K, V))

@@ -36,7 +36,6 @@ from .judge.diagnosis import (
     cones_in_words,
     diagnose,
     error_in_words,
-    shown_bound,
 )
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
@@ -61,7 +60,7 @@ class Factorization:
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
         sample without any.
-    shares : array (K,) or None
+    shares : array (K,)
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. Shares sum to
         1. Components are sorted by share, the largest first; without a solver they keep the order
         of the init.
@@ -110,6 +109,7 @@ class Factorization:
     W: Array
     H: Aligned
     labels: Aligned
+    shares: Array
     loss: str
     objective: float
     relative_error: float
@@ -121,7 +121,6 @@ class Factorization:
     K_decided_by: str
     init_used: str
     race: Race | None = None
-    shares: Array | None = None
     certificate: AnyCertificate | None = None
     first_certificate: AnyCertificate | None = None
     diagnosis: Diagnosis | None = None
@@ -136,14 +135,13 @@ class Factorization:
     def __post_init__(self) -> None:
         K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
         fits = self.W.ndim == 2 and self.W.shape[1] == K and self.labels.shape == (N,)
-        if not (fits and self.relative_error >= 0):
+        if not (fits and self.shares.shape == (K,) and self.relative_error >= 0):
             raise DataError(
                 f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
-                f"labels {self.labels.shape}, relative error {self.relative_error}"
+                f"labels {self.labels.shape}, shares {self.shares.shape}, "
+                f"relative error {self.relative_error}"
             )
         self.names.checked(N, self.W.shape[0])
-        if self.shares is not None and self.shares.shape != (K,):
-            raise DataError(f"there are shares of {self.shares.shape} for {K} components")
         if len({part.shape for part in vars(self.history).values()}) != 1:
             raise DataError("the arrays of the history differ in length")
         self._remember(
@@ -413,7 +411,8 @@ class Factorization:
         ax : matplotlib axes, optional
         against : {"iteration", "seconds", "passes"}
         """
-        below = shown_bound(self.certificate)
+        known = self.certificate
+        below = None if known is None or not known.is_bound_telling else known.lower_bound
         return plots.history(self.history, ax, against=against, below=below)
 
     def plot_spectrum(self, ax: object = None) -> plots.Axes:

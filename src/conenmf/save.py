@@ -27,6 +27,7 @@ from .solve.run import History, StopReason
 from .text import Facts, PathLike
 
 _FORMAT = "conenmf-factorization-7"
+_ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
@@ -52,9 +53,7 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
         "preparation": fields["preparation"] and fields["preparation"].plain(),
         **shapes,
     }
-    arrays = {name: fields[name] for name in ("W", "H", "labels")}
-    if fields["shares"] is not None:
-        arrays["shares"] = fields["shares"]
+    arrays = {name: fields[name] for name in _ARRAY_FIELDS}
     arrays |= {f"history_{name}": getattr(fields["history"], name) for name in _HISTORY_FIELDS}
     preparation = fields["preparation"]
     if preparation is not None and preparation.idf is not None:
@@ -87,14 +86,13 @@ def _read_fields(facts: Facts, arrays: Arrays) -> Facts:
     if facts["vocabulary"] is not None:  # the words of texts are the names of the features
         vocabulary = Vocabulary(names.feature_names or (), arrays["idf"], facts["vocabulary"])
     return {
-        **{name: arrays[name] for name in ("W", "H", "labels")},
+        **{name: arrays[name] for name in _ARRAY_FIELDS},
         **{name: str(facts[name]) for name in _TEXT_FIELDS},
         **{name: float(facts[name]) for name in _NUMBER_FIELDS},
         "stop_reason": StopReason(facts["stop_reason"]),
         "history": History(*(arrays[f"history_{name}"] for name in _HISTORY_FIELDS)),
         "seconds": facts["seconds"],
         "settings": facts["settings"],
-        "shares": arrays.get("shares"),
         "race": Race.of_plain(facts["race"]),
         "selection": Selection.of_plain(facts.get("selection")),
         "preparation": preparation,

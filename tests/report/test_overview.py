@@ -53,7 +53,7 @@ def test_the_table_has_all_components_by_their_share(scene):
     whole = W @ H
     shares = [np.vdot(np.outer(W[:, k], H[k]), whole) / np.vdot(whole, whole) for k in range(4)]
     assert sum(shares) == pytest.approx(1)
-    np.testing.assert_allclose(scene.diagnose().shares, shares)
+    np.testing.assert_allclose(scene.shares, shares)
     titles, *rows = rows_of_table(render(scene))
     assert titles == ["component", "share of the reconstruction", "samples", "unique?", "peaks at"]
     order = np.argsort(shares)[::-1]

@@ -25,7 +25,6 @@ from ..arguments import (
     function,
     generator,
     integer,
-    number,
     optional,
     several,
 )
@@ -53,7 +52,6 @@ _HELD_ENTRIES = 1 << 25  # of the chosen genes, to be kept in memory
 _CELLS_FOR_K = 20_000  # from which the number of programs is estimated
 _CELL_TOTAL = 1e4  # before logarithms
 _RESAMPLINGS = ("start", "samples")
-_MIN_RUNS, _MAX_RUNS = 2, 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +185,9 @@ def find_programs(
     require_data_matrix(V, nonzero=True)
     require_nonnegative(V, "counting")
     K = K if isinstance(K, str) and K == "auto" else components(K, auto=True)
-    n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
-    threshold = number("density_threshold", density_threshold, above=0)
-    Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))  # refused before it is used
     rng = default_rng(0) if rng is None else generator("rng", rng)
     report: Progress = optional(function, "callback", callback, takes=2) or _silent
     named = None if genes is None else _named_genes(V.names, genes)
@@ -203,7 +198,11 @@ def find_programs(
         data = scaled_genes(V, statistics, chosen, log1p)
         K, reason = _checked_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
-        how: Facts = {"resample": resample, "density_threshold": threshold, "max_excess": np.inf}
+        how: Facts = {
+            "resample": resample,
+            "density_threshold": density_threshold,
+            "max_excess": np.inf,
+        }
         found = stability(data, K, n_runs, **how, max_iter=max_iter, tol=tol, rng=rng)
         spectra, H = found.W, found.H
         if refine:
@@ -222,7 +221,7 @@ def find_programs(
         "log1p": log1p,
         "refine": refine,
         "resample": resample,
-        "density_threshold": threshold,
+        "density_threshold": density_threshold,
         "max_iter": max_iter,
         "tol": tol,
     }

@@ -438,7 +438,6 @@ def _hidden(question: Question) -> Iterator[Evidence]:
 def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
     """The relative error of a fit of the data at the entries that V has and they have not."""
     solver = loss.solver("auto")
-    assert solver is not None
     start = loss.initialize(filled(data), K, "random", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
     return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))

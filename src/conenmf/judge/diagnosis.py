@@ -29,7 +29,6 @@ from ..linalg.svd import Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.losses import get_loss
 from ..text import Facts
-from .certificate import AnyCertificate
 from .scores import match_components
 
 # --- typical samples ----------------------------------------------------------------------------
@@ -235,16 +234,12 @@ class Diagnosis:
         Samples evenly spread over the data, each judged by itself.
     sizes : array (K,)
         The number of samples to which each component contributes most.
-    shares : array (K,)
-        The share of each component in the reconstruction, <w_k h_k, W H> / ||W H||^2; they sum to
-        one.
     """
 
     rank: RankEstimate
     cones: ConeDiagnosis | None
     inspected: InspectedSamples
     sizes: Array
-    shares: Array
 
     @property
     def advice(self) -> tuple[str, str]:
@@ -313,23 +308,7 @@ def diagnose(
             cones=_diagnose_cones(described, W),
             inspected=inspected_samples(V, described, W, H, labels),
             sizes=_component_sizes(labels, K),
-            shares=_shares(V, W, H),
         )
-
-
-def _shares(V: DataMatrix, W: Array, H: Aligned) -> Array:
-    """<w_k h_k, W H> / ||W H||^2: the sums over rows of W'W * HH'."""
-    W, Ht = check_factors(V, W, H)
-    (HH,) = V.map(_gram_of_rows, Ht)
-    largest = np.sqrt(np.diagonal(HH).max(initial=0.0)) or 1.0
-    products = (W.T @ W) / (np.square(W).sum() or 1.0) * (HH / largest**2)
-    total = products.sum()
-    return products.sum(axis=1) / total if total > 0 else np.zeros(W.shape[1])
-
-
-def _gram_of_rows(index: range, H: Array) -> tuple[Array]:
-    H = exact(H)
-    return (H.T @ H,)
 
 
 def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
@@ -383,13 +362,6 @@ def _known_in_words(observed: Facts | None) -> str:
         return " of the weighted entries"
     weighted = "weighted " * bool(observed.get("weighted"))
     return f" of the {weighted}entries that are known ({missing:.3g} of all are missing)"
-
-
-def shown_bound(certificate: AnyCertificate | None) -> float | None:
-    """Return the lower bound if there is one, and it is high enough to be shown."""
-    if certificate is None:
-        return None
-    return certificate.lower_bound if certificate.is_bound_telling else None
 
 
 def cones_in_words(cones: ConeDiagnosis | None) -> str:

@@ -309,7 +309,6 @@ class Replicates:
     ) -> list[Run]:
         """The runs, each from its init or from where it was saved."""
         solver = self.loss.solver("auto")
-        assert solver is not None
         states: list[Parts | None] = [None for _ in views]
         saves: list[Callable[[Run, bool], None] | None] = [None for _ in views]
         if kept is not None:

@@ -758,7 +758,6 @@ class _Search:
         """
         n_given = int(self.found.given.sum())
         solver = self.loss.solver("auto")
-        assert solver is not None
         inverse = np.linalg.pinv(W)
         runs = []
         for l, w in places:

@@ -254,12 +254,6 @@ class Context:
         """The share (S, K) of each component in the contributions to an inspected sample."""
         return charts.rows_to_one(self.diagnosis.inspected.coefficients)
 
-    @cached_property
-    def component_shares(self) -> Array:
-        """The share of the reconstruction that each component has, (K,); of counts, of the mass."""
-        known = self.result.shares
-        return self.diagnosis.shares if known is None else known
-
     def sample_name(self, position: int) -> str:
         """Return the name of an inspected sample; of a pixel without one, its row and column."""
         index = int(self.diagnosis.inspected.indices[position])
@@ -381,7 +375,7 @@ def components(context: Context) -> Facts:
     return {
         "description": f"{counted(context.K, 'component')}, {description}, numbered from 0.",
         "cards": [_component(context, k) for k in range(context.K)],
-        "order": np.argsort(-context.component_shares, kind="stable").tolist(),
+        "order": np.argsort(-context.result.shares, kind="stable").tolist(),
         "endmembers": _endmembers(context),
         "bands": _bands_in_words(context),
     }
@@ -405,14 +399,14 @@ def _bands_in_words(context: Context) -> str:
 
 def _component(context: Context, k: int) -> Facts:
     """What a page shows of one component."""
-    share, found, w = float(context.component_shares[k]), context.uniqueness, context.W[:, k]
+    share, found, w = float(context.result.shares[k]), context.uniqueness, context.W[:, k]
     names = context.result.component_names
     reason = found.in_words(k, names).removeprefix(found.verdicts[k]).lstrip(":, ")
     card = {
         "k": k,
         "name": visible(names[k]),
         "share": percent(share),
-        "part": share / (context.component_shares.max() or 1.0),
+        "part": share / (context.result.shares.max() or 1.0),
         "size": int(context.diagnosis.sizes[k]),
         "mean_share": percent(context.shares[:, k].mean()),
         "unique": found.verdicts[k],

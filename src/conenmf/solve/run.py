@@ -574,9 +574,7 @@ def alternate(
     H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
     with V.own_threads():
         objective = next(iter(LOSSES.values())).on(V) if objective is None else objective
-        chosen = objective.loss.solver(solver)
-        assert chosen is not None
-        run = Run(objective, W, H, chosen, stopping, callback=callback)
+        run = Run(objective, W, H, objective.loss.solver(solver), stopping, callback=callback)
         del W, H  # they may be large, and are not needed any more
         run.run()
     return run.solution()

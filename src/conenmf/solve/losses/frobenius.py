@@ -125,9 +125,9 @@ class Frobenius(Loss):
         """Return ||V||^2, of the entries that are known."""
         return float((V.observed or V).total)
 
-    def solver(self, solver: str | Solver | Update | None) -> Solver | None:
+    def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes one."""
-        return None if solver is None else get_solver("hals" if solver == "auto" else solver)
+        return get_solver("hals" if solver == "auto" else solver)
 
     def check(
         self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None

@@ -123,10 +123,10 @@ class Loss(ABC):
     def scale(self, V: DataMatrix) -> float:
         """Return the loss that counts as 1: the relative error is a share of it."""
 
-    def solver(self, solver: str | Solver | Update | None) -> Solver | None:
-        """Return the solver that a user asks for; None for the init alone."""
-        if solver is None or any(solver is one for one in self.solvers.values()):
-            return solver  # type: ignore[return-value]
+    def solver(self, solver: str | Solver | Update) -> Solver:
+        """Return the solver that a user asks for."""
+        if isinstance(solver, Solver) and solver in self.solvers.values():
+            return solver
         if not isinstance(solver, str):
             problem = " has its own solvers: solver is 'auto' or one of "
             names = ", ".join(map(repr, self.solvers))
