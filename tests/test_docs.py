@@ -12,7 +12,7 @@ import conenmf
 from conenmf import errors
 from conenmf.cli import EXIT_CODES, app
 from conenmf.datasets import DATASETS
-from conenmf.io.formats import KINDS
+from conenmf.io.open import KINDS
 from conenmf.solve.inits import INITS
 from conenmf.solve.losses import SOLVER_NAMES
 

@@ -46,9 +46,8 @@ from conenmf import (
 )
 from conenmf.cones.bounds import noise_bound, trimmed_bound
 from conenmf.cones.geometry import cone_geometry
-from conenmf.cones.rank_one import cr1_error
+from conenmf.cones.rank_one import cr1_error, cr1_plus_plus
 from conenmf.cones.robust import centres_in_noise
-from conenmf.cones.seeding import cr1_plus_plus
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import load

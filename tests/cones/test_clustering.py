@@ -7,8 +7,7 @@ from hypothesis.extra import numpy as hnp
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.geometry import angles_between, enclosing_cones
-from conenmf.cones.rank_one import rank_one_factors
-from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.cones.rank_one import cr1_plus_plus, rank_one_factors
 from conenmf.errors import (
     ComponentsError,
     OptionError,

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
-from conenmf.cones import seeding
-from conenmf.cones.rank_one import cr1_error, factors_from_centres
-from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.cones import rank_one
+from conenmf.cones.rank_one import cr1_error, cr1_plus_plus, factors_from_centres
 
 
 def rng(seed=0):
@@ -176,7 +175,7 @@ def test_short_outliers_are_left_alone():
 
 def many_draws(V, K, count, **options):
     parts = [
-        seeding.draw_centres(from_columns(V, **options), K, rng(seed), 200)
+        rank_one.draw_centres(from_columns(V, **options), K, rng(seed), 200)
         for seed in range(count // 200)
     ]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
@@ -213,7 +212,7 @@ def test_runs_are_independent_of_each_other():
     together = sum(
         np.equal.outer(first, first)
         for first in (
-            seeding.draw_centres(from_columns(V), 1, rng(seed), 6)[0][:, 0] for seed in range(2000)
+            rank_one.draw_centres(from_columns(V), 1, rng(seed), 6)[0][:, 0] for seed in range(2000)
         )
     )
     p = (shares**2).sum()
@@ -237,8 +236,8 @@ def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample
 def test_blocks_and_the_type_do_not_matter(block, sample_matrix):
     coarse = sample_matrix.astype(np.float32)
     V = from_columns(coarse, block_samples=block)
-    centres = seeding.draw_centres(V, 6, rng(3), 7)[0]
-    exact = seeding.draw_centres(from_columns(coarse.astype(np.float64)), 6, rng(3), 7)[0]
+    centres = rank_one.draw_centres(V, 6, rng(3), 7)[0]
+    exact = rank_one.draw_centres(from_columns(coarse.astype(np.float64)), 6, rng(3), 7)[0]
     assert centres.tolist() == exact.tolist()
 
 
@@ -246,7 +245,7 @@ def test_it_reads_v_once_for_each_centre_whatever_the_runs(sample_matrix):
     for runs in (1, 9):
         V = from_columns(sample_matrix)
         before = V.passes
-        seeding.draw_centres(V, 5, rng(), runs)
+        rank_one.draw_centres(V, 5, rng(), runs)
         assert V.passes - before == pytest.approx(4 + 5 * runs / 40)
 
 
@@ -266,7 +265,7 @@ def test_the_generator_decides(sample_matrix):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_best_run_is_taken_and_more_runs_are_never_worse(seed, sample_matrix):
     V = from_columns(sample_matrix)
-    runs = zip(*seeding.draw_centres(V, 4, rng(seed), 9), strict=True)
+    runs = zip(*rank_one.draw_centres(V, 4, rng(seed), 9), strict=True)
     errors = [cr1_error(V, *factors_from_centres(V, *run, 1e-2)[:2]) for run in runs]
     assert len(set(errors)) > 2
     for count in (1, 2, 4, 5, 9):

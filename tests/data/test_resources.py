@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from conenmf import from_rows, open_data
-from conenmf.data import threads
-from conenmf.data.resources import memory_budget
-from conenmf.data.threads import available_threads
+from conenmf.data import resources
+from conenmf.data.resources import available_threads, memory_budget
 
 
 @pytest.mark.parametrize(
@@ -23,9 +22,9 @@ def test_threads_are_those_of_the_environment_or_the_cores(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     assert 1 <= available_threads() <= os.cpu_count()
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # joblib's own limit shows that it is asked
-    threads._usable_cores.cache_clear()
+    resources._usable_cores.cache_clear()
     assert available_threads() == 1
-    threads._usable_cores.cache_clear()
+    resources._usable_cores.cache_clear()
 
 
 def test_block_sizes_do_not_depend_on_the_number_of_threads(tmp_path):

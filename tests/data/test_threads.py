@@ -6,7 +6,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from conenmf import from_columns, from_rows
-from conenmf.data.threads import run_in_order
+from conenmf.data.resources import run_in_order
 
 
 def products(block, piece, *, W):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import ConeNMFError, FileFormatError
-from conenmf.io.formats import KINDS
+from conenmf.io.open import KINDS
 from conenmf.names import Names
 
 

@@ -16,7 +16,7 @@ from conenmf.errors import (
     FileFormatError,
 )
 from conenmf.io import columnar, tables, text
-from conenmf.io.formats import open_path
+from conenmf.io.open import open_path
 from conenmf.io.source import Reading
 from conenmf.names import Names
 from conenmf.scale.disk import DiskMatrix

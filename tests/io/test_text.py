@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conenmf import open_data
 from conenmf.errors import ConeNMFError, FileFormatError
-from conenmf.io.formats import open_path
+from conenmf.io.open import open_path
 from conenmf.io.source import Reading
 from conenmf.io.text import guess
 

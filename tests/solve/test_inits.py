@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conenmf import cr1_nmf, from_columns, make_cones
-from conenmf.cones.seeding import cr1_plus_plus
+from conenmf.cones.rank_one import cr1_plus_plus
 from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.svd import Spectrum

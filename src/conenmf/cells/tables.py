@@ -17,8 +17,14 @@ import numpy as np
 from ..atomic import files_written_whole, writing
 from ..data.matrix import DataMatrix
 from ..errors import Message, Option, OptionError, OutputError
-from ..export import check_packages, no_formula
-from ..h5ad import Annotation, annotated_copy, annotated_counts, categories
+from ..export import (
+    Annotation,
+    annotated_copy,
+    annotated_counts,
+    categories,
+    check_packages,
+    no_formula,
+)
 from ..text import Facts, PathLike, visible
 from .programs import Programs
 

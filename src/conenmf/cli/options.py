@@ -28,8 +28,7 @@ from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn
 from ..export import TABLES
-from ..io.formats import split_member
-from ..io.open import open_data
+from ..io.open import open_data, split_member
 from ..io.text import read_names
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import RESAMPLINGS

@@ -29,7 +29,7 @@ from ..kernels import SMALLEST_SQUARE
 from ..names import Names
 from ..text import Facts, Texts
 from .blocks import Array, Block, exact, is_sparse, owners, products, sums_at, weighted_sums
-from .threads import available_threads
+from .resources import available_threads
 
 Aligned: TypeAlias = Any
 """An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""

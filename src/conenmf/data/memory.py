@@ -31,8 +31,7 @@ from .blocks import (
     sparse_block,
 )
 from .matrix import DataMatrix, Results, Work
-from .resources import available_memory
-from .threads import keep_freed_memory, one_blas_thread, run_in_order
+from .resources import available_memory, keep_freed_memory, one_blas_thread, run_in_order
 
 _FEW_ENTRIES = 1 << 12  # of a single block, whose products BLAS computes on one thread anyway
 

@@ -1,15 +1,31 @@
-"""How much memory this process may use, within the limits of its container.
+"""What this process may use: memory within the limits of its container, and threads.
 
 A container sees all memory of its host, but may be allowed less: its control group (cgroup) says.
+
+Blocks of V run on threads of our own, while BLAS uses one. Results are collected in the order of
+the tasks, so that sums do not depend on which thread finished first. Whatever has threads belongs
+to one process: a forked child makes its own.
+
+Threads are daemons, and wait for each other only in `SimpleQueue.get`. With a `ThreadPoolExecutor`,
+about one Ctrl-C in 500 left a lock of its futures held: the next pass, or the end of the process,
+waited for ever.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from ..errors import ConeNMFError, Message, Option, OptionError
 
@@ -64,3 +80,188 @@ def require_memory(
         needed, there = n_bytes / 1e9, available_memory() / 1e9
         problem = f" needs arrays of {needed:.3g} GB, and there are {there:.3g} GB of memory"
         raise error(Message(Option(name, value), f"{problem}: give less"))
+
+
+# --- threads ----------------------------------------------------------------------------------
+
+
+def available_threads() -> int:
+    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores.
+
+    Cores are usable within the affinity of the process and the processor time of its container.
+    """
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
+    return _usable_cores()
+
+
+@cache
+def _usable_cores() -> int:
+    """As joblib counts them, once: it reads files of the system, as long as a small transform."""
+    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
+
+    return int(cpu_count())
+
+
+class _Pool:
+    """Threads that wait for tasks; it grows to as many as were asked for at once."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._n_threads = 0
+
+    def put(self, task: Callable[[], None], copies: int = 1) -> None:
+        """Let so many threads do this task, which raises nothing."""
+        while self._n_threads < copies:
+            threading.Thread(target=self._serve, name="conenmf", daemon=True).start()
+            self._n_threads += 1  # not before: the start may fail, or be interrupted
+        for _ in range(copies):
+            self._tasks.put(task)
+
+    def _serve(self) -> None:
+        while True:
+            self._tasks.get()()
+
+
+@cache
+def _helpers(process: int) -> _Pool:
+    return _Pool()
+
+
+def run_in_order(
+    run: Callable[[int], Any], collect: Callable[[int, Any], None], count: int, n_threads: int
+) -> None:
+    """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
+
+    A thread that finishes a task takes the next one, and collects all results that are due. The
+    first exception stops the others and is raised here, when they have finished their tasks. Tasks
+    may run tasks: nobody waits for a helper that has not begun.
+    """
+    lock = threading.Lock()
+    tasks = iter(range(count))
+    ready: dict[int, Any] = {}
+    failures: list[BaseException] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+    due = n_helpers = 0
+    is_over = False
+
+    def work() -> None:
+        nonlocal due
+        try:
+            while not failures:
+                with lock:
+                    index = next(tasks, None)
+                if index is None:
+                    return
+                result = run(index)
+                with lock:
+                    ready[index] = result
+                    while due in ready:
+                        collect(due, ready.pop(due))
+                        due += 1
+        except BaseException as failure:
+            failures.append(failure)
+
+    def help_out() -> None:
+        nonlocal n_helpers
+        with lock:
+            if is_over:
+                return
+            n_helpers += 1
+        with _limit_here():
+            work()
+        ended.put(None)
+
+    try:
+        if n_threads > 1 and count > 1:
+            _helpers(os.getpid()).put(help_out, min(n_threads, count) - 1)
+        work()
+    except BaseException as failure:  # interrupted between tasks
+        failures.append(failure)
+    with lock:
+        is_over = True
+    for _ in range(n_helpers):
+        ended.get()
+    if failures:
+        raise failures[0]
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let arrays of up to 31 MB be made from memory that others have freed, once per process.
+
+    GNU's malloc returns large arrays to the system when they are freed, until it has seen one of
+    that size; so the next ones are faulted in page by page, which takes a tenth of an iteration on
+    sparse data. The array made here is not touched, so it takes no memory.
+    """
+    np.empty(31 << 20, np.uint8)
+
+
+# --- BLAS ---------------------------------------------------------------------------------------
+
+
+@cache
+def _blas() -> Any:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _limit_here() -> AbstractContextManager[Any]:
+    """Hold BLAS to one thread where that is not so: where the limit is each thread's own."""
+    is_limited = all(library.num_threads == 1 for library in _blas().lib_controllers)
+    return nullcontext() if is_limited else _blas().limit(limits=1)
+
+
+class _User:
+    """Someone who needs BLAS held to one thread, for as long as this object lives."""
+
+
+class _BlasLimit:
+    """Holds BLAS to one thread as long as anyone in this process needs it."""
+
+    def __init__(self) -> None:
+        self.users: weakref.WeakSet[_User] = weakref.WeakSet()
+        self._before: list[int] | None = None
+        self._lock = threading.RLock()
+
+    def update(self) -> None:
+        """Set the limit if there are users, lift it if there are none.
+
+        The limit of OpenBLAS belongs to the process. threadpoolctl lets only the thread that set
+        it change it, unless it is told to forget which one that was.
+        """
+        libraries = _blas().lib_controllers
+        with self._lock:
+            if bool(self.users) == (self._before is not None):
+                return
+            before, numbers = None, self._before
+            if numbers is None:
+                before = [library.num_threads for library in libraries]
+                numbers = [1] * len(before)
+            for library, number in zip(libraries, numbers, strict=True):
+                if hasattr(library, "clear_controlling_thread"):
+                    library.clear_controlling_thread(force=True)
+                library.set_num_threads(number)
+            self._before = before
+
+
+@cache
+def _blas_limit(process: int) -> _BlasLimit:
+    """The limit of a process: a forked child has its own, whoever held that of its parent."""
+    return _BlasLimit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread in the whole process, as long as any thread is inside."""
+    user = _User()
+    limit = _blas_limit(os.getpid())
+    try:
+        limit.users.add(user)
+        limit.update()
+        with _limit_here():
+            yield
+    finally:
+        limit = _blas_limit(os.getpid())  # another one, if this is a child forked inside
+        limit.users.discard(user)
+        limit.update()

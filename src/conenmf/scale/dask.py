@@ -32,8 +32,7 @@ from ..arguments import DType
 from ..data.blocks import Array, Block, canonical_rows, compute_dtype, is_sparse
 from ..data.matrix import DataMatrix, Results, Work
 from ..data.memory import hold
-from ..data.resources import available_memory
-from ..data.threads import available_threads, one_blas_thread
+from ..data.resources import available_memory, available_threads, one_blas_thread
 from ..data.validate import check_kind
 from ..errors import (
     DataChangedError,

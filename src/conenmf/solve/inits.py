@@ -36,8 +36,7 @@ from numpy.typing import ArrayLike
 from ..arguments import DType, Pair, Shape, choice, factor, function, generator, instance, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
-from ..cones.rank_one import cr1_nmf
-from ..cones.seeding import cr1_plus_plus
+from ..cones.rank_one import cr1_nmf, cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products, dense, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import (

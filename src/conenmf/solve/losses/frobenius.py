@@ -34,7 +34,7 @@ from ...arguments import DType
 from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix, Results, add
-from ...data.threads import run_in_order
+from ...data.resources import run_in_order
 from ...data.together import products_together
 from ...data.validate import require_nonnegative
 from ...errors import DataError, Message, Option, OptionError
