@@ -254,8 +254,9 @@ def array(
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         what = f"finite numbers{_in_words(limits)}"
-        problem = f" is {numbers[place]} at {_written(place)}, expected {what}"
-        raise error(Message(Option(name), problem))
+        raise error(
+            Message(Option(name), f" is {numbers[place]} at {_written(place)}, expected {what}")
+        )
     return numbers
 
 

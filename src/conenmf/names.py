@@ -77,8 +77,9 @@ class Names:
             rows, columns = getattr(self, option) or (1, count)
             if rows * columns != count:
                 pixels = f"{rows} x {columns} have {rows * columns} pixels"
-                problem = f": images of {pixels}, and there are {count} {kind}"
-                raise OptionError(Message(Option(option), problem))
+                raise OptionError(
+                    Message(Option(option), f": images of {pixels}, and there are {count} {kind}")
+                )
         return self
 
     def updated(self, other: Names) -> Names:
@@ -182,13 +183,24 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
     extra, there = [name for name in own if name not in place], set(own)
     missing = [name for name in given if name not in there]
     if extra or missing:
-        counts = (f"the data have {len(own)} {side}s, ", owner, f" has {len(given)}")
         absent = (f"; missing in the data: {_listed(missing)}",) if missing else ()
         unknown = ("; not in ", owner, f": {_listed(extra)}") if extra else ()
-        raise DataError(Message(*counts, *absent, *unknown, f": give both the same {side}s"))
+        raise DataError(
+            Message(
+                f"the data have {len(own)} {side}s, ",
+                owner,
+                f" has {len(given)}",
+                *absent,
+                *unknown,
+                f": give both the same {side}s",
+            )
+        )
     if len(place) < len(given) or len(own) != len(given):
-        problem = f"{side}s share names and differ in order from "
-        raise DataError(Message(problem, owner, ": give each its own name"))
+        raise DataError(
+            Message(
+                f"{side}s share names and differ in order from ", owner, ": give each its own name"
+            )
+        )
     return [place[name] for name in own]
 
 
@@ -196,8 +208,13 @@ def _refuse_shuffled(option: str, given: Texts, side: str) -> None:
     """Refuse the index of a table that was sorted or shuffled, where the data have no names."""
     places = [str(place) for place in range(len(given))]
     if sorted(given) == sorted(places) and [*given] != places:
-        problem = f" has its {side}s in the order {_listed(given)}, and those of the data have no "
-        raise DataError(Message(Option(option), problem, "names: sort its index, or give an array"))
+        raise DataError(
+            Message(
+                Option(option),
+                f" has its {side}s in the order {_listed(given)}, and those of the data have no ",
+                "names: sort its index, or give an array",
+            )
+        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from conenmf.errors import (
     DataError,
     FileFormatError,
 )
-from conenmf.io import columnar, tables, text
+from conenmf.io import tables, text
 from conenmf.io.open import open_path
 from conenmf.io.source import Reading
 from conenmf.names import Names
@@ -99,7 +99,7 @@ def test_texts_that_are_wrong_somewhere(tmp_path, text, error, message):
 @pytest.fixture
 def small_batches(monkeypatch):
     monkeypatch.setattr(text, "batch_bytes", lambda budget: 5000)
-    monkeypatch.setattr(columnar, "batch_bytes", lambda budget: 5000)
+    monkeypatch.setattr(tables, "batch_bytes", lambda budget: 5000)
 
 
 @pytest.fixture

@@ -285,11 +285,13 @@ def _first_centre(V: DataMatrix, rng: Generator | None, first: int | None) -> in
         first = integer("first", first)
         squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
         if not float(squared) > 0:
-            problem = (
-                " is not the index of a nonzero sample: "
-                f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}"
+            raise OptionError(
+                Message(
+                    Option("first", first),
+                    " is not the index of a nonzero sample: "
+                    f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}",
+                )
             )
-            raise OptionError(Message(Option("first", first), problem))
         return first
     if rng is not None:
         return int(draw_samples(V, 1, rng)[0])

@@ -146,8 +146,12 @@ def make_cones(
 def _probabilities(weights: ArrayLike, K: int) -> Array:
     shares = array("weights", weights, (K,), at_least=0).astype(float)
     if abs(shares.sum() - 1.0) > _PROBABILITY_ROUNDING:
-        problem = f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1"
-        raise OptionError(Message(Option("weights"), problem))
+        raise OptionError(
+            Message(
+                Option("weights"),
+                f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1",
+            )
+        )
     return shares
 
 

@@ -131,8 +131,12 @@ def prepare(
     log1p, tfidf = flag("log1p", log1p), flag("tfidf", tfidf)
     normalize = flag("normalize", normalize)
     if tfidf and V.vocabulary is not None:
-        problem = " is for counts, and these texts are weighted so already: leave it out"
-        raise OptionError(Message(Option("tfidf", True), problem))
+        raise OptionError(
+            Message(
+                Option("tfidf", True),
+                " is for counts, and these texts are weighted so already: leave it out",
+            )
+        )
     idf = _idf(V) if tfidf else None
     return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
 
@@ -182,8 +186,13 @@ def _idf(V: DataMatrix) -> Array:
     idf: Array = np.log(V.shape[1] / np.maximum(count, 1))
     idf[count == 0] = 0.0
     if not idf.any():
-        problem = " gives every feature the weight log(N / df) = 0, since all samples have it: "
-        raise OptionError(Message(Option("tfidf", True), problem, "leave it out"))
+        raise OptionError(
+            Message(
+                Option("tfidf", True),
+                " gives every feature the weight log(N / df) = 0, since all samples have it: ",
+                "leave it out",
+            )
+        )
     return idf
 
 

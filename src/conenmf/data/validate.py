@@ -90,9 +90,13 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
     masked = np.argwhere(np.ma.getmaskarray(matrix))
     if len(masked):
         where = ", ".join(map(str, masked[0].tolist()))
-        problem = f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): "
-        advice = "remove such samples or features, fill them, X.filled(0), or pass "
-        raise DataTypeError(Message(problem, advice, Option("missing", "nan")))
+        raise DataTypeError(
+            Message(
+                f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): ",
+                "remove such samples or features, fill them, X.filled(0), or pass ",
+                Option("missing", "nan"),
+            )
+        )
     return np.ma.getdata(matrix)
 
 
@@ -230,8 +234,9 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         name = "NaN" if np.isnan(value) else "infinity (inf)"
         problem = f"{where} is {name}: remove, impute or replace such entries first"
         if np.isnan(value):
-            hint = (", or pass ", Option("missing", "nan"), " if they are not known")
-            raise DataError(Message(problem, *hint))
+            raise DataError(
+                Message(problem, ", or pass ", Option("missing", "nan"), " if they are not known")
+            )
         raise DataError(problem)
     if lowest < 0 and negative != "keep":
         tiny = lowest >= -_CLIPPED_SHARE * highest

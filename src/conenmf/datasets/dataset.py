@@ -177,15 +177,24 @@ def _check_options(description: Description, **options: object) -> None:
     for option, value in options.items():
         kinds = _OPTIONS[option]
         if value is not None and description.kind not in kinds:
-            kind = f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
-            own = f"and {description.name} is of the kind {description.kind!r}: leave it out"
-            raise OptionError(Message(Option(option, value), kind, own))
+            raise OptionError(
+                Message(
+                    Option(option, value),
+                    f" is for datasets of the kind {' or '.join(map(repr, kinds))}, ",
+                    f"and {description.name} is of the kind {description.kind!r}: leave it out",
+                )
+            )
         if value is not None and kinds[description.kind]:
             choice(option, value, kinds[description.kind])
     shrink = optional(integer, "shrink", options["shrink"], at_least=1)
     if shrink is not None and any(side % shrink for side in description.image_shape or ()):
-        problem = f" does not divide images of {description.image_shape}: choose a divisor of both"
-        raise OptionError(Message(Option("shrink", shrink), problem, " sides"))
+        raise OptionError(
+            Message(
+                Option("shrink", shrink),
+                f" does not divide images of {description.image_shape}: choose a divisor of both",
+                " sides",
+            )
+        )
 
 
 def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:

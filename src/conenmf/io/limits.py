@@ -44,9 +44,13 @@ def fits(size: int, budget: int) -> bool:
 def check_fits(name: object, size: int, budget: int) -> None:
     """Refuse what can only be read as a whole and does not fit."""
     if not fits(size, budget):
-        problem = f"{name} takes {size} bytes and can only be read as a whole, which is more than "
-        advice = f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise "
-        raise FileFormatError(Message(problem, advice, Option("max_memory")))
+        raise FileFormatError(
+            Message(
+                f"{name} takes {size} bytes and can only be read as a whole, which is more than ",
+                f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise ",
+                Option("max_memory"),
+            )
+        )
 
 
 def check_sides(name: object, rows: int, columns: int, entries: int) -> None:
@@ -79,8 +83,13 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
     name = min(members, default="") if dataset is None else dataset.strip("/")
     if name not in members or (dataset is None and len(members) > 1):
         asked = "" if dataset is None else f", not {dataset!r}"
-        problem = f"{path} holds {listed(sorted(members))}: name one of them with "
-        raise FileFormatError(Message(problem, Option("dataset"), asked))
+        raise FileFormatError(
+            Message(
+                f"{path} holds {listed(sorted(members))}: name one of them with ",
+                Option("dataset"),
+                asked,
+            )
+        )
     return name
 
 

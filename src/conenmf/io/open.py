@@ -313,8 +313,11 @@ def _read(
 ) -> DataMatrix:
     """A validated matrix with one row per sample; X is what the caller gives, a path to be read."""
     if not isinstance(words, Words | Vocabulary | None):
-        expected = ", expected Words(...), the vocabulary of a result, or None"
-        raise OptionError(Message(Option("words", words), expected))
+        raise OptionError(
+            Message(
+                Option("words", words), ", expected Words(...), the vocabulary of a result, or None"
+            )
+        )
     choice("negative", negative, ("raise", "clip", "keep"))
     optional(
         integer, "block_samples", options.get("block_samples"), at_least=1, at_most=_MAX_SAMPLES
@@ -361,8 +364,12 @@ def _opened(
 
         return NamedMatrix(checked_array(X))
     if persist is not None:
-        problem = f" is for Dask arrays, got {type(X).__name__}: leave it out"
-        raise OptionError(Message(Option("persist", persist), problem))
+        raise OptionError(
+            Message(
+                Option("persist", persist),
+                f" is for Dask arrays, got {type(X).__name__}: leave it out",
+            )
+        )
     if is_open_dataset(X):
         return open_dataset(X)
     found = names_of(X)
@@ -447,8 +454,11 @@ def open_path(path: str, reading: Reading) -> NamedMatrix:
     for option, value in reading._asdict().items():
         is_known = option == "budget" or option in _OPTIONS.get(opener, ())
         if value not in (None, ()) and not is_known:
-            problem = f" is not an option for {visible(path)}: leave it out"
-            raise OptionError(Message(Option(option, value), problem))
+            raise OptionError(
+                Message(
+                    Option(option, value), f" is not an option for {visible(path)}: leave it out"
+                )
+            )
     stamp = Stamp([file] if file.is_file() else [])
     with named_damage(file):
         matrix = opener(file, reading)

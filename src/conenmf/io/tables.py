@@ -240,9 +240,13 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
         columns = columns._replace(named_by=0)
     elif unusable:
         found = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
-        problem = f"{path} has columns that are not numbers: {found}; convert them, or "
-        advice = ("leave them out with ", Option("drop", names[unusable[0]]))
-        raise DataTypeError(Message(problem, *advice))
+        raise DataTypeError(
+            Message(
+                f"{path} has columns that are not numbers: {found}; convert them, or ",
+                "leave them out with ",
+                Option("drop", names[unusable[0]]),
+            )
+        )
     is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in columns.numeric)
     dtype = np.float32 if is_single else np.float64
     rows = (_rows(batch, columns, dtype) for batch in batches)

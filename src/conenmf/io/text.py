@@ -200,11 +200,13 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
             try:
                 fields = _fields(line, dialect.delimiter, strict=True)
             except csv.Error as problem:
-                cause = (
-                    f"{path}: line {number} cannot be split into fields ({problem}): put quotes "
-                )
-                advice = "around a whole field, on one line; a column of texts is read with "
-                raise FileFormatError(Message(cause, advice, Option("text_column"))) from problem
+                raise FileFormatError(
+                    Message(
+                        f"{path}: line {number} cannot be split into fields ({problem}): put ",
+                        "quotes around a whole field, on one line; a column of texts is read with ",
+                        Option("text_column"),
+                    )
+                ) from problem
             if len(fields) != columns.width:
                 count = f"{len(fields)} fields, expected {columns.width}"
                 raise FileFormatError(f"{path}: line {number} has {count}")
@@ -227,13 +229,17 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
         number = _number(field, dialect.decimal)
         if number is None:
             label = dialect.columns.labels[column]
-            problem = f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
             sign = "the percent sign" if field.rstrip().endswith("%") else "units"
-            advice = (
-                f"write digits with '{dialect.decimal}', without {sign}; or drop the column with "
+            raise FileFormatError(
+                Message(
+                    f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: ",
+                    f"write digits with '{dialect.decimal}', without {sign}; or drop the column ",
+                    "with ",
+                    Option("drop", label),
+                    ", or factor its texts with ",
+                    Option("text_column", label),
+                )
             )
-            other = (", or factor its texts with ", Option("text_column", label))
-            raise FileFormatError(Message(problem, advice, Option("drop", label), *other))
         row.append(number)
     return row
 
