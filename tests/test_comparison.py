@@ -3,10 +3,11 @@ import time
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.decomposition import NMF
 
 from conenmf import from_columns, make_cones
 from conenmf.comparison import compare
-from conenmf.errors import ComponentsError
+from conenmf.errors import ComponentsError, DataError, OptionError
 from conenmf.solve.inits import initialize
 
 matplotlib.use("Agg")
@@ -77,3 +78,40 @@ def test_inits_that_cannot_be_made_are_left_out():
     assert [one.init for one in comparison.contenders] == ["random"]
     with pytest.raises(ComponentsError, match="only 1 distinct direction"):
         compare(V, 2, inits=["cr1"], solvers=["hals"])
+
+
+def test_other_programs_are_judged_as_ours_are(model):
+    X = model.V.T
+    known = NMF(3, max_iter=5000).fit(X)
+
+    def known_factors(X):
+        return known.transform(X), known.components_
+
+    others = {"scikit-learn": NMF(3, max_iter=5000), "mine": known_factors}
+    table = compare(
+        from_columns(model.V), 3, inits="cr1", solvers="hals", others=others, labels=model.labels
+    )
+    found = {one.init: one for one in table.contenders}
+    theirs, mine = found["scikit-learn"], found["mine"]
+    expected = known.reconstruction_err_ / np.linalg.norm(X)
+    assert theirs.relative_error == pytest.approx(expected, rel=1e-6)
+    rest = X - known.transform(X) @ known.components_
+    expected = np.linalg.norm(rest) / np.linalg.norm(X)
+    assert mine.relative_error == pytest.approx(expected, rel=1e-9)
+    assert theirs.n_iter == known.n_iter_
+    assert theirs.scores.keys() == found["cr1"].scores.keys()
+    by_time, by_passes = table.plot(), table.plot(against="passes")
+    assert [len(ax.lines) for ax in (by_time, by_passes)] == [3, 1]
+    assert by_passes.get_xlabel() == "passes"
+    matplotlib.pyplot.close("all")
+
+
+def test_other_programs_must_return_factors_of_complete_data(model):
+    V = from_columns(model.V)
+    with pytest.raises(DataError, match=r"of shape .120, 3. and .30, 3., expected"):
+        compare(V, 3, inits="cr1", solvers="hals", others={"x": lambda X: (X[:, :3], X[:30, :3])})
+    with pytest.raises(OptionError, match="others"):
+        compare(V, 3, inits="cr1", solvers="hals", others={"x": 3})
+    holes = from_columns(model.V, mask=np.random.default_rng(0).random(model.V.shape) < 0.9)
+    with pytest.raises(OptionError, match="complete data in memory"):
+        compare(holes, 3, inits="cr1", solvers="hals", others={"x": NMF(3)})

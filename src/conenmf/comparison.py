@@ -1,13 +1,16 @@
 """Inits and solvers side by side on one matrix: error, time, and clustering scores if asked for.
 
-Every pair is one fit by `pipeline.factorize`; nothing is computed here but scores.
+Every pair is one fit by `pipeline.factorize`. Other programs, such as scikit-learn's NMF, can take
+part: their factors are judged in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import sqrt
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +24,7 @@ from .errors import ComponentsError, DataError, OptionError
 from .judge import plots
 from .judge.scores import scores
 from .pipeline import factorize
+from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History, Stopping
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
@@ -36,6 +40,7 @@ class Contender(NamedTuple):
     Attributes
     ----------
     init, solver : str
+        For another program its name, and nothing.
     relative_error : float
     seconds : float
         In all: init, solver and exact finish.
@@ -94,13 +99,17 @@ class Comparison:
         title = f"Comparison with {counted(self.K, 'component')}, lowest error first"
         return card(title, rows=self._cells())
 
-    def plot(self, ax: object = None) -> plots.Axes:
-        """Draw error against time, a colour for each init and a style for each solver.
+    def plot(self, ax: object = None, *, against: str = "seconds") -> plots.Axes:
+        """Draw the error against "seconds" or "passes" over the data; return the matplotlib axes.
 
-        Returns the matplotlib axes.
+        Each init has a colour and each solver a style. Another program is a point, the end of its
+        fit; it does not say how often it reads the data.
         """
+        choice("against", against, ("seconds", "passes"))
         curves = {(one.init, one.solver): one.history for one in self.contenders}
-        return plots.curves(curves, ax)
+        if against == "passes":
+            curves = {name: one for name, one in curves.items() if one.passes.size}
+        return plots.curves(curves, ax, against=against)
 
 
 def compare(
@@ -115,6 +124,7 @@ def compare(
     max_time: float | None = None,
     seed: int = 0,
     watch: Callable[[str, str], Callback | None] | None = None,
+    others: Mapping[str, Any] | None = None,
 ) -> Comparison:
     """Fit V with every pair of init and solver, and compare errors and times.
 
@@ -133,6 +143,10 @@ def compare(
         Seed of the random inits.
     watch : callable, optional
         Called with the names of init and solver before each fit; returns a callback for it.
+    others : dict, optional
+        Other programs by name: an estimator with ``fit_transform`` and ``components_``, such as
+        scikit-learn's ``NMF(K)``, or a function of X (N, F) that returns the coefficients (N, K)
+        and the components (K, F). V must be in memory. Their errors are computed as ours are.
 
     Examples
     --------
@@ -142,6 +156,14 @@ def compare(
     >>> best = table.contenders[0]
     >>> best.relative_error < 0.07, sorted(best.scores)
     (True, ['dice', 'nmi', 'purity'])
+
+    Beside scikit-learn:
+
+    >>> from sklearn.decomposition import NMF
+    >>> peers = {"scikit-learn": NMF(4, max_iter=2000)}
+    >>> table = compare(from_columns(model.V), 4, inits="auto", solvers="hals", others=peers)
+    >>> sorted(one.init for one in table.contenders)
+    ['auto', 'scikit-learn']
     """
     require_data_matrix(V, nonzero=True, holes=True)
     require_nonnegative(V, "a comparison")
@@ -174,10 +196,37 @@ def compare(
         judged = {} if true is None else scores(true, np.asarray(result.labels))
         error, seconds = result.relative_error, result.total_seconds
         contenders.append(Contender(*names, error, seconds, result.n_iter, result.history, judged))
+    for name, program in {} if others is None else others.items():
+        contenders.append(_other(V, K, name, program, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
     contenders.sort(key=lambda one: one.relative_error)
     return Comparison(tuple(contenders), K)
+
+
+def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contender:
+    """Fit another program, and judge its factors."""
+    X = V.held_rows(V.shape[0] * V.shape[1])
+    if X is None or V.observed is not None:
+        raise OptionError("others need complete data in memory: leave out `others`")
+    began = perf_counter()
+    if hasattr(program, "fit_transform"):
+        A = program.fit_transform(X)
+        C = program.components_
+    else:
+        A, C = function("others", program, takes=1)(X)
+    seconds = perf_counter() - began
+    A, C = np.asarray(A, float), np.asarray(C, float)
+    if (A.shape, C.shape) != ((V.shape[1], K), (K, V.shape[0])):
+        raise DataError(
+            f"{name} returned factors of shape {A.shape} and {C.shape}, expected "
+            f"{(V.shape[1], K)} and {(K, V.shape[0])}"
+        )
+    end = finished(V, C.T, given=V.align(A))
+    error = sqrt(end.squared_error / V.total)
+    judged = {} if true is None else scores(true, np.asarray(end.labels))
+    history = History(np.array([error]), np.array([seconds]), np.zeros(0))
+    return Contender(name, "", error, seconds, getattr(program, "n_iter_", 0), history, judged)
 
 
 def _checked(name: str, values: object, valid: Collection[str]) -> list[Any]:

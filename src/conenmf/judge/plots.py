@@ -75,8 +75,10 @@ def history(
     return ax
 
 
-def curves(histories: Mapping[Any, History], ax: object = None) -> Axes:
-    """Draw the errors of several runs against time.
+def curves(
+    histories: Mapping[Any, History], ax: object = None, *, against: str = "seconds"
+) -> Axes:
+    """Draw the errors of several runs against seconds or passes; a single error is a point.
 
     A name that is a pair, such as an init and a solver, gives a line the colour of its first part
     and the style of its second.
@@ -88,8 +90,10 @@ def curves(histories: Mapping[Any, History], ax: object = None) -> Axes:
         colour = f"C{firsts.index(first) % _N_COLOURS}"
         style = _STYLES[seconds.index(second) % len(_STYLES)]
         label = _without_formulas(f"{first} {second}".rstrip())
-        ax.plot(errors.elapsed, errors.relative_error, color=colour, ls=style, label=label)
-    ax.set(xlabel="seconds", ylabel="relative error", title="Error against time", xscale="log")
+        x = errors.elapsed if against == "seconds" else errors.passes
+        marker = "o" if x.size == 1 else None
+        ax.plot(x, errors.relative_error, color=colour, ls=style, marker=marker, label=label)
+    ax.set(xlabel=against, ylabel="relative error", title=f"Error against {against}", xscale="log")
     ax.legend(fontsize="small", ncols=1 + (len(pairs) > _N_COLOURS))
     return ax
 
