@@ -12,13 +12,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from . import kernels
 from .arguments import components, function, generator, instance, optional, path
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
@@ -27,6 +25,7 @@ from .data.views import in_single
 from .errors import InputWarning
 from .judge.certificate import Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
+from .kernels import clock
 from .linalg.svd import Spectrum
 from .result import Factorization
 from .scale.checkpoint import (
@@ -219,17 +218,16 @@ class _Fit:
         self.init, self.is_auto = init, isinstance(init, str) and init == "auto"
         self.callback, self.rng = callback, rng
         self._passes = V.passes_here
-        self._began = perf_counter(), self.data.passes_here
+        self._began = clock(), self.data.passes_here
         self.seconds = dict.fromkeys(("rank", "init", "solve", "finish"), 0.0)
         self.spectrum = Spectrum(V) if V.observed is None else None
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
         """Count the seconds of a stage, without those in which numba compiles."""
-        began, compiled = perf_counter(), kernels.compiling.seconds
+        began = clock()
         yield
-        compiling = kernels.compiling.seconds - compiled
-        self.seconds[name] += max(perf_counter() - began - compiling, 0.0)
+        self.seconds[name] += clock() - began
 
     @contextmanager
     def saved(self, checkpoint: PathLike | Checkpoint, identity: Facts) -> Iterator[None]:
@@ -293,7 +291,7 @@ class _Fit:
             if not isinstance(K, str):
                 return K
             limit = self.stopping.max_time
-            left = None if limit is None else max(limit + self._began[0] - perf_counter(), 0.0)
+            left = None if limit is None else max(limit + self._began[0] - clock(), 0.0)
             loss, known = self.problem.loss, self.spectrum
             chosen = choose_k(self.V, loss, spectrum=known, max_time=left)
             self.K_decided_by, self.selection = chosen.sentence, chosen
@@ -379,7 +377,7 @@ class _Fit:
     def _report(self, now: Iteration) -> object:
         """Call the callback while inits compete, until it or the time limit ends the race."""
         seconds, passes = self._began
-        elapsed, passes = perf_counter() - seconds, self.data.passes_here - passes
+        elapsed, passes = clock() - seconds, self.data.passes_here - passes
         if self.callback is not None:
             now = replace(now, iteration=0, elapsed=elapsed, passes=passes)
             self._is_stopped = self._is_stopped or asks_to_stop(self.callback, now)

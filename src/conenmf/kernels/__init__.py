@@ -17,7 +17,7 @@ from .hals import (
     hals_rows,
     hals_sweeps,
 )
-from .load import SMALLEST_SQUARE, compiling, load_kernels
+from .load import SMALLEST_SQUARE, clock, compiling, load_kernels
 from .nnls import nnls_memory, nnls_rows
 from .poisson import poisson_steps
 from .sparse import entry_products, sparse_products, sparse_sums
@@ -28,6 +28,7 @@ __all__ = [
     "HALS_BATCH_ROWS",
     "HALS_LANES",
     "SMALLEST_SQUARE",
+    "clock",
     "compiling",
     "cone_products_columns",
     "cone_products_rows",

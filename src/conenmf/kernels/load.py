@@ -64,6 +64,11 @@ class Compiling:
 compiling = Compiling()
 
 
+def clock() -> float:
+    """Seconds, as `time.perf_counter` counts them, without those in which kernels were compiled."""
+    return time.perf_counter() - compiling.seconds
+
+
 def compiled(function: _Function, *, in_order: bool = False) -> _Function:
     """Compile at the first call; sums may be reassociated, NaN and infinity keep their meaning."""
     _plain.append((function, in_order))

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -37,6 +36,7 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.together import Part, sweep_together
 from ..data.validate import aligned_coefficients, require_data_matrix
 from ..errors import DataError
+from ..kernels import clock
 from ..scale.checkpoint import Parts
 from .coefficients import column_units
 from .constraints import Term
@@ -263,7 +263,7 @@ class Run:
             self.objective, self._in_double = single, objective
             self._given = (W, H) if resume is None else None  # until the first iteration
         self.V = self.objective.V
-        self._seconds, self._read = (perf_counter(), V.passes_here) if began is None else began
+        self._seconds, self._read = (clock(), V.passes_here) if began is None else began
         if resume is None:
             self._begin(W, H)
         else:
@@ -437,7 +437,7 @@ class Run:
 
     def _end_iteration(self) -> None:
         """Write the history, call the callback, and decide whether to stop."""
-        self.elapsed.append(perf_counter() - self._seconds)
+        self.elapsed.append(clock() - self._seconds)
         self.passes.append(self.V.passes_here - self._read)
         self.continue_with(self.stopping)
         if self.callback is None:
