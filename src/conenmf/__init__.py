@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .judge.stability import stability
     from .judge.uniqueness import uniqueness
     from .pipeline import factorize
+    from .ratings import fit_ratings
     from .report import write_report
     from .result import Factorization
 
@@ -46,6 +47,7 @@ _HOMES = {
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
     "factorize": "pipeline",
+    "fit_ratings": "ratings",
     "from_columns": "io.open",
     "from_rows": "io.open",
     "from_texts": "io.open",
@@ -70,6 +72,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "factorize",
+    "fit_ratings",
     "from_columns",
     "from_rows",
     "from_texts",

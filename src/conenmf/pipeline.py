@@ -303,7 +303,7 @@ class _Fit:
         if known is not None and known.missing > _MOSTLY_MISSING and is_free and K > 1:
             problem = (
                 f"{known.missing:.0%} of the entries are missing, so a fit without a penalty may "
-                "predict them badly: choose one with GridSearchCV, as in {'alpha_W': [1e-3, 1e-2]}"
+                "predict them badly: use fit_ratings, or choose a penalty with GridSearchCV"
             )
             warnings.warn(InputWarning(problem), stacklevel=3)
         first = self.init

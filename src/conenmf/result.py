@@ -214,6 +214,7 @@ class Factorization:
         lines = [f"{K}; {error}"]
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
+        lines.append(self.settings.get("ratings", ""))
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

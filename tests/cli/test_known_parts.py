@@ -198,3 +198,23 @@ def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
     capsys.readouterr()
     assert run("stability", *known, "-k", 3, "--runs", 2) == 4
     assert "this is for complete data" in capsys.readouterr().err
+
+
+def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys):
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((80, 40)) < 0.3)
+    ratings = np.clip(1 + 2 * rng.random((80, 2)) @ rng.random((2, 40)), 1, 5)[users, items]
+    rows = zip(users, items, ratings, strict=True)
+    text = "\n".join(f"{user},film {item},{rating:.3f},1000000000" for user, item, rating in rows)
+    Path("ratings.csv").write_text(f"userId,movieId,rating,timestamp\n{text}\n")
+    assert run("fit", "ratings.csv", "-k", 3, "-o", "out", "--json", "-q") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert (summary["n_samples"], summary["n_features"]) == (80, 40)
+    assert 0 < summary["settings"]["rmse"] < 0.3
+    assert any(line.startswith("RMSE of hidden ratings: 0.") for line in summary["summary"])
+    table = Path("out/recommendations.csv").read_text().splitlines()
+    assert table[0] == "user,item,predicted rating"
+    assert len(table) == 1 + 80 * 10
+    assert run("report", "out", "-q") == 0
+    assert run("transform", "out", "ratings.csv", "-o", "x.csv", "-q") != 0
+    assert "fit the ratings of old and new users together" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from ..export import (
     write_tables,
 )
 from ..pipeline import factorize
+from ..ratings import fit_ratings
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
@@ -44,9 +45,19 @@ from .options import (
     command,
     json_values,
 )
-from .output import check_folder, earlier_files, new_result, write_csv, write_summary
+from .output import (
+    RECOMMENDATIONS_FILE,
+    check_folder,
+    earlier_files,
+    new_result,
+    write_csv,
+    write_summary,
+)
 from .show import advice, fit_text
 from .side_files import about_samples, drop_class_column, read_fixed, with_sample_weights
+
+_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
+"""Options for which ratings are fitted like other data."""
 
 
 @command(
@@ -76,7 +87,7 @@ def fit(request: Request) -> int:
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit words.npz -k 20 --tfidf
     conenmf fit words.npz -k 20 --loss poisson
-    conenmf fit ratings.npz -k 8 --missing zeros --alpha-w 0.005
+    conenmf fit ratings.csv
     conenmf fit spectra.csv -k 5 --fixed library.csv
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
@@ -125,7 +136,13 @@ def _check_options(request: Request) -> Path:
 
 
 def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
-    """Fit the data with the weights, known components and penalties that were given."""
+    """Fit the data with the weights, known components and penalties that were given.
+
+    A sparse matrix of which only stored entries are known holds ratings: unless options say how to
+    fit it, `fit_ratings` does.
+    """
+    if own.observed is not None and own.observed.weights is None and not request.given & _PLAIN:
+        return _rated(request, own)
     V = with_sample_weights(request, own, request.loss)
     n_counted = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
     penalties = Penalties.as_in_sklearn((V.shape[0], n_counted), **request.chosen(TERMS))
@@ -148,6 +165,17 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     return replace(result, settings={**result.settings, **request.origin})
 
 
+def _rated(request: Request, V: DataMatrix) -> Factorization:
+    """Fit ratings; the settings of the result say how well hidden ones are predicted."""
+    K = request.K if isinstance(request.K, str) else request.chosen_k(V)
+    with request.display.working("fitting ratings, with parts of them hidden"):
+        model = fit_ratings(V, K)
+    said = {"ratings": model.summary(), "rmse": model.rmse, "rmse_of_means": model.rmse_of_means}
+    request.ratings = model
+    settings = {**model.result.settings, **request.origin, **said}
+    return replace(model.result, settings=settings)
+
+
 def _write_result(
     folder: Path,
     result: Factorization,
@@ -163,6 +191,11 @@ def _write_result(
     result.save(folder / RESULT_FILE)
     if request.tables != "none":
         files += [path.name for path in write_tables(result, folder, request.tables)]
+    if request.ratings is not None:
+        users = result.names.sample_names or range(result.H.shape[1])
+        rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
+        write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
+        files.append(RECOMMENDATIONS_FILE)
     if request.anndata:
         annotate_file(request.path, folder / ANNOTATED_FILE, result)
         files.append(ANNOTATED_FILE)

@@ -34,6 +34,7 @@ from ..judge.choose_k import Selection, select_k
 from ..judge.stability import RESAMPLINGS
 from ..names import Names
 from ..progress import Display
+from ..ratings import Ratings
 from ..report import VIEWS, render
 from ..result import Factorization
 from ..solve.constraints import Penalties
@@ -61,6 +62,10 @@ def _shape(value: str) -> Shape:
     if not (rows.isdecimal() and columns.isdecimal()):
         raise click.BadParameter(f"{value!r} is not a shape such as 92x112")
     return int(rows), int(columns)
+
+
+def _columns(value: str | Texts) -> Texts:
+    return tuple(value.split(",")) if isinstance(value, str) else value
 
 
 def _listed(choices: Iterable[str]) -> Callable[[Any], Texts]:
@@ -125,6 +130,10 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             "The column with the row names: its title, or its number counted from 0.",
         ),
         "drop": ("A column to leave out; may be repeated.",),
+        "triples": (
+            "DATA is a long table of ratings: its columns of users, items and ratings.",
+            _columns,
+        ),
         "feature_names": (
             "Names of the features, such as words: a text file with one per line.",
             _FILE,
@@ -271,6 +280,7 @@ _FLAGS = {
 _METAVARS = {
     "K": "K|auto|LOW-HIGH",
     **dict.fromkeys(("names_column", "drop", "text_column"), "COLUMN"),
+    "triples": "USER,ITEM,RATING",
     "classes": "COLUMN|FILE",
     **dict.fromkeys(("pixels_shape", "image_shape"), "ROWSxCOLUMNS"),
     **dict.fromkeys(("inits", "solvers"), "NAME,..."),
@@ -281,7 +291,8 @@ _DEFAULTS = {"tables": "csv", "alpha_H": None, "seed": None}
 
 # --- sets of options --------------------------------------------------------------------------
 
-_AS_BEFORE = ("samples_in", "dataset", "header", "names_column", "drop", "text_column", "negative")
+_TABLES = ("samples_in", "header", "names_column", "drop", "text_column", "triples", "negative")
+_AS_BEFORE = ("dataset", *_TABLES)
 _NAMING = ("feature_names", "sample_names", "pixels_shape")
 ENTRIES = ("missing", "mask", "weights")
 READING = (*_AS_BEFORE, *_NAMING)
@@ -293,7 +304,7 @@ VIEWING = ("image_shape", "view", "classes", "title")
 OUTPUT = ("output", "force")
 RUNNING = ("n_threads", "max_memory", "seed")
 PRINTING = ("quiet", "as_json", "debug")
-_OPENING = ("samples_in", "header", "names_column", "drop", "text_column", "negative", "missing")
+_OPENING = (*_TABLES, "missing")
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     open_data,
     prepare,
@@ -390,6 +401,7 @@ class Request(SimpleNamespace):
         super().__init__(**{**dict.fromkeys(_OPTIONS), **context.params})
         self.K_decided_by = "user"
         self.selection: Selection | None = None
+        self.ratings: Ratings | None = None
         self.words = shlex.join(["conenmf", *shared["arguments"]])
         sources = {name: context.get_parameter_source(name) for name in context.params}
         self.given = {name for name, one in sources.items() if one is ParameterSource.COMMANDLINE}
@@ -425,7 +437,7 @@ class Request(SimpleNamespace):
         """The data file, how it was read, and the command, to be kept with a result."""
         values = self.chosen((*READING, *ENTRIES, "sample_weight", *PREPARING))
         changed = {name: value for name, value in values.items() if value != _default(name)}
-        for name in {"drop", "pixels_shape"} & changed.keys():
+        for name in {"drop", "pixels_shape", "triples"} & changed.keys():
             changed[name] = ", ".join(map(str, changed[name]))
         return {"source": self.data, **changed, "seed": self.seed, "command": self.words}
 
@@ -449,7 +461,8 @@ class Request(SimpleNamespace):
         for name in (*_AS_BEFORE, *ENTRIES, "sample_weight"):
             value = settings.get(name)
             if value is not None and name not in self.given:
-                setattr(self, name, tuple(value.split(", ")) if name == "drop" else value)
+                is_list = name in ("drop", "triples")
+                setattr(self, name, tuple(value.split(", ")) if is_list else value)
 
     def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
         """Open the data; texts with the words that the options say, or with a vocabulary."""

@@ -44,6 +44,9 @@ def transform(request: Request) -> None:
     conenmf transform result new.csv -o coefficients.csv
     """
     result = _load(request.model)
+    if "ratings" in result.settings:
+        problem = f"{request.model} is a model of ratings, whose offsets new users do not have: "
+        raise OptionError(f"{problem}fit the ratings of old and new users together")
     output = request.output
     check_table(output)
     output_file(output)

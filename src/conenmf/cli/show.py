@@ -25,6 +25,7 @@ _SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
 _MAX_WORD_CHARS = 30
 _LOOKED_AT = 50  # samples that are looked at to see whether they are counts
 _WIDE_RATIO = 10  # features per sample from which on they may have been exchanged
+_LONG = 200  # rows of three or four numbers, from which on they may be ratings
 _MIN_SIDE = 8  # pixels of images that features may be
 
 
@@ -44,6 +45,8 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("if samples are the columns, use --samples-in columns")
     if side >= _MIN_SIDE and side**2 == F and not (names.image_shape or names.feature_names):
         hints.append(f"if features are pixels, use --image-shape {side}x{side}")
+    if F in (3, 4) and is_plain and N > _LONG:
+        hints.append("if each row is a user, an item and a rating, use --triples 0,1,2")
     if isinstance(request.K, int) and request.K >= F:
         hints.append(f"{request.K} components for {F} features fit any data: use fewer")
     return "; ".join(hints)

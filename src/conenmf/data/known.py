@@ -543,22 +543,6 @@ def _is_positive(index: range, rows: Array) -> Array:
     return rows > 0
 
 
-def with_averages(X: object, count: int = 3) -> Any:
-    """Return sparse ratings with `count` average users and items appended, a csr_array.
-
-    All entries of these are the mean rating. A fit with ``missing="zeros"`` then draws users and
-    items with few ratings to the mean, instead of to zero as penalties do.
-
-    >>> with_averages(sp.csr_array([[5.0, 0.0], [0.0, 3.0]]), 1).toarray().tolist()
-    [[5.0, 0.0, 4.0], [0.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
-    """
-    known = sp.csr_array(X)
-    (n_users, n_items), mean = known.shape, float(known.data.mean())
-    items = sp.csr_array(np.full((n_users, count), mean))
-    users = sp.csr_array(np.full((count, n_items + count), mean))
-    return sp.vstack([sp.hstack([known, items]), users], format="csr")
-
-
 def _known_rows(block: Block, *, missing: str) -> PerSample:
     """Step: which entries are known if NaN, or zeros (of sparse data: not stored), are missing."""
     is_nan = missing == "nan"

@@ -153,6 +153,7 @@ def open_data(
     drop: Column | Iterable[Column] = (),
     text_column: Column | None = None,
     words: Words | Vocabulary | None = None,
+    triples: Iterable[Column] | None = None,
     negative: Negative = "raise",
     n_threads: int | None = None,
     max_memory: int | str | None = None,
@@ -198,6 +199,10 @@ def open_data(
     words : Words or Vocabulary, optional
         For texts: which words count; or the ``vocabulary`` of an earlier result, so that its
         model takes new texts. Data that are no texts do not use it.
+    triples : three columns, optional
+        For text: the columns of users, items and ratings of a long table, by title or number. Users
+        become the samples; pairs without a rating are missing. By default such a table is
+        recognised by its titles; ``()`` reads it as an ordinary table.
     negative, n_threads, names, block_samples, missing, mask, weights
         As in `from_rows`.
     max_memory : int or str, optional
@@ -233,6 +238,7 @@ def open_data(
         optional(_column, "names_column", names_column),
         tuple(_column("drop", column) for column in dropped),
         optional(_column, "text_column", text_column),
+        optional(_triple, "triples", triples),
     )
     known: Facts = {"missing": missing, "mask": mask, "weights": weights}
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
@@ -295,6 +301,14 @@ def _column(name: str, value: object) -> Column:
     return value
 
 
+def _triple(name: str, value: Any) -> tuple[Column, ...]:
+    columns = tuple(_column(name, column) for column in several(name, value, _A_COLUMN))
+    if len(columns) not in (0, 3):
+        expected = ", expected three columns: of users, items and ratings"
+        raise OptionError(Message(Option(name, columns), expected))
+    return columns
+
+
 # --- opening ----------------------------------------------------------------------------------
 
 
@@ -342,6 +356,8 @@ def _read(
         V = _made(opened.matrix, budget, persist, options)
         V.remarks = tuple(str(remark.parts[0]) for remark in opened.remarks)
         V.vocabulary = vocabulary
+        if opened.are_unknown:
+            known = {**known, "missing": "zeros"}
         V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
     for remark in opened.remarks:
         if len(remark.parts) > 1:
@@ -429,7 +445,7 @@ KINDS: dict[str, Opener] = {
 
 _OPTIONS: dict[Opener, tuple[str, ...]] = {
     **dict.fromkeys((open_npz, open_matlab, open_h5, open_zarr), ("dataset",)),
-    open_text: ("header", "names_column", "drop", "text_column"),
+    open_text: ("header", "names_column", "drop", "text_column", "triples"),
     **dict.fromkeys((open_parquet, open_arrow), ("names_column", "drop")),
 }
 """The options that only some formats have."""

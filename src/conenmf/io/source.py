@@ -42,6 +42,7 @@ class Reading(NamedTuple):
     names_column: Column | None = None
     drop: tuple[Column, ...] = ()
     text_column: Column | None = None
+    triples: tuple[Column, ...] | None = None
 
 
 class NamedMatrix(NamedTuple):
@@ -60,6 +61,8 @@ class NamedMatrix(NamedTuple):
         Why its rows are the samples, and its columns cannot be; empty if they can.
     roles_stored : bool
         The file itself says which names are those of samples, so they are not turned.
+    are_unknown : bool
+        Entries that the sparse matrix does not store are unknown, not zero.
     """
 
     matrix: Any
@@ -67,6 +70,7 @@ class NamedMatrix(NamedTuple):
     remarks: tuple[Message, ...] = ()
     fixed: str = ""
     roles_stored: bool = False
+    are_unknown: bool = False
 
     def turned(self) -> NamedMatrix:
         """The transposed matrix: its columns are the samples."""

@@ -33,6 +33,7 @@ from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading
 from .tables import Columns, batch_bytes, is_index_title, open_batches
+from .triples import columns_of_triples, matrix_of_triples
 
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")
@@ -60,12 +61,35 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     head = [line for _, line in islice(_filled_lines(path), _HEAD_LINES)]
     count = max(3, _HEAD_CHARS // max(map(len, head), default=1))
     dialect = guess(head[:count], path, reading.header)
+    ratings = _open_triples(path, dialect, reading)
+    if ratings is not None:
+        return ratings
     dialect = dialect._replace(columns=dialect.columns.chosen(path, reading))
     batches = _batches(path, dialect, reading.budget)
     table = open_batches(path, dialect.columns, batches, reading.budget)
     if not table.matrix.shape[0]:
         raise DataError(f"{path} has a header and no rows: it needs at least one sample")
     return table._replace(remarks=dialect.remarks + table.remarks)
+
+
+def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix | None:
+    """Open a long table of ratings; None if it is another table."""
+    given, columns = reading.triples, dialect.columns
+    places = columns_of_triples([title.strip() for title in columns.titles or ()])
+    if given is not None:
+        places = tuple(columns.place(path, column) for column in given)
+    if not places:
+        return None
+    check_fits(path, 4 * path.stat().st_size, reading.budget)
+    user, item, rating = places
+    lines = islice(_filled_lines(path), columns.titles is not None, None)
+    rows = ((number, _split(path, number, line, dialect)) for number, line in lines)
+    table = matrix_of_triples(
+        path,
+        ((n, row[user], row[item], _number(row[rating], dialect.decimal)) for n, row in rows),
+    )
+    # Where nobody rates two items, or no item is rated twice, the columns mean something else.
+    return table if given or table.matrix.nnz > max(table.matrix.shape) else None
 
 
 # --- how a table is written -------------------------------------------------------------------
@@ -197,25 +221,27 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
     while batch := list(islice(lines, size)):
         names, rows = [], []
         for number, line in batch:
-            try:
-                fields = _fields(line, dialect.delimiter, strict=True)
-            except csv.Error as problem:
-                raise FileFormatError(
-                    Message(
-                        f"{path}: line {number} cannot be split into fields ({problem}): put ",
-                        "quotes around a whole field, on one line; a column of texts is read with ",
-                        Option("text_column"),
-                    )
-                ) from problem
-            if len(fields) != columns.width:
-                count = f"{len(fields)} fields, expected {columns.width}"
-                raise FileFormatError(f"{path}: line {number} has {count}")
+            fields = _split(path, number, line, dialect)
             if columns.named_by is not None:
                 names.append(fields[columns.named_by].lstrip(" "))
             for n in others:
                 del fields[n]
             rows.append(_numbers(fields, dialect, f"{path}: line {number}"))
         yield names, np.array(rows)
+
+
+def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
+    """The fields of a line of a table; raise an error unless there are as many as in others."""
+    try:
+        fields = _fields(line, dialect.delimiter, strict=True)
+    except csv.Error as problem:
+        cause = f"{path}: line {number} cannot be split into fields ({problem}): put quotes "
+        advice = "around a whole field, on one line; a column of texts is read with "
+        raise FileFormatError(Message(cause, advice, Option("text_column"))) from problem
+    if len(fields) != dialect.columns.width:
+        count = f"{len(fields)} fields, expected {dialect.columns.width}"
+        raise FileFormatError(f"{path}: line {number} has {count}")
+    return fields
 
 
 def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:

@@ -1,0 +1,255 @@
+"""Ratings of items by users: means of users and items, and components of taste.
+
+A rating of item i by user u is modelled as
+
+    offset of the user + offset of the item + (W H)(i, u)
+
+The offsets are regularised means: each counts as if there were three more ratings that equal the
+mean. What they leave, moved up by a level so that nothing is negative, is factored with W, H >= 0
+and L2 penalties. The first component is one for all items, and a few average users and items, who
+rate everything by the level, draw its coefficients to the level. So a user with few ratings is
+predicted by the means, where penalties alone would predict zero. The number of components and the
+penalty are those that predict hidden ratings best; a single component means that the others do not
+help beside the means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .arguments import Pair, Shape, components, integer
+from .data.blocks import Array, Entries, entries_of
+from .data.matrix import DataMatrix
+from .errors import DataError, Message, Option, OptionError
+from .io.open import from_rows
+from .io.triples import columns_of_triples, matrix_of_triples
+from .names import Names
+from .pipeline import factorize
+from .result import Factorization
+from .solve.constraints import Fixed, Penalties
+from .text import Facts
+
+_DAMPING = 3.0  # ratings equal to the mean that each user and item has beside its own
+_ROUNDS = 10  # in which offsets of users and of items are computed in turn
+_AVERAGES = 10  # average users, and items, that are appended
+_LEVEL_SCALE = 1e3  # of the known component, so that penalties hardly count for its coefficients
+_PENALTIES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # that are tried, as alpha_W
+_NUMBERS = (5, 2, 3, 9, 17)  # of components that are tried; the penalty is chosen with the first
+_FOLDS = 10  # of the ratings; the first judges the model
+_CHOOSING = (1, 2, 3)  # folds that choose it
+_MAX_ITER = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """A model of ratings: predictions, and recommendations for a user.
+
+    Attributes
+    ----------
+    result : Factorization
+        Of what the offsets leave; items are features, users are samples. Its first component,
+        "level", is one for every item.
+    offsets : pair of arrays (N,), (F,)
+        Those of users and of items, which are added to W H.
+    known : sparse array (N, F)
+        The ratings. Predictions are in their range.
+    rmse, rmse_of_means : float
+        Root mean squared errors of a tenth of the ratings that was hidden from the fit and from
+        every choice: of this model, and of regularised means. Then all ratings were fitted.
+    """
+
+    result: Factorization
+    offsets: Pair
+    known: Any
+    rmse: float
+    rmse_of_means: float
+
+    def predict(self, users: Sequence[object], items: Sequence[object]) -> Array:
+        """Return the predicted ratings of pairs of a user and an item, by their names.
+
+        Data without names have the indices of rows and columns as names.
+        """
+        rows = np.array([self._place("user", one) for one in users], np.intp)
+        columns = np.array([self._place("item", one) for one in items], np.intp)
+        found = _scores(self.offsets, self.result, rows, columns)
+        return np.clip(found, self.known.data.min(), self.known.data.max())
+
+    def recommend(self, user: object, n: int = 10) -> list[tuple[str, float]]:
+        """Return the items with the highest predictions that a user has not rated, best first.
+
+        Parameters
+        ----------
+        user : name, or index if users have no names
+        n : int
+
+        Returns
+        -------
+        list of pairs: the item and its predicted rating
+        """
+        place, items = self._place("user", user), np.arange(self.known.shape[1])
+        found = _scores(self.offsets, self.result, np.full(items.size, place), items)
+        found[self.known[[place]].indices] = -np.inf
+        best = np.argsort(-found, kind="stable")[: integer("n", n, at_least=1)]
+        best = best[found[best] > -np.inf]
+        ratings = np.clip(found[best], self.known.data.min(), self.known.data.max())
+        names = self.result.names.feature_names or [str(item) for item in items]
+        return list(zip([names[item] for item in best], ratings.tolist(), strict=True))
+
+    def summary(self) -> str:
+        """Say how well hidden ratings are predicted."""
+        means = f"regularised means of users and items: {self.rmse_of_means:.4g}"
+        return f"RMSE of hidden ratings: {self.rmse:.4g} ({means})"
+
+    @cached_property
+    def _places(self) -> dict[str, dict[Any, int]]:
+        """The places of users and of items, by their names, or by indices if there are none."""
+        names, (N, F) = self.result.names, self.known.shape
+        users, items = names.sample_names or range(N), names.feature_names or range(F)
+        sides = {"user": users, "item": items}
+        return {kind: {name: n for n, name in enumerate(side)} for kind, side in sides.items()}
+
+    def _place(self, kind: str, name: Any) -> int:
+        places = self._places[kind]
+        asked = name if name in places else str(name)
+        if asked not in places:
+            problem = f": there is no such {kind}; the first of {len(places)} is "
+            raise OptionError(Message(Option(kind, name), problem, str(next(iter(places)))))
+        return places[asked]
+
+
+def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
+    """Fit a model of ratings, of which means of users and items are a part.
+
+    Parameters
+    ----------
+    X : sparse matrix (users, items), data frame, or DataMatrix
+        Ratings above 0; entries that are not stored are unknown. A data frame has the columns user,
+        item and rating, or titles such as userId and movieId; `open_data` reads files.
+    K : int or "auto"
+        The number of components, of which the first is the level. With "auto" it is the one that
+        predicts hidden ratings best; 1 if the others do not help.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> taste = 1 + 2 * rng.random((60, 2)) @ rng.random((2, 40))
+    >>> model = fit_ratings(sp.csr_array(taste * (rng.random(taste.shape) < 0.3)), 3)
+    >>> len(model.recommend(0, n=5)), bool(model.rmse < 0.3)
+    (5, True)
+    """
+    V = _opened(X)
+    known = entries_of(V.columns(np.arange(V.shape[1])))
+    folds = np.random.default_rng(0).integers(_FOLDS, size=known.values.size)
+
+    def errors(k: int, alpha: float, fold: int) -> tuple[float, float]:
+        """Of a fit and of means, in a fold that the fit has not seen; nor has it the first."""
+        hidden = _taken(known, folds == fold)
+        offsets, level, fit = _fit(_taken(known, (folds > 0) & (folds != fold)), V, k, alpha)
+        means = offsets[0][hidden.samples] + offsets[1][hidden.features] + level
+        found = _scores(offsets, fit, hidden.samples, hidden.features)
+        return _rmse(means - hidden.values), _rmse(found - hidden.values)
+
+    def mean_errors(k: int, alpha: float) -> Array:
+        return np.mean([errors(k, alpha, fold) for fold in _CHOOSING], axis=0)
+
+    first, *others = [components(K)] if K != "auto" else [k for k in _NUMBERS if k <= min(V.shape)]
+    tried = {(first, alpha): mean_errors(first, alpha) for alpha in _PENALTIES}
+    alpha = min(tried, key=lambda one: tried[one][1])[1]
+    tried |= {(k, alpha): mean_errors(k, alpha) for k in others}
+    best = min(tried, key=lambda one: tried[one][1])
+    if K == "auto" and tried[best][0] <= tried[best][1]:
+        best = 1, alpha
+    of_means, of_fit = errors(*best, 0)
+    offsets, _, fit = _fit(known, V, *best)
+    reason = "the number with which hidden ratings are predicted best" if K == "auto" else "user"
+    left = known.values - offsets[0][known.samples] - offsets[1][known.features]
+    own = _matrix(known._replace(values=left), V.shape)
+    data = from_rows(own, missing="zeros", names=V.names)
+    fit = replace(fit, names=V.names, data=data, K_decided_by=reason)
+    return Ratings(fit, offsets, _matrix(known, V.shape), of_fit, of_means)
+
+
+def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, float, Factorization]:
+    """Fit known ratings of the users and items of V.
+
+    Return the offsets of users and items, the level that is part of those of users, and a
+    factorisation of what they leave.
+    """
+    (F, N), mean = V.shape, float(known.values.mean())
+    users, items = np.zeros(N), np.zeros(F)
+    for _ in range(_ROUNDS):
+        users = _offsets(known.samples, known.values - mean - items[known.features], N)
+        items = _offsets(known.features, known.values - mean - users[known.samples], F)
+    left = known.values - mean - users[known.samples] - items[known.features]
+    level = max(mean, -2.0 * float(left.min()))
+    centred = _matrix(known._replace(values=left + level), V.shape)
+    averaged = from_rows(with_averages(centred, level), missing="zeros")
+    fixed = Fixed(np.full((F + _AVERAGES, 1), _LEVEL_SCALE), ("level",))
+    penalties = Penalties.as_in_sklearn(averaged.shape, alpha_W=alpha)
+    options: Facts = {"fixed": fixed, "penalties": penalties, "max_iter": _MAX_ITER}
+    full = factorize(averaged, K, **options)
+    scales = np.where(np.arange(K) == 0, _LEVEL_SCALE, 1.0)
+    W, H = full.W[:F] / scales, np.asarray(full.H)[:, :N] * scales[:, None]
+    offsets = users + (mean - level), items
+    fit = replace(full, W=W, H=H, labels=np.asarray(full.labels)[:N], names=Names(), data=None)
+    found = _scores(offsets, fit, known.samples, known.features)
+    squares = float(((found - known.values) ** 2).sum())
+    error = np.sqrt(squares / float((centred.data**2).sum()))
+    return offsets, level, replace(fit, objective=squares, relative_error=float(error))
+
+
+def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
+    """Return sparse ratings with `count` average users and items appended, a csr_array.
+
+    All entries of these are `value`.
+
+    >>> with_averages(sp.csr_array([[5.0, 0.0], [0.0, 3.0]]), 4.0, 1).toarray().tolist()
+    [[5.0, 0.0, 4.0], [0.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
+    """
+    known = sp.csr_array(X)
+    n_users, n_items = known.shape
+    items = sp.csr_array(np.full((n_users, count), value))
+    users = sp.csr_array(np.full((count, n_items + count), value))
+    return sp.vstack([sp.hstack([known, items]), users], format="csr")
+
+
+def _opened(X: Any) -> DataMatrix:
+    """Ratings as a matrix of which only some entries are known, all above zero."""
+    if hasattr(X, "iloc") and (places := columns_of_triples([str(one) for one in X.columns])):
+        users, items, ratings = (X.iloc[:, place].tolist() for place in places)
+        lines = range(len(users))
+        rows = zip(lines, map(str, users), map(str, items), ratings, strict=True)
+        X = matrix_of_triples("the data frame", rows)
+    V = X if isinstance(X, DataMatrix) else from_rows(X, missing="zeros")
+    if V.observed is None or V.observed.counts.sum() != V.measures.n_entries:
+        raise DataError("ratings are above 0, and some are unknown: leave out what is not rated")
+    return V
+
+
+def _offsets(groups: Array, left: Array, size: int) -> Array:
+    counts = np.bincount(groups, minlength=size)
+    return np.bincount(groups, left, size) / (counts + _DAMPING)
+
+
+def _scores(offsets: Pair, fit: Factorization, users: Array, items: Array) -> Array:
+    tastes = np.asarray(fit.H).T[users] * fit.W[items]
+    return offsets[0][users] + offsets[1][items] + tastes.sum(axis=1)
+
+
+def _taken(known: Entries, where: Array) -> Entries:
+    return Entries(known.features[where], known.samples[where], known.values[where])
+
+
+def _matrix(known: Entries, shape: Shape) -> Any:
+    F, N = shape
+    return sp.csr_array((known.values, (known.samples, known.features)), (N, F))
+
+
+def _rmse(left: Array) -> float:
+    return float(np.sqrt(np.mean(left**2)))

@@ -1,0 +1,176 @@
+"""Ratings: long tables are read as sparse matrices, and predictions beat regularised means."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from conenmf import fit_ratings, open_data
+from conenmf.errors import DataError, FileFormatError, OptionError
+from conenmf.ratings import Ratings, with_averages
+
+
+def drawn(seed, shape=(300, 120), share=0.12):
+    """True ratings of two kinds of taste, with offsets, and which of them are known."""
+    rng = np.random.default_rng(seed)
+    taste = rng.dirichlet([0.3, 0.3], shape[0]) @ (3 * (rng.random((2, shape[1])) < 0.4))
+    offsets = 0.4 * rng.standard_normal((shape[0], 1)) + 0.4 * rng.standard_normal(shape[1])
+    truth = np.clip(2.2 + taste + offsets, 1, 5)
+    noisy = np.clip(truth + 0.4 * rng.standard_normal(shape), 1, 5)
+    return truth, noisy, rng.random(shape) < share
+
+
+def rmse(found, true):
+    return np.sqrt(np.mean((found - true) ** 2))
+
+
+def long_table(noisy, known):
+    users, items = np.nonzero(known)
+    names = [f"u{n}" for n in users], [f"film {n}" for n in items]
+    return pd.DataFrame(
+        {"userId": names[0], "movieId": names[1], "rating": noisy[users, items], "timestamp": 1e9}
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    _, noisy, known = drawn(1)
+    return fit_ratings(sp.csr_array(noisy * known))
+
+
+def regularised_means(noisy, known):
+    mean = noisy[known].mean()
+    users, items = np.zeros((len(known), 1)), np.zeros((1, known.shape[1]))
+    for _ in range(20):
+        users = (known * (noisy - mean - items)).sum(1, keepdims=True)
+        users /= known.sum(1, keepdims=True) + 3
+        items = (known * (noisy - mean - users)).sum(0, keepdims=True)
+        items /= known.sum(0, keepdims=True) + 3
+    return mean + users + items
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_unknown_ratings_are_predicted_better_than_by_regularised_means(seed):
+    truth, noisy, known = drawn(seed)
+    found = fit_ratings(sp.csr_array(noisy * known))
+    users, items = np.nonzero(~known)
+    means = regularised_means(noisy, known)[~known]
+    assert rmse(found.predict(users, items), truth[~known]) < 0.9 * rmse(means, truth[~known])
+    # the printed estimates, of ratings with noise, are near the true errors
+    assert abs(found.rmse - rmse(found.predict(users, items), noisy[~known])) < 0.08
+    assert abs(found.rmse_of_means - rmse(means, noisy[~known])) < 0.08
+
+
+def test_without_tastes_it_is_not_worse_than_means():
+    rng = np.random.default_rng(2)
+    offsets = 0.5 * rng.standard_normal((150, 1)) + 0.5 * rng.standard_normal(80)
+    noisy = np.clip(3 + offsets + 0.7 * rng.standard_normal(offsets.shape), 1, 5)
+    known = rng.random(noisy.shape) < 0.15
+    found = fit_ratings(sp.csr_array(noisy * known))
+    users, items = np.nonzero(~known)
+    means = rmse(regularised_means(noisy, known)[~known], noisy[~known])
+    assert rmse(found.predict(users, items), noisy[~known]) < 1.02 * means
+
+
+def test_a_user_without_ratings_gets_the_offsets_of_items():
+    _, noisy, known = drawn(1)
+    known[7] = False
+    with pytest.warns(UserWarning, match="nothing is observed of 1 sample"):
+        found = fit_ratings(sp.csr_array(noisy * known), 3)
+    everyone = found.predict([7] * 120, range(120))
+    assert np.ptp(everyone) > 0.5
+    assert abs(everyone.mean() - noisy[known].mean()) < 0.4
+
+
+def test_recommendations_are_the_best_items_that_are_not_rated(model):
+    _, noisy, known = drawn(1)
+    items, ratings = zip(*model.recommend(5, n=200), strict=True)
+    assert set(map(int, items)) == set(np.flatnonzero(~known[5]))
+    assert list(ratings) == sorted(ratings, reverse=True)
+    np.testing.assert_allclose(ratings, model.predict([5] * len(items), map(int, items)))
+    assert len(model.recommend(5)) == 10
+    assert noisy[known].min() <= min(ratings) <= max(ratings) <= noisy[known].max()
+
+
+def test_the_result_is_that_of_the_centred_ratings(model):
+    _, noisy, known = drawn(1)
+    result, (users, items) = model.result, model.offsets
+    centred = (noisy - users[:, None] - items) * known
+    left = (centred - (result.W @ result.H).T * known)[known]
+    assert result.objective == pytest.approx((left**2).sum())
+    assert result.relative_error == pytest.approx(
+        np.linalg.norm(left) / np.linalg.norm(centred[known])
+    )
+    assert (result.W[:, 0] == 1).all()
+    assert result.component_names[0] == "level"
+    assert result.diagnose() is not None  # which checks that the data are those of the fit
+
+
+def test_equal_calls_give_equal_bits():
+    _, noisy, known = drawn(3)
+    X = sp.csr_array(noisy * known)
+    first, second = fit_ratings(X, 3), fit_ratings(X, 3)
+    assert first.result.K == 3
+    np.testing.assert_array_equal(first.result.W, second.result.W)
+    assert first.rmse == second.rmse
+
+
+def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
+    _, noisy, known = drawn(1)
+    table = long_table(noisy, known)
+    table.to_csv(tmp_path / "ratings.csv", index=False)
+    opened = open_data(tmp_path / "ratings.csv")
+    assert opened.shape == (120, 300)
+    assert opened.remarks == (
+        f"{known.sum():,} ratings of 120 items by 300 users; other pairs are unknown, not zero",
+    )
+    of_file, of_frame = fit_ratings(opened, 3), fit_ratings(table, 3)
+    of_matrix = fit_ratings(sp.csr_array(noisy * known), 3)
+    assert isinstance(of_file, Ratings)
+    pairs = ["u3", "u100"], ["film 4", "film 7"]
+    expected = of_matrix.predict([3, 100], [4, 7])
+    np.testing.assert_allclose(of_file.predict(*pairs), expected, atol=1e-3)
+    np.testing.assert_allclose(of_frame.predict(*pairs), expected, atol=1e-3)
+
+
+def test_other_titles_are_named(tmp_path):
+    path = tmp_path / "long.tsv"
+    path.write_text("who\twhat\thow much\n" + "a\tx\t1\na\ty\t2\nb\tx\t3\nb\ty\t0.5\n")
+    V = open_data(path, triples=("who", "what", "how much"))
+    assert V.names.sample_names == ("a", "b")
+    np.testing.assert_array_equal(V.columns(np.arange(2)).toarray(), [[1, 3], [2, 0.5]])
+    with pytest.raises(OptionError, match="expected three columns"):
+        open_data(path, triples=("who", "what"))
+
+
+def test_tables_of_features_are_not_taken_for_ratings(tmp_path):
+    path = tmp_path / "products.csv"
+    path.write_text("user,item_price,score\n1,10,3\n2,11,4\n3,12,5\n4,11,6\n")
+    assert open_data(path, drop="user").shape == (2, 4)  # each user once: a table of features
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n1,1,3\n1,2,4\n2,1,5\n")
+    assert open_data(path).shape == (2, 2)
+    assert open_data(path, triples=()).shape == (3, 3)
+
+
+def test_bad_ratings_are_named_with_their_lines(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\na,x,3\nb,x,4\na,x,5\n")
+    with pytest.raises(DataError, match=r"lines 2 and 4 both have a rating of user 'a' and item"):
+        open_data(path)
+    for wrong in ("0", "", "good", "-1"):
+        path.write_text(f"user,item,rating\na,x,3\nb,x,{wrong}\na,y,5\n")
+        with pytest.raises(FileFormatError, match="line 3 has a rating that is not a finite"):
+            open_data(path, triples=("user", "item", "rating"))
+    with pytest.raises(DataError, match="ratings are above 0, and some are unknown"):
+        fit_ratings(np.ones((4, 5)))
+
+
+def test_unknown_users_are_named(model):
+    with pytest.raises(OptionError, match="there is no such user; the first of 300 is 0"):
+        model.recommend("nobody")
+
+
+def test_averages_are_appended():
+    found = with_averages(sp.csr_array([[5.0, 0.0]]), 2.0, 2).toarray()
+    np.testing.assert_array_equal(found, [[5, 0, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]])
