@@ -175,6 +175,7 @@ class Factorization:
     def component_names(self) -> Texts:
         """What components are called: by the names of known ones, else by their numbers."""
         given = (self.settings.get("fixed") or {}).get("names") or []
+        given = self.settings.get("component_names") or given
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
 
     @property

@@ -61,6 +61,10 @@ _COMMANDS = {
         "judge",
         "Fit DATA many times; report which components recur, and how precisely.",
     ),
+    "signatures": (
+        "judge",
+        "Extract mutational signatures from the catalogue DATA, with limits and activities.",
+    ),
     "cells": (
         "cells",
         "Find gene programs in the raw counts DATA; write them in cNMF's format.",

@@ -11,10 +11,12 @@ import numpy as np
 from .. import __version__, comparison
 from ..arguments import path as checked_path
 from ..atomic import output_file
+from ..data.blocks import exact
 from ..data.matrix import DataMatrix
-from ..export import REPORT_FILE, RESULT_FILE, facts
+from ..export import REPORT_FILE, RESULT_FILE, check_packages, facts, write_tables
 from ..judge.certificate import quality_in_words
 from ..judge.choose_k import select_k
+from ..judge.scores import named_after
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
@@ -48,7 +50,7 @@ from .output import (
     write_summary,
 )
 from .show import diagnosis_text, rank_text
-from .side_files import read_labels
+from .side_files import read_labels, read_reference
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 
@@ -182,16 +184,19 @@ def compare(request: Request) -> None:
     request.answer(answer, "\n".join([number, str(compared), *written]), V)
 
 
+_MANY_FITS = (*OUTPUT, "K", "loss", "n_runs", "resample", "tables", "plot", "no_report", "effort")
+_FOLDER = (
+    "Folder for the results and each finished fit; by default DATA-{}. The same command continues "
+    "there, also with more --runs."
+)
+
+
 @command(
     *_DATA,
-    *OUTPUT,
-    *("K", "loss", "n_runs", "resample", "plot", "no_report", "effort"),
+    *_MANY_FITS,
     of=fit_many_times,
     K={"default": "auto"},
-    output={
-        "help": "Folder for the results and each finished fit; by default DATA-stability. The same "
-        "command continues there, also with more --runs."
-    },
+    output={"help": _FOLDER.format("stability")},
 )
 def stability(request: Request) -> None:
     """Fit DATA many times; report which components recur, and how precisely.
@@ -201,20 +206,58 @@ def stability(request: Request) -> None:
 
     \b
     conenmf stability counts.csv -k 5
-    conenmf stability mutations.csv -k 12 --loss poisson --resample counts -o signatures
-    conenmf report signatures
+    conenmf stability counts.csv -k 12 --loss poisson --resample counts -o consensus
+    conenmf report consensus
     """
+    _fit_many(request, "stability")
+
+
+@command(
+    *READING,
+    *RUNNING,
+    *_MANY_FITS,
+    "reference",
+    of=fit_many_times,
+    K={"default": "auto"},
+    loss={"default": "poisson"},
+    resample={"default": "counts"},
+    output={"help": _FOLDER.format("signatures")},
+)
+def signatures(request: Request) -> None:
+    """Extract mutational signatures from the catalogue DATA, with limits and activities.
+
+    DATA is a table of counts, such as SigProfiler's SBS96.all: mutation types in rows, samples in
+    columns. Counts are drawn again for each fit. The folder then holds the signatures with their
+    limits, their activities in each sample, and a report. The names of known signatures are those
+    of --reference.
+
+    \b
+    conenmf signatures SBS96.all --reference COSMIC_SBS.txt -o signatures
+    conenmf signatures ID83.all -k 2-12 --runs 50
+    """
+    _fit_many(request, "signatures")
+
+
+def _fit_many(request: Request, kind: str) -> None:
+    """Fit many times; write the consensus, what is known about it, and a report."""
     check_picture(request.plot)
+    check_packages(request.tables)
     display, title = request.display, request.path.resolve().name
-    target = Path(checked_path("output", request.output or f"{title}-stability"))
+    target = Path(checked_path("output", request.output or f"{title}-{kind}"))
     check_folder(target, request.force)
     how = request.chosen(("loss", "resample"))
     V = request.open()
+    known = read_reference(request, V)
     with new_result(target) as folder:
-        with display.working(f"fitting {request.n_runs} times"):
+        with display.working("choosing the number of components"):
             K, kept = request.chosen_k(V), target / RUNS_FOLDER
+        with display.working(f"fitting {request.n_runs} times"):
             found = fit_many_times(V, K, request.n_runs, rng=request.rng, checkpoint=kept, **how)
         result = consensus(V, found, request)
+        if known is not None:
+            names, known_as = named_after(exact(result.W), *known)
+            more = {"component_names": list(names), "known_as": list(known_as)}
+            result = replace(result, settings={**result.settings, **more})
         if not request.no_report:
             with display.working("judging the consensus"):
                 result.diagnose(effort=request.effort)
@@ -223,8 +266,11 @@ def stability(request: Request) -> None:
         if result.certificate is not None:
             answer["certificate"] = dict(vars(result.certificate))
             quality = "\n".join([*quality_in_words(result.certificate, found.K), ""])
+        if known is not None:
+            answer["known_as"] = known_as
+            quality += "".join(f"component {k}: {one}\n" for k, one in enumerate(known_as))
         with display.working(f"writing {target}"):
-            files = _write(folder, found, result, answer, title)
+            files = _write(folder, found, result, answer, title, request.tables)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
     number = "" if request.K_decided_by == "user" else f"{request.K_decided_by}\n"
@@ -258,12 +304,14 @@ def _answer(found: Stability) -> Facts:
 
 
 def _write(
-    folder: Path, found: Stability, result: Factorization, answer: Facts, title: str
+    folder: Path, found: Stability, result: Factorization, answer: Facts, title: str, tables: str
 ) -> list[str]:
     """Write all files of a result; return their names."""
     files = [RESULT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE]
     result.save(folder / RESULT_FILE)
     found.save(folder / STABILITY_FILE)
+    if tables != "none":
+        files += [path.name for path in write_tables(result, folder, tables)]
     limits = (
         [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]
         for k, reason in enumerate(found.withheld)

@@ -32,6 +32,7 @@ from ..io.open import open_data, split_member
 from ..io.text import read_names
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import RESAMPLINGS
+from ..mutations import mutation_types
 from ..names import Names
 from ..progress import Display
 from ..ratings import Ratings
@@ -110,6 +111,10 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "n_runs": ("Number of fits.", IntRange(2)),
         "inits": ("Initialisations to compare.", _listed(["auto", *INITS])),
         "solvers": ("Solvers to compare.", _listed(SOLVERS)),
+        "reference": (
+            "Known components, such as COSMIC's signatures: a table, features matched by name.",
+            _FILE,
+        ),
         "layer": ("The layer of counts of an .h5ad file; by default X.",),
         "labels": (
             "True classes: a text file with one class per sample, or a .csv of name and class.",
@@ -465,7 +470,20 @@ class Request(SimpleNamespace):
                 setattr(self, name, tuple(value.split(", ")) if is_list else value)
 
     def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
-        """Open the data; texts with the words that the options say, or with a vocabulary."""
+        """Open the data; texts with the words that the options say, or with a vocabulary.
+
+        A table whose rows are all types of mutations has samples in its columns.
+        """
+        V = self._opened(vocabulary)
+        is_guessed = "samples_in" not in self.given and self.samples_in == "rows"
+        if is_guessed and mutation_types(V.names.sample_names) is not None:
+            self.read_as({"samples_in": "columns"})
+            V = self._opened(vocabulary)
+            V.remarks += (f"rows are the {V.shape[0]} types of mutations, so columns are samples",)
+        return V
+
+    def _opened(self, vocabulary: Vocabulary | None) -> DataMatrix:
+        """Open the data as the options say."""
         with self.display.working(f"reading {self.data}"):
             path, member = self.member
             budget = memory_budget(self.max_memory)

@@ -26,7 +26,7 @@ from ..judge.scores import matched_rows
 from ..names import Names, in_order
 from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.losses import get_loss
-from ..text import Facts, visible
+from ..text import Facts, Texts, visible
 
 if TYPE_CHECKING:
     from .options import Request
@@ -61,6 +61,19 @@ def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
     M = _opened(request, "fixed", request.fixed, samples_in="rows")
     W = exact(dense(M.columns(np.arange(M.shape[1]))))
     return Fixed(matched_rows(W, M.names, V, FIXED_TABLE), M.names.sample_names)
+
+
+def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | None:
+    """Read known components (F, n), in rows or in columns, and their names; None without a file."""
+    if request.reference is None:
+        return None
+    features = V.names.feature_names or ()
+    M = _opened(request, "reference", request.reference, samples_in="columns")
+    if {*features} & {*(M.names.sample_names or ())}:
+        M = _opened(request, "reference", request.reference, samples_in="rows")
+    W = exact(dense(M.columns(np.arange(M.shape[1]))))
+    names = tuple(M.names.sample(n) for n in range(M.shape[1]))
+    return matched_rows(W, M.names, V, "--reference"), names
 
 
 def with_sample_weights(request: Request, V: DataMatrix, loss: str) -> DataMatrix:

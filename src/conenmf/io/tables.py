@@ -24,6 +24,7 @@ import numpy.typing as npt
 from ..atomic import writing
 from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option, OptionError
+from ..mutations import type_name
 from ..names import Names
 from ..scale.disk import Source
 from ..text import counted, visible
@@ -49,13 +50,16 @@ class Columns(NamedTuple):
     named_by : int, or None
         The column that names the rows.
     left_out : frozenset of int
-        Columns that are not read.
+        Columns that are not read as numbers.
+    n_names : int
+        How many columns, from `named_by` on, name a row together: see `conenmf.mutations`.
     """
 
     width: int
     titles: Sequence[str] | None
     named_by: int | None
     left_out: frozenset[int] = frozenset()
+    n_names: int = 1
 
     @property
     def numeric(self) -> list[int]:
@@ -88,9 +92,15 @@ class Columns(NamedTuple):
         """The columns that the caller chose, in place of those that were guessed."""
         dropped = {self.place(path, column) for column in reading.drop}
         named_by = None if self.named_by in dropped else self.named_by
-        if reading.names_column is not None:
-            named_by = self.place(path, reading.names_column)
-        return self._replace(named_by=named_by, left_out=self.left_out | dropped)
+        chosen = self._replace(named_by=named_by, left_out=self.left_out | dropped)
+        if reading.names_column is None:
+            return chosen
+        return chosen._replace(named_by=self.place(path, reading.names_column), n_names=1)
+
+    def name_of(self, fields: Sequence[str]) -> str:
+        """The name of a row that is split into fields."""
+        first = self.named_by or 0
+        return type_name(*(part.lstrip(" ") for part in fields[first : first + self.n_names]))
 
 
 # --- rows that arrive in batches --------------------------------------------------------------

@@ -28,6 +28,7 @@ import numpy as np
 
 from ..data.blocks import Array
 from ..errors import DataError, FileFormatError, Message, Option
+from ..mutations import TITLES
 from ..names import Names
 from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
@@ -137,7 +138,15 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
         named_by = 0
     has_points = any("." in row[n] for row in body for n in range(width) if n not in texts)
     decimal = "," if delimiter == ";" and not has_points else "."
-    return Dialect(delimiter, decimal, Columns(width, first if header else None, named_by), remarks)
+    columns = Columns(width, first if header else None, named_by)
+    titles = tuple(title.strip().lower() for title in first)
+    for known in TITLES:
+        if header and titles[: len(known)] == known:
+            columns = columns._replace(
+                named_by=0, left_out=frozenset(range(1, len(known))), n_names=len(known)
+            )
+            break
+    return Dialect(delimiter, decimal, columns, remarks)
 
 
 def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
@@ -223,7 +232,7 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
         for number, line in batch:
             fields = _split(path, number, line, dialect)
             if columns.named_by is not None:
-                names.append(fields[columns.named_by].lstrip(" "))
+                names.append(columns.name_of(fields))
             for n in others:
                 del fields[n]
             rows.append(_numbers(fields, dialect, f"{path}: line {number}"))

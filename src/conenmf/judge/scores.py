@@ -19,6 +19,10 @@ from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
 from ..names import Names, places_of
+from ..text import Texts
+
+KNOWN_COSINE = 0.9
+"""From which on two components count as the same."""
 
 # --- clusterings and pairs of components --------------------------------------------------------
 
@@ -115,6 +119,43 @@ def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
 
     rows, order = linear_sum_assignment(-similarity)
     return order, similarity[rows, order]
+
+
+def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts, Texts]:
+    """Name components after known ones, one to one, if their cosine is at least 0.9.
+
+    Parameters
+    ----------
+    W, reference : arrays (F, K), (F, n)
+    names : list of n str
+
+    Returns
+    -------
+    component_names : tuple of K str
+        The name of the known component, or "new" and the number of the component.
+    known_as : tuple of K str
+        What is known about each, with the cosine.
+
+    Examples
+    --------
+    >>> named_after(np.eye(2), np.array([[3.0, 1.0], [0.1, 1.0]]), ["SBS1", "SBS5"])[1]
+    ('known as SBS1 (cosine 1.00)', 'new (nearest: SBS5, cosine 0.71)')
+    """
+    F, K = W.shape
+    padding = np.zeros((F, max(K - len(names), 0)))  # so that each component has a partner
+    order, cosines_of_pairs = match_components(W, np.hstack([reference, padding]))
+    similarity = unit_columns(W).T @ unit_columns(reference)
+    component_names, known_as = [], []
+    for k, cosine in enumerate(cosines_of_pairs):
+        nearest = int(similarity[k].argmax())
+        name = f"new {k}"
+        said = f"new (nearest: {names[nearest]}, cosine {similarity[k, nearest]:.2f})"
+        if cosine >= KNOWN_COSINE:
+            name = names[order[k]]
+            said = f"known as {name} (cosine {cosine:.2f})"
+        component_names.append(name)
+        known_as.append(said)
+    return tuple(component_names), tuple(known_as)
 
 
 def cosines(W: Array) -> Array:

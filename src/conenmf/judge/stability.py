@@ -62,7 +62,7 @@ from . import plots
 from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
-from .scores import match_components, unit_columns
+from .scores import KNOWN_COSINE, match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
 
@@ -354,8 +354,9 @@ class Stability:
     Attributes
     ----------
     W : array (F, K)
-        The components of the consensus: medians over runs, each with a sum of one. Those of the
-        best run if there is no consensus, see `problem`.
+        The components of the consensus, each with a sum of one: medians over runs, which for the
+        Poisson loss are refined by some iterations. Those of the best run if there is no
+        consensus, see `problem`.
     H : array (K, N)
         The best coefficients for W.
     labels : array (N,), integers
@@ -553,9 +554,9 @@ class Stability:
 
 # --- one number of components -------------------------------------------------------------------
 
-_FOUND_COSINE = 0.9  # above which a component counts as found in a run
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
 _MIN_RUNS, _MAX_RUNS = 2, 10_000
+_REFINING = Stopping(0.0, max_iter=5)  # of the consensus of fits with the Poisson loss
 _MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
 
 
@@ -637,6 +638,8 @@ def stability(
         if resample == "start":
             is_kept = _best(errors, max_excess)
         found = consensus(spectra[is_kept], density_threshold=threshold)
+        if "counting noise" in fitted.k_evidence and found.W is not None:
+            found = _refined(V, found, found.W, noise)
         return _judged(V, spectra, errors, is_kept, found, fitted, resample)
 
 
@@ -669,6 +672,14 @@ def _best(errors: Array, max_excess: float) -> Array:
     return errors <= limit
 
 
+def _refined(V: DataMatrix, found: Consensus, W: Array, noise: Noise) -> Consensus:
+    """The consensus after some iterations from its medians, which fit V better than these."""
+    W = continued(V, W, noise, _REFINING)
+    if not W.any(axis=0).all():  # a component that no sample needs any more
+        return found
+    return found._replace(W=W / W.sum(axis=0))
+
+
 def _judged(
     V: DataMatrix,
     spectra: Array,
@@ -692,7 +703,7 @@ def _judged(
         W=W,
         H=end.H,
         labels=end.labels,
-        found_in=(cosines > _FOUND_COSINE).mean(axis=0),
+        found_in=(cosines > KNOWN_COSINE).mean(axis=0),
         silhouettes=silhouettes,
         cosines=cosines,
         lower=lower,

@@ -51,12 +51,16 @@ def outline(k: int, size: float) -> str:
 
 
 class Axis(NamedTuple):
-    """A range of numbers, or the integers from 0 on with a name each."""
+    """A range of numbers, or the integers from 0 on with a name each, or with named groups.
+
+    `groups` has the middle and the name of each group of neighbours.
+    """
 
     name: str
     low: float
     high: float
     labels: Sequence[str] = ()
+    groups: Sequence[tuple[float, str]] = ()
 
     def place(self, values: ArrayLike) -> Array:
         """Return where values lie between the ends: 0 at `low`, 1 at `high`."""
@@ -66,6 +70,8 @@ class Axis(NamedTuple):
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return the places and texts of about five round numbers within the range."""
+        if self.groups:
+            return [(float(self.place(middle)), text) for middle, text in self.groups]
         spacing = (self.high - self.low) / 5 or 1.0
         power = 10.0 ** np.floor(np.log10(spacing))
         step = power * next(m for m in (1, 2, 5, 10) if m * power >= spacing * 0.999)
@@ -82,11 +88,12 @@ def value_axis(highest: float, name: str = "value") -> Axis:
 
 
 class Mark(NamedTuple):
-    """A path in a chart: its commands, its class in the style, and the component it belongs to."""
+    """A path in a chart: its commands, its class in the style, its component, and its own style."""
 
     path: str
     class_: str
     k: int | None = None
+    style: str = ""
 
 
 class Chart(NamedTuple):
@@ -111,6 +118,14 @@ def bars(x: Array, heights: Array, width: float) -> str:
     return "".join(
         f"M{_at(a - width / 2)} {_SIDE}V{_at(1 - b)}h{_at(width)}V{_SIDE}z"
         for a, b in zip(x, heights, strict=True)
+    )
+
+
+def whiskers(x: Array, lows: Array, highs: Array) -> str:
+    """Return vertical lines at x; places are between 0 and 1."""
+    return "".join(
+        f"M{_at(a)} {_at(1 - low)}V{_at(1 - high)}"
+        for a, low, high in zip(x, lows, highs, strict=True)
     )
 
 

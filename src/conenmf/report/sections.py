@@ -27,6 +27,7 @@ from ..judge.scores import (
 )
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness
+from ..mutations import COLOURS, MutationTypes, mutation_types
 from ..names import Names
 from ..result import Factorization
 from ..text import Facts, counted, visible
@@ -226,9 +227,16 @@ class Context:
         return (known.lower[:, k], known.upper[:, k]) if can_move else None
 
     @cached_property
+    def types(self) -> MutationTypes | None:
+        """The order and the classes of the features, if they are types of mutations."""
+        return mutation_types(self.names.feature_names)
+
+    @cached_property
     def curve(self) -> Curve:
         """The places of curves over the features."""
         positions = self.names.feature_positions
+        if self.types is not None:
+            positions = self.types.places.astype(float)
         return Curve(np.arange(float(len(self.W))) if positions is None else positions)
 
     @cached_property
@@ -240,6 +248,8 @@ class Context:
             name = "band" if positions is None else "wavelength"
         if positions is not None:
             return Axis(name, x[0], x[-1])
+        if self.types is not None:
+            return Axis("mutation type", -0.5, x[-1] + 0.5, groups=self.types.groups)
         return Axis(name, -0.5, len(self.W) - 0.5, self.names.feature_names or ())
 
     def value_axis(self, k: int) -> Axis:
@@ -372,6 +382,8 @@ def components(context: Context) -> Facts:
         "curves": "as curves over the features",
         "terms": f"by the {min(_MAX_TERMS, len(context.W))} features with the largest values",
     }[context.view]
+    if context.types is not None:
+        description = f"as spectra of {len(context.W)} types of mutations"
     return {
         "description": f"{counted(context.K, 'component')}, {description}, numbered from 0.",
         "cards": [_component(context, k) for k in range(context.K)],
@@ -413,8 +425,11 @@ def _component(context: Context, k: int) -> Facts:
         "unique_because": visible(reason, None),
         "typical": _typical_samples(context, k),
         "peak": context.names.feature(int(w.argmax())) if w.any() else "",
+        "known_as": "",
         **_picture(context, k),
     }
+    if known_as := context.result.settings.get("known_as"):
+        card["known_as"] = visible(known_as[k], None)
     if context.classes is not None:
         counts = np.bincount(context.classes[1][np.asarray(context.result.labels) == k])
         if counts.size:
@@ -484,7 +499,7 @@ def _picture(context: Context, k: int) -> Facts:
             label = f"how much each pixel of component {k} varies"
             picture["varies"] = context.image(limits[1] - limits[0], white, label)
         return picture
-    if context.view == "curves":
+    if context.view == "curves" or context.types is not None:
         return {"chart": _component_chart(context, k)}
     top = context.value_axis(k).high
     bars = []
@@ -505,14 +520,31 @@ def _component_chart(context: Context, k: int) -> Chart:
     """A component over the features: a curve, or bars where features have names."""
     w, limits = context.W[:, k], context.limits(k)
     x, y, curve = context.feature_axis, context.value_axis(k), context.curve
-    mark = Mark(curve.path(w, x, y), "line own")
-    if context.view == "terms":
-        mark = Mark(charts.bars(x.place(np.arange(len(w))), y.place(w), 0.8 / len(w)), "bar own")
-    bands = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
+    marks = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
+    if context.view == "curves":
+        marks.append(Mark(curve.path(w, x, y), "line own"))
+    elif context.types is not None:
+        marks = _spectrum(context.types, w, limits, x, y)
+    else:
+        path = charts.bars(x.place(np.arange(len(w))), y.place(w), 0.8 / len(w))
+        marks.append(Mark(path, "bar own"))
     highs, names = curve.highs(w), curve.named(context.names.feature)
     texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
-    label = f"component {k} over the features{', with a band' * bool(bands)}"
-    return Chart(label, x, y, [*bands, mark], f"curve-{k}", (curve.x, highs), texts)
+    label = f"component {k} over the features{', with a band' * (limits is not None)}"
+    return Chart(label, x, y, marks, f"curve-{k}", (curve.x, highs), texts)
+
+
+def _spectrum(types: MutationTypes, w: Array, limits: Pair | None, x: Axis, y: Axis) -> list[Mark]:
+    """A bar for each type of mutation in the colour of its class, with its limits."""
+    places, classes, marks = x.place(types.places), np.array(types.classes), []
+    for one in np.unique(classes).tolist():
+        own = classes == one
+        path = charts.bars(places[own], y.place(w[own]), 0.8 / len(w))
+        marks.append(Mark(path, "bar own", style=f"--colour:{COLOURS[one]}"))
+    if limits is not None:
+        lower, upper = (np.clip(y.place(one), 0, 1) for one in limits)
+        marks.append(Mark(charts.whiskers(places, lower, upper), "whisker"))
+    return marks
 
 
 def _endmembers(context: Context) -> Chart | None:

@@ -1,0 +1,107 @@
+"""Types of mutations as catalogues name, order and colour them: 96 substitutions and 83 indels.
+
+COSMIC calls a substitution ``A[C>T]G`` and an indel ``1:Del:T:5``. Other programs write the parts
+in several columns, C>T and ACG, or DEL, T, 1 and 5+. `type_name` turns both into COSMIC's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .text import Texts
+
+_BASES, _COUNTS = "ACGT", "012345"
+_HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12345"}
+_KINDS = {"repeats": "R", "MH": "M"}
+
+COLOURS = {
+    **{"C>A": "#03bcee", "C>G": "#010101", "C>T": "#e32926"},
+    **{"T>A": "#cac9c9", "T>C": "#a1ce63", "T>G": "#ebc6c4"},
+    **{"1:Del:C": "#fdbe6f", "1:Del:T": "#ff8001", "1:Ins:C": "#b0dd8b", "1:Ins:T": "#36a12e"},
+    **{"2:Del:R": "#fdcab5", "3:Del:R": "#fc8a6a", "4:Del:R": "#f14432", "5:Del:R": "#bc141a"},
+    **{"2:Ins:R": "#d0e1f2", "3:Ins:R": "#94c4df", "4:Ins:R": "#4a98c9", "5:Ins:R": "#1764ab"},
+    **{"2:Del:M": "#e2e2ef", "3:Del:M": "#b6b6d8", "4:Del:M": "#8683bd", "5:Del:M": "#61409b"},
+}
+"""The classes of types in the order of the field, with the colours of its pictures."""
+
+TITLES = (
+    ("type", "subtype", "indel_size", "repeat_mh_size"),
+    ("substitution type", "trinucleotide", "somatic mutation type"),
+    ("mutation type", "trinucleotide"),
+    ("type", "subtype"),
+)
+"""Titles of columns that name a type together, in small letters."""
+
+
+def _types_of(class_: str) -> Texts:
+    """The types of a class in their order."""
+    if ">" in class_:
+        return tuple(f"{before}[{class_}]{after}" for before in _BASES for after in _BASES)
+    return tuple(f"{class_}:{count}" for count in _HOMOLOGIES.get(class_, _COUNTS))
+
+
+def _label(class_: str) -> str:
+    """What a picture calls a class: C>A; Del C, Ins 4 or, of deletions at a homology, MH."""
+    if ">" in class_:
+        return class_
+    size, kind, bases = class_.split(":")
+    label = f"{kind} {bases}" if size == "1" else f"{kind} {size}"
+    return "MH" if bases == "M" else label
+
+
+CLASSES = {one: class_ for class_ in COLOURS for one in _types_of(class_)}
+"""The class of each type, in the order of the field."""
+
+
+def type_name(*parts: str) -> str:
+    """Return COSMIC's name of a type, given in one or several parts; else the parts, joined.
+
+    >>> type_name("C>T", "ACG"), type_name("DEL", "MH", "5+", "2"), type_name("INS", "T", "1", "0")
+    ('A[C>T]G', '5:Del:M:2', '1:Ins:T:0')
+    """
+    if parts[-1] in CLASSES:
+        return parts[-1]
+    name = ":".join(parts)
+    if len(parts) == 2 and len(parts[1]) == 3:
+        name = f"{parts[1][0]}[{parts[0]}]{parts[1][2]}"
+    elif len(parts) == 4:
+        kind, bases, size, count = (part.removesuffix("+") for part in parts)
+        name = f"{size}:{kind.capitalize()}:{_KINDS.get(bases, bases)}:{count}"
+    return name if name in CLASSES else ":".join(parts)
+
+
+class MutationTypes(NamedTuple):
+    """The places of mutation types in the order of the field, and the class of each."""
+
+    places: npt.NDArray[np.intp]
+    classes: Texts
+
+    @property
+    def groups(self) -> list[tuple[float, str]]:
+        """The middle and the name of each group of classes that a picture names together."""
+        labels = np.array([_label(class_) for class_ in self.classes])
+        names = dict.fromkeys(labels.tolist())
+        return [(float(self.places[labels == name].mean()), name) for name in names]
+
+
+def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
+    """Return the places of types by their names; None if these are not all types of one catalogue.
+
+    >>> mutation_types(["T[C>T]G", "A[C>A]A"]) is None
+    True
+    >>> mutation_types([*CLASSES][:96][::-1]).places[:3].tolist()
+    [95, 94, 93]
+    """
+    if names is None or not {*names} <= CLASSES.keys():
+        return None
+    all_types = [one for one in CLASSES if (">" in one) == (">" in names[0])]
+    if {*names} != {*all_types} or len(names) != len(all_types):
+        return None
+    place = {one: number for number, one in enumerate(all_types)}
+    return MutationTypes(
+        np.array([place[one] for one in names]), tuple(CLASSES[one] for one in names)
+    )

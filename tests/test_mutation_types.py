@@ -1,0 +1,65 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from conenmf import open_data
+from conenmf.mutations import CLASSES, COLOURS, mutation_types, type_name
+
+SUBSTITUTIONS, INDELS = [*CLASSES][:96], [*CLASSES][96:]
+
+
+def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
+    assert len(INDELS) == 83
+    assert SUBSTITUTIONS[:5] == ["A[C>A]A", "A[C>A]C", "A[C>A]G", "A[C>A]T", "C[C>A]A"]
+    assert SUBSTITUTIONS[-1] == "T[T>G]T"
+    assert INDELS[5:7] == ["1:Del:C:5", "1:Del:T:0"]
+    assert INDELS[-11:-5] == [f"{n}:Del:M:{m}" for n in (2, 3, 4) for m in range(1, n)]
+    assert list(dict.fromkeys(CLASSES[one] for one in SUBSTITUTIONS)) == [
+        *("C>A", "C>G", "C>T", "T>A", "T>C", "T>G")
+    ]
+    assert {*CLASSES.values()} == {*COLOURS}
+
+
+def test_parts_in_several_columns_make_a_name():
+    assert [type_name(f"{one[2:5]}", one[0] + one[2] + one[6]) for one in SUBSTITUTIONS] == (
+        SUBSTITUTIONS
+    )
+    assert type_name("C>A", "ACA", "A[C>A]A") == "A[C>A]A"
+    assert type_name("DEL", "repeats", "5+", "5+") == "5:Del:R:5"
+    assert type_name("oak", "elm") == "oak:elm"
+
+
+@pytest.mark.parametrize("types", [SUBSTITUTIONS, INDELS])
+def test_types_in_any_order_have_places(types):
+    shuffled = np.random.default_rng(0).permutation(types).tolist()
+    known = mutation_types(shuffled)
+    assert [types[place] for place in known.places] == shuffled
+    assert known.classes == tuple(CLASSES[one] for one in shuffled)
+    middles = [middle for middle, _ in mutation_types(types).groups]
+    assert middles == sorted(middles)
+    assert mutation_types(shuffled[1:]) is None
+    assert mutation_types([*shuffled[1:], "oak"]) is None
+    assert mutation_types(None) is None
+
+
+@pytest.mark.parametrize(
+    ("titles", "rows"),
+    [
+        (["Mutation type", "Trinucleotide"], [["C>A", "ACA"], ["T>G", "TTT"]]),
+        (["Type", "SubType"], [["C>A", "ACA"], ["T>G", "TTT"]]),
+        (
+            ["Type", "Subtype", "Indel_size", "Repeat_MH_size"],
+            [["DEL", "C", "1", "0"], ["DEL", "MH", "5+", "5+"]],
+        ),
+    ],
+)
+def test_tables_that_name_types_in_several_columns_are_read(tmp_path, titles, rows):
+    table = pd.DataFrame(rows, columns=titles)
+    table["tumour 1"], table["tumour 2"] = [3, 4], [0, 7]
+    table.to_csv(tmp_path / "catalogue.csv", index=False)
+    V = open_data(tmp_path / "catalogue.csv", samples_in="columns")
+    assert V.names.feature_names == tuple(type_name(*row) for row in rows)
+    assert V.names.sample_names == ("tumour 1", "tumour 2")
+    np.testing.assert_array_equal(np.asarray(V.columns(np.arange(2))), [[3, 0], [4, 7]])
+    first = open_data(tmp_path / "catalogue.csv", names_column=titles[0], drop=titles[1:])
+    assert first.names.sample_names == tuple(row[0] for row in rows)
