@@ -220,13 +220,6 @@ def edge_of(shape: Shape) -> float:
     return float((np.sqrt(F) + np.sqrt(N)) ** 2 / 2)
 
 
-def continued(V: DataMatrix, W: Array, noise: Noise, stopping: Stopping) -> Array:
-    """Return W after the solver continued from it, on V with the weights of its noise."""
-    data = noise.weighed(V)
-    start = _LOSS.initialize(data, W.shape[1], W)
-    return fitted_counts(data, start, stopping).W.astype(float)
-
-
 def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
     """Return the divergence of W H from counts of this dispersion; one pass.
 

@@ -59,7 +59,7 @@ from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
-from .dispersion import POISSON, Noise, continued, edge_of, noise_of, quasi_divergence, scan
+from .dispersion import POISSON, Noise, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
 from .scores import KNOWN_COSINE, match_components, unit_columns
@@ -243,6 +243,29 @@ class Replicates:
         spectra, errors = zip(*(ends[number] for number in range(n_runs)), strict=True)
         return np.array(spectra, dtype=float), np.array(errors)
 
+    def refined(self, found: Consensus, best: Array) -> tuple[Consensus, Array]:
+        """Return the consensus and the best run after the solver continued from both on V.
+
+        A median is no optimum, nor is a fit of counts that were drawn again. If the best run ends
+        at a lower error, it replaces the consensus, in the order of the latter.
+        """
+        data, solver = replace(self, resample="start")._source(), self.loss.solver("auto")
+        assert solver is not None
+        runs = []
+        for W in (best, best if found.W is None else found.W):
+            start = self.loss.initialize(data, self.K, W)
+            runs.append(Run(self.loss.on(data), start.W, start.H, solver, self.stopping))
+        ends = dict(run_together(data, runs))
+        best, W = (exact(ends[place].factors()[0]) for place in (0, 1))
+        if found.W is None:
+            return found, best
+        if ends[0].errors[-1] < ends[1].errors[-1]:
+            order, _ = match_components(found.W, best)
+            W = best[:, order]
+        if W.any(axis=0).all():
+            found = found._replace(W=W / W.sum(axis=0))
+        return found, best
+
     def _identity(self, rng: Generator) -> Facts:
         """What the runs depend on, besides their number."""
         settings = {
@@ -355,8 +378,8 @@ class Stability:
     ----------
     W : array (F, K)
         The components of the consensus, each with a sum of one: medians over runs, which for the
-        Poisson loss are refined by some iterations. Those of the best run if there is no
-        consensus, see `problem`.
+        Poisson loss are refined on V, see `Replicates.refined`. Those of the best run if there is
+        no consensus, see `problem`.
     H : array (K, N)
         The best coefficients for W.
     labels : array (N,), integers
@@ -380,7 +403,7 @@ class Stability:
     relative_error : float
         Of W and H.
     best_run : array (F, K)
-        Of the run with the lowest objective.
+        Of the run with the lowest objective; for the Poisson loss continued on V.
     best_relative_error : float
         With the best coefficients for it.
     is_kept : array (n_runs,)
@@ -556,7 +579,6 @@ class Stability:
 
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
 _MIN_RUNS, _MAX_RUNS = 2, 10_000
-_REFINING = Stopping(0.0, max_iter=5)  # of the consensus of fits with the Poisson loss
 _MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
 
 
@@ -638,9 +660,13 @@ def stability(
         if resample == "start":
             is_kept = _best(errors, max_excess)
         found = consensus(spectra[is_kept], density_threshold=threshold)
-        if "counting noise" in fitted.k_evidence and found.W is not None:
-            found = _refined(V, found, found.W, noise)
-        return _judged(V, spectra, errors, is_kept, found, fitted, resample)
+        on_V = errors
+        if resample != "start":  # the error of a run is that of the data it drew
+            on_V = fitted.values(V, [fitted.admissible(V, W) for W in spectra])
+        best = spectra[np.argmin(on_V)]
+        if "counting noise" in fitted.k_evidence:
+            found, best = replicates.refined(found, best)
+        return _judged(V, spectra, errors, is_kept, found, best, fitted, resample)
 
 
 def _place(checkpoint: PathLike | Checkpoint | None) -> Checkpoint | None:
@@ -672,28 +698,19 @@ def _best(errors: Array, max_excess: float) -> Array:
     return errors <= limit
 
 
-def _refined(V: DataMatrix, found: Consensus, W: Array, noise: Noise) -> Consensus:
-    """The consensus after some iterations from its medians, which fit V better than these."""
-    W = continued(V, W, noise, _REFINING)
-    if not W.any(axis=0).all():  # a component that no sample needs any more
-        return found
-    return found._replace(W=W / W.sum(axis=0))
-
-
 def _judged(
     V: DataMatrix,
     spectra: Array,
     errors: Array,
     is_kept: Array,
     found: Consensus,
+    best_W: Array,
     loss: Loss,
     resample: str,
 ) -> Stability:
     """Return what runs have in common, given the consensus of those that are kept."""
-    goal, on_V = loss.on(V, rescale=False), errors
-    if resample != "start":  # the error of a run is that of the data it drew
-        on_V = loss.values(V, [loss.admissible(V, W) for W in spectra])
-    best_run, best = _finished(goal, spectra[np.argmin(on_V)])
+    goal = loss.on(V, rescale=False)
+    best_run, best = _finished(goal, best_W)
     W, end = best_run, best
     if found.W is not None:
         W, end = _finished(goal, found.W)
@@ -874,7 +891,6 @@ def stability_over(
     tell = optional(function, "callback", callback, takes=1)
     fitted, place = get_loss(loss), _place(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
-    stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     if place is not None:
         with held_folder(Path(place.folder)):  # it is made, and can be written to
             pass
@@ -897,7 +913,8 @@ def stability_over(
             if tell is not None:
                 tell(one)
             if are_counts:
-                costs[k] = _cost(V, one, noise, stopping)
+                divergence = quasi_divergence(V, one.W, one.H, noise.dispersion)
+                costs[k] = divergence + k * edge_of(V.shape)
             if goes_on:
                 waiting = _next_numbers(costs, candidates[0], min(V.shape))
     found = dict(sorted(found.items()))
@@ -936,15 +953,6 @@ def _next_numbers(costs: dict[int, float], first: int, most: int) -> list[int]:
     if max(costs) == first and fewer >= 1 and best - fewer <= _PATIENCE:
         return [fewer]
     return [more] if more <= most and more - best <= _PATIENCE else []
-
-
-def _cost(V: DataMatrix, one: Stability, noise: Noise, stopping: Stopping) -> float:
-    """The divergence of the best fit to V, and what every component explains of noise."""
-    W = one.best_run
-    if one.resample != "start":  # then it was fitted to other data
-        W = continued(V, W, noise, stopping)
-    H = get_loss(one.loss).coefficients(V, W)[0]
-    return quasi_divergence(V, W, H, noise.dispersion) + one.K * edge_of(V.shape)
 
 
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
