@@ -1,5 +1,7 @@
 """How sure we can be: lower bounds, limits of entries, uniqueness of components.
 
+The pages are docs/certificate.md (bounds, unique) and docs/stability.md (limits).
+
     python benchmarks/certainty.py bounds [SET ...]
     python benchmarks/certainty.py limits [--lines dense] [--seeds 3]
     python benchmarks/certainty.py unique [SET ...]
@@ -20,14 +22,14 @@ searches. "*" marks sets on which constants of the short search were chosen.
 from __future__ import annotations
 
 import argparse
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import numpy as np
+from measure import heading, row, timed
 from zoo_matrices import SPARSE, Member, zoo
 
 from conenmf import datasets, factorize, from_columns, from_rows, stability, uniqueness
@@ -57,45 +59,34 @@ def matrices(names: list[str]) -> Iterator[tuple[str, Member, Any, int]]:
 
 
 def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
-    """The smallest error of a few fits, one if V is large; and the CPU seconds of the default."""
-    began = time.process_time()
-    errors = [factorize(V, K).relative_error]
-    seconds = time.process_time() - began
+    """The CPU seconds of the default; the smallest error of a few fits, of one if V is large."""
+    seconds, result = timed(lambda: factorize(V, K))
+    errors = [result.relative_error]
     inits = [*["random"] * RANDOM_INITS, "nndsvda"] if V.n_entries <= MAX_ENTRIES else []
     for seed, init in enumerate(inits):
         rng = np.random.default_rng(seed)
         fit = factorize(V, K, init=init, tol=1e-6, max_iter=1000, rng=rng)
         errors.append(fit.relative_error)
-    return min(errors), seconds
+    return seconds, min(errors)
 
 
 def print_bounds(names: list[str]) -> None:
-    print(
-        f"{'':45}{'K':>4}{'entries':>8}{'error':>9}{'singular':>9}"
-        f"{'default':>9}{'closed':>7}{'large':>9}{'closed':>7}"
-        f"{'fit':>8}{'values':>8}{'default':>8}{'large':>8} CPU s"
-    )
+    heading("set", "K", "entries", "error", "singular values", "default", "closed", "large",
+            "closed", "CPU s of the fit", "of values", "of default", "of large")  # fmt: skip
     for name, member, X, K in matrices(names):
         V = from_rows(X)
-        error, fit_seconds = smallest_error(V, K)
-        began = time.process_time()
         spectrum = Spectrum(V)
-        below = best_lower_bound(V, K, effort=0, spectrum=spectrum).value
-        times, bounds = [time.process_time() - began], []
-        for effort in (DEFAULT_EFFORT, LARGE_EFFORT):
-            began = time.process_time()
-            bounds.append(best_lower_bound(V, K, effort=effort, spectrum=spectrum).value)
-            times.append(time.process_time() - began)
+        found = [smallest_error(V, K)]
+        for effort in (0, DEFAULT_EFFORT, LARGE_EFFORT):
+            run = partial(best_lower_bound, V, K, effort=effort, spectrum=spectrum)
+            seconds, bound = timed(run)
+            found.append((seconds, bound.value))
+        times, (error, below, *bounds) = zip(*found, strict=True)
         entries = support_width(V) * V.shape[1] / V.n_entries
-        closed = [100 * (bound - below) / max(error - below, 1e-12) for bound in bounds]
-        print(
-            f"{name:45}{K:>4}{entries:>8.2f}{error:>9.5f}{below:>9.5f}"
-            f"{bounds[0]:>9.5f}{closed[0]:>6.1f}%{bounds[1]:>9.5f}{closed[1]:>6.1f}%"
-            f"{fit_seconds:>8.2f}"
-            + "".join(f"{seconds:>8.2f}" for seconds in times)
-            + ("" if member.is_chosen_on else "  held out"),
-            flush=True,
-        )
+        closed = [f"{100 * (one - below) / max(error - below, 1e-12):.1f}%" for one in bounds]
+        beside = [cell for pair in zip(bounds, closed, strict=True) for cell in pair]
+        mark = "" if member.is_chosen_on else " (held out)"
+        row(f"{name}{mark}", K, entries, error, below, *beside, *times)
 
 
 Array = np.ndarray
@@ -278,36 +269,31 @@ def share(each: list[Array]) -> str:
     return f"{np.mean(np.concatenate(each)):.3f}" if each else "-"
 
 
-def show(name: str, each: list[Component], n_all: int) -> None:
-    shown = [one for one in each if one.limits != "withheld"]
-    ratio = f"{np.median([one.width_ratio for one in shown]):.1f}" if shown else "-"
-    print(
-        f"{name:<52} {share([one.covered for one in shown]):>8} "
-        f"{share([one.covered_by_bootstrap for one in each]):>9} {ratio:>6} {len(each):>6} "
-        f"{n_all:>4} {len(each) - len(shown):>8}",
-        flush=True,
-    )
-
-
 def print_limits(text: str, n_seeds: int) -> None:
     """Coverage of each line, then of all components by verdict."""
-    chosen = [line for line in lines() if text in f"{line.group}: {line.name}"]
-    print(f"{'line':<52} coverage bootstrap wider stable of withheld")
+    heading("line", "coverage", "bootstrap", "wider", "stable", "of", "withheld")
     by_verdict: dict[tuple[str, str], list[Component]] = defaultdict(list)
-    for line in chosen:
-        for first in FIRST_SEEDS:
-            each, n_all, last = [], 0, first + n_seeds
-            for seed in range(first, last):
-                own, K = components(line, seed)
-                each, n_all = each + own, n_all + K
-            show(f"{line.name}, seeds {first} to {last - 1}", each, n_all)
-            for one in each:
-                by_verdict[one.verdict, one.limits].append(one)
-    print(f"\n{'uniqueness':<20} {'limits':<20} coverage bootstrap components")
+    for line, first in product(lines(), FIRST_SEEDS):
+        if text not in f"{line.group}: {line.name}":
+            continue
+        seeds = range(first, first + n_seeds)
+        each, n_all = [], 0
+        for seed in seeds:
+            own, K = components(line, seed)
+            each, n_all = each + own, n_all + K
+        shown = [one for one in each if one.limits != "withheld"]
+        ratio = f"{np.median([one.width_ratio for one in shown]):.1f}" if shown else "-"
+        coverage = share([one.covered for one in shown])
+        before = share([one.covered_by_bootstrap for one in each])
+        name = f"{line.name}, seeds {first} to {seeds[-1]}"
+        row(name, coverage, before, ratio, len(each), n_all, len(each) - len(shown))
+        for one in each:
+            by_verdict[one.verdict, one.limits].append(one)
+    heading("uniqueness", "limits", "coverage", "bootstrap", "components")
     for (verdict, limits), each in sorted(by_verdict.items()):
         known = [] if limits == "withheld" else [one.covered for one in each]
         before = share([one.covered_by_bootstrap for one in each])
-        print(f"{verdict:<20} {limits:<20} {share(known):>8} {before:>9} {len(each):>10}")
+        row(verdict, limits, share(known), before, len(each))
 
 
 SETS = {  # K, the loss, and whether a constant was chosen on it
@@ -348,34 +334,26 @@ def known_sets() -> Iterator[tuple[str, DataMatrix, int, str, bool]]:
 
 def print_unique(asked: list[str]) -> None:
     """Verdicts and what they cost."""
-    print("set, K, error; components moved by the short search, and by the thorough one, not found")
-    print(
-        "to move, undecided; with a radius of at most 1 degree, moved exactly; then CPU seconds of"
-    )
-    print("the fit and of both searches, and passes of the same")
+    heading("set", "K", "error", "moved by the short search", "by the thorough one",
+            "not found to move", "undecided", "radius at most 1 degree", "moved exactly",
+            "CPU s of the fit", "of the short search", "of the thorough one",
+            "passes of the same", "", "")  # fmt: skip
     for name, V, K, loss, chosen_on in chain(planted(), known_sets()):
-        if asked and not any(name.startswith(one) for one in asked):
+        if asked and not name.startswith(tuple(asked)):
             continue
-        seconds, answers = [time.process_time()], []
-        result = factorize(V, K, loss=loss)
-        seconds.append(time.process_time())
-        for thorough in (False, True):
-            found = uniqueness(V, result.W, result.H, loss=loss, thorough=thorough)
-            answers.append(found)
-            seconds.append(time.process_time())
-        counts = [one.verdicts.count("can be moved") for one in answers]
-        counts += [found.verdicts.count(one) for one in ("not found to move", "undecided")]
-        exactly = uniqueness(V, result.W, result.H, loss=loss, max_iter=0)
-        counts.append(int((found.radii <= UNIQUE_RADIUS).sum()))
-        counts.append(exactly.verdicts.count("can be moved"))
-        passes = [result.passes, *(one.passes for one in answers)]
-        print(
-            f"{name + ' *' * chosen_on:23} {K:>2}  {result.relative_error:<8.3g} ",
-            *(f"{count:>4}" for count in counts),
-            *(f"{one:>7.2f}" for one in np.diff(seconds)),
-            *(f"{one:>6.0f}" for one in passes),
-            flush=True,
+        seconds, result = timed(partial(factorize, V, K, loss=loss))
+        judge = partial(uniqueness, V, result.W, result.H, loss=loss)
+        (short_time, short), (long_time, found) = (
+            timed(partial(judge, thorough=thorough)) for thorough in (False, True)
         )
+        moved = [one.verdicts.count("can be moved") for one in (short, found)]
+        others = [found.verdicts.count(one) for one in ("not found to move", "undecided")]
+        near = int((found.radii <= UNIQUE_RADIUS).sum())
+        exactly = judge(max_iter=0).verdicts.count("can be moved")
+        counts = (*moved, *others, near, exactly)
+        passes = [one.passes for one in (result, short, found)]
+        times = (seconds, short_time, long_time)
+        row(name + " *" * chosen_on, K, result.relative_error, *counts, *times, *passes)
 
 
 def main() -> None:

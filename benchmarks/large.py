@@ -1,4 +1,4 @@
-"""Large data: a file larger than memory against merely reading it, and Dask against threads.
+"""Large data: a file larger than memory beside merely reading it, and Dask; docs/large.md.
 
     python benchmarks/large.py file [--gigabytes 8] [--limit 1GB] [--folder DIR]
     python benchmarks/large.py cluster [--samples 80000] [--rounds 3]
@@ -22,7 +22,7 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
-from measure import cones, in_turn, output_of
+from measure import cones, heading, in_turn, output_of, row, timed
 
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.matrix import DataMatrix
@@ -41,48 +41,41 @@ def write(path: Path, N: int) -> None:
     X.flush()
 
 
-def forget(path: Path) -> None:
-    """Drop the file from the page cache."""
-    with path.open("rb") as file:
+def read(path: Path) -> None:
+    """Read the file once, from the disk, into one buffer."""
+    buffer = bytearray(BUFFER)
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # not from the page cache
+        while file.readinto(buffer):
+            pass
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def read(path: Path) -> None:
-    """Read the file once, into one buffer."""
-    forget(path)
-    buffer = bytearray(BUFFER)
-    with path.open("rb", buffering=0) as file:
-        while file.readinto(buffer):
-            pass
-
-
-def fit_within(path: str, limit: str, n_bytes: int) -> None:
+def fit_within(path: str, limit: str) -> None:
     """Fit with limited private memory; print seconds, passes, error and peak memory."""
+    n_bytes = int(float(limit.removesuffix("GB")) * 1e9)
     resource.setrlimit(resource.RLIMIT_DATA, (n_bytes, n_bytes))
-    began = time.perf_counter()
     V = open_data(path, max_memory=limit)
-    result = factorize(V, 20, init="cr1", solver="hals", max_iter=10, tol=0)
-    seconds, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    options = {"init": "cr1", "solver": "hals", "max_iter": 10, "tol": 0}
+    seconds, result = timed(lambda: factorize(V, 20, **options), time.perf_counter)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(seconds, V.passes, result.relative_error, peak / 1024)
 
 
 def file(gigabytes: float, limit: str, folder: Path) -> None:
     path = folder / "conenmf-large.npy"
     write(path, int(gigabytes * 1e9 / (4 * F)))
-    n_bytes = int(float(limit.removesuffix("GB")) * 1e9)
+    program = f"import large; large.fit_within({str(path)!r}, {limit!r})"
     try:
-        before = in_turn({"": lambda: read(path)}, 2, time.perf_counter)[""][0]
-        forget(path)
-        program = f"import large; large.fit_within({str(path)!r}, {limit!r}, {n_bytes})"
+        before = timed(lambda: read(path), time.perf_counter)[0]
         seconds, passes, error, peak = map(float, output_of(program).split())
-        after = in_turn({"": lambda: read(path)}, 2, time.perf_counter)[""][0]
+        once = min(before, timed(lambda: read(path), time.perf_counter)[0])
     finally:
         path.unlink()
-    print(
-        f"{gigabytes:g} GB with {limit} of private memory; read once: {before:.1f}, {after:.1f} s"
+    heading(
+        "GB", "limit", "read once, s", "fit, s", "passes", "error", "peak, MB", "pass / reading"
     )
-    print(f"a fit: {seconds:.1f} s, {passes:.2f} passes, error {error:.4f}, peak {peak:.0f} MB")
-    print(f"a pass / the faster reading: {seconds / passes / min(before, after):.2f}")
+    row(gigabytes, limit, once, seconds, passes, error, peak, seconds / passes / once)
 
 
 def fit_on(client: Client, V: DataMatrix) -> float:
@@ -106,14 +99,19 @@ def cluster(samples: int, rounds: int) -> None:
             with client.as_current():
                 V = from_rows(da.from_array(X, chunks=(-(-samples // 8), -1)), persist=True)
             runs[name] = lambda client=client, V=V: fit_on(client, V)
+        heading("on", "seconds", "error")
         for name, (seconds, error) in in_turn(runs, rounds, time.perf_counter).items():
-            print(f"{name:12}{seconds:8.2f} s, error {error:.12f}", flush=True)
+            row(name, seconds, f"{error:.12f}")
         overhead(second, rounds)
 
 
 def overhead(client: Client, rounds: int, n_chunks: int = 400) -> None:
     """Print the CPU time of a pass over trivial chunks, in turn with Dask's own."""
     data = da.from_array(np.ones((n_chunks, 8)), chunks=(1, 8))
+    places = {
+        "client and scheduler": time.process_time,
+        "workers": lambda: sum(client.run(time.process_time).values()),
+    }
     with client.as_current():
         V, bare = from_rows(data, persist=True), data.persist()
         tree = {"split_every": {0: 8}}
@@ -121,13 +119,10 @@ def overhead(client: Client, rounds: int, n_chunks: int = 400) -> None:
             "conenmf": lambda: V.sweep(count),
             "bare": lambda: bare.map_blocks(np.negative).sum(axis=0, **tree).compute(),
         }
-        places = {
-            "client and scheduler": time.process_time,
-            "workers": lambda: sum(client.run(time.process_time).values()),
-        }
+        heading("where", "what", "microseconds per chunk")
         for place, clock in places.items():
             for name, (seconds, _) in in_turn(runs, rounds, clock).items():
-                print(f"{place}, {name}: {1e6 * seconds / n_chunks:.0f} microseconds per chunk")
+                row(place, name, 1e6 * seconds / n_chunks)
 
 
 def count(block: np.ndarray) -> tuple[float]:

@@ -1,7 +1,7 @@
 """How the benchmarks measure: contenders in turn, CPU seconds, medians; and the data they share.
 
 CPU seconds on one thread depend least on what else the machine does. `use_one_thread` limits BLAS
-and OpenMP; ours takes ``n_threads=1``.
+and OpenMP; ours takes ``n_threads=1``. Results are lines of a table in Markdown.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from threadpoolctl import threadpool_limits
 from conenmf import make_cones
 from conenmf.datasets import tf_idf
 
-ROWS = 1000  # of a reconstruction at a time
 SEED = 0
 
 
@@ -50,21 +49,39 @@ def in_turn(
     return {name: (statistics.median(seconds[name]), results[name]) for name in contenders}
 
 
+def timed(
+    run: Callable[[], Any], clock: Callable[[], float] = time.process_time
+) -> tuple[float, Any]:
+    """The seconds of one run, and its result."""
+    return in_turn({"": run}, 1, clock)[""]
+
+
+def heading(*names: str) -> None:
+    """Print the first two lines of a table."""
+    row(*names)
+    row(*["---"] * len(names))
+
+
+def row(*cells: object) -> None:
+    """Print a line of a table; numbers have four digits."""
+    texts = (f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in cells)
+    print(f"| {' | '.join(texts)} |", flush=True)
+
+
 def relative_error(X: Any, A: np.ndarray, C: np.ndarray) -> float:
-    """||X - A C|| / ||X|| in float64; for sparse X by the expanded square, never as a whole."""
+    """||X - A C|| / ||X|| in float64; for sparse X by the expanded square."""
     A, C = A.astype(np.float64, copy=False), C.astype(np.float64, copy=False)
-    if sp.issparse(X):
-        X = X.astype(np.float64)
-        total = float(X.data @ X.data)
-        squared = total - 2.0 * float(np.vdot(X @ C.T, A)) + float(np.vdot(A.T @ A, C @ C.T))
-        return float(np.sqrt(max(squared, 0.0) / total))
-    squared = total = 0.0
-    for start in range(0, X.shape[0], ROWS):
-        rows = X[start : start + ROWS].astype(np.float64, copy=False)
-        total += float(np.vdot(rows, rows))
-        difference = rows - A[start : start + ROWS] @ C
-        squared += float(np.vdot(difference, difference))
-    return float(np.sqrt(squared / total))
+    X = X.astype(np.float64)
+    if not sp.issparse(X):
+        return float(np.linalg.norm(X - A @ C) / np.linalg.norm(X))
+    total = float(X.data @ X.data)
+    squared = total - 2.0 * float(np.vdot(X @ C.T, A)) + float(np.vdot(A.T @ A, C @ C.T))
+    return float(np.sqrt(max(squared, 0.0) / total))
+
+
+def fitted(model: Any, X: Any) -> float:
+    """Fit, and return the relative error."""
+    return relative_error(X, model.fit_transform(X), model.components_)
 
 
 def output_of(program: str, **environment: str) -> str:
@@ -100,34 +117,6 @@ def machine() -> dict[str, str | int | None]:
 def numbers(path: Path) -> np.ndarray:
     """The numbers of a table, without the columns that name rows."""
     return pd.read_csv(path).select_dtypes("number").to_numpy(float)
-
-
-class Set(NamedTuple):
-    """A dataset: samples in rows, components to ask for, whether constants were chosen on it."""
-
-    name: str
-    X: Any
-    K: int
-    is_chosen_on: bool
-
-
-def stored_sets(names: list[str] | None = None, max_K: int = 20) -> Iterator[Set]:
-    """The datasets in the folder CONENMF_DATA: a folder each, with V.npz and labels.npy.
-
-    K is the number of classes, at most `max_K`. Constants of the library were chosen on every
-    second one, by name. Sparse data are weighted by tf-idf.
-    """
-    folder = Path(os.environ.get("CONENMF_DATA", "data"))
-    for number, path in enumerate(sorted(folder.glob("*/V.npz"))):
-        name = path.parent.name
-        if names and name not in names:
-            continue
-        with np.load(path) as file:
-            X = file["V"].astype(np.float64) if "V" in file else None
-        X = tf_idf(sp.load_npz(path).astype(np.float64)) if X is None else X
-        labels = path.with_name("labels.npy")
-        classes = len(np.unique(np.load(labels))) if labels.exists() else 10
-        yield Set(name, X, max(2, min(classes, max_K)), number % 2 == 0)
 
 
 def cones(F: int, N: int, K: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The table and the picture of the README: ConeNMF beside scikit-learn's NMF, both by default.
+"""The table and the picture of README.md and docs/index.md: both libraries by default.
 
 The data ship with scikit-learn or are generated, so that everyone can measure them. Fits take turns
 on one thread each, after one that compiles the kernels; times are medians of CPU seconds, which
@@ -9,7 +9,6 @@ docs/index.md and draws docs/readme.png.
 from __future__ import annotations
 
 import argparse
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from measure import cones, in_turn, machine, relative_error, topics, use_one_thread, versions
+from measure import cones, fitted, in_turn, machine, topics, use_one_thread, versions
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
@@ -40,11 +39,6 @@ OURS, THEIRS, FLOOR = "#2563a8", "#e07b39", "#6b7280"
 
 def contenders(K: int) -> dict[str, Callable[[], Any]]:
     return {"scikit-learn": lambda: NMF(K), "conenmf": lambda: ConeNMF(K, n_threads=1)}
-
-
-def fitted(model: Any, X: Any) -> float:
-    """Fit, and return the relative error."""
-    return relative_error(X, model.fit_transform(X), model.components_)
 
 
 def in_words(ratio: float) -> str:
@@ -89,20 +83,17 @@ def draw() -> None:
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
     figure = plt.figure(figsize=(10, 3.9), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(0.8, 1))
-
     left.suptitle("Sixteen components of handwritten digits")
     for ax, component in zip(left.subplots(4, 4).flat, ConeNMF(16).fit(X).components_, strict=True):
         ax.imshow(component.reshape(8, 8), cmap="Blues")
         ax.set(xticks=[], yticks=[])
-
     right.suptitle("The error, and what is possible")
-    ax, bounds, norm = right.subplots(), [], np.linalg.norm(X)
-    for name, colour in {"conenmf": OURS, "scikit-learn": THEIRS}.items():
+    ax = right.subplots()
+    for name, colour in {"scikit-learn": THEIRS, "conenmf": OURS}.items():
         models = [contenders(K)[name]().fit(X) for K in COUNTS]
-        errors = [model.reconstruction_err_ / norm for model in models]
+        errors = [model.reconstruction_err_ / np.linalg.norm(X) for model in models]
         ax.plot(COUNTS, errors, "o-", color=colour, label=name)
-        if name == "conenmf":
-            bounds = [model.certify(effort=20).lower_bound for model in models]
+    bounds = [model.certify(effort=20).lower_bound for model in models]
     ax.fill_between(COUNTS, 0, bounds, color=FLOOR, alpha=0.25, linewidth=0)
     ax.text(5, 0.08, "no factorization\ncan be here", color="#374151")
     ax.set(xlabel="components", ylabel="relative error", ylim=(0, None))
@@ -122,11 +113,10 @@ def main() -> None:
     text = table(options.rounds)
     print(text)
     if options.write:
-        between = re.compile(
-            f"(?<={re.escape(BORDERS[0])}).*?(?={re.escape(BORDERS[1])})", re.DOTALL
-        )
         for page in PAGES:
-            page.write_text(between.sub(lambda _: text, page.read_text("utf-8")), "utf-8")
+            before, _, rest = page.read_text("utf-8").partition(BORDERS[0])
+            after = rest.partition(BORDERS[1])[2]
+            page.write_text(f"{before}{BORDERS[0]}{text}{BORDERS[1]}{after}", "utf-8")
         draw()
 
 

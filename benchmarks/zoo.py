@@ -1,4 +1,4 @@
-"""The zoo: our default against the best of a careful user of scikit-learn, on hundreds of matrices.
+"""The zoo: our default against a careful user of scikit-learn on 406 matrices; docs/speed.md.
 
 ``zoo.py reference`` computes what scikit-learn reaches from nndsvda, nndsvd and three random inits
 with max_iter=1000 and tol=1e-6, and from its default call, into ``zoo_reference.csv``; rows that
@@ -16,17 +16,16 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from measure import relative_error, versions
+from measure import in_turn, relative_error, timed, use_one_thread, versions
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 from zoo_matrices import Member, zoo
 
 from conenmf import ConeNMF
@@ -49,15 +48,6 @@ FIELDS = ["name", "samples", "features", "K", "norm"]
 FIELDS += [f"{column}_{run}" for run in RUNS for column in ("error", "seconds")]
 
 
-def fit(model: Any, X: Any) -> tuple[float, float]:
-    """The relative error, at least `SMALLEST_ERROR`, and the CPU seconds of a fit on one thread."""
-    with threadpool_limits(1):
-        began = time.process_time()
-        coefficients = model.fit_transform(X)
-        seconds = time.process_time() - began
-    return max(relative_error(X, coefficients, model.components_), SMALLEST_ERROR), seconds
-
-
 def norm(X: Any) -> float:
     return float(np.linalg.norm(X.data if sp.issparse(X) else X))
 
@@ -68,7 +58,9 @@ def measured(member: Member) -> dict[str, object]:
     row: dict[str, object] = {"name": member.name, "samples": X.shape[0], "features": X.shape[1]}
     row |= {"K": K, "norm": f"{norm(X):.12g}"}
     for run, options in RUNS.items():
-        error, seconds = fit(NMF(K, **options), X)
+        model = NMF(K, **options)
+        seconds, A = timed(partial(model.fit_transform, X))
+        error = max(relative_error(X, A, model.components_), SMALLEST_ERROR)
         row |= {f"error_{run}": f"{error:.9g}", f"seconds_{run}": f"{seconds:.4g}"}
     return row
 
@@ -111,14 +103,14 @@ def compare(member: Member, row: dict[str, str], rounds: int) -> dict[str, Any]:
     if not np.isclose(norm(X), float(row["norm"]), rtol=1e-9):
         raise SystemExit(f"{member.name} is not the matrix of the reference: NumPy draws otherwise")
     model, rival = ConeNMF(K, n_threads=1), fastest_near_best(row)
-    ours, theirs = [fit(model, X)], []
+    contenders = {"ours": partial(model.fit_transform, X)}
+    if rounds:
+        contenders["theirs"] = partial(NMF(K, **RUNS[rival]).fit_transform, X)
     is_long = float(row[f"seconds_{rival}"]) > LONG_SECONDS
-    for turn in range(min(rounds, 1) if is_long else rounds):
-        theirs.append(fit(NMF(K, **RUNS[rival]), X))
-        if turn:
-            ours.append(fit(ConeNMF(K, n_threads=1), X))
-    error, seconds = ours[0][0], statistics.median(one[1] for one in ours)
-    their_seconds = statistics.median(one[1] for one in theirs) if theirs else float("nan")
+    found = in_turn(contenders, 1 if is_long else max(rounds, 1))
+    seconds, A = found["ours"]
+    their_seconds = found["theirs"][0] if rounds else float("nan")
+    error = max(relative_error(X, A, model.components_), SMALLEST_ERROR)
     return {
         "member": member,
         "ratio": error / best_of(row),
@@ -127,7 +119,6 @@ def compare(member: Member, row: dict[str, str], rounds: int) -> dict[str, Any]:
         "rival": rival,
         "their_seconds": their_seconds,
         "is_slower": bool(seconds > their_seconds + SLACK_SECONDS),
-        "entries": X.shape[0] * X.shape[1],
         "race": model.result_.race,
     }
 
@@ -145,9 +136,7 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 def print_table(rows: list[dict[str, Any]]) -> None:
     titles = ("n", "median", "<= 1.005", "<= 1.02", "worst", "slower")
-    widths = (5, 10, 11, 10, 9, 8)
-    print(f"\n{'error / best':20}", end="")
-    print("".join(f"{title:>{width}}" for title, width in zip(titles, widths, strict=True)))
+    print(f"\n{'error / best':20}{{:>5}}{{:>10}}{{:>11}}{{:>10}}{{:>9}}{{:>8}}".format(*titles))
     groups = {row["member"].kind: [] for row in rows} | {"chosen on": [], "held out": [], "all": []}
     for row in rows:
         half = "chosen on" if row["member"].is_chosen_on else "held out"
@@ -165,6 +154,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="of timing; 0 for errors alone")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
+    use_one_thread()
     members = [one for one in zoo() if one.name.startswith(tuple(options.only.split(",")))]
     if options.action == "reference":
         write_reference(members)
