@@ -232,6 +232,13 @@ def _plain_dask():
 
 
 @pytest.fixture
+def rng(request):
+    """A generator of seed 0, or of another one: ``@pytest.mark.seed(3)``."""
+    mark = request.node.get_closest_marker("seed")
+    return np.random.default_rng(mark.args[0] if mark else 0)
+
+
+@pytest.fixture
 def small_blocks():
     """Options of a door that make even tiny matrices have several blocks.
 

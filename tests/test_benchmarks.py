@@ -38,8 +38,7 @@ def test_documents_have_the_promised_shape_and_nonzeros():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_exact_error_is_that_of_the_difference(dtype):
-    rng = np.random.default_rng(0)
+def test_the_exact_error_is_that_of_the_difference(dtype, rng):
     X = (rng.random((30, 20)) * (rng.random((30, 20)) < 0.3)).astype(dtype)
     A, C = rng.random((30, 4)).astype(dtype), rng.random((4, 20)).astype(dtype)
     exact = [part.astype(np.float64) for part in (X, A, C)]
@@ -48,11 +47,10 @@ def test_the_exact_error_is_that_of_the_difference(dtype):
     assert measure.relative_error(sp.csr_array(X), A, C) == pytest.approx(direct, rel=1e-12)
 
 
-def test_both_losses_of_counts_are_measured_alike(monkeypatch):
+def test_both_losses_of_counts_are_measured_alike(monkeypatch, rng):
     """A fit that ends at the mark has at most the divergence that scikit-learn reports."""
     monkeypatch.syspath_prepend(FOLDER)
     counts = module("counts")
-    rng = np.random.default_rng(0)
     X = rng.poisson(rng.gamma(0.5, 2, (40, 3)) @ rng.gamma(0.5, 2, (3, 20))).astype(float)
     rival = counts.theirs(3, init="nndsvda", tol=0.0, max_iter=5)
     mark = counts.divergence(rival, X)

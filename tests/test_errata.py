@@ -43,13 +43,12 @@ def test_lemma_12_as_printed_depends_on_the_unit():
     assert not holds(100.0)
 
 
-def test_theorem_6_general_case_divides_the_function():
+def test_theorem_6_general_case_divides_the_function(rng):
     """f(alpha_k) / lambda_k is the limit of the squared error; f(alpha_k / lambda_k) is not."""
 
     def f(angle):
         return 0.5 - np.sin(2 * angle) / (4 * angle)
 
-    rng = np.random.default_rng(0)
     angles, rates = np.array([0.1, 0.4]), np.array([0.25, 4.0])
     cone = rng.integers(2, size=400_000)
     norms_squared = rng.exponential(1 / rates[cone])
@@ -61,8 +60,8 @@ def test_theorem_6_general_case_divides_the_function():
     assert abs(measured - printed) > 5 * abs(measured - meant)
 
 
-def test_theorem_6_is_less_conservative_than_theorem_5():
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_theorem_6_is_less_conservative_than_theorem_5(rng):
     for _ in range(50):
         angles, rates = rng.uniform(0.01, np.pi / 2, 5), rng.uniform(0.1, 5, 5)
         assert probabilistic_bound(angles, rates) < np.sin(angles).max()

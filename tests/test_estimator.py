@@ -74,8 +74,8 @@ def test_fit_transform_is_fit_then_transform(X, solver, dtype):
     np.testing.assert_array_equal(model.predict(X), model.labels_)
 
 
-def test_fit_transform_is_fit_then_transform_even_if_rank_deficient():
-    rng = np.random.default_rng(79)
+@pytest.mark.seed(79)
+def test_fit_transform_is_fit_then_transform_even_if_rank_deficient(rng):
     X = rng.random((52, 2)) @ rng.random((2, 32))
     for seed in range(20):
         model = ConeNMF(7, init="random", solver="nnlsb", random_state=seed, max_iter=20, tol=0)
@@ -197,8 +197,7 @@ def test_random_state(X):
     )
 
 
-def test_own_start_in_scikit_learns_layout(X):
-    rng = np.random.default_rng(0)
+def test_own_start_in_scikit_learns_layout(X, rng):
     A, C = rng.random((200, 4)), rng.random((4, 60))
     both = ConeNMF(4, init=(A, C), max_iter=5, tol=0).fit(X)
     assert both.n_iter_ == 5
@@ -264,9 +263,8 @@ def test_certificate(X):
     assert len(pickle.dumps(ConeNMF(4, max_iter=1, tol=0).fit(X))) < X.nbytes / 2
 
 
-def test_auto_start_suits_the_data(X):
+def test_auto_start_suits_the_data(X, rng):
     assert ConeNMF(4).fit(X).result_.init_used == "nndsvd"
-    rng = np.random.default_rng(0)
     topics = rng.dirichlet(np.full(60, 0.1), 6)
     mixtures = rng.gamma(1.0, size=(300, 5)) @ rng.gamma(0.3, size=(5, 30))
     counts = rng.poisson(30 * rng.dirichlet(np.full(6, 0.3), 400) @ topics)

@@ -63,8 +63,7 @@ def test_a_wrong_number_is_noticed(attribute, monkeypatch, tmp_path):
     assert "different" in {ending.outcome for ending in ended}
 
 
-def test_the_reference_agrees_with_least_squares_of_scipy():
-    rng = np.random.default_rng(0)
+def test_the_reference_agrees_with_least_squares_of_scipy(rng):
     C, X, P = rng.random((3, 7)), rng.random((9, 7)), rng.random((9, 7))
     P[rng.random(P.shape) < 0.3] = 0
     roots = np.sqrt(P)

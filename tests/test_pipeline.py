@@ -64,10 +64,10 @@ def test_components_are_sorted_by_their_shares(cones):
     np.testing.assert_array_equal(factorize(V, 4, init="cr1", solver=None).W, W)
 
 
+@pytest.mark.seed(19)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_component_near_the_floor_is_not_lost(dtype):
+def test_a_component_near_the_floor_is_not_lost(dtype, rng):
     """A column of W near the floor with a huge row in H is part of the error in the history."""
-    rng = np.random.default_rng(19)
     V = rng.random((5, 3)) @ rng.random((3, 12)) * 10.0 ** rng.uniform(-3, 3, 12)
     options = {"init": "random", "solver": "plain-hals", "max_iter": 10, "rng": rng}
     result = factorize(from_columns(V.astype(dtype)), 4, **options)
@@ -175,8 +175,7 @@ def test_bad_data(cones):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_samples_on_as_many_rays_as_components_are_exact(make):
-    rng = np.random.default_rng(0)
+def test_samples_on_as_many_rays_as_components_are_exact(make, rng):
     rays, owner = rng.random((5, 30)), np.arange(40) % 5
     X = rays[owner] * rng.integers(1, 5, 40)[:, None]
     result = factorize(from_rows(make(X)), 5)
@@ -186,8 +185,7 @@ def test_samples_on_as_many_rays_as_components_are_exact(make):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_path):
-    rng = np.random.default_rng(0)
+def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_path, rng):
     exact = rng.random((300, 4)) @ rng.random((4, 400))
     for noise, limit in ((0.0, 1e-7), (0.01, 0.02), (1.0, 0.5)):  # the second ends in double
         V = from_rows(make(exact + noise * rng.random(exact.shape)))

@@ -14,11 +14,11 @@ def X():
     return pd.DataFrame(rng.poisson(parts).astype(float), columns=[f"word {f}" for f in range(20)])
 
 
+@pytest.mark.seed(5)
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
-def test_the_estimator_fits_many_times(X, loss):
+def test_the_estimator_fits_many_times(X, loss, rng):
     model = ConeNMF(3, loss=loss, max_iter=20, tol=1e-3, random_state=5)
     found = model.stability(X, 4, resample="counts")
-    rng = np.random.default_rng(5)
     options = {"loss": loss, "resample": "counts", "max_iter": 20, "tol": 1e-3}
     expected = conenmf.stability(from_rows(X), 3, 4, rng=rng, **options)
     np.testing.assert_array_equal(found.spectra, expected.spectra)

@@ -111,8 +111,7 @@ def test_more_effort_replaces_the_certificate_and_less_does_not():
     assert result.certificate.effort == 8
 
 
-def test_a_result_keeps_which_components_are_unique(tmp_path):
-    rng = np.random.default_rng(0)
+def test_a_result_keeps_which_components_are_unique(tmp_path, rng):
     X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
     result = factorize(from_rows(X + 0.02 * rng.random(X.shape)), 3)
     found = result.uniqueness()
@@ -128,8 +127,7 @@ def test_a_result_keeps_which_components_are_unique(tmp_path):
         again.other(found.verdicts.index("can be moved"))
 
 
-def test_of_a_fit_with_penalties_exact_factors_alone_are_sought():
-    rng = np.random.default_rng(0)
+def test_of_a_fit_with_penalties_exact_factors_alone_are_sought(rng):
     X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
     result = factorize(from_rows(X), 3, penalties=Penalties(l2_w=0.01, l2_h=0.01))
     assert not result.uniqueness().was_searched

@@ -89,9 +89,8 @@ def test_values_are_shuffled_alike(main_backend):
     assert abs(difference).max() == 0
 
 
-def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks):
+def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks, rng):
     """A file of small blocks once inspected a block only."""
-    rng = np.random.default_rng(0)
     V = np.hstack([np.kron(np.eye(3), np.ones((2, 20))), rng.random((6, 20))])
     axes = np.kron(np.eye(3), np.ones((2, 1))) / np.sqrt(2)
     there, here = (mixing(held, 3, axes) for held in (main_backend(V), from_columns(V)))
@@ -99,7 +98,7 @@ def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
-def test_singular_vectors_of_equal_singular_values(k):
+def test_singular_vectors_of_equal_singular_values(k, rng):
     """Of all bases of their span one is taken, so that rounding does not choose."""
     X = np.kron(np.eye(4), np.ones((25, 8)))
     U, sigma, R = Spectrum(from_rows(X)).truncated_svd(k)
@@ -107,7 +106,6 @@ def test_singular_vectors_of_equal_singular_values(k):
     np.testing.assert_allclose(U, blocks[:, :k], atol=1e-14)
     np.testing.assert_allclose(sigma, np.sqrt(200))
     np.testing.assert_allclose(R @ R.T, np.eye(k), atol=1e-14)
-    rng = np.random.default_rng(0)
     for rows in (X[rng.permutation(100)], sp.csr_array(X)):
         again = Spectrum(from_rows(rows, block_samples=9)).truncated_svd(k)[0]
         np.testing.assert_allclose(again, U, atol=1e-13)

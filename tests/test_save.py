@@ -37,11 +37,10 @@ def test_save_and_load(tmp_path, cones):
         assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-7"
 
 
-def test_any_damage_is_named(tmp_path, cones):
+def test_any_damage_is_named(tmp_path, cones, rng):
     target = tmp_path / "result.npz"
     factorize(from_columns(cones[:, :20]), 2, max_iter=1).save(target)
     whole = bytearray(target.read_bytes())
-    rng = np.random.default_rng(0)
     refused = 0
     for _ in range(200):
         broken = whole.copy()

@@ -69,8 +69,7 @@ def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata)
         conenmf.tl.nmf(adata, 3)
 
 
-def test_a_consensus_is_added_with_what_is_found_again():
-    rng = np.random.default_rng(0)
+def test_a_consensus_is_added_with_what_is_found_again(rng):
     cells = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
     found = conenmf.tl.consensus(cells, 3, 5, key_added="programs", n_threads=1)
     np.testing.assert_array_equal(cells.varm["programs"], found.W)

@@ -215,8 +215,7 @@ def test_fit_can_look_for_other_components(folder, capsys, run):
     assert "only factors with the same" in Path("plain/report.html").read_text("utf-8")
 
 
-def test_fit_says_what_else_the_data_may_be(folder, capsys, run):
-    rng = np.random.default_rng(0)
+def test_fit_says_what_else_the_data_may_be(folder, capsys, run, rng):
     np.save("images.npy", rng.random((30, 784)))
     np.save("counts.npy", rng.poisson(3.0, (30, 12)))
     quiet = ("--no-report", "--tables", "none", "-q", "--max-iter", 2)

@@ -32,8 +32,7 @@ def test_rank_is_the_number_that_fit_takes(folder, capsys, run):
     assert answer["sentence"] == fit["K_decided_by"]
 
 
-def test_diagnose_speaks_of_counts(folder, capsys, run):
-    rng = np.random.default_rng(0)
+def test_diagnose_speaks_of_counts(folder, capsys, run, rng):
     counts = rng.poisson(rng.gamma(0.7, 90, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3))
     pd.DataFrame(counts).to_csv("counts.csv", index=False)
     assert run("diagnose", "counts.csv", "-k", 3, "--loss", "poisson") == 0

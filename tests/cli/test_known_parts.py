@@ -61,9 +61,9 @@ def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
     np.testing.assert_array_equal(result.W, expected.components_.T)
 
 
+@pytest.mark.seed(2)
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_masks_and_weights_are_files(X, run, fitted, capsys, samples_in):
-    rng = np.random.default_rng(2)
+def test_masks_and_weights_are_files(X, run, fitted, capsys, samples_in, rng):
     mask, weights = rng.random(X.shape) < 0.8, rng.uniform(0.5, 2, X.shape)
     frames = {
         "data.csv": X,

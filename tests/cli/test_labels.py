@@ -32,8 +32,7 @@ def test_labels_in_files(tmp_path):
         read_labels(path, V.shape[1], V.names)
 
 
-def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, capsys):
-    rng = np.random.default_rng(0)
+def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, capsys, rng):
     rows = [f"s{n},{'oak' if n % 3 else 'elm'},{n % 7 + 1},{rng.random():.3f}" for n in range(30)]
     Path("trees.csv").write_text("\n".join(["name,kind,height,width", *rows]) + "\n")
     assert run("fit", "trees.csv", "-k", 2, "-o", "out", "--init", "cr1", "--classes", "kind") == 0
@@ -59,10 +58,9 @@ def test_classes_in_annotated_data(tmp_path):
         read_annotation(tmp_path / "cells.h5ad", "age")
 
 
-def test_cells_are_drawn_where_umap_has_placed_them(tmp_path, monkeypatch, run):
+def test_cells_are_drawn_where_umap_has_placed_them(tmp_path, monkeypatch, run, rng):
     anndata = pytest.importorskip("anndata")
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
     cells = anndata.AnnData(rng.random((30, 6)))
     cells.obsm["X_umap"] = np.stack([np.arange(30.0), np.zeros(30)], axis=1)
     cells.write_h5ad("cells.h5ad")

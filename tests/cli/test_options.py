@@ -119,9 +119,8 @@ def test_a_cube(tmp_path, monkeypatch, run, capsys):
     assert Factorization.load("out/result.npz").names.pixels_shape == (4, 4)
 
 
-def test_pure_pixels_of_a_scene(tmp_path, monkeypatch, run, capsys):
+def test_pure_pixels_of_a_scene(tmp_path, monkeypatch, run, capsys, rng):
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
     spectra, shares = rng.random((3, 20)), rng.dirichlet(np.ones(3), 48)
     shares[[5, 17, 40]] = np.eye(3)  # pixels of one material each
     pixels = (shares @ spectra).astype("<f4")

@@ -22,9 +22,8 @@ def f(alpha):
     return 0.5 - np.sin(2 * alpha) / (4 * alpha)
 
 
-@given(seed=st.integers(0, 10**6))
-def test_theorem_4_for_any_data(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_theorem_4_for_any_data(rng):
     V = rng.random((7, 25)) ** 2
     data = from_columns(V)
     W, H, cones = cr1_nmf(data, int(rng.integers(1, 6)), rng=rng)
@@ -37,10 +36,9 @@ def test_theorem_4_for_any_data(seed):
 
 
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10**6), exponent=st.floats(-12, -1))
-def test_theorem_4_for_small_angles(seed, exponent):
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng), exponent=st.floats(-12, -1))
+def test_theorem_4_for_small_angles(rng, exponent):
     """A bound from rounded cosines would be 0 below 1e-8 rad, and the error is not."""
-    rng = np.random.default_rng(seed)
     u = rng.random((6, 1)) + 0.1
     V = (u + 10.0**exponent * rng.random((6, 8))) * rng.uniform(0.1, 9.0, 8)
     data = from_columns(V, block_samples=3)
@@ -127,9 +125,9 @@ def test_the_smallest_error_of_any_components_has_its_limit(F, K):
     assert limit < probabilistic_bound(model.angles, model.rates, weights)
 
 
-def test_nonnegative_components_reach_the_smallest_limit():
+@pytest.mark.seed(2)
+def test_nonnegative_components_reach_the_smallest_limit(rng):
     """Two cones that lie in the orthant."""
-    rng = np.random.default_rng(2)
     axes = np.array([[3.0, 2.0, 2.0, 1.5], [1.5, 2.0, 2.0, 3.0]]).T
     axes /= np.linalg.norm(axes, axis=0)
     model = make_cones(4, 2, 0.2, axes=axes, n_samples=20_000, project=False, rng=rng)
@@ -138,9 +136,9 @@ def test_nonnegative_components_reach_the_smallest_limit():
     assert error == pytest.approx(smallest_limit(4, model.angles, model.rates), rel=0.02)
 
 
-def test_theorem_6_and_8_inside_the_orthant():
+@pytest.mark.seed(1)
+def test_theorem_6_and_8_inside_the_orthant(rng):
     """Cones round constant axes in few dimensions lie in the orthant: the library's own error."""
-    rng = np.random.default_rng(1)
     u = np.ones(4) / 2
     beta = 0.2 * rng.random(20_000)
     y = rng.standard_normal((4, beta.size))
@@ -187,9 +185,8 @@ def test_theorem_9_the_eigenvalues_of_the_second_moment():
     np.testing.assert_allclose(values[K:], a, rtol=0.05)
 
 
-@given(seed=st.integers(0, 10**6))
-def test_lemma_10_cones_in_the_orthant(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_lemma_10_cones_in_the_orthant(rng):
     u = rng.random(int(rng.integers(2, 8))) + 0.01
     u /= np.linalg.norm(u)
     alpha = largest_angle_in_orthant(3 * u)
@@ -208,10 +205,9 @@ def test_a_single_dimension():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.01, 0.05), (0.02, 0.01)])
-def test_sample_size_is_enough(epsilon, delta):
+def test_sample_size_is_enough(epsilon, delta, rng):
     angles, rates, weights = [0.2, 0.3, 0.1], [1.0, 0.2, 3.0], [0.5, 0.2, 0.3]
     N = sample_size(angles, rates, epsilon=epsilon, delta=delta, weights=weights)
-    rng = np.random.default_rng(0)
     k = rng.choice(3, (2000, N), p=weights)
     squared_norms = rng.exponential(1 / np.take(rates, k))
     sines = np.sin(rng.random((2000, N)) * np.take(angles, k)) ** 2

@@ -13,9 +13,8 @@ from conenmf.cones.counting import count_cones, linkage
 from conenmf.cones.geometry import angles_between, pairwise_separation
 
 
-@given(seed=st.integers(0, 10**6))
-def test_linkage_is_single_linkage(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_linkage_is_single_linkage(rng):
     points = rng.random((int(rng.integers(2, 12)), 2))
     apart = squareform(pdist(points))
     tree = linkage(apart)
@@ -30,10 +29,9 @@ def test_linkage_is_single_linkage(seed):
         assert np.sort(tree.sizes(k)).tolist() == np.sort(np.bincount(labels)[1:]).tolist()
 
 
-@given(seed=st.integers(0, 10**6))
-def test_the_true_number_is_listed(seed):
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_true_number_is_listed(rng):
     """Cones that satisfy equation (2) of the paper, any probabilities, sizes, angles and rates."""
-    rng = np.random.default_rng(seed)
     F, K = int(rng.integers(3, 30)), int(rng.integers(2, 7))
     axes = rng.gamma(0.5, size=(F, K)) + 1e-3
     axes /= np.linalg.norm(axes, axis=0)
@@ -118,8 +116,7 @@ def test_a_subset_may_mislead(monkeypatch):
     assert "but not in all" in count.reason
 
 
-def test_no_cones():
-    rng = np.random.default_rng(0)
+def test_no_cones(rng):
     mixtures = rng.random((30, 3)) @ rng.dirichlet(np.ones(3), size=100).T
     assert count_cones(from_columns(mixtures)).K == 0
     one = make_cones(30, 1, 0.1, n_samples=100, rng=rng).V

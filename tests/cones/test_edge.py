@@ -108,15 +108,13 @@ def test_noise_alone_is_one_component():
         assert count_above_edge(from_columns(X)).K == 1
 
 
-def test_the_limit_is_the_quantile_of_tracy_and_widom():
+def test_the_limit_is_the_quantile_of_tracy_and_widom(rng):
     """In 10 % of draws the norm of noise is larger; in fewer if the matrix is small."""
-    rng = np.random.default_rng(0)
     norms = np.linalg.norm(rng.standard_normal((400, 40, 90)), 2, axis=(1, 2))
     assert 20 <= (norms > highest_noise(40, 90)).sum() <= 40
 
 
-def test_what_is_left_follows_the_law_of_noise():
-    rng = np.random.default_rng(0)
+def test_what_is_left_follows_the_law_of_noise(rng):
     X = rng.gamma(1.0, size=(300, 4)) @ rng.gamma(1.0, size=(4, 80))
     alike = count_above_edge(from_rows(X + 10 + rng.standard_normal(X.shape)))
     assert alike.misfit < 0.03
@@ -124,16 +122,14 @@ def test_what_is_left_follows_the_law_of_noise():
     assert count_above_edge(from_rows(np.maximum(X + 10 + uneven, 0))).misfit > 0.1
 
 
-def test_a_cone_of_few_samples_is_not_taken_for_noise():
+def test_a_cone_of_few_samples_is_not_taken_for_noise(rng):
     """Alone it would raise the variance of its own samples, and hide."""
-    rng = np.random.default_rng(0)
     weights = np.array([0.33, 0.33, 0.33, 0.01])
     V = make_cones(80, 4, 0.1, n_samples=400, noise=0.02, weights=weights, rng=rng).V
     assert count_above_edge(from_columns(V)).K == 4
 
 
-def test_data_of_rank_two_have_two():
-    rng = np.random.default_rng(0)
+def test_data_of_rank_two_have_two(rng):
     V = from_columns(rng.random((20, 2)) @ rng.random((2, 50)))
     assert count_above_edge(V).K == 2
 

@@ -80,9 +80,8 @@ def factors_of_cones(X, model):
 # --- clusters ---------------------------------------------------------------------------------
 
 
-@given(seed=seeds)
-def test_noise_turns_a_sample_by_no_more_than_its_arcsine(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=seeds.map(np.random.default_rng))
+def test_noise_turns_a_sample_by_no_more_than_its_arcsine(rng):
     v, e = rng.random(5), rng.standard_normal(5)
     e *= rng.random() * np.linalg.norm(v) / np.linalg.norm(e)
     most = np.arcsin(np.linalg.norm(e) / np.linalg.norm(v))
@@ -96,9 +95,8 @@ def test_noise_turns_a_sample_by_no_more_than_its_arcsine(seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@given(seed=seeds, share=st.floats(0.9, 0.999))
-def test_clusters_are_kept_within_the_tolerance(kind, seed, share):
-    rng = np.random.default_rng(seed)
+@given(rng=seeds.map(np.random.default_rng), share=st.floats(0.9, 0.999))
+def test_clusters_are_kept_within_the_tolerance(kind, rng, share):
     model, V, K = draw_cones(rng)
     geometry = cone_geometry(V, model.labels)
     apart = geometry.pairwise.value
@@ -134,9 +132,8 @@ def test_the_tolerance_cannot_be_larger(beyond):
     assert same_partition(np.array([0, 0, 1]), labels) == (beyond < 0)
 
 
-@given(seed=seeds, size=st.floats(0.0, 0.5), kind=st.sampled_from(KINDS))
-def test_whatever_the_clusters_twice_the_angle_is_enough(seed, size, kind):
-    rng = np.random.default_rng(seed)
+@given(rng=seeds.map(np.random.default_rng), size=st.floats(0.0, 0.5), kind=st.sampled_from(KINDS))
+def test_whatever_the_clusters_twice_the_angle_is_enough(rng, size, kind):
     model, V, K = draw_cones(rng, spare=(-0.1, 0.1))
     X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
     W, H, _ = cr1_nmf(from_columns(X), K, rng=rng)
@@ -212,10 +209,9 @@ def test_the_golden_ratio_is_attained():
     assert clean == pytest.approx(bound, rel=1e-5)
 
 
-@given(seed=seeds, close=st.floats(0.0, 0.2))
-def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(seed, close):
+@given(rng=seeds.map(np.random.default_rng), close=st.floats(0.0, 0.2))
+def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(rng, close):
     """Any matrix, any noise; hardest where noise decides which singular value leads."""
-    rng = np.random.default_rng(seed)
     shape = rng.integers(1, 5, 2)
     left, right = (np.linalg.qr(rng.standard_normal((n, n)))[0] for n in shape)
     V, E = np.zeros(shape), np.zeros(shape)
@@ -231,10 +227,9 @@ def test_a_rank_one_factor_is_off_by_the_golden_ratio_at_most(seed, close):
     assert off <= second + GOLDEN * np.linalg.norm(E) + 1e-12
 
 
-@given(seed=seeds, size=st.floats(0.01, 1.0), second=st.floats(0.0, 0.9))
-def test_between_distant_singular_values_noise_adds_in_squares(seed, size, second):
+@given(rng=seeds.map(np.random.default_rng), size=st.floats(0.01, 1.0), second=st.floats(0.0, 0.9))
+def test_between_distant_singular_values_noise_adds_in_squares(rng, size, second):
     """The worst noise mixes the two leading pairs, or makes the first one longer."""
-    rng = np.random.default_rng(seed)
     V = np.diag(np.append([1.0, second], second * rng.random(2)))
     gap = 1 - second
     E = rng.standard_normal((4, 4)) * rng.random()
@@ -251,10 +246,9 @@ def test_between_distant_singular_values_noise_adds_in_squares(seed, size, secon
     assert off == pytest.approx(np.hypot(noise, residual))
 
 
-@given(seed=seeds)
-def test_separate_cones_have_distant_singular_values(seed):
+@given(rng=seeds.map(np.random.default_rng))
+def test_separate_cones_have_distant_singular_values(rng):
     """If noise is below a quarter of what cones are apart, the sharper bound applies."""
-    rng = np.random.default_rng(seed)
     model, V, _ = draw_cones(rng)
     geometry = cone_geometry(V, model.labels)
     m = 0.999 * noise_bound(geometry.angles, geometry.separation, 0.0).tolerance
@@ -276,21 +270,20 @@ def test_separate_samples_may_need_wide_cones():
     assert bound.clean == pytest.approx(np.sin(geometry.angles[0]) + GOLDEN * 0.01)
 
 
-def test_noise_of_mean_zero_adds_in_squares():
+@pytest.mark.seed(1)
+def test_noise_of_mean_zero_adds_in_squares(rng):
     """Counts: the mean squared error is at most that without noise plus the mean squared noise."""
     model = make_cones(40, 3, 0.2, n_samples=60, rng=np.random.default_rng(0))
     rates = 4 * model.V
     before = np.linalg.norm(rates - factors_of_cones(rates, model)) ** 2
-    rng = np.random.default_rng(1)
     draws = [rng.poisson(rates).astype(float) for _ in range(100)]
     after = np.mean([np.linalg.norm(X - factors_of_cones(X, model)) ** 2 for X in draws])
     assert rates.sum() > before  # noise is most of it
     assert 0.8 * (before + rates.sum()) < after < before + rates.sum()
 
 
-@given(seed=seeds, size=st.floats(0.0, 0.9), kind=st.sampled_from(KINDS))
-def test_the_lower_bound_turns_no_farther_than_the_data(seed, size, kind):
-    rng = np.random.default_rng(seed)
+@given(rng=seeds.map(np.random.default_rng), size=st.floats(0.0, 0.9), kind=st.sampled_from(KINDS))
+def test_the_lower_bound_turns_no_farther_than_the_data(rng, size, kind):
     model, V, K = draw_cones(rng)
     X = np.maximum(model.V + draw_noise(rng, model, kind, size), 0)
     turned = np.arcsin(np.linalg.norm(X - model.V) / V.norm)

@@ -115,8 +115,8 @@ def test_no_cone_of_short_samples_is_lost():
     assert np.unique(model.labels[found.centres]).size == 40
 
 
-def test_short_samples_of_any_direction_are_no_centres():
-    rng = np.random.default_rng(3)
+@pytest.mark.seed(3)
+def test_short_samples_of_any_direction_are_no_centres(rng):
     clean = make_cones(60, 4, 0.1, n_samples=200, rng=rng)
     long = clean.V / norms(clean.V) * (1 + rng.random(200))
     X = np.hstack([long, 0.01 * rng.random((60, 40)) * (rng.random((60, 40)) < 0.2)])
@@ -126,8 +126,8 @@ def test_short_samples_of_any_direction_are_no_centres():
     assert found.largest_turn <= np.arcsin(0.2)
 
 
-def test_fewer_directions_than_cones_are_left_to_algorithm_1():
-    rng = np.random.default_rng(180)
+@pytest.mark.seed(180)
+def test_fewer_directions_than_cones_are_left_to_algorithm_1(rng):
     for _ in range(40):
         V = from_columns(rng.random((9, 2)) @ rng.random((2, 12)))
         W, H, cones = cr1_nmf(V, 5, method="robust", tol=5e-2)
@@ -137,8 +137,7 @@ def test_fewer_directions_than_cones_are_left_to_algorithm_1():
         assert cr1_error(V, W, H) < 1
 
 
-def test_the_noise_is_estimated_from_the_singular_values_beyond_k():
-    rng = np.random.default_rng(0)
+def test_the_noise_is_estimated_from_the_singular_values_beyond_k(rng):
     F, K, N, delta = 200, 4, 1000, 0.05
     V = rng.random((F, K)) @ rng.random((K, N)) + 1
     X = from_columns(V + delta * rng.standard_normal((F, N)))
@@ -150,10 +149,9 @@ def test_the_noise_is_estimated_from_the_singular_values_beyond_k():
 
 
 @settings(max_examples=60)
-@given(seeds, st.integers(3, 5), st.integers(0, 2))
-def test_without_singular_values_beyond_k_nothing_is_certain(seed, K, more):
+@given(seeds.map(np.random.default_rng), st.integers(3, 5), st.integers(0, 2))
+def test_without_singular_values_beyond_k_nothing_is_certain(rng, K, more):
     """A sample of norm 1e-6 may take a cone's centre where no norm of noise can be estimated."""
-    rng = np.random.default_rng(seed)
     alpha = rng.uniform(0.02, 0.1)
     axes = np.eye(K) + rng.uniform(0.1, 1) * rng.random((K, K))
     axes /= norms(axes)

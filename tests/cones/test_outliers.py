@@ -28,9 +28,8 @@ def best_radius(angles, K, outliers):
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 10**7))
-def test_the_radius_is_at_most_three_times_the_best(seed):
-    rng = np.random.default_rng(seed)
+@given(st.integers(0, 10**7).map(np.random.default_rng))
+def test_the_radius_is_at_most_three_times_the_best(rng):
     N, K = int(rng.integers(5, 12)), int(rng.integers(1, 4))
     outliers = int(rng.integers(0, N - K))
     V = rng.random((int(rng.integers(2, 6)), N)) ** 3 + 1e-3
@@ -42,8 +41,8 @@ def test_the_radius_is_at_most_three_times_the_best(seed):
     assert found.radius <= 3 * found.least_radius + 1e-9
 
 
-def test_cones_are_found_although_some_samples_are_in_none():
-    rng = np.random.default_rng(4)
+@pytest.mark.seed(4)
+def test_cones_are_found_although_some_samples_are_in_none(rng):
     model = make_cones(50, 4, 0.1, n_samples=200, rng=rng)
     strange = np.abs(rng.standard_normal((50, 6))) * (rng.random((50, 6)) < 0.1) * 5 + 1e-3
     X = np.hstack([model.V, strange])

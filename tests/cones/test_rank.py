@@ -40,8 +40,7 @@ def test_tiny_matrices(shape):
     assert 1 <= estimate_rank(V).K <= min(shape)
 
 
-def test_exact_low_rank():
-    rng = np.random.default_rng(0)
+def test_exact_low_rank(rng):
     V = from_columns(rng.random((40, 3)) @ rng.random((3, 50)))
     assert estimate_rank(V, k_max=10).K == 3
 
@@ -51,9 +50,8 @@ def test_rank_one_has_one_component():
 
 
 @settings(max_examples=60)
-@given(st.integers(0, 10**7))
-def test_rank_k_and_noise(seed):
-    rng = np.random.default_rng(seed)
+@given(st.integers(0, 10**7).map(np.random.default_rng))
+def test_rank_k_and_noise(rng):
     K, most = int(rng.integers(2, 6)), 8
     L = rng.random((30, K)) ** 3 @ rng.random((K, 50)) ** 3
     E = 10 ** rng.uniform(-3, 0) * rng.standard_normal(L.shape)

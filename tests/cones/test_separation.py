@@ -22,9 +22,8 @@ def by_definition(V, labels):
     return min(between), max(within)
 
 
-@given(seed=st.integers(0, 10**6))
-def test_the_definition(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_definition(rng):
     F, N = int(rng.integers(1, 6)), int(rng.integers(1, 14))
     V = rng.random((F, N)) * (rng.random((F, N)) < 0.7)
     V[0, 0] = 1.0
@@ -39,9 +38,8 @@ def test_the_definition(seed):
     assert found.value == found.between - found.within
 
 
-@given(seed=st.integers(0, 10**6))
-def test_the_bound_is_one(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_bound_is_one(rng):
     K = int(rng.integers(1, 5))
     centres = rng.random((5, K)) ** 2 + 0.01
     labels = rng.integers(-1, K, size=30)

@@ -42,9 +42,8 @@ def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix):
+def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix, rng):
     block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))
-    rng = np.random.default_rng(0)
     X, Y = rng.random((12, 3)), np.asfortranarray(rng.random((40, 3)))
     exact = sample_matrix.astype(dtype).astype(float)
     np.testing.assert_allclose(products(block, X), exact.T @ X, rtol=1e-13, atol=1e-14)
@@ -62,9 +61,9 @@ def test_feature_gram(main_backend, sample_matrix, weights):
     )
 
 
+@pytest.mark.seed(5)
 @pytest.mark.parametrize("distance", [1.0, 1e-3, 1e-7, 0.0])
-def test_residuals_are_exact_even_when_tiny(main_backend, distance):
-    rng = np.random.default_rng(5)
+def test_residuals_are_exact_even_when_tiny(main_backend, distance, rng):
     W, H = rng.random((30, 4)), rng.random((600, 4))
     V = (H @ W.T).T * (1 + distance * rng.random((30, 600)))
     block = main_backend(V).columns(np.arange(600))

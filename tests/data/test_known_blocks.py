@@ -30,8 +30,7 @@ def test_gram_matrices_of_what_is_known(F, N, both_twins):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csc_array])
-def test_what_is_left_of_known_entries(make, both_twins):
-    rng = np.random.default_rng(0)
+def test_what_is_left_of_known_entries(make, both_twins, rng):
     X = np.where(rng.random((6, 40)) < 0.5, rng.random((6, 40)), 0)
     W, H, mask = rng.random((6, 2)), rng.random((40, 2)), rng.random((40, 6)) < 0.5
     for weights in (mask, mask * rng.random((40, 6))):

@@ -90,8 +90,7 @@ def test_the_formulas_of_counts(seed):
         np.testing.assert_allclose(rows, expected, rtol=1e-12, atol=1e-300)
 
 
-def test_a_file_larger_than_its_memory_is_factored_as_in_memory(tmp_path):
-    rng = np.random.default_rng(0)
+def test_a_file_larger_than_its_memory_is_factored_as_in_memory(tmp_path, rng):
     counts = rng.poisson(rng.gamma(0.3, size=(3000, 4)) @ rng.gamma(0.3, size=(4, 100)))
     np.save(tmp_path / "counts.npy", counts.astype(float))
     V = open_data(tmp_path / "counts.npy", max_memory="1MB")

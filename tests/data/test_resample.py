@@ -34,8 +34,7 @@ def test_only_counts_are_drawn_again():
 
 
 @pytest.mark.parametrize("scale", [0.02, 5.0])
-def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, scale):
-    rng = np.random.default_rng(0)
+def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, scale, rng):
     W, H = scale * rng.random((12, 3)), rng.random((3, 40))
     drawn = [
         drawn_counts(V, W, H, np.random.default_rng(2))
@@ -46,10 +45,9 @@ def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts,
 
 
 @pytest.mark.parametrize("way", ["by components", "directly"])
-def test_draws_are_poisson(monkeypatch, way):
+def test_draws_are_poisson(monkeypatch, way, rng):
     """Over many samples with the same rates: the means and variances of every feature."""
     monkeypatch.setattr(resample, "_DIRECT_RATE", 0.0 if way == "directly" else np.inf)
-    rng = np.random.default_rng(0)
     W = rng.random((30, 3)) * (rng.random((30, 3)) < 0.7)
     W[[0, -1]] = 0.0
     N, h = 4000, np.array([0.5, 2.0, 0.0])

@@ -117,9 +117,8 @@ def test_data_of_one_component_are_judged_by_their_total():
     assert certificate.divergence == pytest.approx(0.0, abs=1e-9)
 
 
-def test_the_bound_of_the_objective_of_counts_is_that_of_their_divergence():
+def test_the_bound_of_the_objective_of_counts_is_that_of_their_divergence(rng):
     """That of the squared error, which was returned for both losses, may be far above it."""
-    rng = np.random.default_rng(0)
     counts = rng.poisson(20 * rng.random((30, 4)) @ rng.random((4, 12))).astype(float)
     result = factorize(from_rows(counts), 2, loss="poisson")
     bound = result.objective_bound()
@@ -199,8 +198,7 @@ def test_known_components_and_penalties_are_not_held_against_factors():
 
 
 @pytest.mark.filterwarnings("ignore:.*entries are missing")
-def test_where_nothing_is_known_of_the_bound_it_says_so():
-    rng = np.random.default_rng(0)
+def test_where_nothing_is_known_of_the_bound_it_says_so(rng):
     ratings = sp.csr_array(np.where(rng.random((40, 12)) < 0.5, make_samples(0), 0))
     result = factorize(from_rows(ratings, missing="zeros"), K)
     certificate = result.certify()
@@ -226,8 +224,7 @@ def known_rates(rng, K=4, n_samples=150, n_features=80, mean=100):
     return rng.dirichlet(np.full(n_features, 0.2), K).T, rng.gamma(0.7, mean, (K, n_samples))
 
 
-def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates():
-    rng = np.random.default_rng(0)
+def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates(rng):
     W, H = known_rates(rng)
     V = from_columns(sp.csc_array(rng.poisson(W @ H)))
     floor = noise_floor(V, W, H, refit=False, n_draws=5)
@@ -237,9 +234,9 @@ def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates():
     assert 0 < floor.spread < 0.05 * mean
 
 
-def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves():
+@pytest.mark.seed(1)
+def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves(rng):
     """About half for each parameter less than the draws have from their true rates."""
-    rng = np.random.default_rng(1)
     W, H = known_rates(rng)
     V = from_columns(rng.poisson(W @ H).astype(float))
     quick, floor = noise_floor(V, W, H, refit=False), noise_floor(V, W, H)
@@ -254,8 +251,8 @@ def test_rates_so_low_that_nothing_is_drawn_leave_nothing():
     assert noise_floor(V, W, H) == (0.0, 0.0, True)
 
 
-def test_draws_depend_on_the_generator_alone(main_backend, small_blocks):
-    rng = np.random.default_rng(2)
+@pytest.mark.seed(2)
+def test_draws_depend_on_the_generator_alone(main_backend, small_blocks, rng):
     W, H = known_rates(rng, 2, 40, 15)
     X = rng.poisson(W @ H).T.astype(float)
     expected = noise_floor(from_rows(X), W, H, refit=False)
@@ -326,8 +323,7 @@ def test_the_margins_are_the_best_single_component(seed):
     assert found.of_margins == pytest.approx(found.divergence, abs=1e-9 * found.total)
 
 
-def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix):
-    rng = np.random.default_rng(0)
+def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix, rng):
     W, H = 0.1 + rng.random((12, 3)), rng.random((3, 40))
     V = main_backend(sample_matrix)
     margins(V)

@@ -85,9 +85,8 @@ def test_noise_is_no_reason_to_guess():
     assert "cones" not in [one.name for one in chosen.evidence]  # none are apart
 
 
-def test_a_number_that_samples_of_unit_norm_do_not_have_is_a_guess():
+def test_a_number_that_samples_of_unit_norm_do_not_have_is_a_guess(rng):
     """Two more components are in faint samples only, and noise is not alike."""
-    rng = np.random.default_rng(0)
     W = np.repeat(np.eye(4), 8, axis=0) * rng.uniform(0.5, 1, (32, 1))
     H = rng.gamma(1.0, 1.0, (4, 240))
     H[2:, :120] = 0
@@ -156,9 +155,8 @@ def test_all_evidence_is_shown(parts):
     np.testing.assert_array_equal(axes[0].lines[0].get_ydata(), chosen.evidence[0].scores)
 
 
-def test_what_regression_on_other_features_leaves_is_an_upper_end_only():
+def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
     """It has a say where noise is not alike in all features, and supports no number."""
-    rng = np.random.default_rng(0)
     X = rng.gamma(1.0, size=(400, 4)) @ rng.gamma(1.0, size=(4, 60))
     X = np.maximum(X + 0.3 * rng.standard_normal(X.shape) * rng.lognormal(0, 1, 60), 0)
     chosen = select_k(from_rows(X))
@@ -204,8 +202,7 @@ def test_every_loss_has_an_answer(parts):
         assert chosen.K == 5
 
 
-def test_the_edge_is_not_asked_where_most_entries_are_zero(parts):
-    rng = np.random.default_rng(0)
+def test_the_edge_is_not_asked_where_most_entries_are_zero(parts, rng):
     X = np.where(rng.random(parts.shape) < 0.2, parts, 0)
     names = [[one.name for one in select_k(make(X)).evidence] for make in (from_columns, sparse)]
     assert names[0] == names[1]
@@ -217,9 +214,8 @@ def sparse(X):
     return from_columns(sp.csc_array(X))
 
 
-def test_the_rank_of_all_samples_counts_where_some_are_compared():
+def test_the_rank_of_all_samples_counts_where_some_are_compared(rng):
     """The samples that are compared have rank 2, one of the others adds a dimension."""
-    rng = np.random.default_rng(0)
     X = np.zeros((3, 5000))
     X[:2] = rng.random((2, 5000))
     V = from_columns(X)
@@ -229,8 +225,7 @@ def test_the_rank_of_all_samples_counts_where_some_are_compared():
     assert select_k(from_columns(X)).grade != "proved"
 
 
-def test_sparse_data_are_read(parts):
-    rng = np.random.default_rng(0)
+def test_sparse_data_are_read(parts, rng):
     X = sp.csr_array(parts.T * (rng.random(parts.T.shape) < 0.5))
     one, other = select_k(from_rows(X)), select_k(from_rows(X.toarray()))
     assert (one.K, one.interval) == (other.K, other.interval)
@@ -251,9 +246,8 @@ def test_one_spectrum_serves_the_whole_choice(parts):
     assert shared < V.passes - before
 
 
-def test_the_search_is_widened():
+def test_the_search_is_widened(rng):
     """More parts, and more cones, than are searched at first."""
-    rng = np.random.default_rng(0)
     X = rng.gamma(0.3, size=(600, 60)) @ np.kron(np.eye(60), np.ones((1, 3)))
     X = np.maximum(X + 0.5 * rng.standard_normal(X.shape), 0)
     chosen = choose_k(from_rows(X))
@@ -359,8 +353,8 @@ def test_drawn_counts_have_the_number_that_they_were_drawn_from(make, K):
     assert costs.scores[costs.ks == K] == 0
 
 
-def test_counts_that_vary_more_than_poisson_have_no_more_components():
-    rng = np.random.default_rng(2)
+@pytest.mark.seed(2)
+def test_counts_that_vary_more_than_poisson_have_no_more_components(rng):
     rates = rng.gamma(0.7, 300, (120, 4)) @ rng.dirichlet([0.1] * 60, 4)
     X = rng.poisson(rates * rng.gamma(20, 1 / 20, rates.shape))
     chosen = select_k(from_rows(X), loss="poisson")

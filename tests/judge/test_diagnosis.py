@@ -66,16 +66,14 @@ def test_samples_are_looked_at_one_by_one(model):
     np.testing.assert_array_equal(samples.coefficients.argmax(axis=1), samples.labels)
 
 
-def test_few_of_many_samples_are_kept():
-    rng = np.random.default_rng(0)
+def test_few_of_many_samples_are_kept(rng):
     V = from_columns(rng.random((4, 3)) @ rng.random((3, 5000)))
     facts = diagnosed(V, 3)[1]
     assert facts.inspected.indices.size == 2000
     assert facts.inspected.originals.shape == (4, 6)
 
 
-def test_mixtures_are_no_cones():
-    rng = np.random.default_rng(0)
+def test_mixtures_are_no_cones(rng):
     parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
     V = from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3)
     facts = diagnosed(V, 4)[1]

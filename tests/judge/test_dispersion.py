@@ -39,8 +39,8 @@ def test_entries_that_are_not_counts_have_none():
     assert dispersion(from_columns(rates), 3, rng) == 0
 
 
-def test_weights_follow_how_closely_counts_are_known(main_backend, small_blocks):
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_weights_follow_how_closely_counts_are_known(main_backend, small_blocks, rng):
     X = rng.poisson(np.outer(rng.random(30), [0.02, 1.0, 10.0, 100.0, 1000.0]) * 9).astype(float)
     X[:, 0] = np.minimum(X[:, 0], 1)  # counts of one are known as closely as Poisson counts
     V = main_backend(X)
@@ -86,8 +86,8 @@ def test_the_divergence_is_that_of_negative_binomial_counts(main_backend, small_
     assert quasi_divergence(main_backend(X), W, H, 1e-8) == pytest.approx(poisson, rel=1e-4)
 
 
-def test_one_component_explains_no_more_of_noise():
-    rng = np.random.default_rng(5)
+@pytest.mark.seed(5)
+def test_one_component_explains_no_more_of_noise(rng):
     largest = [np.linalg.norm(rng.standard_normal((40, 90)), 2) ** 2 / 2 for _ in range(20)]
     assert np.mean(largest) == pytest.approx(edge_of((40, 90)), rel=0.1)
 
@@ -112,8 +112,7 @@ def test_other_data_have_candidates_up_to_the_edge_of_noise():
     assert found.K == 3
 
 
-def test_components_of_few_samples_are_counted_as_fitted():
-    rng = np.random.default_rng(0)
+def test_components_of_few_samples_are_counted_as_fitted(rng):
     rates = rng.dirichlet(np.ones(300), 3).T @ rng.gamma(2.0, 8000.0, (3, 8))
     X = rng.poisson(rates * rng.gamma(5, 0.2, rates.shape)).astype(float)
     assert dispersion(from_columns(X), 3, rng) == pytest.approx(0.2, rel=0.2)

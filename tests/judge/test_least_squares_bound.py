@@ -81,9 +81,8 @@ def test_the_bound_of_one_component_is_attained(seed):
 
 
 @settings(max_examples=40)
-@given(seed=st.integers(0, 10**6))
-def test_the_bound_of_two_components_is_attained_if_the_rank_two_part_is_nonnegative(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_bound_of_two_components_is_attained_if_the_rank_two_part_is_nonnegative(rng):
     V = rng.random((6, 2)) @ rng.random((2, 9)) + rng.uniform(0, 0.5) * rng.random((6, 9))
     u, sigma, v = np.linalg.svd(V)
     part = (u[:, :2] * sigma[:2]) @ v[:2]
@@ -107,9 +106,8 @@ def test_a_nonnegative_plane_may_have_zeros():
 
 
 @pytest.mark.parametrize("K", [3, 5])
-def test_data_of_low_rank_have_a_bound_of_zero(K):
+def test_data_of_low_rank_have_a_bound_of_zero(K, rng):
     """Whether nonnegative factors without an error exist is another question."""
-    rng = np.random.default_rng(0)
     bound = best_lower_bound(from_columns(rng.random((20, 3)) @ rng.random((3, 30))), K)
     assert bound.value == bound.eckart_young == 0.0
 
@@ -130,8 +128,9 @@ def test_the_same_bound_on_every_storage(main_backend, small_blocks, sample_matr
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_support_as_large_as_the_data_closes_nearly_as_much_as_a_full_one(turned, monkeypatch):
-    rng = np.random.default_rng(0)
+def test_a_support_as_large_as_the_data_closes_nearly_as_much_as_a_full_one(
+    turned, monkeypatch, rng
+):
     blocks = [sp.random_array((500, 50), density=0.15, rng=rng) for _ in range(4)]
     common = sp.random_array((2000, 1), density=0.3, rng=rng)
     V = sp.block_diag(blocks) + common @ sp.random_array((1, 200), density=0.5, rng=rng)
@@ -145,8 +144,8 @@ def test_a_support_as_large_as_the_data_closes_nearly_as_much_as_a_full_one(turn
     assert kept.value - kept.eckart_young > 0.7 * (full.value - full.eckart_young) > 1e-4
 
 
-def test_a_subspace_gives_nearly_the_bound_of_a_gram_matrix(monkeypatch, main_backend):
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_a_subspace_gives_nearly_the_bound_of_a_gram_matrix(monkeypatch, main_backend, rng):
     V = rng.random((70, 4)) ** 3 @ rng.random((4, 90)) ** 3 + rng.random((70, 90)) ** 9
     certain = best_lower_bound(main_backend(V), 4)
     monkeypatch.setattr("conenmf.linalg.svd._MAX_GRAM_SIDE", 0)

@@ -28,9 +28,10 @@ def test_limits_cover_what_they_are_made_to_cover(n):
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(2, 12), st.floats(1e-6, 1e6), st.integers(0, 2**32 - 1))
-def test_limits_are_around_the_centre_and_scale_with_it(n, scale, seed):
-    rng = np.random.default_rng(seed)
+@given(
+    st.integers(2, 12), st.floats(1e-6, 1e6), st.integers(0, 2**32 - 1).map(np.random.default_rng)
+)
+def test_limits_are_around_the_centre_and_scale_with_it(n, scale, rng):
     runs = rng.dirichlet(np.full(6, 0.3), n)
     centre = np.median(runs, axis=0)
     lower, upper = entry_limits(centre, runs)
@@ -154,8 +155,7 @@ def test_scaling_the_data_does_not_change_the_moves():
         (30, 30, 4, "linearly dependent"),
     ],
 )
-def test_limits_are_withheld_where_moves_are_unknown(F, N, K, reason):
-    rng = np.random.default_rng(0)
+def test_limits_are_withheld_where_moves_are_unknown(F, N, K, reason, rng):
     W, H = rng.random((F, K)), rng.random((K, N))
     W[:, 1] = W[:, 0] if "dependent" in reason else W[:, 1]
     ranges = moved_ranges(W @ H, W / W.sum(axis=0), H, np.full((K, K), 0.01))

@@ -99,10 +99,9 @@ def test_no_turn_along_one_component_is_larger(pair):
                     assert farthest >= angle(W[:, l], w) - 2e-4
 
 
-@given(SEEDS)
+@given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=40)
-def test_pure_samples_and_anchor_features_leave_no_freedom(seed):
-    rng = np.random.default_rng(seed)
+def test_pure_samples_and_anchor_features_leave_no_freedom(rng):
     K = int(rng.integers(1, 6))
     W = np.vstack([np.diag(rng.random(K) + 0.1), rng.random((7, K))])
     H = np.hstack([np.diag(rng.random(K) + 0.1), rng.random((K, 9))])
@@ -157,12 +156,11 @@ def test_spare_components(kind):
 # --- numbers ----------------------------------------------------------------------------------
 
 
-@given(factors(least=2), SEEDS)
+@given(factors(least=2), SEEDS.map(np.random.default_rng))
 @settings(max_examples=40)
-def test_rounding_is_not_in_the_way(pair, seed):
+def test_rounding_is_not_in_the_way(pair, rng):
     W, H = pair
     assume(W.any(axis=0).all() and H.any(axis=1).all())
-    rng = np.random.default_rng(seed)
     noise_W, noise_H = (1e-15 * (rng.random(Y.shape) < 0.5) for Y in (W, H))
     exact = exact_of(W, H)
     rounded = exact_of(W + noise_W * W.max(axis=0), H + noise_H * H.max(axis=1, keepdims=True))
@@ -221,10 +219,9 @@ def mixtures(rng, noise=0.0, K=4, F=30, N=120):
 # --- planted ----------------------------------------------------------------------------------
 
 
-@given(SEEDS, st.sampled_from([0.0, 0.05, 0.3]))
+@given(SEEDS.map(np.random.default_rng), st.sampled_from([0.0, 0.05, 0.3]))
 @settings(max_examples=25)
-def test_positive_factors_can_be_moved_and_others_show_it(seed, noise):
-    rng = np.random.default_rng(seed)
+def test_positive_factors_can_be_moved_and_others_show_it(rng, noise):
     W, H, V = mixtures(rng, noise)
     if noise:
         result = factorize(from_columns(V), 4, rng=rng)
@@ -236,10 +233,9 @@ def test_positive_factors_can_be_moved_and_others_show_it(seed, noise):
         assert (found.radii >= found.angles).all()
 
 
-@given(SEEDS)
+@given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=25)
-def test_pure_samples_and_anchor_features_make_all_unique(seed):
-    rng = np.random.default_rng(seed)
+def test_pure_samples_and_anchor_features_make_all_unique(rng):
     K = int(rng.integers(1, 6))
     W = np.vstack([np.diag(rng.random(K) + 0.5), rng.random((9, K))])[rng.permutation(K + 9)]
     H = np.hstack([np.diag(rng.random(K) + 0.5), rng.random((K, 20))])[:, rng.permutation(K + 20)]
@@ -250,10 +246,9 @@ def test_pure_samples_and_anchor_features_make_all_unique(seed):
     np.testing.assert_allclose(found.upper, W, 0, 1e-6)
 
 
-@given(SEEDS)
+@given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=25)
-def test_what_is_unique_is_moved_by_no_factors_that_were_found(seed):
-    rng = np.random.default_rng(seed)
+def test_what_is_unique_is_moved_by_no_factors_that_were_found(rng):
     K = int(rng.integers(2, 6))
     W = rng.random((3 * K, K)) * (rng.random((3 * K, K)) < 0.5)
     H = rng.random((K, 5 * K)) * (rng.random((K, 5 * K)) < 0.5)
@@ -272,8 +267,7 @@ def test_what_is_unique_is_moved_by_no_factors_that_were_found(seed):
 
 
 @pytest.mark.parametrize("kind", ["zero", "unused", "twice", "used alike"])
-def test_spare_components_may_be_anything(kind):
-    rng = np.random.default_rng(0)
+def test_spare_components_may_be_anything(kind, rng):
     W = np.vstack([np.eye(3), rng.random((5, 3))])
     H = np.hstack([np.eye(3), rng.random((3, 9))])
     if kind == "zero":
@@ -292,8 +286,8 @@ def test_spare_components_may_be_anything(kind):
     assert found.lower[:, 2].max() == 0
 
 
-def test_noise_lets_components_move_that_are_unique_without_it():
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_noise_lets_components_move_that_are_unique_without_it(rng):
     W = np.vstack([np.eye(3), rng.random((20, 3))])
     H = np.hstack([np.eye(3), rng.dirichlet(np.ones(3), 60).T])
     noisy = np.maximum(W @ H + 0.4 * rng.standard_normal((23, 63)), 0)
@@ -321,10 +315,9 @@ def test_a_component_that_both_factors_have_is_not_moved():
     np.testing.assert_allclose(np.degrees(found.angles), [0, 45], 0, 1e-9)
 
 
-@given(SEEDS)
+@given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=8)
-def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(seed):
-    rng = np.random.default_rng(seed)
+def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(rng):
     W, H = rng.random((30, 3)) + 0.1, rng.dirichlet(np.full(3, 4.0), 150).T
     scene = np.maximum(0.9 * W @ H + 0.02 * rng.standard_normal((30, 150)), 0)
     abundances = Penalties(sum_to_one=True)
@@ -357,8 +350,7 @@ def test_a_thorough_search_moves_what_a_short_one_does_not():
     check_others(X, result.W, found, relative_error(X, result.W, np.asarray(result.H)))
 
 
-def test_what_a_thorough_search_does_not_move_is_not_called_unique():
-    rng = np.random.default_rng(0)
+def test_what_a_thorough_search_does_not_move_is_not_called_unique(rng):
     W, H = rng.random((60, 5)) + 0.05, rng.dirichlet(np.full(5, 3.0), 400).T
     W[:5], H[:, :5] = np.eye(5), np.eye(5)
     V = W @ H
@@ -375,8 +367,8 @@ def test_what_a_thorough_search_does_not_move_is_not_called_unique():
     assert again.lines() == found.lines()
 
 
-def test_sliding_moves_what_no_direction_does(monkeypatch):
-    rng = np.random.default_rng(104)
+@pytest.mark.seed(104)
+def test_sliding_moves_what_no_direction_does(monkeypatch, rng):
     K, F, N = (int(rng.integers(*limits)) for limits in ((2, 5), (8, 25), (30, 80)))
     W = rng.random((F, K)) * (rng.random((F, K)) < rng.choice([0.5, 0.8, 1.0]))
     W += 0.01 * rng.integers(0, 2)
@@ -394,8 +386,7 @@ def test_sliding_moves_what_no_direction_does(monkeypatch):
 # --- losses, storages, costs --------------------------------------------------------------------
 
 
-def test_counts(main_backend):
-    rng = np.random.default_rng(0)
+def test_counts(main_backend, rng):
     W, H, _ = mixtures(rng, K=3)
     counts = rng.poisson(60 * W @ H).astype(float)
     V = main_backend(counts)
@@ -439,9 +430,9 @@ def test_given_components_stay_and_are_not_judged():
     assert result.uniqueness().verdicts[:2] == ("given", "given")
 
 
+@pytest.mark.seed(2)
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
-def test_missing_entries(loss):
-    rng = np.random.default_rng(2)
+def test_missing_entries(loss, rng):
     W, H, _ = mixtures(rng, K=3)
     V = rng.poisson(60 * W @ H).astype(float)
     mask = rng.random(V.shape) < 0.9
@@ -500,10 +491,9 @@ def test_a_unique_component_cannot_be_turned_and_is_not_spare(drawn):
     assert (freedom.angles <= freedom.radii).all()
 
 
-@given(SEEDS)
+@given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=8)
-def test_a_solver_that_reaches_the_product_finds_unique_components(seed):
-    rng = np.random.default_rng(seed)
+def test_a_solver_that_reaches_the_product_finds_unique_components(rng):
     W = np.vstack([np.eye(3), rng.random((5, 3))])
     H = np.hstack([np.eye(3)[:, [0, 1]], rng.random((3, 12)) + 0.2])  # component 2 is never pure
     V, unique = from_columns(W @ H), unique_of(W, H)
@@ -644,8 +634,7 @@ def test_pairs_with_pure_samples_and_anchors_are_proved():
 # --- storages ----------------------------------------------------------------------------------
 
 
-def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_blocks):
-    rng = np.random.default_rng(0)
+def test_every_storage_proves_the_same_and_is_not_read(main_backend, small_blocks, rng):
     W = np.vstack([np.eye(4), rng.random((16, 4))])
     H = rng.random((4, 90))
     H[:, 70], H[:, 3], H[:2, 80:] = [0, 0, 2, 0], [0, 0, 0, 1], 0
@@ -668,8 +657,7 @@ def test_scale_does_not_matter(pair, seed):
     np.testing.assert_allclose(found.exchange, expected.exchange, 1e-9, 1e-12)
 
 
-def test_every_storage_has_the_same_freedom_and_is_not_read(main_backend, small_blocks):
-    rng = np.random.default_rng(0)
+def test_every_storage_has_the_same_freedom_and_is_not_read(main_backend, small_blocks, rng):
     W, H = rng.random((20, 4)), rng.random((4, 90)) + 0.05
     H[2, :40] = 0  # no sample of the first blocks uses it
     V = main_backend(W @ H)
@@ -700,9 +688,8 @@ def test_strictly_positive_factors_prove_nothing():
     assert not unique_of(MIXED, MIXED.T).any()
 
 
-def test_exact_fits_are_not_searched():
+def test_exact_fits_are_not_searched(rng):
     # 0.1 % of an error that is all rounding means nothing.
-    rng = np.random.default_rng(0)
     W = rng.random((12, 3)) * (rng.random((12, 3)) < 0.7)
     H = rng.random((3, 30)) * (rng.random((3, 30)) < 0.7)
     found = uniqueness(from_columns(W @ H), W, H, thorough=True)

@@ -51,8 +51,7 @@ def test_equal_singular_values_are_all_found():
     np.testing.assert_allclose(U.T @ U, np.eye(7), atol=1e-12)
 
 
-def test_low_rank_gives_the_same_bits_again():
-    rng = np.random.default_rng(0)
+def test_low_rank_gives_the_same_bits_again(rng):
     V = from_columns(sp.csc_array(rng.random((530, 4)) @ rng.random((4, 600))))
     first, again = (Spectrum(V).truncated_svd(10) for _ in range(2))
     assert (first[1][4:] < 1e-12 * first[1][0]).all()
@@ -60,9 +59,9 @@ def test_low_rank_gives_the_same_bits_again():
         assert np.array_equal(one, other)
 
 
+@pytest.mark.seed(1)
 @pytest.mark.parametrize("make", [from_columns, lambda V: from_columns(sp.csc_array(V))])
-def test_small_singular_values_have_small_residuals_too(make):
-    rng = np.random.default_rng(1)
+def test_small_singular_values_have_small_residuals_too(make, rng):
     V = (rng.random((520, 6)) * 10.0 ** -np.arange(0, 12, 2)) @ rng.random((6, 560))
     U, sigma, R = Spectrum(make(V)).truncated_svd(6)
     assert sigma[4] < 1e-7 * sigma[0]

@@ -58,8 +58,7 @@ def test_errors_equal_scipys(both_twins, seed):
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_well_conditioned_solutions_are_exact(both_twins, warm):
-    rng = np.random.default_rng(0)
+def test_well_conditioned_solutions_are_exact(both_twins, warm, rng):
     W, V = rng.random((50, 12)), rng.random((50, 200))
     G, C = W.T @ W, V.T @ W
     Y = nnls(G, C, rng.random(C.shape) - 0.5 if warm else None)
@@ -67,8 +66,8 @@ def test_well_conditioned_solutions_are_exact(both_twins, warm):
     np.testing.assert_allclose(Y, expected, atol=1e-12)
 
 
-def test_the_scale_of_a_right_hand_side_does_not_matter(both_twins):
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_the_scale_of_a_right_hand_side_does_not_matter(both_twins, rng):
     W, V = rng.random((20, 6)), rng.random((20, 40))
     G, C = W.T @ W, V.T @ W
     for scale in (1e-150, 1e150):
@@ -100,9 +99,9 @@ def test_float32_in_float32_out(both_twins):
     assert Y.dtype == np.float32
 
 
-def test_the_backup_rule_and_the_last_resort(monkeypatch):
+@pytest.mark.seed(2)
+def test_the_backup_rule_and_the_last_resort(monkeypatch, rng):
     """With hardly any pivots allowed, the one-at-a-time method solves the remaining rows."""
-    rng = np.random.default_rng(2)
     W, V = rng.random((30, 10)), rng.random((30, 50))
     expected, pivot = nnls(W.T @ W, V.T @ W), kernels.nnls_rows
     monkeypatch.setattr(
@@ -121,9 +120,9 @@ def test_the_last_resort_is_exact(seed):
         assert kkt_residual(gram, V.T @ W, by_scipy(gram, V.T @ W)) < 1e-8
 
 
-def test_twins_agree():
+@pytest.mark.seed(3)
+def test_twins_agree(rng):
     assert kernels.AVAILABLE, "the test environment installs numba"
-    rng = np.random.default_rng(3)
     W, V = rng.random((40, 15)), rng.random((40, 300))
     G, C = W.T @ W, V.T @ W
     compiled = nnls(G, C)
@@ -171,10 +170,9 @@ def check_exact(W, V, Y):
 
 
 @pytest.mark.parametrize("kind", DEFICIENT)
-@given(seed=st.integers(0, 10**7))
+@given(rng=st.integers(0, 10**7).map(np.random.default_rng))
 @settings(max_examples=30)
-def test_rank_deficient_problems_are_solved_exactly(both_twins, kind, seed):
-    rng = np.random.default_rng(seed)
+def test_rank_deficient_problems_are_solved_exactly(both_twins, kind, rng):
     F = int(rng.integers(1, 20))
     W = DEFICIENT[kind](rng, F, F + int(rng.integers(-F + 1, 5)))
     V = rng.random((F, 8)) * (rng.random((F, 8)) < 0.6)
@@ -194,9 +192,9 @@ def test_problems_on_which_scipy_fails(both_twins, seed):
     check_exact(W, V, nnls(W.T @ W, V.T @ W))
 
 
-def test_rows_that_fail_are_solved_once_more(monkeypatch):
+@pytest.mark.seed(5)
+def test_rows_that_fail_are_solved_once_more(monkeypatch, rng):
     """A breakdown of the pivoting, as rounding may cause it where G is singular, is noticed."""
-    rng = np.random.default_rng(5)
     W, V = np.tile(rng.random((6, 3)), 3), rng.random((6, 20))
     G, C = W.T @ W, V.T @ W
 
@@ -209,9 +207,9 @@ def test_rows_that_fail_are_solved_once_more(monkeypatch):
     check_exact(W, V, nnls(G, C))
 
 
-def test_what_is_no_gram_matrix_ends(both_twins):
+@pytest.mark.seed(6)
+def test_what_is_no_gram_matrix_ends(both_twins, rng):
     """Not positive semidefinite: no promise, but an end, and no NaN."""
-    rng = np.random.default_rng(6)
     for _ in range(200):
         K = int(rng.integers(2, 8))
         G = rng.standard_normal((K, K)) * 10.0 ** rng.integers(0, 8, (K, K))

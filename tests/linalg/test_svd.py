@@ -65,8 +65,7 @@ def test_truncated_svd(spectrum_of, main_backend, small_blocks, F, N, k):
     np.testing.assert_allclose(sigma, full_sigma[:k], rtol=1e-8)
 
 
-def test_small_singular_values_survive_the_square(spectrum_of):
-    rng = np.random.default_rng(0)
+def test_small_singular_values_survive_the_square(spectrum_of, rng):
     left, right = np.linalg.qr(rng.random((60, 5)))[0], np.linalg.qr(rng.random((90, 5)))[0]
     expected = np.array([1.0, 1e-2, 1e-4, 1e-5, 1e-6])
     V = (left * expected) @ right.T
@@ -75,8 +74,7 @@ def test_small_singular_values_survive_the_square(spectrum_of):
     np.testing.assert_allclose(spectrum_of(V).truncated_svd(5)[1], full, rtol=1e-6)
 
 
-def test_rank_deficient_and_constant_matrices(spectrum_of):
-    rng = np.random.default_rng(0)
+def test_rank_deficient_and_constant_matrices(spectrum_of, rng):
     V = from_columns(rng.random((40, 3)) @ rng.random((3, 50)))
     values = spectrum_of(V).singular_values(10)
     assert (values[3:] < 1e-6 * values[0]).all()
@@ -84,9 +82,8 @@ def test_rank_deficient_and_constant_matrices(spectrum_of):
     np.testing.assert_allclose(spectrum_of(ones).singular_values(3)[0], np.sqrt(2000))
 
 
-def test_the_largest_share_is_never_too_small():
+def test_the_largest_share_is_never_too_small(rng):
     """Eigenvalues that hardly differ: vectors converge slowly, and the bound must say so."""
-    rng = np.random.default_rng(0)
     for spread in (1e-3, 1e-5):
         sigma = 1 + spread * rng.random(620)
         V = from_columns(sp.csc_array(np.diag(sigma)[:, :620]))

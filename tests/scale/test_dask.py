@@ -123,8 +123,7 @@ def test_the_estimator_takes_and_returns_dask_arrays(X):
     assert model.certify().gap == pytest.approx(plain.certify().gap, abs=1e-8)
 
 
-def test_own_factors_in_any_form(X):
-    rng = np.random.default_rng(0)
+def test_own_factors_in_any_form(X, rng):
     W, H = rng.random((30, 4)), rng.random((4, 2000))
     V = from_rows(chunked(X))
     expected = factorize(from_rows(X), 4, init=(W, H), max_iter=3)

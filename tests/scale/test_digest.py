@@ -52,8 +52,8 @@ def test_zeros_are_zeros(counts):
     assert digest(from_rows(np.abs(signed))) == digest(from_rows(signed))
 
 
-def test_every_change_is_seen(counts):
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_every_change_is_seen(counts, rng):
     unchanged = digest(from_rows(counts))
     for number in range(300):
         X = counts.copy()
@@ -80,8 +80,8 @@ def test_every_change_is_seen(counts):
         assert digest(from_rows(X[:, ::-1])) != digest(from_rows(X))
 
 
-def test_what_is_known_has_a_digest_of_its_own(backend, counts):
-    rng = np.random.default_rng(2)
+@pytest.mark.seed(2)
+def test_what_is_known_has_a_digest_of_its_own(backend, counts, rng):
     mask, weights = rng.random((25, 60)) > 0.3, rng.random((25, 60))
     X = counts.T
     assert known_digest(backend(X)) is None

@@ -1,6 +1,7 @@
 """Inits from columns drawn at random."""
 
 import numpy as np
+import pytest
 
 from conenmf import from_columns
 from conenmf.data.resample import draw_longest, draw_weighted
@@ -34,9 +35,9 @@ def test_components_of_cur_are_different_samples():
     assert len(set(chosen)) == 6
 
 
-def test_draws_are_in_proportion_to_squared_norms():
+@pytest.mark.seed(1)
+def test_draws_are_in_proportion_to_squared_norms(rng):
     V = from_columns(data(12))
-    rng = np.random.default_rng(1)
     counts = np.bincount([int(draw_weighted(V, 1, rng)[0]) for _ in range(4000)], minlength=12)
     expected = 4000 * np.asarray(V.norms_squared) / V.total
     assert not counts[expected == 0].any()

@@ -20,10 +20,9 @@ def parts():
 
 
 @pytest.mark.parametrize("init", ["auto", "nndsvd", "random"])
-def test_known_components_stay_on_every_storage(init, main_backend, small_blocks, parts):
+def test_known_components_stay_on_every_storage(init, main_backend, small_blocks, parts, rng):
     A, B = parts
     known = A[:, [2, 0]] * [3.0, 1e-9]
-    rng = np.random.default_rng(0)
     V = main_backend(A @ B)
     result = factorize(V, 4, fixed=known, init=init, max_iter=500, tol=1e-9, rng=rng)
     np.testing.assert_array_equal(result.W[:, :2], known.astype(result.W.dtype))
@@ -75,9 +74,8 @@ def test_names_come_along_and_features_are_matched_by_name(parts):
     assert tuple(model.components_frame().index) == names
 
 
-def test_the_bound_knows_what_is_given(parts):
+def test_the_bound_knows_what_is_given(parts, rng):
     A, B = parts
-    rng = np.random.default_rng(0)
     V = from_columns(A @ B)
     wrong = rng.random((12, 2))
     result = factorize(V, 3, fixed=wrong, max_iter=2000, tol=1e-9)

@@ -141,9 +141,8 @@ def test_the_scale_of_the_data_does_not_matter(name, scale, sample_matrix, init)
         )
 
 
-def test_float32_error_is_that_of_the_rounded_factors():
+def test_float32_error_is_that_of_the_rounded_factors(rng):
     """A small error is a difference of large numbers; both must come from the same W."""
-    rng = np.random.default_rng(0)
     V = rng.random((40, 3)) @ rng.random((3, 200)) + 1e-2 * rng.random((40, 200))
     single = from_columns(V.astype(np.float32))
     run = alternate(single, rng.random((40, 3)), None, "nnlsb", stopping=Stopping(0, max_iter=30))
@@ -172,8 +171,7 @@ def test_converged_does_not_depend_on_scale_or_init(sample_matrix, init):
     assert rest.history.relative_error[-1] == pytest.approx(errors[-1], rel=1e-3)
 
 
-def test_exact():
-    rng = np.random.default_rng(0)
+def test_exact(rng):
     W, H = rng.random((12, 2)), rng.random((2, 40))
     run = alternate(from_columns(W @ H), W, None, SOLVERS["nnlsb"])
     assert run.stop_reason == "exact"
@@ -213,8 +211,7 @@ def test_callback(sample_matrix, init):
 
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals", "plain-mult"])
-def test_the_scale_of_one_column_does_not_matter(solver):
-    rng = np.random.default_rng(0)
+def test_the_scale_of_one_column_does_not_matter(solver, rng):
     V = from_columns(rng.random((20, 30)))
     W, H = rng.random((20, 3)), rng.random((3, 30))
     size = np.array([1.0, 2.0**50, 2.0**-50])

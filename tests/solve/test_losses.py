@@ -97,9 +97,9 @@ def test_labels_weigh_components_by_their_length():
     assert coefficients(V, W)[1].tolist() == [0, 1, -1]
 
 
+@pytest.mark.seed(3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_coefficients_do_not_depend_on_the_scale_of_a_component(both_twins, dtype):
-    rng = np.random.default_rng(3)
+def test_coefficients_do_not_depend_on_the_scale_of_a_component(both_twins, dtype, rng):
     V, W = from_columns(rng.random((6, 9)).astype(dtype)), rng.random((6, 4))
     H, labels, squared = coefficients(V, W)
     units = 2.0 ** np.array([100, -100, 0, 60])
@@ -140,11 +140,11 @@ def test_errors_in_single_precision_do_not_rise_near_an_exact_fit(solver, kind, 
         assert np.diff(run.history.relative_error).max(initial=0) < 1e-4
 
 
+@pytest.mark.seed(5)
 @pytest.mark.parametrize("name", ["hals", "nnlsb", "mult", "plain-hals"])
 @pytest.mark.parametrize("scale", [1.0, 2.0**-70])
-def test_both_orders_lead_to_the_iterates_of_sums(name, scale, monkeypatch):
+def test_both_orders_lead_to_the_iterates_of_sums(name, scale, monkeypatch, rng):
     """W updated by the step on the turned data is W updated from sums over the samples."""
-    rng = np.random.default_rng(5)
     X = scale * sp.random_array((70, 50), density=0.3, rng=rng, format="csr")
     W, H = rng.random((50, 4)), scale * rng.random((4, 70))
     stopping = Stopping(0, max_iter=15)

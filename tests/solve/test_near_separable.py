@@ -46,9 +46,8 @@ def test_samples_chosen_by_successive_projection_have_a_bounded_error(seed, shar
 
 
 @settings(max_examples=60)
-@given(seeds)
-def test_the_error_of_any_samples_is_bounded_a_posteriori(seed):
-    rng = np.random.default_rng(seed)
+@given(seeds.map(np.random.default_rng))
+def test_the_error_of_any_samples_is_bounded_a_posteriori(rng):
     X = rng.random((8, 30)) ** 2
     V = from_columns(X)
     K = int(rng.integers(1, 8))

@@ -50,14 +50,13 @@ ORDERS = ("as drawn", "cone after cone", "one of each cone last")
 
 
 @given(
-    seed=st.integers(0, 10**6),
+    rng=st.integers(0, 10**6).map(np.random.default_rng),
     K=st.integers(1, 5),
     alpha=st.floats(0.01, 0.3),
     size=st.sampled_from([1, 2, 7, 60]),
     order=st.sampled_from(ORDERS),
 )
-def test_cones_are_right_for_every_order_and_size_of_batch(seed, K, alpha, size, order):
-    rng = np.random.default_rng(seed)
+def test_cones_are_right_for_every_order_and_size_of_batch(rng, K, alpha, size, order):
     model = make_cones(20, K, alpha, n_samples=60, rng=rng)
     V, labels = in_order(model, order, rng)
     V[:, rng.random(60) < 0.05] = 0.0
@@ -91,14 +90,13 @@ def test_cones_are_right_for_every_order_and_size_of_batch(seed, K, alpha, size,
 
 @settings(max_examples=25)
 @given(
-    seed=st.integers(0, 10**6),
+    rng=st.integers(0, 10**6).map(np.random.default_rng),
     K=st.integers(1, 4),
     alpha=st.floats(0.05, 0.3),
     size=st.sampled_from([5, 13, 120]),
     order=st.sampled_from(ORDERS),
 )
-def test_axes_are_nearly_as_good_as_all_samples_at_once(seed, K, alpha, size, order):
-    rng = np.random.default_rng(seed)
+def test_axes_are_nearly_as_good_as_all_samples_at_once(rng, K, alpha, size, order):
     model = make_cones(30, K, alpha, n_samples=120, rng=rng)
     assume(np.unique(model.labels).size == K)
     V, _ = in_order(model, order, rng)
@@ -108,11 +106,11 @@ def test_axes_are_nearly_as_good_as_all_samples_at_once(seed, K, alpha, size, or
     assert error <= np.sqrt(1 + 1 / SKETCH_SIZE) * at_once + 1e-9
 
 
+@pytest.mark.seed(1)
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("size", [1, 20, 150])
 @pytest.mark.parametrize("order", ORDERS[:2])
-def test_a_stream_of_cones_ends_near_the_batch_error(order, size):
-    rng = np.random.default_rng(1)
+def test_a_stream_of_cones_ends_near_the_batch_error(order, size, rng):
     model = make_cones(200, 8, 0.2, n_samples=1500, rng=rng)
     V, _ = in_order(model, order, rng)
     batch = factorize(from_columns(V), 8, init="cr1").relative_error
@@ -170,8 +168,7 @@ def test_fewer_directions_than_components_and_zero_samples():
     assert (stream.n_samples, stream.n_batches) == (8, 3)
 
 
-def test_an_outlier_becomes_a_centre_but_takes_no_component():
-    rng = np.random.default_rng(0)
+def test_an_outlier_becomes_a_centre_but_takes_no_component(rng):
     V = rng.gamma(2.0, size=(30, 3)) @ rng.dirichlet(np.ones(3), 400).T
     stream = run(V, 3, 100)
     before = relative_error(V, stream.W)

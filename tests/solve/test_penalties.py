@@ -86,8 +86,7 @@ def test_the_objective_is_that_of_scikit_learn(alpha_H, l1_ratio, X):
     np.testing.assert_allclose(theirs.transform(X[:9]), model.transform(X[:9]), atol=1e-4)
 
 
-def test_abundances_are_the_best_that_sum_to_one():
-    rng = np.random.default_rng(0)
+def test_abundances_are_the_best_that_sum_to_one(rng):
     W = rng.random((9, 4))
     V = W @ rng.dirichlet(np.full(4, 0.3), 12).T + 0.1 * rng.random((9, 12))
     H = sum_to_one(W.T @ W, V.T @ W, np.zeros((12, 4)))
@@ -103,8 +102,7 @@ def test_abundances_are_the_best_that_sum_to_one():
         assert ((v - W @ h) ** 2).sum() <= best.fun + 1e-9
 
 
-def test_columns_of_unit_length_are_minimised_over_one_by_one():
-    rng = np.random.default_rng(0)
+def test_columns_of_unit_length_are_minimised_over_one_by_one(rng):
     V, H = rng.random((6, 20)), rng.random((3, 20))
     W = rng.random((6, 3))
     W /= np.linalg.norm(W, axis=0)
@@ -127,8 +125,7 @@ def test_few_components_for_each_sample(X):
     )
 
 
-def test_the_bound_of_two_ridges_is_attained_by_rank_one():
-    rng = np.random.default_rng(0)
+def test_the_bound_of_two_ridges_is_attained_by_rank_one(rng):
     V = from_columns(np.outer(rng.random(8), rng.random(20)))
     penalties = Penalties(l2_h=0.2, l2_w=0.1)
     result = factorize(V, 1, penalties=penalties, max_iter=2000, tol=1e-12)
@@ -173,9 +170,8 @@ def test_penalties_come_back_from_a_saved_result(tmp_path, X):
     assert loaded.certify().kkt_residual == result.certify().kkt_residual
 
 
-def test_orthogonal_coefficients_are_where_nothing_falls_any_more():
+def test_orthogonal_coefficients_are_where_nothing_falls_any_more(rng):
     """Flat valleys take thousands of sweeps: y must have the gradient of a minimum."""
-    rng = np.random.default_rng(0)
     W = rng.gamma(0.5, 1.0, (7, 4)) + 0.01
     C, pairs = rng.gamma(0.6, 1.0, (60, 4)) @ (W.T @ W), 0.3
     Y = best_rows(W.T @ W, C, Term(pairs=pairs), simplex=False)
@@ -185,8 +181,7 @@ def test_orthogonal_coefficients_are_where_nothing_falls_any_more():
     assert (np.abs(np.where(Y > 0, slopes, 0.0)) < limit).all()
 
 
-def test_known_components_keep_their_length_where_others_have_unit_length():
-    rng = np.random.default_rng(0)
+def test_known_components_keep_their_length_where_others_have_unit_length(rng):
     V, given = from_rows(rng.random((20, 8))), 5 * rng.random((8, 1))
     W = np.column_stack([given, rng.random((8, 2))])
     start = FROBENIUS.initialize(V, 3, W, SOLVERS["hals"])
@@ -198,8 +193,7 @@ def test_known_components_keep_their_length_where_others_have_unit_length():
 
 
 @pytest.mark.parametrize("mask", [None, np.random.default_rng(0).random((20, 8)) > 0.2])
-def test_components_that_no_sample_uses_cost_nothing(mask):
-    rng = np.random.default_rng(0)
+def test_components_that_no_sample_uses_cost_nothing(mask, rng):
     X, given = np.outer(rng.random(20), rng.random(8)) + 0.01, rng.random((8, 1))
     W, H = rng.random((8, 4)), np.vstack([rng.random((2, 20)), np.zeros((2, 20))])
     penalties = Penalties(l1_h=0.1, l1_w=0.1)

@@ -132,8 +132,7 @@ def test_result_of_counts():
     assert result.init_used in ("nndsvd", "cr1-robust", "random")
 
 
-def test_exact_counts_are_found():
-    rng = np.random.default_rng(0)
+def test_exact_counts_are_found(rng):
     V = rng.random((30, K)) ** 3 @ rng.gamma(0.3, size=(K, 80))
     result = factorize(from_columns(V), K, loss="poisson", max_iter=3000, tol=1e-9)
     assert result.relative_error < 1e-4

@@ -126,9 +126,8 @@ def test_a_step_from_sums_lowers_the_objective_of_every_feature(compiled, monkey
         assert np.all(before - least <= 1e-3 * totals)
 
 
-def test_long_samples_are_worked_on_in_parts(monkeypatch):
+def test_long_samples_are_worked_on_in_parts(monkeypatch, rng):
     """More entries, or samples, than are worked on at a time give the same."""
-    rng = np.random.default_rng(0)
     W, V = rng.random((3000, 3)), rng.poisson(1.0, (3000, 5)).astype(float)
     order = rng.permutation(len(W))
     counts, side = counts_of(V), Side.of(W)

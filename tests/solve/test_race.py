@@ -30,8 +30,7 @@ def test_where_the_bound_is_reached_no_other_init_competes():
     assert certificate.gap <= 1e-3 * certificate.relative_error
 
 
-def test_large_data_are_raced_only_if_the_error_still_falls_far_above_the_bound():
-    rng = np.random.default_rng(0)
+def test_large_data_are_raced_only_if_the_error_still_falls_far_above_the_bound(rng):
     V = from_columns(rng.random((150, 600)) ** 3)
     assert V.shape[0] * V.shape[1] > 1 << 16
     assert factorize(V, 40, tol=1e-3).race is None

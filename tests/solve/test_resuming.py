@@ -39,7 +39,7 @@ def resumed(V, run, **options):
 
 
 @pytest.mark.parametrize("storage", ["memory", "dask"])
-def test_flipped_bits_in_every_file(cones, run, storage):
+def test_flipped_bits_in_every_file(cones, run, storage, rng):
     """The run is refused, and the file is named; or the bits do not matter, and nothing changes."""
     X = np.ascontiguousarray(cones.T)
     V = from_rows(X if storage == "memory" else da.from_array(X, chunks=(100, 40)))
@@ -48,7 +48,6 @@ def test_flipped_bits_in_every_file(cones, run, storage):
     (saved,) = Path(run.folder).iterdir()
     files = sorted(saved.iterdir())
     assert len(files) == (3 if storage == "memory" else 5)
-    rng = np.random.default_rng(0)
     shutil.copytree(run.folder, f"{run.folder}-whole")
     refused = 0
     for file in files:

@@ -23,9 +23,8 @@ def init(sample_matrix):
 
 
 @pytest.mark.parametrize("name", ["hals", "nnlsb"])
-@given(seed=st.integers(0, 10**6))
-def test_extrapolation_never_raises_the_error(name, seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_extrapolation_never_raises_the_error(name, rng):
     V = rng.random((8, 30)) ** rng.integers(1, 6)
     W, H = rng.random((8, 3)), rng.random((3, 30))
     run = alternate(from_columns(V), W, H, name, stopping=Stopping(0, max_iter=40))
@@ -38,8 +37,7 @@ def test_extrapolation_never_raises_the_error(name, seed):
 
 
 @pytest.mark.parametrize("name", ["hals", "nnlsb"])
-def test_extrapolation_gets_further(name):
-    rng = np.random.default_rng(0)
+def test_extrapolation_gets_further(name, rng):
     parts = rng.random((40, 5)) ** 3 @ rng.random((5, 300)) ** 3
     V = from_columns(parts + 0.2 * rng.random((40, 300)))
     init = rng.random((40, 5)), rng.random((5, 300))
@@ -52,8 +50,7 @@ def test_extrapolation_gets_further(name):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype):
-    rng = np.random.default_rng(0)
+def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype, rng):
     X = rng.random((30, 40)).astype(dtype)
     X[0] *= 1e-12  # a feature that samples hardly have, and a component made of it alone
     V = from_columns(X)
@@ -86,9 +83,8 @@ def late(V):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@given(seed=st.integers(0, 10**6))
-def test_values_at_the_w_before_never_rise(name, seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_values_at_the_w_before_never_rise(name, rng):
     V = rng.random((8, 30)) ** rng.integers(1, 6)
     W, H = rng.random((8, 3)), rng.random((3, 30))
     data, stopping = from_columns(V), Stopping(0, max_iter=40)
@@ -113,9 +109,9 @@ def test_both_kinds_of_loss_come_to_the_same_end(name, sample_matrix, init):
     )
 
 
-def test_a_step_that_raises_the_late_value_is_taken_back(init):
+@pytest.mark.seed(4)
+def test_a_step_that_raises_the_late_value_is_taken_back(init, rng):
     """Coordinate descent overshoots on these data: some iterations bring nothing."""
-    rng = np.random.default_rng(4)
     V = from_columns(rng.random((12, 40)) ** 5)
     taken_back = []
     for objective in (None, late(V)):
@@ -198,9 +194,9 @@ def test_the_objective_with_its_penalties_never_rises(name, kind, sample_matrix,
 # --- several runs -----------------------------------------------------------------------------
 
 
-def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sample_matrix):
+@pytest.mark.seed(5)
+def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sample_matrix, rng):
     """Of different solvers, losses and numbers of components; each leaves when it is done."""
-    rng = np.random.default_rng(5)
     inits = [(rng.random((12, K)), rng.random((K, 40))) for K in (3, 2, 4)]
     solvers, limits = ["hals", "plain-mult", "nnlsb"], [6, 9, 4]
     stoppings = [Stopping(0, max_iter=n) for n in limits]

@@ -29,9 +29,8 @@ UPDATES = {
 
 
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
-@given(seed=st.integers(0, 10**6))
-def test_an_update_never_increases_the_objective(update, both_twins, seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_an_update_never_increases_the_objective(update, both_twins, rng):
     W, v = rng.random((10, 4)), rng.random((10, 20))
     G, C, Y = W.T @ W, v.T @ W, rng.random((20, 4))
     before = Y.copy()
@@ -58,8 +57,7 @@ def test_an_update_keeps_the_type_and_survives_a_zero_component(update, both_twi
 @pytest.mark.parametrize("sweeps", [1, 2, 20])
 @pytest.mark.parametrize("rows", [1, 127, 128, 300])
 @pytest.mark.parametrize("K", [1, 4, 7])
-def test_twins_of_hals_agree(sweeps, rows, K):
-    rng = np.random.default_rng(0)
+def test_twins_of_hals_agree(sweeps, rows, K, rng):
     W, V = rng.random((30, K)), rng.random((30, rows)) * rng.random(rows) ** 4
     arguments = (W.T @ W, V.T @ W, rng.random((rows, K)))
     compiled = hals(*arguments, sweeps=sweeps)
@@ -68,10 +66,10 @@ def test_twins_of_hals_agree(sweeps, rows, K):
         np.testing.assert_allclose(compiled, hals(*arguments, sweeps=sweeps), atol=1e-12)
 
 
+@pytest.mark.seed(5)
 @pytest.mark.parametrize(("rows", "sweeps"), [(1, 20), (16, 1), (45, 20), (45, 200)])
 @pytest.mark.parametrize("K", [1, 4, 7])
-def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K):
-    rng = np.random.default_rng(5)
+def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K, rng):
     W, V, known = rng.random((9, K)), rng.random((9, rows)), rng.random((9, rows)) < 0.4
     G = np.einsum("fk,fn,fj->nkj", W * (np.arange(9) < 3)[:, None], known, W)
     G = np.ascontiguousarray((G + G.transpose(0, 2, 1)) / 2) + 0.1 * np.eye(K)
@@ -89,9 +87,9 @@ def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K):
         np.testing.assert_allclose(found[1], expected, atol=1e-6)
 
 
+@pytest.mark.seed(1)
 @pytest.mark.parametrize("update", [mult, hals])
-def test_sweeps_lead_towards_the_minimiser_and_end_there(update, both_twins):
-    rng = np.random.default_rng(1)
+def test_sweeps_lead_towards_the_minimiser_and_end_there(update, both_twins, rng):
     W, V = rng.random((30, 6)), rng.random((30, 200))
     G, C, Y = W.T @ W, V.T @ W, rng.random((200, 6))
     best = nnlsb(G, C, Y)
@@ -104,10 +102,10 @@ def test_sweeps_lead_towards_the_minimiser_and_end_there(update, both_twins):
     assert np.linalg.norm(many - best) < 0.2 * distances[2]
 
 
+@pytest.mark.seed(2)
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
-def test_each_row_is_updated_independently_of_the_others(update, both_twins):
+def test_each_row_is_updated_independently_of_the_others(update, both_twins, rng):
     """However many sweeps its neighbours need: blocks may be cut anywhere."""
-    rng = np.random.default_rng(2)
     W, V = rng.random((30, 6)), rng.random((30, 300)) * rng.random(300) ** 4
     G, C, Y = W.T @ W, V.T @ W, rng.random((300, 6))
     whole = update(G, C, Y)
@@ -115,12 +113,12 @@ def test_each_row_is_updated_independently_of_the_others(update, both_twins):
     np.testing.assert_allclose(np.vstack(pieces), whole, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.seed(3)
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_gram_matrix_for_each_row(update, both_twins, dtype):
+def test_a_gram_matrix_for_each_row(update, both_twins, dtype, rng):
     """As solving each row on its own; where few entries are observed, a component may be zero."""
-    rng = np.random.default_rng(3)
     W, V, observed = rng.random((9, 4)), rng.random((9, 50)), rng.random((9, 50)) < 0.4
     W[:3, 0] = W[4:, 0] = 0.0
     G = np.einsum("fk,fn,fj->nkj", W, observed, W).astype(dtype)
@@ -139,9 +137,8 @@ def test_a_gram_matrix_for_each_row(update, both_twins, dtype):
     np.testing.assert_allclose(*products, rtol=tolerance, atol=tolerance)
 
 
-@given(seed=st.integers(0, 10**6))
-def test_lemma_15_cr1_is_a_fixed_point_of_mult(seed):
-    rng = np.random.default_rng(seed)
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_lemma_15_cr1_is_a_fixed_point_of_mult(rng):
     V = rng.random((6, 20)) + 0.01
     W, H, _ = cr1_nmf(from_columns(V), 3, rng=rng)
     W, H = W.astype(float), H.astype(float)

@@ -63,10 +63,9 @@ def test_holes_on_every_storage(share, main_backend, small_blocks, X):
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals"])
 @pytest.mark.parametrize("grams_every", [1, 4, 99])
-def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_every, X):
+def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_every, X, rng):
     mask = known(X, 0.3)
     V = from_rows(X, mask=mask, block_samples=32)
-    rng = np.random.default_rng(0)
     W, H = rng.random((20, 3)), rng.random((3, 80))
     objective = KnownSquares(FROBENIUS, V, grams_every=grams_every)
     how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
@@ -78,8 +77,8 @@ def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_
     assert end <= errors[-1] ** 2 + 1e-12 < first
 
 
-def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X):
-    rng = np.random.default_rng(1)
+@pytest.mark.seed(1)
+def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X, rng):
     weights = rng.random(X.shape) * 10 * known(X, 0.1)
     spoiled = np.where(weights > 0, X, -7.0)  # what is hidden may be anything
     result = factorize(from_rows(spoiled, weights=weights), 3, max_iter=500, tol=1e-8)
@@ -123,9 +122,9 @@ def test_sparse_ratings_are_never_filled(X):
     assert result.relative_error == pytest.approx(dense.relative_error, rel=1e-6)
 
 
-def test_inits_of_small_data_compete_by_the_weighted_error():
+@pytest.mark.seed(5)
+def test_inits_of_small_data_compete_by_the_weighted_error(rng):
     """As low as the best of many random starts, where these end in several minima."""
-    rng = np.random.default_rng(5)
     A = rng.gamma(0.3, size=(60, 5)) @ rng.gamma(0.3, size=(5, 25))
     sigma = 0.3 * A + 0.05 * A.mean(axis=0)
     X = np.maximum(A + sigma * rng.standard_normal(A.shape), 0)
@@ -200,14 +199,13 @@ def test_empty_samples_and_features_are_zero_and_counted(X):
     assert np.isnan(model.inverse_transform(np.ones((1, 3)))[0, 4])
 
 
-def test_the_bound_with_two_ridges(X):
+def test_the_bound_with_two_ridges(X, rng):
     mask = known(X, 0.4)
     V = from_rows(X, mask=mask)
     penalties = Penalties(l2_h=1.0, l2_w=1.0)
     result = factorize(V, 8, penalties=penalties, max_iter=3000, tol=1e-9)
     bound = result.objective_bound()
     assert 0.9 * result.objective < bound <= result.objective * (1 + 1e-9)
-    rng = np.random.default_rng(0)
     for _ in range(5):  # no other factors are below it
         W, H = rng.random((20, 4)), rng.random((4, 80))
         value = weighted_error(X, mask, W, H) + (W**2).sum() + (H**2).sum()
@@ -256,8 +254,7 @@ def test_files_with_holes(tmp_path, X):
 
 
 @pytest.mark.parametrize(("K", "every"), [(3, 6), (30, 12)])
-def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every):
-    rng = np.random.default_rng(0)
+def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every, rng):
     loss = FROBENIUS.on(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
     exact = []
     for number in range(25):
