@@ -105,7 +105,8 @@ def test_the_exact_finish(V, traffic):
     W, _, _ = cr1_nmf(V, K)
     passes, moved = cost(V, lambda: coefficients(V, W))
     assert passes == pytest.approx(1)
-    assert moved == traffic(1, P, FK + KK + 8 * K, 8)  # W, W'W and the order of its columns
+    # W, W'W and two vectors; then the order and the norms of its columns, to sort the rows of H
+    assert moved == traffic(2, 2 * P, FK + KK + 4 * 8 * K, 16)
 
 
 def test_a_file_is_read_once_per_pass(X, tmp_path, rows_read):
