@@ -46,7 +46,6 @@ HOLED = {
 W, H = GIVEN.W, GIVEN.H
 
 HANDLED = {  # each has a check of its numbers below
-    "solve.run.alternate",
     "factorize",
     "compare",
     "certify",
