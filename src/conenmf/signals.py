@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-_GRACE_SECONDS = 1.0  # to clean up in, during which further signals are ignored
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAVING = "conenmf: saving the result so far; Ctrl-C again to end at once"
 
@@ -23,22 +21,16 @@ class Terminated(BaseException):
     """SIGTERM was received; like KeyboardInterrupt, no error that a program should handle."""
 
 
-class _Stop:
-    """The handler of a signal."""
-
-    _ignored_until = 0.0
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if time.monotonic() > self._ignored_until:
-            self._ignored_until = time.monotonic() + _GRACE_SECONDS
-            raise KeyboardInterrupt if number == signal.SIGINT else Terminated
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # a second one does not disturb what is cleaned up
+    raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def handle_signals() -> None:
     """Raise `KeyboardInterrupt` or `Terminated` when a signal is received."""
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell
-            signal.signal(number, _Stop())
+            signal.signal(number, _stop)
 
 
 def release_signals() -> None:

@@ -1,8 +1,7 @@
-import numpy as np
 import pytest
 
 from conenmf.errors import FileFormatError
-from conenmf.io.limits import cast_exactly, check_expansion, check_sides
+from conenmf.io.limits import check_expansion, check_sides
 
 
 @pytest.mark.parametrize(
@@ -25,32 +24,6 @@ def test_sides_that_are_harmless_or_in_proportion(rows, columns, entries):
 def test_sides_that_are_not(rows, columns, entries, message):
     with pytest.raises(FileFormatError, match=message):
         check_sides("a.npz", rows, columns, entries)
-
-
-def test_whole_numbers():
-    assert cast_exactly("a", [0.0, 255.0]).tolist() == [0, 255]
-    assert cast_exactly("a", np.array([1, 2], ">u8")).tolist() == [1, 2]
-    assert cast_exactly("a", np.array([], float)).size == 0
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        [np.nan],
-        [1.7],
-        [np.inf],
-        [2.0**63],
-        np.array([2**63], np.uint64),
-        [10**400],
-        [1j],
-        ["1"],
-        np.array(["2020-01-01"], "M8[D]"),
-        [None],
-    ],
-)
-def test_numbers_that_are_not_whole(numbers):
-    with pytest.raises(FileFormatError, match="expected whole numbers"):
-        cast_exactly("a", numbers)
 
 
 def test_what_few_bytes_can_hold():

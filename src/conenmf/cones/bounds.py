@@ -61,8 +61,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     axes = np.ascontiguousarray(W.T)
     norms = norm(axes, axis=1, keepdims=True)
     axes = np.divide(axes, norms, out=np.zeros_like(axes), where=norms > 0)
-    with V.own_threads():
-        (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
+    (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
     return float(largest)
 
 

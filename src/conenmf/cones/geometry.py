@@ -364,16 +364,15 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     labels, K = _checked_labels(V, labels)
     between = angles_between(axes, axes)
     np.fill_diagonal(between, 0.0)
-    with V.own_threads():
-        (ambiguous,) = V.sweep(
-            _ambiguous,
-            V.indices(),
-            labels,
-            V.norms_squared,
-            reduce=np.append,
-            axes=axes,
-            angles=angles,
-        )
+    (ambiguous,) = V.sweep(
+        _ambiguous,
+        V.indices(),
+        labels,
+        V.norms_squared,
+        reduce=np.append,
+        axes=axes,
+        angles=angles,
+    )
     margin = separation = float("inf")
     closest, pairwise = None, pairwise_separation(V, labels, cones=(axes, angles))
     if K > 1:

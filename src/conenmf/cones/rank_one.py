@@ -109,10 +109,9 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> Pair
     W : array (F, K), unit columns
     H : array (K, N), at most one nonzero in each column
     """
-    with V.own_threads():
-        first = cones.directions.T
-        _, products = V.sweep(cone_products, cones.labels, Q=first)
-        return _factors(V, cones.labels, first, products, tol)
+    first = cones.directions.T
+    _, products = V.sweep(cone_products, cones.labels, Q=first)
+    return _factors(V, cones.labels, first, products, tol)
 
 
 def factors_from_centres(
@@ -122,16 +121,15 @@ def factors_from_centres(
 
     `moved` says that these are no longer those of samples, and may have negative entries.
     """
-    with V.own_threads():
-        labels, (products, smallest) = V.sweep(
-            _assign_and_multiply,
-            V.norms_squared,
-            reduce=_add_and_smallest,
-            Z=Z,
-            tie=cosine_rounding(V),
-        )
-        W, H = _factors(V, labels, Z.T, products, tol)
-        radius = largest_angle(V, labels, Z, smallest)
+    labels, (products, smallest) = V.sweep(
+        _assign_and_multiply,
+        V.norms_squared,
+        reduce=_add_and_smallest,
+        Z=Z,
+        tie=cosine_rounding(V),
+    )
+    W, H = _factors(V, labels, Z.T, products, tol)
+    radius = largest_angle(V, labels, Z, smallest)
     return W, H, Cones(labels, centres, Z, radius, moved)
 
 
@@ -146,8 +144,7 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     squared_error = 1.0 - explained / V.total
     if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
         W = np.ascontiguousarray(W, dtype=float)
-        with V.own_threads():
-            (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
+        (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
         squared_error = float(residual) / V.total
     return math.sqrt(squared_error)
 

@@ -123,8 +123,7 @@ def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
     Under the geometric assumption, and whenever S_p > 0, the centres of Algorithm 1 are like this:
     a centre is a sample, and two samples of a cone are closer than two of different cones.
     """
-    with V.own_threads():
-        own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=widen, Z=Z)[0]
+    own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=widen, Z=Z)[0]
     return bool(own > other + tie)
 
 

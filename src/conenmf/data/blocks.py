@@ -187,11 +187,9 @@ def weighted_sums(block: Block, Y: Array) -> Array:
     return S
 
 
-def feature_gram(block: Block, weights: Array | None = None) -> Array:
-    """Return the sum of weight_n v_n v_n' over the samples of a block, (F, F) in float64."""
+def feature_gram(block: Block) -> Array:
+    """Return the sum of v_n v_n' over the samples of a block, (F, F) in float64."""
     block = exact(block)
-    if weights is not None:
-        block = scaled(block, np.sqrt(weights))
     return dense(block @ block.T)
 
 

@@ -181,8 +181,7 @@ def to_sums(V: DataMatrix, total: float) -> DataMatrix:
 
 def _idf(V: DataMatrix) -> Array:
     """log(N / df) of each feature."""
-    with V.own_threads():
-        (count,) = V.sweep(_samples_with)
+    (count,) = V.sweep(_samples_with)
     idf: Array = np.log(V.shape[1] / np.maximum(count, 1))
     idf[count == 0] = 0.0
     if not idf.any():

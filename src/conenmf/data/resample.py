@@ -136,8 +136,7 @@ def holds_counts(V: DataMatrix) -> bool:
     (True, False)
     """
     if V not in _known:
-        with V.own_threads():
-            (all_counts,) = V.sweep(_are_counts, reduce=min)
+        (all_counts,) = V.sweep(_are_counts, reduce=min)
         _known[V] = bool(all_counts)
     return _known[V]
 

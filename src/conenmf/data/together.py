@@ -69,8 +69,7 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
     for part in parts:
         step, own = part.step, ()
         if part.V is not V:
-            if not (isinstance(part.V, MappedMatrix) and part.V.V is V):
-                raise AssertionError("a part reads V, or a view of it")
+            assert isinstance(part.V, MappedMatrix)
             step, own = partial(on_changed, step, part.V.change, len(part.V.arrays)), part.V.arrays
             part.V._count(1.0)
         inputs.append((*own, *part.aligned))

@@ -13,9 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
 
@@ -65,17 +62,6 @@ def check_sides(name: object, rows: int, columns: int, entries: int) -> None:
             f"(limits: {_HARMLESS_SIDE} rows or columns, or {_MAX_SIDE_RATIO} for each entry): if "
             "that is right, remove its empty rows and columns"
         )
-
-
-def cast_exactly(name: object, numbers: Any) -> npt.NDArray[np.int64]:
-    """Return numbers as int64 if every one of them keeps its value."""
-    array = np.asarray(numbers)
-    if array.dtype.kind in "iufb":
-        with np.errstate(invalid="ignore"):
-            whole = array.astype(np.int64)
-        if (whole == array).all():
-            return whole
-    raise FileFormatError(f"{name}: expected whole numbers, got {array.dtype}: save it again")
 
 
 def choose_member(path: object, dataset: str | None, members: Collection[str]) -> str:

@@ -21,7 +21,7 @@ from ..errors import DataError, DataTypeError, FileFormatError, Message, Option,
 from ..names import Names
 from ..scale.disk import Compressed, Source, Stamp, mapping_of
 from ..text import PathLike
-from .limits import cast_exactly, check_fits, check_sides
+from .limits import check_fits, check_sides
 
 Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
@@ -233,13 +233,14 @@ class CompressedSource(Source):
         super().__init__(name, path, stamp)
         self._data, self._indices, indptr = parts
         self.dtype = np.dtype(self._data.dtype)
-        self._indptr = cast_exactly(f"{name}: its pointers", np.array(indptr[:]))
+        self._indptr = np.array(indptr[:]).astype(np.int64, casting="same_kind")
         self._by_rows = order == "csr"
-        size = cast_exactly(f"{name}: its shape", sides).tolist()
+        size = np.array(sides).astype(np.int64, casting="same_kind").tolist()
         entries = int(self._data.size)
         shapes = (self._data.shape, self._indices.shape, self._indptr.shape)
         steps = np.diff(self._indptr, prepend=0, append=entries)
         is_whole = shapes[:2] == ((entries,), (entries,)) and order in ("csr", "csc")
+        is_whole &= self._indices.dtype.kind in "iu"
         rises = steps[0] == steps[-1] == 0 and (steps >= 0).all()
         if (
             len(size) != 2
@@ -290,8 +291,6 @@ class CompressedSource(Source):
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
         indices = np.array(self._indices[first:last])
-        if indices.dtype.kind not in "iu":
-            indices = cast_exactly("column indices", indices)
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
             raise FileFormatError(
                 f"{self.name}: column indices run from {indices.min()} to {indices.max()} in a "

@@ -17,9 +17,9 @@ are settings too: `described` compares their code, not only their names.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import shutil
-import zlib
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
@@ -56,8 +56,7 @@ from ..errors import (
 from ..text import Facts, Texts
 from .archive import reading, write_arrays
 
-_FORMAT = "conenmf-checkpoint-9"
-_READ_BYTES = 4 << 20  # at a time
+_FORMAT = "conenmf-checkpoint-10"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",
@@ -163,7 +162,7 @@ class CheckpointedRun:
     def _load_aligned(self, folder: Path, name: str) -> Aligned:
         return self._V.map(_load_rows, folder=str(folder), name=name)[0]
 
-    def _save_aligned(self, rows: Aligned, folder: Path, name: str) -> dict[str, Checksum]:
+    def _save_aligned(self, rows: Aligned, folder: Path, name: str) -> dict[str, str]:
         """Write an aligned array to one file, on a cluster to one for each chunk."""
         if not self._V.is_remote:
             return _save_rows(range(len(rows)), rows, folder=str(folder), name=name)[0]
@@ -217,11 +216,8 @@ def identity_of(V: DataMatrix, settings: Facts, rng: Generator | None) -> Facts:
 
 # --- aligned arrays in files ----------------------------------------------------------------------
 
-Checksum: TypeAlias = tuple[int, int]
-"""Of a file: its size in bytes, and its CRC-32."""
 
-
-def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, Checksum]]:
+def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[dict[str, str]]:
     """Step of a map: write these rows of an aligned array; return the checksum of the file."""
     path = Path(folder) / f"{name}-{index.start:015d}.npy"
     with open(path, "wb") as stream:
@@ -248,19 +244,15 @@ def _load_rows(index: range, *, folder: str, name: str) -> PerSample:
     return rows, None
 
 
-def _checksum(path: Path) -> Checksum:
-    size, crc = 0, 0
+def _checksum(path: Path) -> str:
     with open(path, "rb") as stream:
-        while part := stream.read(_READ_BYTES):
-            size += len(part)
-            crc = zlib.crc32(part, crc)
-    return size, crc
+        return hashlib.file_digest(stream, "blake2b").hexdigest()
 
 
-def _check_file(path: Path, expected: list[int]) -> None:
+def _check_file(path: Path, expected: str) -> None:
     """Refuse a file that is not what was written."""
     try:
-        problem = "" if [*_checksum(path)] == expected else "is damaged: it is not what was written"
+        problem = "" if _checksum(path) == expected else "is damaged: it is not what was written"
     except OSError as failure:
         problem = f"cannot be read: {failure.strerror}"
     if problem:
