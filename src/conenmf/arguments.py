@@ -24,7 +24,6 @@ from .errors import (
     ConeNMFError,
     DataError,
     DataTypeError,
-    Message,
     Option,
     OptionError,
 )
@@ -51,7 +50,7 @@ _LIMITS = {
 def _refused(
     name: str, value: object, expected: str, error: type[ConeNMFError] = OptionError
 ) -> ConeNMFError:
-    return error(Message(Option(name, value), f", expected {expected}"))
+    return error(Option(name, value), f", expected {expected}")
 
 
 def optional(
@@ -249,14 +248,12 @@ def array(
     own = numbers.shape
     sides = [one if isinstance(side, str) else side for side, one in zip(shape, own, strict=False)]
     if len(own) != len(shape) or 0 in own or tuple(sides) != own:
-        raise error(Message(Option(name), f" has shape {own}, expected {_written(shape)}"))
+        raise error(Option(name), f" has shape {own}, expected {_written(shape)}")
     wrong = ~(np.isfinite(numbers) & _within(numbers, limits))
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         what = f"finite numbers{_in_words(limits)}"
-        raise error(
-            Message(Option(name), f" is {numbers[place]} at {_written(place)}, expected {what}")
-        )
+        raise error(Option(name), f" is {numbers[place]} at {_written(place)}, expected {what}")
     return numbers
 
 
@@ -303,7 +300,7 @@ def rows_and_columns(name: str, value: object) -> Shape:
 def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFError]) -> Array:
     """Return an array of real numbers, without masked ones."""
     if np.ma.is_masked(value):
-        raise DataTypeError(Message(Option(name), ": some entries are masked; fill them first"))
+        raise DataTypeError(Option(name), ": some entries are masked; fill them first")
     try:
         numbers = np.asarray(value)
     except ValueError:  # rows that differ in length

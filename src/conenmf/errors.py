@@ -66,6 +66,8 @@ class Message(str):
 
     def __new__(cls, *parts: object) -> Message:
         """Join the parts as Python writes them."""
+        if len(parts) == 1 and isinstance(parts[0], Message):
+            return parts[0]
         parts = tuple(part.plain() if isinstance(part, Option) else part for part in parts)
         message = super().__new__(cls, "".join(map(str, parts)))
         message.parts = parts
@@ -73,7 +75,10 @@ class Message(str):
 
 
 class ConeNMFError(Exception):
-    """Base of all errors that this library raises on purpose."""
+    """Base of all errors that this library raises on purpose; takes the parts of its message."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(Message(*parts))
 
 
 class DataError(ConeNMFError, ValueError):
@@ -92,7 +97,7 @@ class OptionError(ConeNMFError, ValueError):
         """Make the error for an unknown value; it lists the valid ones."""
         choices = ", ".join(map(repr, valid))
         advice = f"choose one of {choices}" if choices else "there is none: leave it out"
-        return cls(Message(Option(option, value), f" is unknown; {advice}"))
+        return cls(Option(option, value), f" is unknown; {advice}")
 
 
 class ComponentsError(ConeNMFError, ValueError):

@@ -32,7 +32,7 @@ from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import prepared
 from .data.validate import Negative, checked_components, unmasked
-from .errors import DataError, DataTypeError, Message, NotAvailableError, Option, OptionError
+from .errors import DataError, DataTypeError, NotAvailableError, Option, OptionError
 from .io.open import from_rows, is_elsewhere
 from .judge.certificate import AnyCertificate
 from .judge.choose_k import choose_k, hidden_share
@@ -69,7 +69,7 @@ class _ForBatches:
         if "stream" not in get_loss(model.loss).constraints:
             problem = "partial_fit minimises least squares, and there is none for "
             advice = ": fit all samples; files larger than memory are read a part at a time"
-            raise NotAvailableError(Message(problem, Option("loss", model.loss), advice))
+            raise NotAvailableError(problem, Option("loss", model.loss), advice)
         if isinstance(model.n_components, str) and model.n_components == "auto":
             raise NotAvailableError(
                 "n_components='auto' needs all samples at once, and partial_fit has one batch: "

@@ -24,7 +24,7 @@ from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
 from .data.matrix import Aligned, DataMatrix
-from .errors import DataError, DataTypeError, Message, Option, OptionError
+from .errors import DataError, DataTypeError, Option, OptionError
 from .names import Names
 from .result import Factorization
 from .text import Facts, PathLike, Texts, shown
@@ -287,9 +287,7 @@ def _checked_key(value: object) -> str:
     """A name for a part of an HDF5 file."""
     key = text("key", value)
     if key in ("", ".") or "/" in key or not key.isprintable():
-        raise OptionError(
-            Message(Option("key", key), ", expected a name without / and control characters")
-        )
+        raise OptionError(Option("key", key), ", expected a name without / and control characters")
     return key
 
 

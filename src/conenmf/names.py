@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import Shape, optional, rows_and_columns, several
-from .errors import DataError, Message, Option, OptionError
+from .errors import DataError, Option, OptionError
 from .text import Texts, excerpt, shown, visible
 
 _TEXTS = "a list of names"
@@ -78,7 +78,7 @@ class Names:
             if rows * columns != count:
                 pixels = f"{rows} x {columns} have {rows * columns} pixels"
                 raise OptionError(
-                    Message(Option(option), f": images of {pixels}, and there are {count} {kind}")
+                    Option(option), f": images of {pixels}, and there are {count} {kind}"
                 )
         return self
 
@@ -129,7 +129,7 @@ class Names:
 def _texts(name: str, values: object) -> Texts:
     texts = values if isinstance(values, tuple) else tuple(several(name, values, _TEXTS))
     if not all(isinstance(one, str) for one in texts):
-        raise OptionError(Message(Option(name, values), f", expected {_TEXTS}"))
+        raise OptionError(Option(name, values), f", expected {_TEXTS}")
     return texts
 
 
@@ -186,20 +186,16 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
         absent = (f"; missing in the data: {_listed(missing)}",) if missing else ()
         unknown = ("; not in ", owner, f": {_listed(extra)}") if extra else ()
         raise DataError(
-            Message(
-                f"the data have {len(own)} {side}s, ",
-                owner,
-                f" has {len(given)}",
-                *absent,
-                *unknown,
-                f": give both the same {side}s",
-            )
+            f"the data have {len(own)} {side}s, ",
+            owner,
+            f" has {len(given)}",
+            *absent,
+            *unknown,
+            f": give both the same {side}s",
         )
     if len(place) < len(given) or len(own) != len(given):
         raise DataError(
-            Message(
-                f"{side}s share names and differ in order from ", owner, ": give each its own name"
-            )
+            f"{side}s share names and differ in order from ", owner, ": give each its own name"
         )
     return [place[name] for name in own]
 
@@ -209,11 +205,9 @@ def _refuse_shuffled(option: str, given: Texts, side: str) -> None:
     places = [str(place) for place in range(len(given))]
     if sorted(given) == sorted(places) and [*given] != places:
         raise DataError(
-            Message(
-                Option(option),
-                f" has its {side}s in the order {_listed(given)}, and those of the data have no ",
-                "names: sort its index, or give an array",
-            )
+            Option(option),
+            f" has its {side}s in the order {_listed(given)}, and those of the data have no "
+            "names: sort its index, or give an array",
         )
 
 

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from .arguments import Pair, Shape, components, integer
 from .data.blocks import Array, Entries, entries_of
 from .data.matrix import DataMatrix
-from .errors import DataError, Message, Option, OptionError
+from .errors import DataError, Option, OptionError
 from .io.open import from_rows
 from .io.triples import columns_of_triples, matrix_of_triples
 from .names import Names
@@ -119,7 +119,7 @@ class Ratings:
         asked = name if name in places else str(name)
         if asked not in places:
             problem = f": there is no such {kind}; the first of {len(places)} is "
-            raise OptionError(Message(Option(kind, name), problem, str(next(iter(places)))))
+            raise OptionError(Option(kind, name), problem, str(next(iter(places))))
         return places[asked]
 
 

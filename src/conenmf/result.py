@@ -19,7 +19,7 @@ from .arguments import Pair, Shape, flag, integer
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
-from .errors import DataChangedError, DataError, Message, NotAvailableError, Option
+from .errors import DataChangedError, DataError, NotAvailableError, Option
 from .judge import plots
 from .judge.certificate import (
     AnyCertificate,
@@ -486,7 +486,7 @@ class Factorization:
         shape = self.names.pixels_shape if pixels_shape is None else pixels_shape
         if shape is None:
             problem = "samples are not known to be the pixels of an image: give "
-            raise NotAvailableError(Message(problem, Option("pixels_shape"), ", rows and columns"))
+            raise NotAvailableError(problem, Option("pixels_shape"), ", rows and columns")
         return plots.maps(self.W, self.H, shape, axes, which=components)
 
     def plot_cones(self, ax: object = None) -> plots.Axes:

@@ -141,3 +141,11 @@ def test_column_indices_outside_the_matrix(tmp_path, index):
         file.attrs["shape"] = [2, 2]
     with pytest.raises(ReadError, match=r"samples 0 to 1 could not be read: .*column indices"):
         open_data(tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("part", ["indices", "indptr", "shape"])
+def test_sparse_parts_are_integers(tmp_path, part):
+    parts = {"data": [1.0, 2.0, 3.0], "indices": [0, 1, 0], "indptr": [0, 2, 3], "shape": [2, 2]}
+    np.savez(tmp_path / "a.npz", **(parts | {part: np.array(parts[part]) + 0.5}))
+    with pytest.raises(FileFormatError, match=r"Cannot cast|not a compressed sparse matrix"):
+        open_data(tmp_path / "a.npz")

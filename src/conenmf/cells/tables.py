@@ -16,7 +16,7 @@ import numpy as np
 
 from ..atomic import files_written_whole, writing
 from ..data.matrix import DataMatrix
-from ..errors import Message, Option, OptionError, OutputError
+from ..errors import Option, OptionError, OutputError
 from ..export import (
     Annotation,
     annotated_copy,
@@ -75,7 +75,7 @@ def check_run(
     target = Path(folder)
     if not name or "/" in name or not name.isprintable() or name.startswith("."):
         problem = ", expected the beginning of the names of files"
-        raise OptionError(Message(Option("name", name), problem))
+        raise OptionError(Option("name", name), problem)
     if os.path.lexists(target) and not target.is_dir():
         raise OutputError(f"{target} is a file: name a folder")
     if not target.exists() and not target.absolute().parent.is_dir():
@@ -88,7 +88,7 @@ def check_run(
     found = sorted(path.name for path in target.iterdir() if path.name.startswith(f"{name}."))
     if found and not known:
         problem = f"{target} holds another {found[0]}: name another folder, or other files with "
-        raise OutputError(Message(problem, Option("name")))
+        raise OutputError(problem, Option("name"))
     return target
 
 
@@ -105,7 +105,7 @@ def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> N
         what = "file" if key == "source" else "choice of genes"
         both = f"({visible(earlier[key])}, now {visible(here[key])})"
         reason = f"{target} holds a run of another {what} {both}: name another folder, or "
-        raise OutputError(Message(reason, "other files with ", Option("name")))
+        raise OutputError(reason, "other files with ", Option("name"))
 
 
 def write_programs(

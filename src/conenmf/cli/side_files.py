@@ -98,7 +98,7 @@ def _opened(request: Request, option: str, path: str, samples_in: SamplesIn) -> 
         raise type(problem)(Message(Option(option), ": ", *parts)) from problem
     if M.observed is not None:
         share = f"{M.observed.missing:.2g} of its entries are NaN: expected numbers"
-        raise DataError(Message(Option(option, path), ": ", share))
+        raise DataError(Option(option, path), ": ", share)
     return M
 
 

@@ -23,7 +23,7 @@ from ..arguments import array, factor
 from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
-from ..errors import Message, Option, OptionError
+from ..errors import Option, OptionError
 from .geometry import sine_at, squared_distances
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
@@ -466,7 +466,7 @@ def _shares(weights: Array) -> Array:
         shares = weights / weights.sum()
     if not np.isfinite(shares).all() or not shares.any():
         raise OptionError(
-            Message(Option("weights"), " are all zero, or leave the range of numbers: scale them")
+            Option("weights"), " are all zero, or leave the range of numbers: scale them"
         )
     return shares
 

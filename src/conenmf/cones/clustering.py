@@ -31,7 +31,7 @@ from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
-from ..errors import ComponentsError, Message, Option, OptionError
+from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import Spectrum
 from ..text import Facts
 from .geometry import angles_between, cosine_rounding, largest_angle
@@ -286,11 +286,9 @@ def _first_centre(V: DataMatrix, rng: Generator | None, first: int | None) -> in
         squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
         if not float(squared) > 0:
             raise OptionError(
-                Message(
-                    Option("first", first),
-                    " is not the index of a nonzero sample: "
-                    f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}",
-                )
+                Option("first", first),
+                " is not the index of a nonzero sample: "
+                f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}",
             )
         return first
     if rng is not None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Pair, array, flag, function, generator, integer, number, optional, seeded
 from ..data.resources import require_memory
-from ..errors import Message, Option, OptionError
+from ..errors import Option, OptionError
 
 Array: TypeAlias = npt.NDArray[Any]
 SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
@@ -128,7 +128,7 @@ def make_cones(
         axes = equal_angle_axes(F, K, number("angle", angle, above=0, below=np.pi / 2), rng)
     axes = array("axes", axes, (F, K)).astype(float)
     if not np.allclose(norm(axes, axis=0), 1.0):
-        raise OptionError(Message(Option("axes"), " are not unit vectors: divide by their norms"))
+        raise OptionError(Option("axes"), " are not unit vectors: divide by their norms")
     labels = rng.choice(K, size=n_samples, p=weights)
     rows = _draw_directions(labels, angles, axes, rng)
     squared = array("squared_norm", draw(rng, means[labels]), (n_samples,), at_least=0)
@@ -147,10 +147,7 @@ def _probabilities(weights: ArrayLike, K: int) -> Array:
     shares = array("weights", weights, (K,), at_least=0).astype(float)
     if abs(shares.sum() - 1.0) > _PROBABILITY_ROUNDING:
         raise OptionError(
-            Message(
-                Option("weights"),
-                f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1",
-            )
+            Option("weights"), f" have the sum {shares.sum():.6g}, expected probabilities, of sum 1"
         )
     return shares
 

@@ -31,7 +31,6 @@ from ..errors import (
     DataError,
     DataTypeError,
     InputWarning,
-    Message,
     Option,
     OptionError,
 )
@@ -270,7 +269,7 @@ def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares
         return
     size = f" has numbers from {lowest:g} to {highest:g}, with which squares leave the range of "
     advice = f"{dtype}; divide it by its largest number, and write 0 for the tiny ones"
-    raise DataError(Message(Option(name), size + advice))
+    raise DataError(Option(name), size + advice)
 
 
 def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
@@ -288,7 +287,7 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
     if tuple(table.shape) != (N, F):
         problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
-        raise DataError(Message(Option(name), problem, f"{(N, F)}{also}"))
+        raise DataError(Option(name), problem, f"{(N, F)}{also}")
     (limits,) = V.map(lambda index, rows: (_range_of(exact(rows)),), table, reduce=_wider)
     lowest, highest = limits
     if name == "mask" and not np.isnan(lowest):
@@ -299,7 +298,7 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
         expected = (
             ": expected finite numbers that are at least 0; write 0 where an entry is missing"
         )
-        raise OptionError(Message(Option(name), has + expected))
+        raise OptionError(Option(name), has + expected)
     return V.align(table)
 
 
@@ -337,7 +336,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     weights = weights.astype(float) * (1.0 if earlier is None else earlier.weights)
     if not weights.any():
         problem = " is zero for every sample: give some a weight above zero"
-        raise OptionError(Message(Option("sample_weight"), problem))
+        raise OptionError(Option("sample_weight"), problem)
     if (weights == 1).all():
         return V
     with np.errstate(over="ignore"):

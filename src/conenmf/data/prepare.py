@@ -23,7 +23,6 @@ from ..arguments import choice, flag, integer, number, optional
 from ..errors import (
     DataError,
     DataTypeError,
-    Message,
     NotAvailableError,
     Option,
     OptionError,
@@ -132,10 +131,8 @@ def prepare(
     normalize = flag("normalize", normalize)
     if tfidf and V.vocabulary is not None:
         raise OptionError(
-            Message(
-                Option("tfidf", True),
-                " is for counts, and these texts are weighted so already: leave it out",
-            )
+            Option("tfidf", True),
+            " is for counts, and these texts are weighted so already: leave it out",
         )
     idf = _idf(V) if tfidf else None
     return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
@@ -186,11 +183,9 @@ def _idf(V: DataMatrix) -> Array:
     idf[count == 0] = 0.0
     if not idf.any():
         raise OptionError(
-            Message(
-                Option("tfidf", True),
-                " gives every feature the weight log(N / df) = 0, since all samples have it: ",
-                "leave it out",
-            )
+            Option("tfidf", True),
+            " gives every feature the weight log(N / df) = 0, since all samples have it: "
+            "leave it out",
         )
     return idf
 
@@ -259,13 +254,11 @@ class Words:
             raise
         except ValueError as problem:  # no word is left
             raise DataError(
-                Message(
-                    f"no word is in {self.min_df} texts or more and in at most {limit:.0%} of "
-                    "them: give more texts, lower ",
-                    Option("min_df"),
-                    " or raise ",
-                    Option("max_df"),
-                )
+                f"no word is in {self.min_df} texts or more and in at most {limit:.0%} of "
+                "them: give more texts, lower ",
+                Option("min_df"),
+                " or raise ",
+                Option("max_df"),
             ) from problem
         words = tuple(vectorizer.get_feature_names_out().tolist())
         stops = "English" if listed == "english" else "a list of"

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from ..errors import ConeNMFError, Message, Option, OptionError
+from ..errors import ConeNMFError, Option, OptionError
 
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
 _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
@@ -64,10 +64,7 @@ def memory_budget(max_memory: int | str | None) -> int:
         budget = float(number) * base ** ["", *"kmgt"].index(unit)
     if not 1 <= budget < 2**62:
         raise OptionError(
-            Message(
-                Option("max_memory", max_memory),
-                ", expected a number of bytes or a text such as '1GB'",
-            )
+            Option("max_memory", max_memory), ", expected a number of bytes or a text such as '1GB'"
         )
     return int(budget)
 
@@ -79,7 +76,7 @@ def require_memory(
     if n_bytes > available_memory():
         needed, there = n_bytes / 1e9, available_memory() / 1e9
         problem = f" needs arrays of {needed:.3g} GB, and there are {there:.3g} GB of memory"
-        raise error(Message(Option(name, value), f"{problem}: give less"))
+        raise error(Option(name, value), f"{problem}: give less")
 
 
 # --- threads ----------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from ..errors import (
     DataChangedError,
     DataError,
     DataTypeError,
-    Message,
     NotAvailableError,
     Option,
 )
@@ -91,11 +90,9 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
     if len(masked):
         where = ", ".join(map(str, masked[0].tolist()))
         raise DataTypeError(
-            Message(
-                f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): ",
-                "remove such samples or features, fill them, X.filled(0), or pass ",
-                Option("missing", "nan"),
-            )
+            f"{len(masked)} of {matrix.size} entries are masked, the first at ({where}): "
+            "remove such samples or features, fill them, X.filled(0), or pass ",
+            Option("missing", "nan"),
         )
     return np.ma.getdata(matrix)
 
@@ -126,12 +123,10 @@ def require_nonnegative(V: DataMatrix, what: str) -> None:
     """Refuse data with negative entries, which were kept, for what needs cones or directions."""
     if V.measures.lowest < 0:
         raise DataError(
-            Message(
-                f"{what} needs nonnegative data, and these have entries down to "
-                f"{V.measures.lowest:g}, which ",
-                Option("negative", "keep"),
-                " kept: read them with another option",
-            )
+            f"{what} needs nonnegative data, and these have entries down to "
+            f"{V.measures.lowest:g}, which ",
+            Option("negative", "keep"),
+            " kept: read them with another option",
         )
 
 
@@ -235,7 +230,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         problem = f"{where} is {name}: remove, impute or replace such entries first"
         if np.isnan(value):
             raise DataError(
-                Message(problem, ", or pass ", Option("missing", "nan"), " if they are not known")
+                problem, ", or pass ", Option("missing", "nan"), " if they are not known"
             )
         raise DataError(problem)
     if lowest < 0 and negative != "keep":
@@ -254,7 +249,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
             advice = (f"{limit}, is the most that clip sets to zero; ", *advice)
         problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
-        raise DataError(Message(problem, *advice))
+        raise DataError(problem, *advice)
     too_small = highest > 0 and highest * highest < smallest
     if too_small or not total < largest:
         raise DataError(

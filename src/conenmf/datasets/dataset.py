@@ -32,7 +32,6 @@ from ..errors import (
     ConeNMFError,
     FileFormatError,
     InputWarning,
-    Message,
     Option,
     OptionError,
     ReadError,
@@ -178,22 +177,17 @@ def _check_options(description: Description, **options: object) -> None:
         kinds = _OPTIONS[option]
         if value is not None and description.kind not in kinds:
             raise OptionError(
-                Message(
-                    Option(option, value),
-                    f" is for datasets of the kind {' or '.join(map(repr, kinds))}, ",
-                    f"and {description.name} is of the kind {description.kind!r}: leave it out",
-                )
+                Option(option, value),
+                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
+                f"and {description.name} is of the kind {description.kind!r}: leave it out",
             )
         if value is not None and kinds[description.kind]:
             choice(option, value, kinds[description.kind])
     shrink = optional(integer, "shrink", options["shrink"], at_least=1)
     if shrink is not None and any(side % shrink for side in description.image_shape or ()):
         raise OptionError(
-            Message(
-                Option("shrink", shrink),
-                f" does not divide images of {description.image_shape}: choose a divisor of both",
-                " sides",
-            )
+            Option("shrink", shrink),
+            f" does not divide images of {description.image_shape}: choose a divisor of both sides",
         )
 
 

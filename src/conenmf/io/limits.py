@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
+from ..errors import ConeNMFError, FileFormatError, Option, name_out_of_memory
 from ..text import excerpt, visible
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
@@ -42,11 +42,9 @@ def check_fits(name: object, size: int, budget: int) -> None:
     """Refuse what can only be read as a whole and does not fit."""
     if not fits(size, budget):
         raise FileFormatError(
-            Message(
-                f"{name} takes {size} bytes and can only be read as a whole, which is more than ",
-                f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise ",
-                Option("max_memory"),
-            )
+            f"{name} takes {size} bytes and can only be read as a whole, which is more than "
+            f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise ",
+            Option("max_memory"),
         )
 
 
@@ -70,11 +68,9 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
     if name not in members or (dataset is None and len(members) > 1):
         asked = "" if dataset is None else f", not {dataset!r}"
         raise FileFormatError(
-            Message(
-                f"{path} holds {listed(sorted(members))}: name one of them with ",
-                Option("dataset"),
-                asked,
-            )
+            f"{path} holds {listed(sorted(members))}: name one of them with ",
+            Option("dataset"),
+            asked,
         )
     return name
 

@@ -297,7 +297,7 @@ def _is_dask(X: object) -> bool:
 def _column(name: str, value: object) -> Column:
     """Return a title or a number; refuse anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise OptionError(Message(Option(name, value), f", expected {_A_COLUMN}"))
+        raise OptionError(Option(name, value), f", expected {_A_COLUMN}")
     return value
 
 
@@ -305,7 +305,7 @@ def _triple(name: str, value: Any) -> tuple[Column, ...]:
     columns = tuple(_column(name, column) for column in several(name, value, _A_COLUMN))
     if len(columns) not in (0, 3):
         expected = ", expected three columns: of users, items and ratings"
-        raise OptionError(Message(Option(name, columns), expected))
+        raise OptionError(Option(name, columns), expected)
     return columns
 
 
@@ -328,9 +328,7 @@ def _read(
     """A validated matrix with one row per sample; X is what the caller gives, a path to be read."""
     if not isinstance(words, Words | Vocabulary | None):
         raise OptionError(
-            Message(
-                Option("words", words), ", expected Words(...), the vocabulary of a result, or None"
-            )
+            Option("words", words), ", expected Words(...), the vocabulary of a result, or None"
         )
     choice("negative", negative, ("raise", "clip", "keep"))
     optional(
@@ -381,10 +379,7 @@ def _opened(
         return NamedMatrix(checked_array(X))
     if persist is not None:
         raise OptionError(
-            Message(
-                Option("persist", persist),
-                f" is for Dask arrays, got {type(X).__name__}: leave it out",
-            )
+            Option("persist", persist), f" is for Dask arrays, got {type(X).__name__}: leave it out"
         )
     if is_open_dataset(X):
         return open_dataset(X)
@@ -471,9 +466,7 @@ def open_path(path: str, reading: Reading) -> NamedMatrix:
         is_known = option == "budget" or option in _OPTIONS.get(opener, ())
         if value not in (None, ()) and not is_known:
             raise OptionError(
-                Message(
-                    Option(option, value), f" is not an option for {visible(path)}: leave it out"
-                )
+                Option(option, value), f" is not an option for {visible(path)}: leave it out"
             )
     stamp = Stamp([file] if file.is_file() else [])
     with named_damage(file):

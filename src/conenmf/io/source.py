@@ -75,7 +75,7 @@ class NamedMatrix(NamedTuple):
     def turned(self) -> NamedMatrix:
         """The transposed matrix: its columns are the samples."""
         if self.fixed:
-            raise OptionError(Message(f"{self.fixed}: leave out ", Option("samples_in")))
+            raise OptionError(f"{self.fixed}: leave out ", Option("samples_in"))
         matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
         names = self.names if self.roles_stored else self.names.turned()
         return self._replace(matrix=matrix, names=names)

@@ -251,11 +251,9 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
     elif unusable:
         found = listed(f"{names[column]} ({kinds[column]})" for column in unusable)
         raise DataTypeError(
-            Message(
-                f"{path} has columns that are not numbers: {found}; convert them, or ",
-                "leave them out with ",
-                Option("drop", names[unusable[0]]),
-            )
+            f"{path} has columns that are not numbers: {found}; convert them, or "
+            "leave them out with ",
+            Option("drop", names[unusable[0]]),
         )
     is_single = all(kinds[column] in (pa.float16(), pa.float32()) for column in columns.numeric)
     dtype = np.float32 if is_single else np.float64

@@ -246,7 +246,7 @@ def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
     except csv.Error as problem:
         cause = f"{path}: line {number} cannot be split into fields ({problem}): put quotes "
         advice = "around a whole field, on one line; a column of texts is read with "
-        raise FileFormatError(Message(cause, advice, Option("text_column"))) from problem
+        raise FileFormatError(cause, advice, Option("text_column")) from problem
     if len(fields) != dialect.columns.width:
         count = f"{len(fields)} fields, expected {dialect.columns.width}"
         raise FileFormatError(f"{path}: line {number} has {count}")
@@ -266,14 +266,12 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
             label = dialect.columns.labels[column]
             sign = "the percent sign" if field.rstrip().endswith("%") else "units"
             raise FileFormatError(
-                Message(
-                    f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: ",
-                    f"write digits with '{dialect.decimal}', without {sign}; or drop the column ",
+                f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
+                    f"write digits with '{dialect.decimal}', without {sign}; or drop the column "
                     "with ",
                     Option("drop", label),
                     ", or factor its texts with ",
-                    Option("text_column", label),
-                )
+                    Option("text_column", label)
             )
         row.append(number)
     return row

@@ -859,9 +859,7 @@ def certify(
     require_data_matrix(V, nonzero=True, holes=True)
     bounds = get_loss(loss).lower_bounds
     if not bounds:
-        raise NotAvailableError(
-            Message("no lower bound is known for this loss: ", Option("loss", loss))
-        )
+        raise NotAvailableError("no lower bound is known for this loss: ", Option("loss", loss))
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     effort = optional(integer, "effort", effort, at_least=0)

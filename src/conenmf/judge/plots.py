@@ -32,7 +32,7 @@ from ..cones.counting import RankEstimate
 from ..cones.geometry import ConeGeometry
 from ..data.blocks import Array
 from ..data.matrix import Aligned
-from ..errors import Message, Option, OptionError
+from ..errors import Option, OptionError
 from ..names import Names
 from ..solve.run import History
 from .scores import abundance_maps
@@ -265,7 +265,7 @@ def _chosen(which: Iterable[int] | None, K: int) -> list[int]:
     indices = checked_indices("components", chosen, K).tolist()
     if not indices:
         problem = f" is empty, expected some of 0 to {K - 1}"
-        raise OptionError(Message(Option("components"), problem))
+        raise OptionError(Option("components"), problem)
     return indices
 
 
@@ -302,7 +302,7 @@ def _flat(axes: object, count: int, drawn: str, name: str = "axes") -> Array:
     """Axes as a list, at least as many as are drawn on."""
     flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     if not all(hasattr(ax, "plot") and hasattr(ax, "figure") for ax in flat) or not flat.size:
-        raise OptionError(Message(Option(name, axes), ", expected axes of matplotlib, or None"))
+        raise OptionError(Option(name, axes), ", expected axes of matplotlib, or None")
     if flat.size < count:
         raise OptionError(f"{flat.size} axes were given for {count} {drawn}: give one for each")
     return flat

@@ -50,7 +50,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
-from ..errors import ComponentsError, Message, NotAvailableError, Option
+from ..errors import ComponentsError, NotAvailableError, Option
 from ..names import Names
 from ..scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
 from ..scale.checkpoint import Checkpoint, KeptRuns, Parts, held_folder, identity_of
@@ -651,7 +651,7 @@ def stability(
     rng = optional(generator, "rng", rng) or default_rng(0)
     if fitted.degree == 0 and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
-        raise NotAvailableError(Message(Option("loss", loss), advice, Option("resample", "start")))
+        raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
     with V.own_threads():
         noise = _noise(V, K, fitted, resample, dispersion)
         replicates = Replicates(V, K, fitted, resample, noise, stopping)
@@ -942,7 +942,7 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
     """Check a list of numbers, and return them sorted."""
     candidates = np.unique([components(k) for k in several("ks", ks, "a list of integers")])
     if candidates.size == 0:
-        raise ComponentsError(Message(Option("ks", ks), ", expected integers of at least 1"))
+        raise ComponentsError(Option("ks", ks), ", expected integers of at least 1")
     return candidates
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from ..arguments import Pair, Shape, array, choice, optional, several, text
 from ..arguments import classes as numbered
 from ..data.blocks import Array, exact
-from ..errors import DataError, Message, Option, OptionError
+from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate, quality_in_words
 from ..judge.diagnosis import cones_in_words, shrink, thumbnails
 from ..judge.scores import (
@@ -130,7 +130,7 @@ def check_view(view: str, names: Names) -> None:
     """Raise `OptionError` if components cannot be drawn like this."""
     choice("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
-        raise OptionError(Message(Option("view", "images"), " needs ", Option("image_shape")))
+        raise OptionError(Option("view", "images"), " needs ", Option("image_shape"))
 
 
 class Context:

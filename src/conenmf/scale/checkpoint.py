@@ -49,7 +49,6 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import (
     CheckpointError,
     FileFormatError,
-    Message,
     Option,
     OutputError,
 )
@@ -141,11 +140,9 @@ class CheckpointedRun:
         header, arrays = _read(newest / "state.npz", self._identity)
         if int(newest.name) > max_iter:
             raise CheckpointError(
-                Message(
-                    f"{newest} is at iteration {int(newest.name)}, beyond ",
-                    Option("max_iter", max_iter),
-                    ": raise it, or delete the folder to run from the beginning",
-                )
+                f"{newest} is at iteration {int(newest.name)}, beyond ",
+                Option("max_iter", max_iter),
+                ": raise it, or delete the folder to run from the beginning",
             )
         for file, checksum in header["files"].items():
             _check_file(newest / file, checksum)

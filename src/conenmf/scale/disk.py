@@ -38,7 +38,6 @@ from ..data.memory import LocalMatrix, hold
 from ..errors import (
     DataChangedError,
     DataTypeError,
-    Message,
     Option,
     OptionError,
     OutputError,
@@ -181,11 +180,9 @@ class DiskMatrix(LocalMatrix):
         N, F = source.shape
         if budget // _BLOCKS_IN_BUDGET < source.row_bytes:
             raise OptionError(
-                Message(
-                    Option("max_memory", budget),
-                    f" bytes is too little: a sample takes {source.row_bytes} bytes, and "
-                    f"{_BLOCKS_IN_BUDGET} times that is the least",
-                )
+                Option("max_memory", budget),
+                f" bytes is too little: a sample takes {source.row_bytes} bytes, and "
+                f"{_BLOCKS_IN_BUDGET} times that is the least",
             )
         self._max_block_bytes = min(_BLOCK_BYTES, budget // _BLOCKS_IN_BUDGET)
         most = max(1, self._max_block_bytes // max(source.row_bytes, _COEFFICIENT_BYTES))
@@ -282,12 +279,10 @@ def new_file(folder: Path, shape: tuple[int, ...], dtype: DType) -> Array:
         if not is_disk_full(problem):
             raise
         raise OutputError(
-            Message(
-                f"not enough disk space for {size / 1e9:.3g} GB of coefficients in {folder}: "
-                "free some, or raise ",
-                Option("max_memory"),
-                " so that they stay in memory",
-            )
+            f"not enough disk space for {size / 1e9:.3g} GB of coefficients in {folder}: "
+            "free some, or raise ",
+            Option("max_memory"),
+            " so that they stay in memory",
         ) from problem
 
 

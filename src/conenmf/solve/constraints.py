@@ -27,7 +27,7 @@ import numpy as np
 from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
-from ..errors import ComponentsError, DataError, Message, Option, OptionError
+from ..errors import ComponentsError, DataError, Option, OptionError
 from ..linalg.nnls import nnls
 from ..names import Names, in_order
 from ..text import Facts, Texts
@@ -80,11 +80,9 @@ class Penalties:
         if self.sum_to_one and (self.l1_h or self.orthogonality):
             name = "l1_h" if self.l1_h else "orthogonality"
             raise OptionError(
-                Message(
-                    Option("sum_to_one", True),
-                    f" fixes the sum of the coefficients of a sample, which {name} would lower: "
-                    "leave one of the two out",
-                )
+                Option("sum_to_one", True),
+                f" fixes the sum of the coefficients of a sample, which {name} would lower: "
+                "leave one of the two out",
             )
 
     @classmethod
@@ -166,10 +164,10 @@ class Penalties:
             return
         if solver.floored:
             problem = " multiplies or floors, which is not made for penalties: use 'hals'"
-            raise OptionError(Message(Option("solver", name), problem))
+            raise OptionError(Option("solver", name), problem)
         if self.orthogonality and solver.sweeps is None:
             problem = " needs a positive definite Gram matrix, and orthogonality has none: 'hals'"
-            raise OptionError(Message(Option("solver", name), problem, " does not"))
+            raise OptionError(Option("solver", name), problem, " does not")
 
 
 NO_PENALTIES = Penalties()

@@ -24,7 +24,7 @@ import numpy as np
 from .. import kernels
 from ..arguments import DType, Pair, choice, flag, function, integer, optional
 from ..data.blocks import Array
-from ..errors import Message, OptionError
+from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
 
@@ -239,7 +239,7 @@ def get_solver(solver: str | Solver | Update) -> Solver:
     if isinstance(solver, str) and solver in _TWINS:
         problem = OptionError.unknown("solver", solver, SOLVERS).args[0]
         hint = f" (scikit-learn's {solver!r} is {_TWINS[solver]!r} here)"
-        raise OptionError(Message(*problem.parts, hint))
+        raise OptionError(*problem.parts, hint)
     return SOLVERS[choice("solver", solver, SOLVERS)]
 
 

@@ -37,7 +37,7 @@ from ...data.matrix import Aligned, DataMatrix, Results, add
 from ...data.resources import run_in_order
 from ...data.together import products_together
 from ...data.validate import require_nonnegative
-from ...errors import DataError, Message, Option, OptionError
+from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, Spectrum
 from ...text import Facts
 from ..coefficients import (
@@ -136,12 +136,10 @@ class Frobenius(Loss):
         penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:
             raise OptionError(
-                Message(
-                    "with missing or weighted entries, a penalty needs one for the other factor "
-                    "too, L1 or L2, or ",
-                    Option("sum_to_one"),
-                    ": columns of unit length are for complete data",
-                )
+                "with missing or weighted entries, a penalty needs one for the other factor "
+                "too, L1 or L2, or ",
+                Option("sum_to_one"),
+                ": columns of unit length are for complete data",
             )
         if solver is not None and solver.floored:
             require_nonnegative(V, f"the solver {solver_name(solver)!r}")
@@ -149,7 +147,7 @@ class Frobenius(Loss):
         if is_weighed and (penalties.l1_h or penalties.sum_to_one):
             problem = " goes with L2 penalties of the coefficients, not with L1 or sums of one: "
             weight = Option("sample_weight")
-            raise OptionError(Message(weight, problem, "leave one of the two out"))
+            raise OptionError(weight, problem, "leave one of the two out")
 
     def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
         """Begin with NNDSVD, or with cones for the factors of an init and solvers that floor.

@@ -14,7 +14,7 @@ import numpy as np
 from ...arguments import DType
 from ...data.blocks import Array, Block, dense, exact
 from ...data.matrix import Aligned, DataMatrix, PerSample, Results
-from ...errors import DataError, Message, Option
+from ...errors import DataError, Option
 from ...text import Facts
 from ..coefficients import Finish, sorted_rows, sorting
 from ..inits import Init, Start
@@ -55,7 +55,7 @@ class ItakuraSaito(Loss):
         if V.n_entries < V.shape[0] * V.shape[1] or not V.measures.lowest > 0:
             problem = " needs positive entries, and some are zero: add a small number to dense "
             advice = "data, or use another loss; sparse data have zeros"
-            raise DataError(Message(Option("loss", self.name), problem + advice))
+            raise DataError(Option("loss", self.name), problem + advice)
         ((sums, logs),) = V.sweep(_sums_and_logs)
         means = np.log(sums / V.shape[1]).sum() * V.shape[1] - logs
         return float(means) if means > 1e-12 else float(V.n_entries)

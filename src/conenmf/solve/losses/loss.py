@@ -22,7 +22,7 @@ from ...data.blocks import Array, Block
 from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.together import measure_together
 from ...data.validate import require_data_matrix, require_nonnegative
-from ...errors import Message, NotAvailableError, Option, OptionError
+from ...errors import NotAvailableError, Option, OptionError
 from ...linalg.svd import Spectrum
 from ...text import Facts, Texts
 from ..coefficients import Finish, column_units, nearby_power
@@ -130,7 +130,7 @@ class Loss(ABC):
         if not isinstance(solver, str):
             problem = " has its own solvers: solver is 'auto' or one of "
             names = ", ".join(map(repr, self.solvers))
-            raise OptionError(Message(Option("loss", self.name), problem + names))
+            raise OptionError(Option("loss", self.name), problem + names)
         if solver == "auto":
             solver = next(iter(self.solvers))
         return self.solvers[choice("solver", solver, self.solvers)]
@@ -148,7 +148,7 @@ class Loss(ABC):
         for name, what in asked.items():
             if name not in self.constraints:
                 loss, other = Option("loss", self.name), Option("loss", "frobenius")
-                raise OptionError(Message(loss, f" takes no {what} ({name}): use ", other))
+                raise OptionError(loss, f" takes no {what} ({name}): use ", other)
 
     def data(self, V: DataMatrix) -> DataMatrix:
         """Return V in the form in which runs read it."""
@@ -227,7 +227,7 @@ class Loss(ABC):
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of V that is predicted from other features, at most 1."""
         raise NotAvailableError(
-            Message("no score on held-out features is known for ", Option("loss", self.name))
+            "no score on held-out features is known for ", Option("loss", self.name)
         )
 
     def relative_error(self, value: float, scale: float) -> float:

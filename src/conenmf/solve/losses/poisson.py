@@ -70,7 +70,6 @@ from ...errors import (
     ComponentsError,
     DataError,
     InputWarning,
-    Message,
     Option,
     OptionError,
 )
@@ -422,12 +421,12 @@ class Poisson(Loss):
                 "the other grows; give both of alpha_W and alpha_H, of `Penalties` one for h and "
                 "one for w"
             )
-            raise OptionError(Message(Option("loss", self.name), problem))
+            raise OptionError(Option("loss", self.name), problem)
         super().check(V, solver, penalties)
         if V.unweighed is not None and V.unweighed.repeated is None and penalties.l2_h:
             problem = " goes with L1 penalties of the coefficients of counts, not with L2: set "
             weight, ratio = Option("sample_weight"), Option("l1_ratio", 1)
-            raise OptionError(Message(weight, problem, ratio, ", or leave one of the two out"))
+            raise OptionError(weight, problem, ratio, ", or leave one of the two out")
 
     def data(self, V: DataMatrix) -> DataMatrix:
         """Return V with its entries in compressed form, where all are known."""
@@ -712,7 +711,7 @@ class Divergence(Objective):
         if not np.isfinite(value):
             problem = "the factors give a rate of zero where a count is not zero: begin with "
             advice = "factors that are positive there, or leave the choice to "
-            raise DataError(Message(problem + advice, Option("init", "auto")))
+            raise DataError(problem + advice, Option("init", "auto"))
         return max(float(value), 0.0)
 
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
