@@ -164,7 +164,7 @@ FUNCTIONS = {
         "penalties": ("object?", Penalties(l1_h=0.1))},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
-        ("function?", None)},
+        ("function?", None), "others": (ANYTHING, None)},
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
         ("number?", 1.0), **SPECTRAL, "callback": ("function?", None)},
     "stability": {**DATA, "K": ("size", 2), **REPLICATES},

@@ -262,17 +262,6 @@ def factor(name: str, value: object, shape: Sides) -> Array:
     return array(name, value, shape, at_least=0, error=DataError)
 
 
-def indices(name: str, value: object, count: int) -> Array:
-    """Return a vector of indices, each from 0 to count - 1."""
-    numbers = real_numbers(name, value, ("n",), OptionError)
-    if numbers.shape == (0,):
-        return np.empty(0, dtype=np.intp)
-    is_list = numbers.ndim == 1 and numbers.dtype.kind in "iu"
-    if not is_list or not 0 <= numbers.min() <= numbers.max() < count:
-        raise _refused(name, value, f"a list of indices from 0 to {count - 1}")
-    return numbers.astype(np.intp, copy=False)
-
-
 def classes(name: str, value: object) -> Array:
     """Return the classes of samples, of any type that has an order, by their numbers.
 

@@ -267,11 +267,11 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
             sign = "the percent sign" if field.rstrip().endswith("%") else "units"
             raise FileFormatError(
                 f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
-                    f"write digits with '{dialect.decimal}', without {sign}; or drop the column "
-                    "with ",
-                    Option("drop", label),
-                    ", or factor its texts with ",
-                    Option("text_column", label)
+                f"write digits with '{dialect.decimal}', without {sign}; or drop the column "
+                "with ",
+                Option("drop", label),
+                ", or factor its texts with ",
+                Option("text_column", label),
             )
         row.append(number)
     return row

@@ -54,7 +54,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, components, flag, generator, instance, integer, optional
+from ..arguments import Pair, components, instance, integer, optional
 from ..data.blocks import (
     Array,
     Block,
@@ -602,11 +602,6 @@ def noise_floor(
     >>> 20 < quick.value - floor.value < 50  # half for each of 69 parameters
     True
     """
-    require_data_matrix(V)
-    check_factors(V, W, H)
-    flag("refit", refit)
-    n_draws = integer("n_draws", n_draws, at_least=2)
-    rng = optional(generator, "rng", rng)
     rng = default_rng(_SEED) if rng is None else rng
     W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
     left = []

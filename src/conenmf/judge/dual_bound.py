@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import default_rng
 
-from ..arguments import Pair, components, integer
+from ..arguments import Pair
 from ..cones.geometry import leading_plane
 from ..data.blocks import (
     EPS,
@@ -56,7 +56,6 @@ from ..data.blocks import (
 )
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.memory import hold
-from ..data.validate import require_data_matrix
 from ..data.views import MappedMatrix
 from ..linalg.energy import EnergyBound, subspace_energy
 from ..linalg.svd import Leading, Spectrum, davidson, gram_of_features, gram_of_samples
@@ -351,8 +350,6 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
     >>> 0 <= divergence_bound(V, 2).value < one.value
     True
     """
-    require_data_matrix(V, nonzero=True)
-    K, effort = components(K), integer("effort", effort, at_least=0)
     V = _with_few_features(V)
     with V.own_threads():
         c, sums = V.sweep(_margins)

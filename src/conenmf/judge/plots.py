@@ -15,19 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import (
-    Pair,
-    Shape,
-    array,
-    choice,
-    instance,
-    integer,
-    number,
-    optional,
-    several,
-    text,
-)
-from ..arguments import indices as checked_indices
+from ..arguments import Pair, Shape, choice
 from ..cones.counting import RankEstimate
 from ..cones.geometry import ConeGeometry
 from ..data.blocks import Array
@@ -59,8 +47,7 @@ def history(
     >>> history(result.history).get_xlabel()
     'iteration'
     """
-    instance("errors", errors, History)
-    against, below = choice("against", against, _X_LABELS), optional(number, "below", below)
+    choice("against", against, _X_LABELS)
     ax = _axes(ax)
     x = {
         "iteration": np.arange(1, errors.relative_error.size + 1),
@@ -150,22 +137,14 @@ def components(
     >>> components(np.eye(4)[:, :2], Names(image_shape=(2, 2))).size
     2
     """
-    W, top = array("W", W, ("F", "K")), integer("top", top, at_least=1)
-    instance("names", names, Names).checked(None, len(W))
-    indices, pair = _chosen(which, W.shape[1]), []
-    if limits is not None:
-        pair = [array("limits", one, W.shape) for one in several("limits", limits, "two arrays")]
-        if len(pair) != 2:
-            raise OptionError(f"{len(pair)} limits were given: give the lower and the upper ones")
-    given = [f"component {k}" for k in range(W.shape[1])] if titles is None else titles
-    heads = [text("titles", one) for one in several("titles", given, "a title for each component")]
-    if len(heads) != W.shape[1]:
-        raise OptionError(f"{len(heads)} titles were given for {W.shape[1]} components")
+    names.checked(None, len(W))
+    indices = _chosen(which, W.shape[1])
+    heads = [f"component {k}" for k in range(W.shape[1])] if titles is None else titles
     columns = 3 if names.feature_names is not None and not names.image_shape else 4
     width = 2.2 if names.image_shape else 3.6
     drawn = _grid(axes, len(indices), "components", width=width, height=2.4, columns=columns)
     for k, ax in zip(indices, drawn, strict=True):
-        _component(W[:, k], names, ax, top, [limit[:, k] for limit in pair])
+        _component(W[:, k], names, ax, top, [limit[:, k] for limit in limits or ()])
         ax.set_title(heads[k], fontsize="medium")
     return drawn
 
@@ -242,8 +221,6 @@ def endmembers(
     >>> len(endmembers(np.eye(4)[:, :2], Names()).lines)
     2
     """
-    W = array("W", W, ("F", "K"))
-    instance("names", names, Names).checked(None, len(W))
     indices, ax = _chosen(which, W.shape[1]), _axes(ax)
     positions = names.feature_positions
     x = np.arange(len(W)) if positions is None else positions
@@ -261,12 +238,10 @@ def endmembers(
 
 def _chosen(which: Iterable[int] | None, K: int) -> list[int]:
     """The components to draw, by default all."""
-    chosen = range(K) if which is None else several("components", which, "a list of indices")
-    indices = checked_indices("components", chosen, K).tolist()
-    if not indices:
-        problem = f" is empty, expected some of 0 to {K - 1}"
-        raise OptionError(Option("components"), problem)
-    return indices
+    chosen = np.arange(K) if which is None else np.asarray([*which])
+    if chosen.size == 0 or not np.isin(chosen, range(K)).all():
+        raise OptionError(Option("components", which), f", expected some of 0 to {K - 1}")
+    return list(chosen)
 
 
 def cones(geometry: ConeGeometry, ax: object = None) -> Axes:

@@ -29,13 +29,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
-from numpy.typing import ArrayLike
 
 from ..arguments import (
     Pair,
     choice,
     components,
-    factor,
     function,
     generator,
     integer,
@@ -95,7 +93,7 @@ class Consensus(NamedTuple):
     problem: str
 
 
-def consensus(spectra: ArrayLike, *, density_threshold: float = 0.5) -> Consensus:
+def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     """Return the consensus of the components of several runs.
 
     Parameters
@@ -113,12 +111,10 @@ def consensus(spectra: ArrayLike, *, density_threshold: float = 0.5) -> Consensu
     >>> found.clusters.tolist()
     [[0, 1], [1, 0], [0, 1]]
     """
-    spectra = factor("spectra", spectra, ("n_runs", "F", "K")).astype(float)
-    threshold = number("density_threshold", density_threshold, above=0)
     n_runs, F, K = spectra.shape
     points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
     distances = _mean_distances(points, max(int(_NEIGHBOUR_SHARE * n_runs), 1))
-    kept = (distances < threshold).reshape(n_runs, K)
+    kept = (distances < density_threshold).reshape(n_runs, K)
     distances = distances.reshape(n_runs, K)
     points = points[kept.ravel()]
     clusters, silhouettes = np.full((n_runs, K), -1), np.full((n_runs, K), np.nan)

@@ -33,7 +33,7 @@ from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Pair, Shape, choice, factor, function, generator, instance, optional
+from ..arguments import DType, Pair, Shape, choice, factor, function, generator, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
@@ -566,8 +566,6 @@ def initialize(
     """
     require_data_matrix(V, holes=not isinstance(init, str))
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
-    optional(instance, "solver", solver, Solver, "get_solver")
-    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     if isinstance(init, str):
         initial = _named(V, K, init, rng, spectrum)
     else:

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import DType, factor, function, instance, integer, number, optional
+from ..arguments import DType, integer, number, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.together import Part, sweep_together
-from ..data.validate import aligned_coefficients, require_data_matrix
+from ..data.validate import aligned_coefficients
 from ..errors import DataError
 from ..kernels import clock
 from ..scale.checkpoint import Parts
@@ -564,13 +564,8 @@ def alternate(
     >>> np.round(solution.W[:, 0] / solution.W[0, 0], 6)
     array([1., 2.])
     """
-    from .losses import LOSSES, Objective
+    from .losses import LOSSES
 
-    require_data_matrix(V, nonzero=True, holes=True)
-    instance("stopping", stopping, Stopping)
-    optional(function, "callback", callback, takes=1)
-    optional(instance, "objective", objective, Objective)
-    W = factor("W", W, (V.shape[0], "K"))
     H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
     with V.own_threads():
         objective = next(iter(LOSSES.values())).on(V) if objective is None else objective
