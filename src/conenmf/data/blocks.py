@@ -23,6 +23,8 @@ EPS = float(np.finfo(float).eps)
 """The precision of float64."""
 
 
+Rows: TypeAlias = Any  # samples in rows, (N, F): an ndarray, or a `scipy.sparse.csr_array`
+
 Block: TypeAlias = Any
 """A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`."""
 
@@ -37,7 +39,7 @@ def compute_dtype(dtype: DType) -> DType:
     return np.dtype(np.float32 if single else np.float64)
 
 
-def canonical_rows(rows: Any) -> Any:
+def canonical_rows(rows: Rows) -> Rows:
     """Return rows as an ndarray or as CSR without repeated entries, never altering the caller's."""
     if not sp.issparse(rows):
         return np.asarray(rows)
@@ -84,7 +86,7 @@ def exact(block: Block) -> Block:
 
 def dense(block: Block) -> Array:
     """Return a block as an ndarray in float64 and C order: sums do not depend on the storage."""
-    array: Any = block.toarray() if is_sparse(block) else block
+    array: Array = block.toarray() if is_sparse(block) else block
     return np.ascontiguousarray(array, dtype=float)
 
 
@@ -233,7 +235,7 @@ def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array,
     n_parts = 1 + doubtful.size // _DOUBTFUL_SAMPLES
     for part in np.array_split(doubtful, n_parts) if doubtful.size else ():
         columns = block[:, part]
-        samples: Any = columns.toarray() if is_sparse(columns) else columns
+        samples: Array = columns.toarray() if is_sparse(columns) else columns
         difference = samples.T - H[part] @ W.T
         residual[part] = np.einsum("nf,nf->n", difference, difference)
     return np.maximum(residual, 0.0)

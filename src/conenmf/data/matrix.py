@@ -28,7 +28,7 @@ from ..errors import NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
 from ..text import Facts, Texts
-from .blocks import Array, Block, exact, is_sparse, owners, products, sums_at, weighted_sums
+from .blocks import Array, Block, Rows, exact, is_sparse, owners, products, sums_at, weighted_sums
 from .resources import available_threads
 
 Aligned: TypeAlias = Any
@@ -89,7 +89,7 @@ class Measures(NamedTuple):
         The smallest entry of V; NaN if any is.
     """
 
-    norms_squared: Any
+    norms_squared: Aligned
     total: float
     nonzero: int
     n_entries: int
@@ -376,7 +376,7 @@ class DataMatrix(ABC):
         self._count(array.size / self.shape[1])
         return self._gather(array)
 
-    def held_rows(self, max_dense_entries: int) -> Any:
+    def held_rows(self, max_dense_entries: int) -> Rows:
         """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
 
         An ndarray has at most so many entries; rows are of any type, and must not be altered.
@@ -390,7 +390,7 @@ class DataMatrix(ABC):
     # --- aligned arrays ---
 
     @abstractmethod
-    def align(self, array: Any) -> Aligned:
+    def align(self, array: Aligned) -> Aligned:
         """Bring an array with one row per sample to where the blocks are."""
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from ..arguments import DType, Shape
 from ..errors import name_out_of_memory
@@ -23,6 +24,7 @@ from .blocks import (
     Array,
     Block,
     Borders,
+    Rows,
     canonical_rows,
     compute_dtype,
     dense_block_samples,
@@ -65,7 +67,7 @@ class LocalMatrix(DataMatrix):
         self.block_samples = block_samples
         self.budget = budget or available_memory()
 
-    def align(self, array: Any) -> Array:
+    def align(self, array: ArrayLike) -> Array:
         """Return the array itself."""
         return array if isinstance(array, np.ndarray) else np.asarray(array)
 
@@ -155,7 +157,7 @@ _MAX_COMPRESSED_BYTES = 32 << 20  # of dense data in both orders, or as much as 
 _COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
 
 
-def hold(rows: Any, **options: Any) -> LocalMatrix:
+def hold(rows: Rows, **options: Any) -> LocalMatrix:
     """Wrap an ndarray or a canonical CSR matrix that has one row per sample."""
     return (SparseMatrix if sp.issparse(rows) else DenseMatrix)(rows, **options)
 
@@ -248,7 +250,7 @@ class SparseMatrix(LocalMatrix):
 
     def __init__(
         self,
-        rows: Any,
+        rows: Rows,
         *,
         dtype: DType | None = None,
         block_samples: int | None = None,
@@ -288,7 +290,7 @@ class SparseMatrix(LocalMatrix):
         twin._other_order, twin._kept = None, {}
         return twin
 
-    def held_rows(self, max_dense_entries: int) -> Any:
+    def held_rows(self, max_dense_entries: int) -> Rows:
         """Return the compressed rows, unless negative entries count as zeros."""
         return None if self.clip else self._rows
 

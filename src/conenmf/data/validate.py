@@ -24,7 +24,7 @@ from ..errors import (
     Option,
 )
 from ..text import shown
-from .blocks import Array, Block
+from .blocks import Array, Block, Rows
 from .matrix import Aligned, DataMatrix
 from .resources import require_memory
 
@@ -59,7 +59,7 @@ def check_kind(dtype: DType, shape: tuple[int, ...]) -> None:
         )
 
 
-def as_matrix(name: str, matrix: Any, missing: str = "raise") -> Any:
+def as_matrix(name: str, matrix: Rows, missing: str = "raise") -> Rows:
     """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
     if not sp.issparse(matrix):
         try:
@@ -145,7 +145,7 @@ def checked_components(K: object, V: DataMatrix) -> int:
 # --- factors ----------------------------------------------------------------------------------
 
 
-def check_factors(V: DataMatrix, W: ArrayLike, H: Any) -> tuple[Array, Aligned]:
+def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Aligned]:
     """Return W (F, K) in double precision, and H' (N, K) aligned with the samples of V.
 
     Raise `DataError` unless both are finite and nonnegative.
@@ -159,13 +159,13 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Any) -> tuple[Array, Aligned]:
     return W.astype(float, copy=False), Ht
 
 
-def check_shapes(V: DataMatrix, W: ArrayLike, H: Any) -> tuple[Array, Aligned]:
+def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Aligned]:
     """Do the same in the precision of W, and do not look at the entries of H."""
     W = factor("W", W, (V.shape[0], "K"))
     return W, aligned_coefficients(V, H, W.shape[1])
 
 
-def aligned_coefficients(V: DataMatrix, H: Any, K: int | str = "K") -> Aligned:
+def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Aligned:
     """Return H' (N, K), aligned with the samples of V; raise `DataError` for another shape."""
     N = V.shape[1]
     if isinstance(H, np.generic) or not (hasattr(H, "dtype") and hasattr(H, "shape")):
@@ -185,7 +185,7 @@ def _is_factor(index: range, H: Array) -> tuple[bool]:
 # --- labels -----------------------------------------------------------------------------------
 
 
-def check_labels(V: DataMatrix, labels: Any, K: int) -> Aligned:
+def check_labels(V: DataMatrix, labels: Aligned, K: int) -> Aligned:
     """Return labels as an aligned array of integers from -1 to K - 1; raise if they are not."""
     array = (
         labels

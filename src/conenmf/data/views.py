@@ -28,6 +28,7 @@ from ..names import Names
 from .blocks import (
     Array,
     Block,
+    Rows,
     canonical_rows,
     entrywise,
     exact,
@@ -89,7 +90,7 @@ class MappedMatrix(DataMatrix):
         """Hold the threads as V does."""
         return self.V.own_threads()
 
-    def align(self, array: Any) -> Aligned:
+    def align(self, array: Aligned) -> Aligned:
         """Bring an array to where the samples of V are."""
         return self.V.align(array)
 
@@ -97,7 +98,7 @@ class MappedMatrix(DataMatrix):
         """Return how many times `count` aligned arrays fit in the memory of V."""
         return self.V.room_for_aligned(row_bytes, count)
 
-    def held_rows(self, max_dense_entries: int) -> Any:
+    def held_rows(self, max_dense_entries: int) -> Rows:
         """Return a copy of the samples, changed, if those of V are in memory."""
         rows = self.V.held_rows(max_dense_entries)
         return None if rows is None else canonical_rows(self.change(rows.T, *self.arrays).T)
@@ -244,7 +245,7 @@ def held(V: DataMatrix) -> LocalMatrix:
     return hold(canonical_rows(rows), n_threads=V.n_threads, names=V.names)
 
 
-def _rows(block: Block) -> tuple[list[Any]]:
+def _rows(block: Block) -> tuple[list[Rows]]:
     return ([block.T],)
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arguments import Shape, choice, flag, integer, optional
-from ..data.blocks import Array
+from ..data.blocks import Array, Rows
 from ..data.prepare import prepare
 from ..errors import (
     ConeNMFError,
@@ -72,7 +72,7 @@ class Dataset:
     """
 
     name: str
-    X: Any = field(repr=False)
+    X: Rows = field(repr=False)
     labels: Array | None = field(repr=False)
     classes: Texts | None = field(repr=False)
     names: Names = field(repr=False)
@@ -232,7 +232,7 @@ def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
     return replace(dataset, X=X, names=names, image_shape=(rows, columns))
 
 
-def tf_idf(counts: object) -> Any:
+def tf_idf(counts: object) -> Rows:
     """Counts of terms times log(N / df), documents of unit norm.
 
     A term that is in every document gets no weight; a document of such terms stays zero.
@@ -244,7 +244,7 @@ def tf_idf(counts: object) -> Any:
     return _prepared(counts, tfidf=True)
 
 
-def log_counts(counts: object) -> Any:
+def log_counts(counts: object) -> Rows:
     """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
 
     >>> log_counts(np.array([[1, 0, 3], [0, 0, 0]])).toarray().round(3)
@@ -254,7 +254,7 @@ def log_counts(counts: object) -> Any:
     return _prepared(counts, normalize_total=1e4, log1p=True)
 
 
-def _prepared(counts: object, **steps: Any) -> Any:
+def _prepared(counts: object, **steps: Any) -> Rows:
     V = prepare(from_rows(sp.csr_array(counts)), **steps)
     rows = V.columns(np.arange(V.shape[1])).T
     rows.eliminate_zeros()
@@ -273,7 +273,7 @@ _WEIGHTS = {"text": tf_idf, "cells": log_counts}
 # --- are these the numbers of the dataset? ------------------------------------------------------
 
 
-def fingerprint(X: Any, labels: Array | None) -> str:
+def fingerprint(X: Rows, labels: Array | None) -> str:
     """The SHA-256 of numbers and classes, independent of how they are stored.
 
     Whole numbers that fit count as 16 bits, and classes are numbered in order of appearance.
@@ -332,7 +332,7 @@ def _difference(description: Description, contents: _Contents) -> str:
 class _Contents(NamedTuple):
     """What a folder holds: samples in rows, their classes, and the names of all these."""
 
-    X: Any
+    X: Rows
     labels: Array | None
     sample_names: Sequence[str] | None = None
     feature_names: Sequence[str] | None = None

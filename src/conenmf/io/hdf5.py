@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from .limits import (
 from .source import ArraySource, CompressedSource, NamedMatrix, Reading
 
 PARTS = ("data", "indices", "indptr")
+Member: TypeAlias = Any  # a group or an array of h5py or Zarr
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 
 
@@ -57,7 +58,7 @@ def open_zarr(path: Path, reading: Reading) -> NamedMatrix:
     return open_store(root, path, reading)
 
 
-def open_store(root: Any, path: Path, reading: Reading) -> NamedMatrix:
+def open_store(root: Member, path: Path, reading: Reading) -> NamedMatrix:
     """Open a dataset, a sparse group, or X of AnnData."""
     dataset = reading.dataset
     keys = set() if is_array(root) else set(root.keys())
@@ -84,7 +85,7 @@ def is_array(member: object) -> bool:
     return hasattr(member, "dtype")
 
 
-def find(root: Any, name: str, path: Path) -> Any:
+def find(root: Member, name: str, path: Path) -> Member:
     """The array or group of that name."""
     try:
         return root[name] if name.strip("/") else root
@@ -94,7 +95,7 @@ def find(root: Any, name: str, path: Path) -> Any:
 
 
 def open_matrix(
-    member: Any, path: Path, budget: int, parts: tuple[str, ...] = PARTS, sides: Any = None
+    member: Member, path: Path, budget: int, parts: tuple[str, ...] = PARTS, sides: Any = None
 ) -> Source:
     """A dataset, or a sparse matrix in a group whose parts and sides are given if not AnnData's."""
     files = [path]
@@ -106,7 +107,11 @@ def open_matrix(
 
 
 def _source(
-    member: Any, path: Any, stamp: Stamp | None, parts: tuple[str, ...] = PARTS, sides: Any = None
+    member: Member,
+    path: Any,
+    stamp: Stamp | None,
+    parts: tuple[str, ...] = PARTS,
+    sides: Any = None,
 ) -> Source:
     name = f"{path or 'the store'}:{member.name}"
     about = member.attrs
@@ -130,7 +135,7 @@ def _source(
     return CompressedSource(name, path, stamp, arrays, sides, order)
 
 
-def _check(array: Any, path: Path, budget: int) -> None:
+def _check(array: Member, path: Path, budget: int) -> None:
     """Refuse an array of which a part was never written, or that cannot be as it claims."""
     place = f"{path}:{array.name}"
     chunk = math.prod(array.chunks or (0,)) * array.dtype.itemsize
@@ -156,13 +161,13 @@ def _check(array: Any, path: Path, budget: int) -> None:
     check_expansion(place, stored, math.prod(array.shape) * array.dtype.itemsize)
 
 
-def _refuse_pickles(array: Any, place: str) -> None:
+def _refuse_pickles(array: Member, place: str) -> None:
     settings = {**array.metadata.to_dict(), "attributes": None}
     if "pickle" in json.dumps(settings, default=str):
         raise FileFormatError(f"{place} is stored as pickles, which are not read")
 
 
-def texts(member: Any, path: Path, budget: int) -> list[str] | None:
+def texts(member: Member, path: Path, budget: int) -> list[str] | None:
     """Some names; None if there are too many to be worth the memory."""
     if is_array(member):
         _check(member, path, budget)
@@ -176,12 +181,12 @@ def texts(member: Any, path: Path, budget: int) -> list[str] | None:
     return [decoded(text) for text in _element(member)]
 
 
-def _element(member: Any) -> Any:
+def _element(member: Member) -> Any:
     """A member of AnnData as anndata reads it, such as categories."""
     return require_package("anndata.io", member.name).read_elem(member)
 
 
-def open_object(member: Any) -> NamedMatrix:
+def open_object(member: Member) -> NamedMatrix:
     """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData, of the caller's."""
     if type(member).__module__.partition(".")[0] == "anndata":
         if not hasattr(member, "group"):
@@ -225,7 +230,7 @@ def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
 # --- MATLAB 7.3 -------------------------------------------------------------------------------
 
 
-def open_matlab_variable(root: Any, path: Path, reading: Reading) -> NamedMatrix:
+def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMatrix:
     """Open a variable of MATLAB 7.3, which stores columns one after the other, as HDF5's rows."""
     shapes = {name: _shape(root.get(name)) for name in root}
     dataset = reading.dataset
@@ -242,7 +247,7 @@ def open_matlab_variable(root: Any, path: Path, reading: Reading) -> NamedMatrix
     return NamedMatrix(matrix)
 
 
-def _shape(member: Any) -> tuple[int, ...]:
+def _shape(member: Member) -> tuple[int, ...]:
     """The shape of a variable of MATLAB 7.3; () if it is not a matrix of numbers."""
     about = getattr(member, "attrs", {})
     kind = decoded(about.get("MATLAB_class", "double"))

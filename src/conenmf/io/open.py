@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
-from ..data.blocks import canonical_rows
+from ..data.blocks import Rows, canonical_rows
 from ..data.known import observed_only
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
@@ -394,11 +394,11 @@ def _opened(
     return NamedMatrix(matrix, found, remarks)
 
 
-def _n_axes(matrix: Any) -> int:
+def _n_axes(matrix: Rows) -> int:
     return len(getattr(matrix, "axes", matrix.shape))
 
 
-def _made(rows: Any, budget: int, persist: bool | None, options: Facts) -> Any:
+def _made(rows: Rows, budget: int, persist: bool | None, options: Facts) -> DataMatrix:
     """A matrix of the class that suits where its rows are."""
     if _is_dask(rows):
         from ..scale.dask import ClusterMatrix

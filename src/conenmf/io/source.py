@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-from ..data.blocks import Array, Borders, compute_dtype, sparse_block_samples
+from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
 from ..names import Names
@@ -267,7 +267,7 @@ class CompressedSource(Source):
         twin._by_rows = not self._by_rows
         return twin
 
-    def readable(self, budget: int) -> Any:
+    def readable(self, budget: int) -> Source | Rows:
         """Return the matrix in memory if it is compressed by feature: rows cannot be sliced."""
         if self._by_rows:
             return self

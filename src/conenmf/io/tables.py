@@ -26,7 +26,6 @@ from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option, OptionError
 from ..mutations import type_name
 from ..names import Names
-from ..scale.disk import Source
 from ..text import counted, visible
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading
@@ -155,14 +154,14 @@ def open_batches(
 
 
 def remark_on_columns(
-    matrix: Source | Any, labels: Sequence[Column], *, in_memory: bool = False
+    matrix: ArraySource | Array, labels: Sequence[Column], *, in_memory: bool = False
 ) -> tuple[Message, ...]:
     """Name the columns of a table, called by their labels, that look like no measurement.
 
     What to do depends on whether it is a file or a data frame in memory.
     """
     count = min(_LOOKED_AT_ROWS, _LOOKED_AT_ENTRIES // max(len(labels), 1), matrix.shape[0])
-    rows = matrix.read(0, count) if isinstance(matrix, Source) else matrix[:count]
+    rows = matrix.read(0, count) if isinstance(matrix, ArraySource) else matrix[:count]
     odd = odd_columns(rows, labels)
     if not odd:
         return ()

@@ -15,7 +15,7 @@ from ..errors import FileFormatError, Message
 from ..names import Names
 from ..text import visible
 from .arrays import open_matrix_market
-from .hdf5 import PARTS, open_hdf5, open_matrix, open_store, texts
+from .hdf5 import PARTS, Member, open_hdf5, open_matrix, open_store, texts
 from .limits import listed
 from .source import NamedMatrix, Reading
 from .text import read_names
@@ -61,7 +61,7 @@ def open_h5(path: Path, reading: Reading) -> NamedMatrix:
     return open_hdf5(path, reading, _open_counts)
 
 
-def _open_counts(root: Any, path: Path, reading: Reading) -> NamedMatrix:
+def _open_counts(root: Member, path: Path, reading: Reading) -> NamedMatrix:
     keys = list(root.keys())
     name = keys[0] if reading.dataset is None and len(keys) == 1 else reading.dataset or "/"
     group = root.get(name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +29,7 @@ from ..data.blocks import (
     EPS,
     Array,
     Block,
+    Rows,
     cross_products,
     exact,
     feature_gram,
@@ -106,7 +107,7 @@ class Spectrum:
         self.V = V
         self._start = start
         self._has_vectors = vectors
-        self._rows: Any = None  # of a view that begins near the end: it lives no longer than this
+        self._rows: Rows = None  # of a view that begins near the end: it lives no longer than this
         self._gram: Pair | None = None
         self._found: list[tuple[int, float, Leading]] = []
         self._energy: dict[int, EnergyBound] = {}
@@ -423,7 +424,7 @@ def _combine(block: Block, coefficients: Array) -> tuple[Array]:
     return (weighted_sums(exact(block), coefficients),)
 
 
-def _square(V: DataMatrix, rows: Any, columns: Any, X: Array) -> Array:
+def _square(V: DataMatrix, rows: Rows, columns: Block, X: Array) -> Array:
     """The product of two matrices, V and its transpose in memory, with X."""
     V._count(1.0)
     return np.asarray(columns @ (rows @ X))

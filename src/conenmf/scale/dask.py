@@ -19,7 +19,7 @@ import warnings
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import dask
 import dask.array as da
@@ -29,8 +29,8 @@ import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
 from ..arguments import DType
-from ..data.blocks import Array, Block, canonical_rows, compute_dtype, is_sparse
-from ..data.matrix import DataMatrix, Results, Work
+from ..data.blocks import Array, Block, Rows, canonical_rows, compute_dtype, is_sparse
+from ..data.matrix import Aligned, DataMatrix, Results, Work
 from ..data.memory import hold
 from ..data.resources import available_memory, available_threads, one_blas_thread
 from ..data.validate import check_kind
@@ -48,10 +48,11 @@ _MAX_GROUP_BYTES = 32 << 20
 _GROUPS_PER_THREAD = 4  # at least, so that no worker waits long for the last one
 _PART_BYTES = 1 << 18  # of which the evidence is computed at a time: they stay in the cache
 _GOLDEN_RATIO = 0.6180339887498949  # its multiples, modulo 1, are spread evenly
+_Graph: TypeAlias = dict[Any, Any]  # tasks by their keys
 _CLUSTER_LIBRARIES = ("distributed", "asyncio", "concurrent", "tornado")
 
 
-def checked_array(array: Any) -> da.Array:
+def checked_array(array: object) -> da.Array:
     """Return a Dask array of numbers whose chunks have known sizes; refuse anything else."""
     if not isinstance(array, da.Array):
         raise DataError(
@@ -133,7 +134,7 @@ class ClusterMatrix(DataMatrix):
         options = {"block_samples": self._block_samples, **self._turned_options()}
         return ClusterMatrix(V.rechunk({0: "auto", 1: -1}), self._persisted, **options)
 
-    def align(self, array: Any) -> da.Array:
+    def align(self, array: Aligned) -> da.Array:
         """Cut an array like the groups."""
         if isinstance(array, da.Array):
             sizes = {0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)}
@@ -150,7 +151,7 @@ class ClusterMatrix(DataMatrix):
         """Give every group to a task, and reduce the parts."""
         name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
         call, n_groups = f"{name}-call", len(self._groups)
-        graph: dict[Any, Any] = {call: _Call(work._replace(aligned=()), self._options())}
+        graph: _Graph = {call: _Call(work._replace(aligned=()), self._options())}
         chunks: list[Any] = [None] * n_groups
         if work.reads or self._persisted:  # what is new should be where the chunk is
             chunks = self._chunks.__dask_keys__()
@@ -185,7 +186,7 @@ class ClusterMatrix(DataMatrix):
         """How workers hold chunks."""
         return {"dtype": self.dtype, "clip": self.clip, "block_samples": self._block_samples}
 
-    def _inputs(self, array: da.Array, graph: dict[Any, Any]) -> list[Any]:
+    def _inputs(self, array: da.Array, graph: _Graph) -> list[Any]:
         """What the task of each group is given of an aligned array, whose graph is added."""
         results, j = getattr(array, "_conenmf_results", (None, 0))
         if results is None:
@@ -214,7 +215,7 @@ class ClusterMatrix(DataMatrix):
         name = f"conenmf-gather-{uuid.uuid4().hex}"
         order = np.argsort(indices, kind="stable")
         owner = np.searchsorted(self._starts, indices[order], side="right") - 1
-        graph: dict[Any, Any] = dict(self._chunks.dask)
+        graph: _Graph = dict(self._chunks.dask)
         groups = np.unique(owner).tolist()
         for place, g in enumerate(groups):
             within = indices[order][owner == g] - self._starts[g]
@@ -250,7 +251,7 @@ class _Call(NamedTuple):
 class _Group(NamedTuple):
     """Chunks on a worker, and a number for each that represents its entries."""
 
-    chunks: list[Any]
+    chunks: list[Rows]
     evidence: list[float]
 
 
@@ -272,7 +273,7 @@ class _Outcome(NamedTuple):
     evidence: dict[int, list[float]]
 
 
-def _prepare_group(chunks: list[Any], start: int, sizes: list[int], n_features: int) -> _Group:
+def _prepare_group(chunks: list[Rows], start: int, sizes: list[int], n_features: int) -> _Group:
     """Return the chunks of a group, each as matrices in memory need it."""
     prepared = []
     for rows, n in zip(chunks, sizes, strict=True):
@@ -281,7 +282,7 @@ def _prepare_group(chunks: list[Any], start: int, sizes: list[int], n_features: 
     return _Group(prepared, [_evidence(rows) for rows in prepared])
 
 
-def _prepare_chunk(rows: Any, start: int, n_samples: int, n_features: int) -> Any:
+def _prepare_chunk(rows: Rows, start: int, n_samples: int, n_features: int) -> Rows:
     """Return a chunk as an ndarray or canonical CSR; refuse one that is not as declared."""
     where = _place(start, n_samples)
     if np.ma.is_masked(rows):
@@ -303,7 +304,7 @@ def _prepare_chunk(rows: Any, start: int, n_samples: int, n_features: int) -> An
     return rows
 
 
-def _transpose_group(group: _Group) -> Any:
+def _transpose_group(group: _Group) -> Rows:
     """Return the chunks of a group as one, with one row per feature."""
     return _joined(group.chunks, axis=0).T
 
@@ -340,7 +341,9 @@ def _run_group(
     return joined, _reduce_outcomes(call, outcomes)
 
 
-def _run_step(call: _Call, rows: Any, index: range, aligned: list[Array], shared: Facts) -> Results:
+def _run_step(
+    call: _Call, rows: Rows, index: range, aligned: list[Array], shared: Facts
+) -> Results:
     """Return the results of a step on a chunk."""
     work = call.work
     if not work.reads:
@@ -363,7 +366,7 @@ def _compare(group: _Group, start: int, known: list[float] | None) -> None:
         start += rows.shape[0]
 
 
-def _evidence(rows: Any) -> float:
+def _evidence(rows: Rows) -> float:
     """A sum of all entries with weights of their samples and features.
 
     Not a checksum: computed by another machine, a chunk may differ in the last bits of its entries.

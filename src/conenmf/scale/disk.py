@@ -29,6 +29,7 @@ from ..data.blocks import (
     Array,
     Block,
     Borders,
+    Rows,
     canonical_rows,
     compute_dtype,
     equal_borders,
@@ -126,18 +127,18 @@ class Source(ABC):
         self.folder = Path(tempfile.gettempdir() if path is None else Path(path).absolute().parent)
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> Any:
+    def read(self, start: int, stop: int) -> Array | Compressed:
         """Rows start..stop, as an ndarray or compressed."""
 
     @abstractmethod
-    def take(self, indices: Array) -> Any:
+    def take(self, indices: Array) -> Array | Compressed:
         """These rows, given in increasing order."""
 
     @abstractmethod
     def turned(self) -> Self:
         """The transposed matrix, whose rows are the columns of this one; nothing is read."""
 
-    def readable(self, budget: int) -> Any:
+    def readable(self, budget: int) -> Source | Rows:
         """Return the source, or the matrix in memory where that is the way to read its rows."""
         return self
 
@@ -150,7 +151,7 @@ class Source(ABC):
         if self.stamp is not None:
             self.stamp.check(few=few)
 
-    def whole(self) -> Any:
+    def whole(self) -> Rows:
         """All rows, as an ndarray or a sparse array."""
         rows = self.read(0, self.shape[0])
         self.check()
@@ -226,7 +227,7 @@ class DiskMatrix(LocalMatrix):
             rows = self._source.take(different)
         return self._as_block(rows).T[back].T
 
-    def _as_block(self, rows: Any) -> Block:
+    def _as_block(self, rows: Array | Compressed) -> Block:
         if isinstance(rows, Compressed):
             block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
             return canonical_rows(block.T).T
