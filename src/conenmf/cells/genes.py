@@ -85,9 +85,5 @@ def _measure(block: Block) -> tuple[Array, Arrays]:
     return totals, {
         "first": weighted_sums(counts, factors),
         "second": weighted_sums(entrywise(counts, np.square), factors**2),
-        "fractions": weighted_sums(entrywise(counts, _fractions), factors[:, :1]),
+        "fractions": weighted_sums(entrywise(counts, lambda n: n - np.floor(n)), factors[:, :1]),
     }
-
-
-def _fractions(counts: Array) -> Array:
-    return counts - np.floor(counts)

@@ -189,7 +189,7 @@ def find_programs(
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
-    report: Progress = optional(function, "callback", callback, takes=2) or _silent
+    report: Progress = optional(function, "callback", callback, takes=2) or (lambda *_: None)
     named = None if genes is None else _named_genes(V.names, genes)
     with V.own_threads():
         report("measuring genes", 0.0)
@@ -228,10 +228,6 @@ def find_programs(
     return Programs(
         usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings
     )
-
-
-def _silent(what: str, share: float) -> None:
-    """Say nothing."""
 
 
 # --- genes ------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, components, instance, integer, optional
+from ..arguments import components, instance, integer, optional
 from ..data.blocks import (
     Array,
     Block,
@@ -63,7 +63,7 @@ from ..data.blocks import (
     is_sparse,
 )
 from ..data.known import observed_residual
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..data.views import MappedMatrix
@@ -323,9 +323,9 @@ def objective_bound(
     spectrum = Spectrum.of(V, spectrum)
     with V.own_threads():
         if sum_to_one:
-            (sums,) = V.sweep(_sum_samples)
-            centred = MappedMatrix(V, partial(_centred, mean=sums / V.shape[1]))
-            return _tail(centred, K - 1)[0]
+            (sums,) = V.sweep(lambda block: (dense(block).sum(axis=1),))
+            mean = sums[:, None] / V.shape[1]
+            return _tail(MappedMatrix(V, lambda block: dense(block) - mean), K - 1)[0]
         rank, size = min(K, *V.shape), math.sqrt(l2_h * l2_w)
         tail = max(V.total - spectrum.energy_bound(rank)[0], 0.0) if rank < min(V.shape) else 0.0
         values = spectrum.singular_values(rank)
@@ -398,7 +398,10 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
         return 0.0, 0.0
     weights, F = observed.weights, V.shape[0]
     with V.own_threads():
-        ((known, sums),) = V.map(_known_of_features, weights)
+        ((known, sums),) = V.map(
+            lambda _, rows: (((rows > 0).sum(axis=0).astype(float), exact(rows).sum(axis=0)),),
+            weights,
+        )
         scales = np.divide(sums, known, out=np.zeros(F), where=known > 0)
         order = np.argsort(-known, kind="stable")
         if F <= K or not (known >= 1).sum() > K:
@@ -412,24 +415,13 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
     return math.sqrt(min(tail / observed.total, 1.0)), chance
 
 
-def _known_of_features(index: range, weights: Array) -> tuple[Pair]:
-    return (((weights > 0).sum(axis=0).astype(float), exact(weights).sum(axis=0)),)
-
-
 def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
     """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
-    roots, _ = V.map(_minorant_roots, weights, t=t)
-    change = partial(_times_both, features=np.sqrt(t))
-    return MappedMatrix(V, change, roots, holes=True)
-
-
-def _minorant_roots(index: range, weights: Array, *, t: Array) -> PerSample:
-    inside = t > 0
-    return np.sqrt((exact(weights)[:, inside] / t[inside]).min(axis=1)), None
-
-
-def _times_both(block: Block, roots: Array, *, features: Array) -> Array:
-    return dense(block) * features[:, None] * roots
+    inside, features = t > 0, np.sqrt(t)[:, None]
+    roots = V.by_rows(
+        lambda _, rows: np.sqrt((exact(rows)[:, inside] / t[inside]).min(axis=1)), weights
+    )
+    return MappedMatrix(V, lambda block, r: dense(block) * features * r, roots, holes=True)
 
 
 def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Block:
@@ -459,14 +451,6 @@ def _tail(V: DataMatrix, k: int) -> tuple[float, float]:
 def _beyond(block: Block, *, Q: Array) -> Array:
     samples = dense(block)
     return samples - Q @ (Q.T @ samples)
-
-
-def _sum_samples(block: Block) -> tuple[Array]:
-    return (dense(block).sum(axis=1),)
-
-
-def _centred(block: Block, *, mean: Array) -> Array:
-    return dense(block) - mean[:, None]
 
 
 # --- duality gaps of counts ---------------------------------------------------------------------

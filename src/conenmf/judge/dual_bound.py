@@ -218,16 +218,11 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
 def _point(
     V: DataMatrix, K: int, support: Aligned, P: Aligned, features: Array, start: Array
 ) -> _Point:
-    change = partial(_plus, features=features)
-    matrix = MappedMatrix(V, change, support, P)
+    # Rounding keeps V + P at V or above, so what is computed with is exactly such a sum.
+    matrix = MappedMatrix(V, lambda block, s, P: with_entries(block, features[s], P), support, P)
     spectrum = Spectrum(matrix, start=start)
     vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
     return _Point(P, matrix, spectrum, vectors, values, float(values[:K].sum()))
-
-
-def _plus(block: Block, support: Array, P: Array, *, features: Array) -> Block:
-    """V + P. Rounding keeps it at V or above, so what is computed with is exactly such a sum."""
-    return with_entries(block, features[support], P)
 
 
 def _weights(values: Array, K: int, width: float) -> Array:
@@ -417,7 +412,7 @@ class _Trial:
         self.root_r = np.sqrt(weights.r)
         self.y, sums = V.sweep(_sums, c, *rights, weights=weights)
         self.log_sum, self.first, self.squared, self.z = sums
-        (self.y_squared,) = V.map(_sum_of_squares, self.y)
+        (self.y_squared,) = V.map(lambda _, y: (float(y @ y),), self.y)
         self._leading: Leading | None = None
 
     @cached_property
@@ -578,7 +573,3 @@ def _right_rows(block: Block, c: Array, *, U: Array, image: Array, total: float)
     """A'U without the parts along the margins, each row over the root of its margin."""
     root_c = np.sqrt(c / total)[:, None]
     return _over(products(block, U) - root_c * image, root_c), None
-
-
-def _sum_of_squares(index: range, y: Array) -> tuple[float]:
-    return (float(y @ y),)

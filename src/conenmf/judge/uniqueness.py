@@ -331,7 +331,9 @@ def uniqueness_radii(V: DataMatrix, W: ArrayLike, H: Any) -> Array:
         if not (scale * highest).all():
             return np.full(K, np.inf)
         scale /= norm(scale * highest)
-        (purest,) = V.map(_purest, Ht, reduce=_purer, scale=scale)
+        (purest,) = V.map(
+            _purest, Ht, reduce=lambda a, b: np.where(b[:, :1] < a[:, :1], b, a), scale=scale
+        )
         some = np.asarray(Ht[evenly_spaced(V.shape[1], _MAX_SAMPLES)])
         Y = np.vstack([purest[:, 1:], some]) * scale
         A = unit_columns(W)
@@ -355,10 +357,6 @@ def _purest(index: range, Y: Array, *, scale: Array) -> tuple[Array]:
     impurity = (others + _COST_OF_SMALL) / np.sqrt(squares)
     impurity[squares == 0] = np.inf
     return (np.column_stack([impurity.min(axis=0), Y[impurity.argmin(axis=0)]]),)
-
-
-def _purer(a: Array, b: Array) -> Array:
-    return np.where(b[:, :1] < a[:, :1], b, a)
 
 
 class _Rows:

@@ -21,8 +21,6 @@ components.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -339,12 +337,8 @@ def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMat
            [0.72]])
     """
     Ht = coefficients(V, W)[0].T if H is None else H.T
-    change: Callable[..., Block] = partial(_left, W=np.ascontiguousarray(W, dtype=V.dtype))
-    return MappedMatrix(V, change, Ht, dtype=V.dtype)
-
-
-def _left(block: Block, H: Array, *, W: Array) -> Block:
-    return subtracted(block, W, H)
+    W = np.ascontiguousarray(W, dtype=V.dtype)
+    return MappedMatrix(V, lambda block, H: subtracted(block, W, H), Ht, dtype=V.dtype)
 
 
 _N_FOLDS = 5

@@ -106,15 +106,11 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
            [5., 2.]])
     """
     Ht = aligned_coefficients(V, H)
-    (largest,) = V.map(_largest, Ht, reduce=max)
+    (largest,) = V.map(lambda _, H: (float(H.max()),), Ht, reduce=max)
     (total, count) = V.map(_sum_of_positive, Ht, above=_ZERO_SHARE * largest)[0]
     by = total / count if count else 1.0
     lifted = V.by_rows(lambda index, H: (H + by).astype(H.dtype, copy=False), Ht)
     return lifted.T
-
-
-def _largest(index: range, H: Array) -> tuple[float]:
-    return (float(H.max()),)
 
 
 def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:
@@ -164,16 +160,12 @@ def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     mixtures of components. The axes W* are computed if they are not given.
     """
     W = from_cones(V, K, None).W if axes is None else axes
-    (explained,) = V.sweep(_explained_by_one_axis, W=W)
+    (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:
         return 0.0
     mixed = coefficients(V, W)[2]
     return 1.0 - math.sqrt(min(mixed / pure, 1.0))
-
-
-def _explained_by_one_axis(block: Block, *, W: Array) -> tuple[float]:
-    return (float((cross_products(block, W).max(axis=1) ** 2).sum()),)
 
 
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
@@ -186,16 +178,12 @@ _CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
 
 def nndsvd(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
-) -> Factors:
+) -> tuple[Array, Aligned]:
     """Nonnegative double SVD (Boutsidis and Gallopoulos, 2008), zeros kept.
 
     Of each singular pair after the first, the positive or the negative parts are taken, those of
     the larger norm.
     """
-    return _signed_pairs(V, K, spectrum)
-
-
-def _signed_pairs(V: DataMatrix, K: int, spectrum: Spectrum | None) -> tuple[Array, Aligned]:
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     signs = np.ones(K)
     W, sizes = np.zeros_like(U), np.zeros(K)
@@ -234,7 +222,7 @@ def nndsvda(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
 ) -> Factors:
     """`nndsvd` with zeros replaced by the mean of V."""
-    W, H = _signed_pairs(V, K, spectrum)
+    W, H = nndsvd(V, K, spectrum=spectrum)
     mean = V.mean()
     Ht = V.by_rows(lambda index, H: np.where(H == 0, mean, H).astype(H.dtype), H.T)
     return np.where(W == 0, mean, W).astype(V.dtype), Ht.T
@@ -245,7 +233,7 @@ def nndsvdar(
 ) -> Factors:
     """`nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
     rng = default_rng(rng)
-    W, H = _signed_pairs(V, K, spectrum)
+    W, H = nndsvd(V, K, spectrum=spectrum)
     largest = V.mean() / 100
     filled_W = np.where(W == 0, rng.random(W.shape) * largest, W)
     seed = new_seed(rng)
@@ -372,8 +360,7 @@ def cur(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """CUR: K different samples, drawn in proportion to their squared norms."""
     rng = default_rng(rng)
     require_samples(V, K)
-    columns = dense(V.columns(draw_weighted(V, K, rng)))
-    return np.ascontiguousarray(columns, V.dtype), random_coefficients(V, K, rng)
+    return _samples(V, draw_weighted(V, K, rng)), random_coefficients(V, K, rng)
 
 
 def _means(V: DataMatrix, groups: list[Array]) -> Array:
@@ -402,8 +389,7 @@ def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 def kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """k-means: centroids, H the indicator of the clusters plus 0.2."""
-    rng = default_rng(rng)
-    return _with_indicators(V, *_lloyd(V, K, rng, "distance"))
+    return _with_indicators(V, *_lloyd(V, K, default_rng(rng), "distance"))
 
 
 def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
@@ -413,8 +399,7 @@ def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     thousandth of the mean entry of V, so that a feature that no sample of a cluster has does not
     keep all samples away that have it.
     """
-    rng = default_rng(rng)
-    return _with_indicators(V, *_lloyd(V, K, rng, "divergence"))
+    return _with_indicators(V, *_lloyd(V, K, default_rng(rng), "divergence"))
 
 
 def _with_indicators(V: DataMatrix, W: Array, labels: Aligned) -> Factors:
@@ -630,16 +615,6 @@ def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     return W, random_coefficients(V, K, rng)
 
 
-def _spa(V: DataMatrix, K: int, rng: Generator) -> Factors:
-    """The samples chosen by successive projection."""
-    return _samples(V, spa(V, K)), None
-
-
-def _snpa(V: DataMatrix, K: int, rng: Generator) -> Factors:
-    """The samples chosen by successive nonnegative projection."""
-    return _samples(V, snpa(V, K)), None
-
-
 def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
@@ -659,6 +634,6 @@ INITS: dict[str, InitFunction] = {
     **SVD_INITS,
     **CLUSTER_INITS,
     **COLUMN_INITS,
-    "spa": _spa,
-    "snpa": _snpa,
+    "spa": lambda V, K, rng: (_samples(V, spa(V, K)), None),
+    "snpa": lambda V, K, rng: (_samples(V, snpa(V, K)), None),
 }

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import default_rng
 
-from ..errors import ComponentsError, OptionError
+from ..errors import ComponentsError
 from ..text import Facts
 from .inits import Generator, Init
 from .run import Run, Stopping, StopReason, run_together
@@ -76,14 +76,8 @@ class Race:
         """Return the race of plain values."""
         if plain is None:
             return None
-        entrants = tuple(
-            Entrant(str(init), float(error), int(iterations))
-            for init, error, iterations in plain["entrants"]
-        )
-        won_by = int(plain["won_by"])
-        if not 0 <= won_by < len(entrants):
-            raise OptionError(f"entrant {won_by} of {len(entrants)} cannot have won a race")
-        return cls(entrants, won_by, float(plain["lower_bound"]))
+        entrants = tuple(Entrant(*one) for one in plain["entrants"])
+        return cls(entrants, plain["won_by"], plain["lower_bound"])
 
 
 def may_pay(run: Run, max_iter: int) -> float | None:

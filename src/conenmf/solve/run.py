@@ -374,7 +374,7 @@ class Run:
     def _first_pass(self) -> None:
         """Compute the sums of the init, and scale W if the solver asks for it."""
         self._tried_beta = 0.0
-        part = self._part(self.W, _unchanged)
+        part = self._part(self.W, lambda G, C, Y: Y)
         self.Ht, self.sums = part.V.sweep(part.step, *part.aligned, **part.shared)
         if self.solver.rescale:
             self.W = self.objective.scale_W(self.sums, self.W)
@@ -472,7 +472,7 @@ class Run:
         W, dtype = np.asarray(W), self.V.dtype
         size = column_units(W) if self.objective.penalties.are_none else np.ones(W.shape[1])
         if H is None:
-            Ht, _ = self.V.map(_zeros, K=W.shape[1], dtype=dtype)
+            Ht = self.V.by_rows(lambda index: np.zeros((len(index), len(size)), dtype))
         else:
             Ht, _ = self.V.map(_scale, H.T, factor=size / self.objective.unit, dtype=dtype)
         return np.ascontiguousarray(W / size, dtype), Ht
@@ -510,16 +510,8 @@ class Run:
         self._Ht_before = aligned.get("before", self.Ht)
 
 
-def _unchanged(G: Array, C: Array, Y: Array) -> Array:
-    return Y
-
-
 def _penalty(index: range, H: Array, *, term: Term) -> tuple[float]:
     return (term.value(H),)
-
-
-def _zeros(index: range, *, K: int, dtype: DType) -> PerSample:
-    return np.zeros((len(index), K), dtype), None
 
 
 def _scale(index: range, H: Array, *, factor: float | Array, dtype: DType) -> PerSample:
@@ -620,12 +612,8 @@ def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:
     floorless = np.where(W > FLOOR, W, 0)
     is_small = W.max(axis=0) < _SMALL_ENTRY
     if is_small.any():
-        (squares,) = V.map(_squares, H.T)
+        (squares,) = V.map(lambda _, rows: ((exact(rows) ** 2).sum(axis=0),), H.T)
         lost = FLOOR * np.sqrt(len(W) * squares)
         is_real = is_small & (lost > _FLOOR_SHARE * V.norm)
         floorless[:, is_real] = (W / column_units(W))[:, is_real]
     return floorless
-
-
-def _squares(index: range, H: Array) -> tuple[Array]:
-    return ((exact(H) ** 2).sum(axis=0),)

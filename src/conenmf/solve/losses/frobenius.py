@@ -518,7 +518,7 @@ class KnownSquares(_Squares):
                 C, Y = sums["VH"][rows], exact(W[rows])
                 updated[rows] = _updated(update, sums["grams"][rows], C, Y)
 
-            run_in_order(run, _nothing, len(parts), self.V.n_threads)
+            run_in_order(run, lambda *_: None, len(parts), self.V.n_threads)
         else:
             C = sums["VH"] + exact(W) @ sums["HH"]
             updated[:] = update(sums["HH"], C, exact(W))
@@ -590,10 +590,6 @@ def _updated(update: Update, grams: Array, C: Array, Y: Array) -> Array:
     if takes_packed(update):
         return packed_update(update, grams, C, Y)
     return update(unpacked(grams, C.shape[1]), C, Y)
-
-
-def _nothing(index: int, result: None) -> None:
-    """Results are written where they belong."""
 
 
 def _parts(count: int, K: int, most: int | None = None) -> list[slice]:

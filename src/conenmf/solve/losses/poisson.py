@@ -48,7 +48,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ...arguments import DType, Pair
+from ...arguments import Pair
 from ...data.blocks import (
     Array,
     Block,
@@ -60,10 +60,10 @@ from ...data.blocks import (
     weighted_sums,
 )
 from ...data.known import row_grams, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix, PerSample, Results
+from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
-from ...data.resample import Seed, new_seed, uniform_rows
+from ...data.resample import new_seed, uniform_rows
 from ...data.together import Part, sweep_together
 from ...data.views import times_samples
 from ...errors import (
@@ -157,7 +157,7 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
         for part, (samples, (features, logs, of_weights)) in zip(parts, measured, strict=True):
             total, logs = float(features.sum()), logs - of_weights
             if part.V.observed is None:
-                (of_samples,) = V.map(_sum_of_logs, samples)
+                (of_samples,) = V.map(lambda _, sums: (_xlogx(sums),), samples)
                 null = logs + _xlogx(np.array([total])) - _xlogx(features) - float(of_samples)
             else:
                 null = _fitted(part.V, samples, features, logs)
@@ -209,10 +209,6 @@ def _fit(
     there = h > 0
     logs = float(totals[there] @ np.log(h[there]))
     return ((logs, weighted_grams(block, weights, h[:, None])[:, 0]),)
-
-
-def _sum_of_logs(index: range, sums: Array) -> tuple[float]:
-    return (_xlogx(sums),)
 
 
 def _xlogx(values: Array) -> float:
@@ -464,8 +460,11 @@ class Poisson(Loss):
         elif init == "random":
             rng = default_rng(rng)
             W, name = rng.random((V.shape[0], K)) * mean[:, None], "random"
-            Ht, _ = V.map(_random_shares, totals.samples, K=K, seed=new_seed(rng))
-            H = Ht.T
+            seed = new_seed(rng)
+            H = V.by_rows(
+                lambda index, counts: uniform_rows(index, K, seed) * (counts[:, None] * (2.0 / K)),
+                totals.samples,
+            ).T
         else:
             source = unit_sums(V) if scaled is None else scaled.V
             W, _, name, *_ = initialize(source, K, init, None, rng, spectrum=scaled)
@@ -658,7 +657,8 @@ class Divergence(Objective):
             ratios = ratios_of(counts, side, moved)
             sums["logs"] = float(log_sums(counts, ratios).sum())
             sums["ratios"] = weighted_sums(ratios, rows)
-            if getattr(update, "func", update) is newton and _is_small(side.W):
+            is_small = side.W.nbytes * side.W.shape[1] <= _MAX_CURVATURE_BYTES
+            if getattr(update, "func", update) is newton and is_small:
                 sums["curvatures"] = curvatures(counts, ratios, rows)
         return (moved, updated, sums) if before else (moved, sums)
 
@@ -746,11 +746,6 @@ def _last_error(run: Run) -> float:
     return run.errors[-1]
 
 
-def _is_small(W: Array) -> bool:
-    """Whether a K x K matrix for every feature takes little memory."""
-    return bool(W.nbytes * W.shape[1] <= _MAX_CURVATURE_BYTES)
-
-
 def _mass(W: Array, sums: Sums) -> float:
     """The sum of the rates of all entries that are known."""
     H = sums["H"]
@@ -796,18 +791,11 @@ def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
 
 def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     """H (K, N) with equal shares of all components."""
-    how = {"sums": W.sum(axis=0), "dtype": V.dtype}
-    return V.map(_equal_shares, margins(V).samples, **how)[0].T
-
-
-def _equal_shares(index: range, totals: Array, *, sums: Array, dtype: DType) -> PerSample:
+    sums, dtype = W.sum(axis=0), V.dtype
     alive = sums > 0
     shares = np.where(alive, 1.0 / np.where(alive, sums, 1.0), 0.0) / max(alive.sum(), 1)
-    return (totals[:, None] * shares).astype(dtype), None
-
-
-def _random_shares(index: range, totals: Array, *, K: int, seed: Seed) -> PerSample:
-    return uniform_rows(index, K, seed) * (totals[:, None] * (2.0 / K)), None
+    counts = margins(V).samples
+    return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
 
 
 def _row_sums(index: range, H: Array) -> tuple[Pair]:
