@@ -221,6 +221,7 @@ class _Fit:
         self._began = clock(), self.data.passes_here
         self.seconds = dict.fromkeys(("rank", "init", "solve", "finish"), 0.0)
         self.spectrum = Spectrum(V) if V.observed is None else None
+        self._known = self.spectrum if self.data is V else None  # that of what is iterated on
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -323,8 +324,7 @@ class _Fit:
         if self.is_auto:  # the same at every call without a seed
             is_cones = isinstance(init, str) and init in CONE_INITS
             rng = None if is_cones else rng or default_rng(0)
-        spectrum = self.spectrum if self.data is self.V else None
-        return self.problem.begin(self.data, K, init, self.solver, rng, spectrum, self._report)
+        return self.problem.begin(self.data, K, init, self.solver, rng, self._known, self._report)
 
     def run(self) -> Array:
         """Return the W that the solver ended with, or that of the init if there is no solver."""
@@ -353,8 +353,7 @@ class _Fit:
         rivals = self.problem.inits(self.data, K, self.solver)[1:]
         if min_gap is None or not rivals:
             return run
-        spectrum = self.spectrum if self.data is self.V else None
-        bound = self.problem.lower_bound(self.data, K, spectrum)
+        bound = self.problem.lower_bound(self.data, K, self._known)
         if 1 - bound / run.errors[-1] <= min_gap:
             return run
 
@@ -425,6 +424,4 @@ class _Fit:
         bounds = self.problem.loss.lower_bounds
         if bounds and "singular values" not in bounds:
             return None
-        if self.spectrum is None or not bounds:
-            return first_certificate(error, residual)
-        return first_certificate(error, residual, K, self.spectrum)
+        return first_certificate(error, residual, K, self.spectrum if bounds else None)

@@ -209,29 +209,23 @@ def _certify_squares(
 
 
 def first_certificate(
-    relative_error: float,
-    kkt_residual: float,
-    K: int = 0,
-    spectrum: Spectrum | None = None,
-    below: float = 0.0,
+    relative_error: float, kkt_residual: float, K: int, spectrum: Spectrum | None
 ) -> Certificate:
     """Make the certificate of a fit from what the fit knows.
 
     Its bound is that of effort 0 where a side of V is short: singular values then take one pass, if
-    the fit has not computed them, and about as long as a few iterations. Otherwise it is `below`,
-    which may be much lower, and V is not read.
+    the fit has not computed them, and about as long as a few iterations. Otherwise it is 0, and V
+    is not read.
 
     Parameters
     ----------
     relative_error, kkt_residual : float
         Of the factors.
     K : int
-    spectrum : Spectrum, optional
+    spectrum : Spectrum or None
         Of V, if all of V is known.
-    below : float
-        A lower bound for the relative error of K components that is known.
     """
-    bound = LowerBound(below, below, False, 0.0)
+    bound = LowerBound(0.0, 0.0, False, 0.0)
     short_side = max(_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT * K)
     if spectrum is not None and min(spectrum.V.shape) <= short_side:
         bound = best_lower_bound(spectrum.V, K, effort=0, spectrum=spectrum)

@@ -428,7 +428,7 @@ class Run:
             return
         # A component that no sample has used for a while may return with a huge column in W, which
         # then sets the scale, so that the others are floored, or lost in single precision.
-        size, dtype = self.objective.column_units(W), self.V.dtype
+        size, dtype = column_units(W), self.V.dtype
         if np.any(size != 1):
             self.W = (self.W / size).astype(dtype, copy=False)
             self._W_before = (self._W_before / size).astype(dtype, copy=False)

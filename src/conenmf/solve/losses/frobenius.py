@@ -28,7 +28,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.linalg import norm
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
@@ -41,13 +40,10 @@ from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, Spectrum
 from ...text import Facts
 from ..coefficients import (
-    ORDINARY,
     Finish,
     coefficients,
-    column_units,
     finished,
     held_out_share,
-    what_is_left,
 )
 from ..constraints import (
     NO_PENALTIES,
@@ -57,7 +53,7 @@ from ..constraints import (
     update_others,
     update_unit_columns,
 )
-from ..inits import Init, Start, identity, initialize
+from ..inits import Init, identity
 from ..solvers import (
     SOLVERS,
     Solver,
@@ -168,36 +164,6 @@ class Frobenius(Loss):
         """Return what K singular vectors leave (Eckart and Young), by those that inits use."""
         squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
         return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
-
-    def begin(
-        self,
-        V: DataMatrix,
-        K: int,
-        W: Array,
-        H: Aligned | None,
-        solver: Solver | None,
-        penalties: Penalties,
-        n_fixed: int,
-        *,
-        warm: bool,
-    ) -> Start:
-        """Return W with its best H, in the scale that the penalties ask for.
-
-        Where the coefficients of a sample sum to one, those of the init are not used.
-        """
-        start = initialize(V, K, W, None if K == n_fixed else solver)
-        if penalties.sum_to_one:
-            return start._replace(H=None)
-        if not penalties.fixes_columns:
-            return start
-        size = norm(start.W, axis=0)
-        size = np.where(size > 0, size, 1.0).astype(W.dtype)
-        size[:n_fixed] = 1.0
-        return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
-
-    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return max(V - W H, 0) with the best H."""
-        return what_is_left(V, W)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of ||V||^2 that is predicted from other features."""
@@ -340,23 +306,6 @@ class LeastSquares(_Squares):
 
         self._remember(updated, *self._over_features(run, self._whole), sums)
         return updated
-
-    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W moved on, many rows at a time on threads."""
-        moved = np.empty_like(W)
-
-        def run(rows: slice) -> tuple[Array, float]:
-            return _moments(extrapolated(W[rows], before[rows], share, floor, moved[rows]))
-
-        self._remember(moved, *self._over_features(run))
-        return moved
-
-    def column_units(self, W: Array) -> Array:
-        """Return the units of columns, which are 1 if the Gram matrix shows ordinary sizes."""
-        squares = self._gram(W).diagonal()
-        if squares.min() > len(W) * ORDINARY[0] ** 2 and squares.max() < ORDINARY[1] ** 2:
-            return np.ones(W.shape[1])
-        return column_units(W)
 
     def _gram(self, W: Array) -> Array:
         """W'W, of a W that was made here or of any other."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.linalg import norm
 
 from ...arguments import choice
 from ...data.blocks import Array, Block
@@ -25,7 +26,7 @@ from ...data.validate import require_data_matrix, require_nonnegative
 from ...errors import NotAvailableError, Option, OptionError
 from ...linalg.svd import Spectrum
 from ...text import Facts, Texts
-from ..coefficients import Finish, column_units, nearby_power
+from ..coefficients import Finish, nearby_power, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
 from ..solvers import Solver, Update, extrapolated
@@ -194,13 +195,23 @@ class Loss(ABC):
     ) -> Start:
         """Return the start from W, of which the first columns are given, with penalties.
 
-        With `warm`, W is that of a named init, which the loss may improve first.
+        W has the scale that the penalties ask for, and its best H. Where the coefficients of a
+        sample sum to one, those of the init are not used. With `warm`, W is that of a named init,
+        which a loss may improve first.
         """
-        raise NotAvailableError(f"{self.name} takes no penalties and no known components")
+        start = initialize(V, K, W, None if K == n_fixed else solver)
+        if penalties.sum_to_one:
+            return start._replace(H=None)
+        if not penalties.fixes_columns:
+            return start
+        size = norm(start.W, axis=0)
+        size = np.where(size > 0, size, 1.0).astype(W.dtype)
+        size[:n_fixed] = 1.0
+        return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
 
     def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return what known components W leave of V."""
-        raise NotAvailableError(f"{self.name} takes no known components")
+        """Return what known components W leave of V: max(V - W H, 0) with the best H."""
+        return what_is_left(V, W)
 
     def warm_up(
         self, V: DataMatrix, views: Sequence[DataMatrix], starts: Sequence[Start]
@@ -219,10 +230,6 @@ class Loss(ABC):
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W, in the type of V, changed as little as makes its loss finite."""
         return np.ascontiguousarray(W, V.dtype)
-
-    def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
-        """Return the loss that each W leaves with its best H."""
-        return np.array([self.coefficients(V, W)[2] for W in factors])
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of V that is predicted from other features, at most 1."""
@@ -324,10 +331,6 @@ class Objective(ABC):
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
         """Return W (F, K) moved on by a share of the way from `before`, down to `floor` at most."""
         return extrapolated(W, before, share, floor)
-
-    def column_units(self, W: Array) -> Array:
-        """Return for every column of W (F, K) a power of two near its largest entry."""
-        return column_units(W)
 
     @abstractmethod
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:

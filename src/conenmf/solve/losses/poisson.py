@@ -586,10 +586,6 @@ class Poisson(Loss):
         W = np.ascontiguousarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
-    def values(self, V: DataMatrix, factors: Sequence[Array]) -> Array:
-        """Return the divergence that each W leaves with its best H."""
-        return np.array([max(regressions(V, W)[2]["divergence"], 0.0) for W in factors])
-
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that is explained for features not seen."""
         return held_out_deviance(V, W, weights=weights)
