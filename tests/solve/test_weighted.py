@@ -67,7 +67,8 @@ def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_
     mask = known(X, 0.3)
     V = from_rows(X, mask=mask, block_samples=32)
     W, H = rng.random((20, 3)), rng.random((3, 80))
-    objective = KnownSquares(FROBENIUS, V, grams_every=grams_every)
+    objective = KnownSquares(FROBENIUS, V, rescale=False)
+    objective.grams_every = grams_every
     how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
     solution = alternate(V, W, H, solver, **how)
     errors = solution.history.relative_error

@@ -28,7 +28,7 @@ from ..arguments import (
     optional,
     several,
 )
-from ..data.blocks import Array, Block, entrywise, exact, scaled, weighted_sums
+from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import prepare
 from ..data.resample import evenly_spaced
@@ -339,8 +339,7 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
 
 def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
     U = exact(usages)
-    size = U.sum(axis=1, keepdims=True)
-    P = U / np.where(size > 0, size, 1.0)
+    P = over(U, U.sum(axis=1, keepdims=True))
     tpm = _to_tpm(block, totals)
     sums = weighted_sums(tpm, np.hstack([U, P]))
     return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)

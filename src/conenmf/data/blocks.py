@@ -223,6 +223,16 @@ def with_entries(block: Block, indices: Array, values: Array) -> Block:
     return rows.T
 
 
+def over(numbers: Any, divisors: Array) -> Array:
+    """Return numbers / divisors, and 0 where a divisor is not positive.
+
+    >>> over(np.array([2.0, 3.0]), np.array([4.0, 0.0]))
+    array([0.5, 0. ])
+    """
+    shape, dtype = np.broadcast(numbers, divisors).shape, np.result_type(numbers, divisors)
+    return np.divide(numbers, divisors, out=np.zeros(shape, dtype), where=divisors > 0)
+
+
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
     """Return ||v_n - W h_n||^2 for each sample of a block, in float64.
 

@@ -55,13 +55,7 @@ from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import components, instance, integer, optional
-from ..data.blocks import (
-    Array,
-    Block,
-    dense,
-    exact,
-    is_sparse,
-)
+from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import drawn_counts
@@ -396,7 +390,7 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
             lambda _, rows: (((rows > 0).sum(axis=0).astype(float), exact(rows).sum(axis=0)),),
             weights,
         )
-        scales = np.divide(sums, known, out=np.zeros(F), where=known > 0)
+        scales = over(sums, known)
         order = np.argsort(-known, kind="stable")
         if F <= K or not (known >= 1).sum() > K:
             return 0.0, 0.0

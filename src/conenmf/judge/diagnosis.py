@@ -19,7 +19,7 @@ from ..cones.bounds import deterministic_bound
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, dense, exact
+from ..data.blocks import Array, dense, exact, over
 from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
@@ -50,8 +50,7 @@ def typical_samples(coefficients: Array, count: int) -> Array:
     coefficients : array (S, K)
         ||w_k|| H(k, n) of each sample.
     """
-    total = coefficients.sum(axis=1, keepdims=True)
-    shares = np.divide(coefficients, total, out=np.zeros_like(coefficients), where=total > 0)
+    shares = over(coefficients, coefficients.sum(axis=1, keepdims=True))
     typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
     for k, row in enumerate(typical):
         rough = shares[:, k].round(_SHARE_DIGITS)
@@ -166,7 +165,7 @@ def inspected_samples(
         roots = np.sqrt(weights)
         norms[part] = norm(columns * roots, axis=0)
         errors[part] = norm((columns - W @ Ht[part].T) * roots, axis=0)
-    errors = np.divide(errors, norms, out=np.zeros_like(errors), where=norms > 0)
+    errors = over(errors, norms)
     by_error = np.lexsort((errors, norms == 0))  # zero samples last: there is nothing to see
     count = int((norms > 0).sum()) or indices.size
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]

@@ -48,6 +48,7 @@ from ..data.blocks import (
     Entries,
     entries_of,
     exact,
+    over,
     products,
     products_at,
     sums_at,
@@ -489,7 +490,7 @@ class _Trial:
         shared = {"U": leading.vectors[:, used], "image": image, "total": weights.total}
         right, _ = self.matrix.sweep(_right_rows, self.c, **shared)
         moved = weights._replace(
-            lefts=(*weights.lefts, _over(U, self.root_r[:, None])),
+            lefts=(*weights.lefts, over(U, self.root_r[:, None])),
             log_sizes=(*weights.log_sizes, float(np.log(self.size(K)))),
             lengths=(*weights.lengths, length),
         )
@@ -518,10 +519,6 @@ def _shared_weights(values: Array, k: int) -> Array:
 def _without(X: Array, unit: Array) -> Array:
     """What of the columns of X is orthogonal to a unit vector."""
     return np.asarray(X - np.outer(unit, unit @ X))
-
-
-def _over(numbers: Array, divisors: Array) -> Array:
-    return np.divide(numbers, divisors, out=np.zeros_like(numbers), where=divisors > 0)
 
 
 # --- steps of the bound for counts ------------------------------------------------------------
@@ -572,4 +569,4 @@ def _scaled_weights(block: Block, c: Array, *rights: Array, weights: _Weights) -
 def _right_rows(block: Block, c: Array, *, U: Array, image: Array, total: float) -> PerSample:
     """A'U without the parts along the margins, each row over the root of its margin."""
     root_c = np.sqrt(c / total)[:, None]
-    return _over(products(block, U) - root_c * image, root_c), None
+    return over(products(block, U) - root_c * image, root_c), None

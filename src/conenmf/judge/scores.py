@@ -15,7 +15,7 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import Pair, Shape, array, classes, factor, integer, rows_and_columns
-from ..data.blocks import Array
+from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
 from ..names import Names, places_of
@@ -166,8 +166,7 @@ def cosines(W: Array) -> Array:
 
 def unit_columns(W: Array) -> Array:
     """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
-    norms = norm(W, axis=0)
-    return np.divide(W, norms, out=np.zeros_like(W), where=norms > 0)
+    return over(W, norm(W, axis=0))
 
 
 # --- abundance maps -----------------------------------------------------------------------------
@@ -208,9 +207,7 @@ def abundance_maps(
     pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
     amounts = np.asarray(H[:, pixels.ravel()], dtype=float)
     amounts = amounts * norm(W, axis=0)[:, None]
-    total = amounts.sum(axis=0)
-    shares = np.divide(amounts, total, out=np.zeros_like(amounts), where=total > 0)
-    return shares.reshape(K, *pixels.shape)
+    return over(amounts, amounts.sum(axis=0)).reshape(K, *pixels.shape)
 
 
 # --- components by the names of their features --------------------------------------------------

@@ -24,7 +24,7 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import DType, flag, integer
-from ..data.blocks import EPS, Array, Block, exact, weighted_sums
+from ..data.blocks import EPS, Array, Block, exact, over, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, require_data_matrix
@@ -609,8 +609,7 @@ def _farthest_turn(U: Array, most: Array, l: int) -> Array:
     cosine = 1.0
     for _ in range(_MAX_STEPS):
         largest = (U / np.maximum(x, _TINY)[:, None]).max(axis=0)
-        subtracted = np.divide(1, largest, out=np.zeros_like(largest), where=largest > 0)
-        steps = np.stack([most - t, -subtracted])
+        steps = np.stack([most - t, -over(1, largest)])
         steps[:, l] = 0
         tried = np.maximum(x[:, None] + U * steps[:, None], 0)  # (2, F, K)
         norms = norm(tried, axis=1)

@@ -17,7 +17,7 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import Pair
-from ..data.blocks import Array
+from ..data.blocks import Array, over
 from ..text import Facts, visible
 
 _N_COLOURS = 8
@@ -261,8 +261,7 @@ def map_of(shares: Array, similarity: Array) -> SampleMap:
 
 def rows_to_one(rows: Array) -> Array:
     """Return rows scaled to a sum of 1; rows of zeros stay."""
-    total = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, total, out=np.zeros_like(rows), where=total > 0)
+    return over(rows, rows.sum(axis=1, keepdims=True))
 
 
 def round_tour(similarity: Array) -> Array:

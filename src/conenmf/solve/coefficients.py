@@ -32,6 +32,7 @@ from ..data.blocks import (
     Block,
     entrywise,
     exact,
+    over,
     products,
     residual_squared,
     subtracted,
@@ -293,8 +294,7 @@ def coordinate_steps(G: Array, C: Array, Y: Array, columns: Array | slice = slic
     """
     curvature = np.diagonal(G, axis1=-2, axis2=-1)[..., columns]
     gradient, Y = (times_gram(Y, G) - C)[:, columns], Y[:, columns]
-    step = np.divide(gradient, curvature, out=np.zeros_like(gradient), where=curvature > 0)
-    return float((curvature * np.minimum(Y, step) ** 2).sum())
+    return float((curvature * np.minimum(Y, over(gradient, curvature)) ** 2).sum())
 
 
 def sorted_rows(

@@ -37,7 +37,7 @@ from ..arguments import DType, Pair, Shape, choice, factor, function, generator,
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
-from ..data.blocks import Array, Block, cross_products, dense, exact
+from ..data.blocks import Array, Block, cross_products, dense, exact, over
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import (
     draw_longest,
@@ -457,17 +457,14 @@ def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> tuple[
 
 def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
     columns = np.ascontiguousarray(dense(V.columns(indices)))
-    if kind != "angle":
-        return columns
-    size = norm(columns, axis=0)
-    return columns / np.where(size > 0, size, 1.0)
+    return over(columns, norm(columns, axis=0)) if kind == "angle" else columns
 
 
 def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
     """Label samples by their nearest centroid; sum them, and count them, per label."""
     exact_block, weights = exact(block), np.ones_like(squared)
     if kind == "angle":
-        weights = np.sqrt(np.divide(1.0, squared, out=np.zeros_like(squared), where=squared > 0))
+        weights = np.sqrt(over(1.0, squared))
     distances, sizes = _distances(exact_block, weights, centroids, kind)
     tie = _TIE_SHARE * float(sizes.max())
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
@@ -619,8 +616,7 @@ def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
-    size = norm(W, axis=0)
-    W = (W / np.where(size > 0, size, 1.0)).astype(V.dtype)  # lengths, or weights, are in H
+    W = over(W, norm(W, axis=0)).astype(V.dtype)  # lengths, or weights, are in H
     return W, coefficients(V, W)[0]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..arguments import Pair, components, integer
 from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
-from ..data.blocks import Array, Block, exact
+from ..data.blocks import Array, Block, exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
@@ -76,7 +76,7 @@ class _Factors:
         t = own[:, None] + own + 2.0 * G * D
         d = (1.0 - G**2) * np.maximum(np.outer(own, own) - D**2, 0.0)
         larger = (t + np.sqrt(np.maximum(t**2 - 4.0 * d, 0.0))) / 2.0
-        error = np.divide(d, larger, out=np.zeros_like(d), where=larger > 0)
+        error = over(d, larger)
         error[np.tril_indices_from(error)] = np.inf
         i, j = np.unravel_index(int(np.argmin(error)), error.shape)
         return float(error[i, j]) * unit, int(i), int(j)

@@ -95,24 +95,14 @@ class Frobenius(Loss):
     begins_in_single = True
     doubled = 1
 
-    def on(
-        self,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = True,
-    ) -> Objective:
+    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
         """Return the objective of all entries, or of those that are known, by their weights."""
-        kind = LeastSquares if V.observed is None else KnownSquares
-        return kind(self, V, penalties, n_fixed, rescale=rescale)
+        if V.observed is None:
+            return LeastSquares(self, V, *given, rescale=rescale, **more)
+        return KnownSquares(self, V, *given, rescale=False, **more)  # weights have own units
 
     def coefficients(
-        self,
-        V: DataMatrix,
-        W: Array,
-        penalties: Penalties = NO_PENALTIES,
-        unseen: str = "warn",
+        self, V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *unseen: str
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
         return coefficients(V, W, penalties)
@@ -173,16 +163,9 @@ class Frobenius(Loss):
 class _Squares(Objective):
     """Squared errors: updates ``(G, C, Y) -> Y`` with penalties and known components."""
 
-    def __init__(
-        self,
-        loss: Loss,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = True,
-    ) -> None:
-        super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
+    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
+        super().__init__(loss, V, *given, **more)
+        penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self.terms = penalties.on_H, penalties.on_W(V.total / V.shape[1])
         self._whole = penalties.fixes_columns  # W is updated with all features at once
@@ -386,27 +369,11 @@ class LeastSquares(_Squares):
 class KnownSquares(_Squares):
     """The weighted squared error of the entries that are known.
 
-    Parameters
-    ----------
-    grams_every : int, optional
-        One iteration in so many has Gram matrices, the others fill holes; by default 1 where half
-        of the entries or more is missing, or weights differ.
+    One iteration in `grams_every` has Gram matrices, the others fill holes; all have them where
+    half of the entries or more is missing, or weights differ.
     """
 
-    def __init__(
-        self,
-        loss: Loss,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = False,
-        grams_every: int | None = None,
-    ) -> None:
-        super().__init__(loss, V, penalties, n_fixed, rescale=False)  # weights have own units
-        is_mask, missing = V.observed.is_mask, V.observed.missing
-        self._grams_every = grams_every if is_mask and missing < _MAX_FILLED else 1
-        self._is_mask = is_mask
+    grams_every: int | None = None
 
     @staticmethod
     def step(
@@ -447,9 +414,11 @@ class KnownSquares(_Squares):
     def shared(self, W: Array) -> Facts:
         """Return W in float64, W'W, and the products of pairs of its columns if they are needed."""
         W = exact(W)
+        is_mask, missing = self.V.observed.is_mask, self.V.observed.missing
         usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
-        has_grams = self.knows_after = self.number % (self._grams_every or usual) == 0
-        shared = {"W": W, "has_grams": has_grams, "is_mask": self._is_mask}
+        every = self.grams_every or usual if is_mask and missing < _MAX_FILLED else 1
+        has_grams = self.knows_after = self.number % every == 0
+        shared = {"W": W, "has_grams": has_grams, "is_mask": is_mask}
         shared["is_weighted"] = bool(self.aligned)
         return {**shared, "pairs": packed(W)} if has_grams else {**shared, "G": W.T @ W}
 

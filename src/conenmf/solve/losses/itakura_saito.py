@@ -73,10 +73,6 @@ class ItakuraSaito(Loss):
             return start
         return start._replace(H=V.sweep(_equal, W=exact(start.W), dtype=V.dtype)[0].T)
 
-    def coefficients(self, V: DataMatrix, W: Array, *how: object) -> tuple[Aligned, Aligned, float]:
-        """Return H at a stationary point of the divergence, from equal shares on."""
-        return self.on(V).finish(W, sort=False)[:3]
-
 
 class SpectralDivergence(Objective):
     """The divergence, with the sums that the update of W needs: of v / x^2 and of 1 / x."""

@@ -106,7 +106,6 @@ class Loss(ABC):
     ) -> Objective:
         """Return the objective for factors of V, with penalties and known components."""
 
-    @abstractmethod
     def coefficients(
         self,
         V: DataMatrix,
@@ -119,6 +118,7 @@ class Loss(ABC):
         `unseen` says whether features that have entries but no component, if the loss cannot take
         them, are left out with a warning, or raise an error.
         """
+        return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
 
     @abstractmethod
     def scale(self, V: DataMatrix) -> float:

@@ -55,6 +55,7 @@ from ...data.blocks import (
     entries_of,
     exact,
     features_scaled,
+    over,
     products,
     sums_at,
     weighted_sums,
@@ -196,7 +197,7 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
         value = logs - float(features @ np.log(np.where(w > 0, w, 1.0))) - of_samples
         if last - value <= _FITTED_SHARE * features.sum():
             return float(min(value, last))
-        last, w = value, np.divide(features, masses, out=np.zeros_like(w), where=masses > 0)
+        last, w = value, over(features, masses)
     return last
 
 
@@ -205,7 +206,7 @@ def _fit(
 ) -> tuple[tuple[float, Array]]:
     """H for w, as sum v log h; and what it gives to each feature."""
     reached = row_grams(block, weights, w[:, None])[:, 0]
-    h = np.divide(totals, reached, out=np.zeros_like(reached), where=reached > 0)
+    h = over(totals, reached)
     there = h > 0
     logs = float(totals[there] @ np.log(h[there]))
     return ((logs, weighted_grams(block, weights, h[:, None])[:, 0]),)
@@ -379,16 +380,9 @@ class Poisson(Loss):
         summary="divergence {objective:.6g}{known}, {explained:.1%} of the deviance explained",
     )
 
-    def on(
-        self,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = True,
-    ) -> Divergence:
+    def on(self, V: DataMatrix, *given: Any, **more: Any) -> Divergence:
         """Return the divergence of W H from V."""
-        return Divergence(self, V, penalties, n_fixed, rescale=rescale)
+        return Divergence(self, V, *given, **more)
 
     def coefficients(
         self,
@@ -577,8 +571,7 @@ class Poisson(Loss):
         W = np.where(W < _NEGLIGIBLE_SHARE * W.max(axis=0), 0, W)
         if not penalties.are_none:
             return W
-        sums = W.sum(axis=0, dtype=float)
-        return (W / np.where(sums > 0, sums, 1.0)).astype(W.dtype, copy=False)
+        return over(W, W.sum(axis=0, dtype=float)).astype(W.dtype, copy=False)
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features that have counts and none."""
@@ -596,23 +589,15 @@ class Divergence(Objective):
 
     is_judged = True  # otherwise values are not computed, and are those of one component
 
-    def __init__(
-        self,
-        loss: Loss,
-        V: DataMatrix,
-        penalties: Penalties = NO_PENALTIES,
-        n_fixed: int = 0,
-        *,
-        rescale: bool = True,
-    ) -> None:
-        super().__init__(loss, V, penalties, n_fixed, rescale=rescale)
+    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
+        super().__init__(loss, V, *given, **more)
         self.margins = margins(V)
         self._counts = self.margins.total / self.unit
         self.turned = _turned(V)
         self.knows_after = self.turned is not None
         self.aligned = () if V.observed is None else V.observed.aligned
-        self._held = restraints(penalties, n_fixed)
-        if not penalties.are_none:
+        self._held = restraints(self.penalties, self.n_fixed)
+        if not self.penalties.are_none:
             of_H, of_W = self._held
             self.terms = _term(of_H), _term(of_W)
         self._known: tuple[Array, float] | None = None
@@ -772,7 +757,7 @@ def unit_sums(V: DataMatrix) -> DataMatrix:
 def _lifted(W: Array, mean: Array) -> Array:
     """Columns of sum one, with a share of the mean composition."""
     sums = W.sum(axis=0, dtype=float)
-    columns = np.where(sums > 0, W / np.where(sums > 0, sums, 1.0), mean[:, None])
+    columns = np.where(sums > 0, over(W, sums), mean[:, None])
     return (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
 
 
@@ -788,8 +773,7 @@ def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
 def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     """H (K, N) with equal shares of all components."""
     sums, dtype = W.sum(axis=0), V.dtype
-    alive = sums > 0
-    shares = np.where(alive, 1.0 / np.where(alive, sums, 1.0), 0.0) / max(alive.sum(), 1)
+    shares = over(1.0, sums) / max(np.count_nonzero(sums > 0), 1)
     counts = margins(V).samples
     return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
 
@@ -832,7 +816,7 @@ def held_out_deviance(
     True
     """
     F, side = V.shape[0], Side.of(np.asarray(W))
-    shares = side.W / np.where(side.sums > 0, side.sums, 1.0)
+    shares = over(side.W, side.sums)
     folds = feature_folds(F, min(n_folds, F))
     aligned = () if weights is None else (np.asarray(weights),)
     with V.own_threads():

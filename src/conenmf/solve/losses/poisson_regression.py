@@ -35,6 +35,7 @@ from ...data.blocks import (
     compressed,
     entries_of,
     exact,
+    over,
     products,
     products_at,
     weighted_sums,
@@ -117,7 +118,7 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
     x = products_at(entries, side.W, Y)
     if not np.all(x > 0):  # a row without a rate for some entry begins with equal shares
         lost = _sums_of_samples(counts, x <= 0) > 0
-        equal = np.divide(totals[:, None] / Y.shape[1], S, out=np.zeros(S.shape), where=S > 0)
+        equal = over(totals[:, None] / Y.shape[1], S)
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
     if kernels.AVAILABLE:
@@ -241,7 +242,7 @@ def multiplied(Y: Array, C: Array, sums: Array, held: Restraint) -> Array:
         parts, slopes = exact(Y) * C, np.broadcast_to(sums + held.l1, Y.shape)
     if held.l2:
         parts, slopes = 2 * parts, slopes + np.sqrt(slopes**2 + 4 * held.l2 * parts)
-    new = np.divide(parts, slopes, out=np.zeros_like(parts), where=slopes > 0)
+    new = over(parts, slopes)
     new[:, : held.n_fixed] = Y[:, : held.n_fixed]
     return new.astype(Y.dtype, copy=False)
 
@@ -291,8 +292,7 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
     """
     free = slice(held.n_fixed, None)
     slopes = np.broadcast_to(sums + held.l1, C.shape) + held.l2 * Y
-    ratios = np.divide(C, slopes, out=np.zeros_like(C), where=slopes > 0)
-    excess = ratios[:, free].max(axis=1, initial=0.0)
+    excess = over(C, slopes)[:, free].max(axis=1, initial=0.0)
     masses = np.einsum("nk,nk->n", Y[:, free], slopes[:, free])
     if held.n_fixed:
         excess = np.maximum(excess, 1.0)
