@@ -461,9 +461,13 @@ class Request(SimpleNamespace):
             return result
         return replace(result, K_decided_by=self.K_decided_by, selection=self.selection)
 
-    def read_as(self, settings: Mapping[str, Any]) -> None:
+    def read_as(
+        self,
+        settings: Mapping[str, Any],
+        names: Iterable[str] = (*_AS_BEFORE, *ENTRIES, "sample_weight"),
+    ) -> None:
         """Read the data as those of a result were read, but for options that are given."""
-        for name in (*_AS_BEFORE, *ENTRIES, "sample_weight"):
+        for name in names:
             value = settings.get(name)
             if value is not None and name not in self.given:
                 is_list = name in ("drop", "triples")

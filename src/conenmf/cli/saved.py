@@ -50,7 +50,8 @@ def transform(request: Request) -> None:
     output = request.output
     check_table(output)
     output_file(output)
-    _like_those_of(result, request)
+    is_table = request.path.suffix.lower() in TABLE_SUFFIXES
+    request.read_as(result.settings, ["missing", "text_column"] if is_table else ["missing"])
     V = request.open(result.vocabulary)
     places = np.arange(len(result.W))[:, None]
     features = matched_rows(places, result.names, V)[:, 0]
@@ -74,17 +75,6 @@ def transform(request: Request) -> None:
     said = f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}"
     where = f"the coefficients are in {visible(output, None)}"
     request.answer(answer, f"{said}\n{where}", V)
-
-
-def _like_those_of(result: Factorization, request: Request) -> None:
-    """Read new texts from the column that those of the result were in, unless another is named.
-
-    What is missing is missing here too.
-    """
-    if "missing" not in request.given:
-        request.missing = result.settings.get("missing")
-    if request.text_column is None and request.path.suffix.lower() in TABLE_SUFFIXES:
-        request.text_column = result.settings.get("text_column")
 
 
 def _load(path: str) -> Factorization:

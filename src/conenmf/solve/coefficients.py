@@ -39,7 +39,7 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
-from ..data.matrix import Aligned, DataMatrix, add
+from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..linalg.nnls import nnls
 from ..text import Facts
@@ -352,9 +352,7 @@ def feature_folds(n_features: int, n_folds: int = _N_FOLDS) -> Array:
     array([0, 1, 1, 0, 1, 0])
     """
     order = default_rng(0).permutation(n_features)
-    folds = np.empty(n_features, np.int64)
-    folds[order] = np.arange(n_features) % n_folds
-    return folds
+    return np.argsort(order) % min(n_folds, n_features)
 
 
 def held_out_share(
@@ -384,15 +382,18 @@ def held_out_share(
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    shared = finishing(V, np.asarray(W))
-    F, fitted = V.shape[0], shared["W"]
-    folds = feature_folds(F, min(n_folds, F))
+    fitted, folds = finishing(V, np.asarray(W))["W"], feature_folds(V.shape[0], n_folds)
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
     grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])
+    return predicted_share(V, weights, _predict, W=fitted, grams=grams, members=members)
+
+
+def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shared: Any) -> float:
+    """Return 1 - missed / total, of which a step returns the parts of a block; 1 if total is 0."""
     aligned = () if weights is None else (np.asarray(weights),)
     with V.own_threads():
-        ((missed, total),) = V.sweep(_predict, *aligned, W=fitted, grams=grams, members=members)
-    return 1.0 - float(missed / (total or 1.0))
+        ((missed, total),) = V.sweep(step, *aligned, **shared)
+    return 1.0 - float(missed / total) if total > 0 else 1.0
 
 
 def _predict(

@@ -76,7 +76,7 @@ from ...errors import (
 )
 from ...linalg.svd import Spectrum
 from ...text import Facts, counted, visible
-from ..coefficients import Finish, feature_folds, own_order, sorting, what_is_left
+from ..coefficients import Finish, feature_folds, own_order, predicted_share, sorting, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
 from ..run import Callback, Run, Stopping, StopReason, run_together
@@ -815,13 +815,8 @@ def held_out_deviance(
     >>> held_out_deviance(V, W) > 0.9
     True
     """
-    F, side = V.shape[0], Side.of(np.asarray(W))
-    shares = over(side.W, side.sums)
-    folds = feature_folds(F, min(n_folds, F))
-    aligned = () if weights is None else (np.asarray(weights),)
-    with V.own_threads():
-        ((missed, total),) = V.sweep(_predict, *aligned, W=shares, folds=folds)
-    return 1.0 - float(missed / total) if total > 0 else 1.0
+    side, folds = Side.of(np.asarray(W)), feature_folds(V.shape[0], n_folds)
+    return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _predict(
