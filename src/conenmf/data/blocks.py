@@ -312,8 +312,7 @@ def products_at(entries: Entries, left: Array, right: Array) -> Array:
         kernels.entry_products(entries.features, entries.samples, left, right, products)
         return products
     size = 1 + _PIECE_NUMBERS // max(left.shape[1], 1)
-    for start in range(0, products.size, size):
-        part = slice(start, start + size)
+    for part in slices(products.size, size):
         np.einsum(
             "ek,ek->e",
             left[entries.features[part]],
@@ -346,6 +345,11 @@ _MAX_SPARSE_ENTRIES = 4 << 20  # of a block
 _MIN_PAIRED_ENTRIES = 1 << 17
 LARGE_BYTES = 4 * _BLOCK_BYTES
 """From this size on, dense data of a single block are left to the threads of BLAS."""
+
+
+def slices(count: int, size: int) -> list[slice]:
+    """Return the ranges of rows that are done at a time."""
+    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def equal_borders(N: int, size: int) -> Borders:

@@ -19,7 +19,7 @@ from ..cones.bounds import deterministic_bound
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, dense, exact, over
+from ..data.blocks import Array, dense, exact, over, slices
 from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
@@ -81,8 +81,7 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
     factor = int(np.ceil(pixels))
     known = np.flatnonzero(places >= 0)
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
-    for first in range(0, known.size, V.max_gather):
-        part = known[first : first + V.max_gather]
+    for part in (known[rows] for rows in slices(known.size, V.max_gather)):
         for place, column in zip(part, _gathered(V, indices[places[part]])[0].T, strict=True):
             image = shrink(column.reshape(image_shape), factor)
             images[place] = (image * (255.0 / (image.max() or 1.0))).round()
@@ -159,8 +158,7 @@ def inspected_samples(
     indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
     Ht = np.asarray(H[:, indices], dtype=float).T
     norms, errors = np.zeros((2, indices.size))
-    for first in range(0, indices.size, V.max_gather):
-        part = slice(first, first + V.max_gather)
+    for part in slices(indices.size, V.max_gather):
         columns, weights = _gathered(V, indices[part])
         roots = np.sqrt(weights)
         norms[part] = norm(columns * roots, axis=0)

@@ -51,6 +51,7 @@ from ..data.blocks import (
     over,
     products,
     products_at,
+    slices,
     sums_at,
     with_entries,
     with_values,
@@ -143,7 +144,7 @@ def best_lower_bound(
         if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
             return LowerBound(below, below, attained, chance)
         best = _ascend(V, K, effort, spectrum)
-        if best.matrix is V:
+        if best.spectrum is spectrum:
             return LowerBound(below, below, False, chance)
         risen, risen_chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
     if risen >= energy:
@@ -174,7 +175,6 @@ class _Point(NamedTuple):
     """V + P, its leading vectors and eigenvalues, and what K components explain of it."""
 
     P: Aligned  # values on the support
-    matrix: DataMatrix
     spectrum: Spectrum
     vectors: Array
     values: Array
@@ -192,14 +192,14 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     Q, width = vectors[:, :K], support_width(V)
     features = _candidate_features(V, Q * np.sqrt(values[:K]))
     support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
-    best = _Point(P, V, spectrum, vectors, values, float(values[:K].sum()))
+    best = _Point(P, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
         return best  # by concavity the first step raises the bound by no more than this
     step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
     first, risen = best.energy, [0.0]
     for _ in range(effort):
         weights = _weights(best.values, K, smoothing * best.values[K - 1])
-        P, _ = best.matrix.sweep(
+        P, _ = best.spectrum.V.sweep(
             _grow, support, best.P, Q=best.vectors, weights=step * weights, features=features
         )
         trial = _point(V, K, support, P, features, best.vectors)
@@ -223,7 +223,7 @@ def _point(
     matrix = MappedMatrix(V, lambda block, s, P: with_entries(block, features[s], P), support, P)
     spectrum = Spectrum(matrix, start=start)
     vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
-    return _Point(P, matrix, spectrum, vectors, values, float(values[:K].sum()))
+    return _Point(P, spectrum, vectors, values, float(values[:K].sum()))
 
 
 def _weights(values: Array, K: int, width: float) -> Array:
@@ -285,8 +285,7 @@ def _grow(
 
 
 def _pieces(n: int, width: int) -> list[slice]:
-    size = max(1, _PIECE_ENTRIES // width)
-    return [slice(start, start + size) for start in range(0, n, size)]
+    return slices(n, max(1, _PIECE_ENTRIES // width))
 
 
 # --- counts ------------------------------------------------------------------------------------
@@ -349,7 +348,7 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
     V = _with_few_features(V)
     with V.own_threads():
         c, sums = V.sweep(_margins)
-        weights = _Weights(sums / sums.sum(), float(sums.sum()), 1.0, (), (), ())
+        weights = _Weights(sums / sums.sum(), float(sums.sum()), 1.0, ())
         first = _Trial(V, c, (), weights)
         of_margins = first.log_sum
         if K >= min(V.shape):
@@ -398,9 +397,7 @@ class _Weights(NamedTuple):
     r: Array  # sums of features, as shares
     total: float
     power: float
-    lefts: tuple[Array, ...]  # (F, m) of each step
-    log_sizes: tuple[float, ...]  # of B before each step
-    lengths: tuple[float, ...]
+    steps: tuple[Any, ...]  # (F, m) of each, log of the size of B before it, and its length
 
 
 class _Trial:
@@ -489,11 +486,8 @@ class _Trial:
         image = self.z @ leading.vectors[:, used]
         shared = {"U": leading.vectors[:, used], "image": image, "total": weights.total}
         right, _ = self.matrix.sweep(_right_rows, self.c, **shared)
-        moved = weights._replace(
-            lefts=(*weights.lefts, over(U, self.root_r[:, None])),
-            log_sizes=(*weights.log_sizes, float(np.log(self.size(K)))),
-            lengths=(*weights.lengths, length),
-        )
+        step = over(U, self.root_r[:, None]), float(np.log(self.size(K))), length
+        moved = weights._replace(steps=(*weights.steps, step))
         return _Trial(self.V, self.c, (*self.rights, right), moved)
 
 
@@ -536,8 +530,7 @@ def _log_weights(entries: Entries, c: Array, rights: tuple[Array, ...], weights:
     margins = weights.r[entries.features] * c[entries.samples]
     ratio = np.log(entries.values / margins)
     log_b = weights.power * ratio
-    steps = zip(weights.lefts, rights, weights.log_sizes, weights.lengths, strict=True)
-    for left, right, log_size, length in steps:
+    for (left, log_size, length), right in zip(weights.steps, rights, strict=True):
         log_b -= log_size
         leading = (1.0 + products_at(entries, left, right)) * np.exp(log_b - ratio)
         log_b += length * np.clip(1.0 - leading, -_LARGEST_CHANGE, _LARGEST_CHANGE)

@@ -35,6 +35,7 @@ from ..data.blocks import (
     over,
     products,
     residual_squared,
+    slices,
     subtracted,
     weighted_sums,
 )
@@ -262,9 +263,7 @@ def _exact_known_rows(
     entries, pairs = weighed(block, weights), packed(W)
     C, H = products(entries, W), np.empty((block.shape[1], K))
     judged: Facts = {"steps": 0.0, "penalty": 0.0}
-    size = max(1, _GRAM_NUMBERS // (K * K))
-    for start in range(0, len(H), size):
-        rows = slice(start, start + size)
+    for rows in slices(len(H), max(1, _GRAM_NUMBERS // (K * K))):
         part = None if weights is None else weights[rows]
         grams = unpacked(row_grams(block[:, rows], part, pairs), K)
         H[rows] = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arguments import DType
-from ...data.blocks import Array, Block, equal_borders, exact, products, weighted_sums
+from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix, Results, add
 from ...data.resources import run_in_order
@@ -317,16 +317,14 @@ class LeastSquares(_Squares):
         """Run a function on batches of features on threads, and add up what it returns."""
         F = self.V.shape[0]
         size = F if whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
-        borders = equal_borders(F, size)
+        batches = slices(F, size)
         total: Any = None
 
         def collect(index: int, part: tuple[Array, float]) -> None:
             nonlocal total
             total = part if total is None else add(total, part)
 
-        run_in_order(
-            lambda index: run(slice(*borders[index])), collect, len(borders), self.V.n_threads
-        )
+        run_in_order(lambda index: run(batches[index]), collect, len(batches), self.V.n_threads)
         gram, inner = total
         return gram, inner
 
@@ -513,8 +511,7 @@ def _updated(update: Update, grams: Array, C: Array, Y: Array) -> Array:
 def _parts(count: int, K: int, most: int | None = None) -> list[slice]:
     """Ranges of rows whose Gram matrices fit in the cache, or nearly."""
     size = max(1, _GRAM_NUMBERS // (K * K))
-    size = size if most is None else min(size, most)
-    return [slice(start, start + size) for start in range(0, count, size)]
+    return slices(count, size if most is None else min(size, most))
 
 
 FROBENIUS = Frobenius()

@@ -38,6 +38,7 @@ from ...data.blocks import (
     over,
     products,
     products_at,
+    slices,
     weighted_sums,
     with_data,
 )
@@ -101,9 +102,8 @@ def counts_of(block: Block, unit: float = 1.0) -> Block:
 
 def newton(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:
     """Return Y (n, K) after one step of Newton's method for every sample."""
-    new, size = np.empty_like(Y), 1 + _GRAM_NUMBERS // Y.shape[1] ** 2
-    for start in range(0, len(Y), size):
-        rows = slice(start, start + size)
+    new = np.empty_like(Y)
+    for rows in slices(len(Y), 1 + _GRAM_NUMBERS // Y.shape[1] ** 2):
         new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held)
     return new
 
