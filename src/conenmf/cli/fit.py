@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -113,7 +114,7 @@ def fit(request: Request) -> int:
                     result.uniqueness()
         with display.working(f"writing {target}"):
             summary = json_values({**facts(result), "version": __version__})
-            files = _write_result(folder, result, summary, request, about)
+            files = write_result(folder, result, summary, request, **about)
     answer = {**summary, "files": [str(target / name) for name in files]}
     request.answer(answer, fit_text(result, request, target, replaces), own)
     return 130 if interruption.asked else 0
@@ -176,18 +177,19 @@ def _rated(request: Request, V: DataMatrix) -> Factorization:
     return replace(model.result, settings=settings)
 
 
-def _write_result(
+def write_result(
     folder: Path,
     result: Factorization,
     summary: Facts,
     request: Request,
-    about: Facts,
+    *others: str,
+    **about: Any,
 ) -> list[str]:
-    """Write the files of a result; return their names.
+    """Write the files of a result; return their names, and those of other files.
 
     The result itself is written first: a table or a report that fails does not lose it.
     """
-    files = [RESULT_FILE]
+    files = [RESULT_FILE, *others]
     result.save(folder / RESULT_FILE)
     if request.tables != "none":
         files += [path.name for path in write_tables(result, folder, request.tables)]
@@ -201,7 +203,8 @@ def _write_result(
         files.append(ANNOTATED_FILE)
     if result.diagnosis is not None:
         title = request.title or request.path.resolve().name
-        write_report(result, folder / REPORT_FILE, title=title, view=request.view, **about)
+        about["view"] = request.view or "auto"
+        write_report(result, folder / REPORT_FILE, title=title, **about)
         files.append(REPORT_FILE)
     return write_summary(folder, summary, files)
 

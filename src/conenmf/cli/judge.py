@@ -13,17 +13,17 @@ from ..arguments import path as checked_path
 from ..atomic import output_file
 from ..data.blocks import exact
 from ..data.matrix import DataMatrix
-from ..export import REPORT_FILE, RESULT_FILE, check_packages, facts, write_tables
+from ..export import REPORT_FILE, check_packages, facts
 from ..judge.certificate import quality_in_words
 from ..judge.choose_k import select_k
 from ..judge.scores import named_after
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
-from ..report import write_report
 from ..result import Factorization
 from ..solve.run import Iteration
-from ..text import Facts, visible
+from ..text import Facts, Texts, visible
+from .fit import write_result
 from .options import (
     ENTRIES,
     OUTPUT,
@@ -47,7 +47,6 @@ from .output import (
     new_result,
     save_picture,
     write_csv,
-    write_summary,
 )
 from .show import diagnosis_text, rank_text
 from .side_files import read_labels, read_reference
@@ -270,7 +269,9 @@ def _fit_many(request: Request, kind: str) -> None:
             answer["known_as"] = known_as
             quality += "".join(f"component {k}: {one}\n" for k, one in enumerate(known_as))
         with display.working(f"writing {target}"):
-            files = _write(folder, found, result, answer, title, request.tables)
+            summary = json_values({**facts(result), "stability": answer, "version": __version__})
+            others = _write_runs(folder, found)
+            files = write_result(folder, result, summary, request, *others, stability=found)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
     number = "" if request.K_decided_by == "user" else f"{request.K_decided_by}\n"
@@ -303,15 +304,9 @@ def _answer(found: Stability) -> Facts:
     }
 
 
-def _write(
-    folder: Path, found: Stability, result: Factorization, answer: Facts, title: str, tables: str
-) -> list[str]:
-    """Write all files of a result; return their names."""
-    files = [RESULT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE]
-    result.save(folder / RESULT_FILE)
+def _write_runs(folder: Path, found: Stability) -> Texts:
+    """Write what many fits have in common; return the names of the files."""
     found.save(folder / STABILITY_FILE)
-    if tables != "none":
-        files += [path.name for path in write_tables(result, folder, tables)]
     limits = (
         [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]
         for k, reason in enumerate(found.withheld)
@@ -323,8 +318,4 @@ def _write(
     rows = ([n, error, int(kept), *cosines] for n, (error, kept, cosines) in enumerate(runs))
     names = (f"cosine of component {k}" for k in range(found.K))
     write_csv(folder / RUNS_FILE, ["run", "relative_error", "is_kept", *names], rows)
-    if result.diagnosis is not None:
-        write_report(result, folder / REPORT_FILE, title=title, stability=found)
-        files.append(REPORT_FILE)
-    summary = {**facts(result), "stability": answer, "version": __version__}
-    return write_summary(folder, json_values(summary), files)
+    return STABILITY_FILE, LIMITS_FILE, RUNS_FILE

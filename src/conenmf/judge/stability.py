@@ -658,7 +658,7 @@ def stability(
         found = consensus(spectra[is_kept], density_threshold=threshold)
         on_V = errors
         if resample != "start":  # the error of a run is that of the data it drew
-            on_V = fitted.values(V, [fitted.admissible(V, W) for W in spectra])
+            on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
         best = spectra[np.argmin(on_V)]
         if "counting noise" in fitted.k_evidence:
             found, best = replicates.refined(found, best)
