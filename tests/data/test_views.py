@@ -4,6 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.clustering import cluster_cones
+from conenmf.data.prepare import to_sums
 from conenmf.data.views import held, shuffled_samples, take_features, take_samples, unit_samples
 from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
@@ -54,6 +55,16 @@ def test_algorithms_take_views(main_backend, small_blocks, sample_matrix, unit):
     labels = np.asarray(cluster_cones(U, 3, rng=np.random.default_rng(0)).labels)
     expected = cluster_cones(copy, 3, rng=np.random.default_rng(0)).labels
     assert labels.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("store", [np.asarray, sp.csr_array])
+def test_whole_numbers_are_scaled_as_other_numbers_are(store, rng):
+    counts = rng.poisson(3.0, (30, 20))
+    shares = to_sums(from_rows(store(counts)), 1.0)
+    expected = counts / counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(shares.held_rows(10**4) @ np.eye(20), expected, rtol=1e-15)
+    start = Spectrum(shares).truncated_svd(3)[1]
+    np.testing.assert_allclose(start, np.linalg.svd(expected)[1][:3], rtol=1e-10)
 
 
 def test_a_view_of_a_view(main_backend, sample_matrix, unit):

@@ -101,7 +101,10 @@ class MappedMatrix(DataMatrix):
     def held_rows(self, max_dense_entries: int) -> Rows:
         """Return a copy of the samples, changed, if those of V are in memory."""
         rows = self.V.held_rows(max_dense_entries)
-        return None if rows is None else canonical_rows(self.change(rows.T, *self.arrays).T)
+        if rows is None:
+            return None
+        rows = rows.astype(self.V.dtype, copy=False)  # whole numbers would stay whole when scaled
+        return canonical_rows(self.change(rows.T, *self.arrays).T)
 
     def _run(self, work: Work) -> Results:
         if work.reads:
