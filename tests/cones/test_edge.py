@@ -4,7 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import from_columns, from_rows, make_cones, select_k
-from conenmf.cones.counting import count_above_edge, highest_noise, noise_edge
+from conenmf.cones.counting import (
+    count_above_edge,
+    count_in_clusters,
+    highest_noise,
+    noise_edge,
+)
 
 DRAWS = 40
 
@@ -99,6 +104,47 @@ def test_cones_are_counted_in_noise(noise):
             200, 8, 0.3, n_samples=1000, noise=noise, rng=np.random.default_rng(seed)
         )
         assert count_above_edge(from_columns(model.V)).K == 8
+
+
+def close_axes(rng):
+    """Six directions; the last two differ by a tenth of each entry."""
+    axes = 0.5 + rng.random((60, 6))
+    axes[:, 5] = axes[:, 4] * (1 + 0.1 * rng.choice([-1, 1], 60))
+    return axes
+
+
+def test_clusters_show_cones_that_are_close():
+    hidden = right = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = close_axes(rng)[:, rng.integers(6, size=900)] + 0.32 * rng.standard_normal((60, 900))
+        V = from_columns(np.maximum(X, 0))
+        above, chosen = count_above_edge(V), select_k(V)
+        right += chosen.K == 6
+        if above.K == 5:
+            hidden += 1
+            assert count_in_clusters(V, above) == 6
+            assert (chosen.K, chosen.decided_by) == (6, "clusters")
+    assert hidden >= 2
+    assert right >= 5
+
+
+def test_mixtures_are_no_clusters():
+    rng = np.random.default_rng(0)
+    X = close_axes(rng) @ rng.dirichlet(np.ones(6), 900).T + 0.01 * rng.standard_normal((60, 900))
+    V = from_columns(np.maximum(X, 0))
+    above = count_above_edge(V)
+    assert above.K == 6
+    assert count_in_clusters(V, above) == 0
+
+
+def test_clusters_of_pure_noise_hold_one_component():
+    rng = np.random.default_rng(0)
+    axes = np.repeat(np.eye(4), 15, axis=0)
+    for level in (0.1, 0.5):
+        X = axes[:, rng.integers(4, size=400)] + level * rng.standard_normal((60, 400))
+        V = from_columns(np.maximum(X, 0))
+        assert count_in_clusters(V, count_above_edge(V)) == 4
 
 
 def test_noise_alone_is_one_component():

@@ -67,6 +67,10 @@ _EDGE_SAMPLES = 2000  # whose noise is judged; of many features, as many as coun
 _EXACT_SHARE = 1e-13  # of the squared norm: what is left is rounding
 _MAX_ROUNDS = 5
 _TRACY_WIDOM = 0.45  # the 90 % quantile of the law of the largest eigenvalue
+_HIGH_TRACY_WIDOM = 3.3  # the 99.9 % quantile, as there are many clusters
+_STARTS, _STEPS = 4, 10  # of a clustering
+_PER_CLUSTER = 15  # samples on average; fewer do not tell cones from mixtures
+_MAX_ZEROS = 0.2  # of a feature in a cluster
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 _HALVINGS = 60
 
@@ -216,11 +220,17 @@ class EdgeCount(NamedTuple):
         How far the others are from the law of Marchenko and Pastur: the largest relative difference
         of four quantiles. It is a few per cent where noise is alike in all features, and infinite
         if half of all singular values are above the edge.
+    axes : array (F, K)
+        Their left singular vectors, up to their lengths.
+    scales : array (n,)
+        With which samples have equal noise.
     """
 
     K: int
     values: Array
     misfit: float
+    axes: Array
+    scales: Array
 
     @property
     def gap(self) -> float:
@@ -279,37 +289,116 @@ def count_above_edge(V: DataMatrix) -> EdgeCount:
     >>> count_above_edge(from_columns(model.V)).K
     4
     """
-    F = V.shape[0]
-    size = _MANY_FEATURES if F > _MANY_FEATURES else _EDGE_SAMPLES
-    B = dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
-    n = B.shape[1]
+    return _above_edge(_some_samples(V), _TRACY_WIDOM)
+
+
+def _some_samples(V: DataMatrix) -> Array:
+    """Nonzero samples as columns, at most as many as are affordable."""
+    size = _MANY_FEATURES if V.shape[0] > _MANY_FEATURES else _EDGE_SAMPLES
+    return dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
+
+
+def _above_edge(B: Array, quantile: float) -> EdgeCount:
+    F, n = B.shape
     gram = B.T @ B if n < F else None
     squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
-    limit = highest_noise(F, n)
-    k, new, values = 1, 1, np.ones(min(F, n))
-    U = B @ (1 / np.sqrt(squares))[:, None]
+    limit = highest_noise(F, n, quantile)
+    k, values, scales = 1, np.ones(min(F, n)), 1 / np.sqrt(squares)
+    U = B @ scales[:, None]
     for _ in range(_MAX_ROUNDS):
         left = squares - (((U / norm(U, axis=0)).T @ B) ** 2).sum(axis=0)
         if left.sum() <= _EXACT_SHARE * squares.sum():
-            return EdgeCount(k, np.where(np.arange(values.size) < k, np.inf, 1.0), 0.0)
+            exact_values = np.where(np.arange(values.size) < k, np.inf, 1.0)
+            return EdgeCount(k, exact_values, 0.0, U, scales)
         scales = 1 / np.sqrt(_capped(left * n / ((F - k) * (n - k)), squares))
         scaled = (B * scales**2) @ B.T if gram is None else scales[:, None] * gram * scales
         eigenvalues, vectors = np.linalg.eigh(scaled)
         values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
-        new = int(np.argmin(np.append(values[:most] > 1.0, False)))
+        new = max(int(np.argmin(np.append(values[:most] > 1.0, False))), 1)
+        U = vectors[:, : -new - 1 : -1]
+        if gram is not None:
+            U = B @ (scales[:, None] * U)
         if new <= k:
             break
         k = new
         if k == most:
-            return EdgeCount(k, values, np.inf)
-        U = vectors[:, : -k - 1 : -1]
-        if gram is not None:
-            U = B @ (scales[:, None] * U)
-    K = max(new, 1)
-    expected = _noise_quantiles(F - K, n - K)
-    misfit = np.abs(np.quantile(limit * values[K:], _QUANTILES) / expected - 1.0).max()
-    return EdgeCount(K, values, float(misfit))
+            return EdgeCount(k, values, np.inf, U, scales)
+    expected = _noise_quantiles(F - new, n - new)
+    misfit = np.abs(np.quantile(limit * values[new:], _QUANTILES) / expected - 1.0).max()
+    return EdgeCount(new, values, float(misfit), U, scales)
+
+
+def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:
+    """Count components in clusters of samples, one for each singular value above the edge.
+
+    Two cones may be so close that the noise of all samples hides what distinguishes them. The
+    samples of one cluster have less noise, so their singular values may be above its edge. If
+    samples lie in cones, most clusters hold a single component; if they are mixtures, most hold
+    several, and the count is 0. It is also 0 if there are fewer than 15 samples for each cluster.
+    Features that are often zero in a cluster are left out there: noise has lost its negative part.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    above : EdgeCount
+        That of `count_above_edge`.
+
+    Examples
+    --------
+    Noise hides that there are six directions, not five; the last two are close to each other:
+
+    >>> from conenmf import from_columns
+    >>> rng = np.random.default_rng(3)
+    >>> axes = 0.5 + rng.random((60, 6))
+    >>> axes[:, 5] = axes[:, 4] * (1 + 0.1 * rng.choice([-1, 1], 60))
+    >>> X = axes[:, rng.integers(6, size=900)] + 0.3 * rng.standard_normal((60, 900))
+    >>> V = from_columns(np.maximum(X, 0))
+    >>> above = count_above_edge(V)
+    >>> above.K, count_in_clusters(V, above)
+    (5, 6)
+    """
+    B = _some_samples(V)
+    if B.shape[1] < _PER_CLUSTER * above.K:
+        return 0
+    labels = _clusters((above.axes / norm(above.axes, axis=0)).T @ (B * above.scales), above.K)
+    counts = [_in_cluster(B[:, labels == k]) for k in np.unique(labels)]
+    are_cones = 2 * counts.count(1) >= above.K >= sum(counts) / 2
+    return sum(counts) if are_cones else 0
+
+
+def _clusters(Y: Array, K: int) -> Array:
+    """Cluster the directions of columns, which are more certain the longer they are.
+
+    Spherical k-means with squared lengths as weights, the best of some starts. The first begins
+    with columns that are long and far from those chosen before, the others draw such columns.
+    """
+    rng, tiny = default_rng(0), np.finfo(float).tiny
+    lengths = np.maximum(norm(Y, axis=0), tiny)
+    Z, best, result = Y / lengths, -np.inf, np.zeros(lengths.size, int)
+    for start in range(_STARTS):
+        nearest, chosen = np.full(lengths.size, -1.0), []
+        for _ in range(K):
+            distances = lengths**2 * np.maximum(1.0 - nearest, tiny)
+            keys = distances if start == 0 else distances / rng.exponential(size=distances.size)
+            chosen.append(int(np.argmax(keys)))
+            nearest = np.maximum(nearest, Z[:, chosen[-1]] @ Z)
+        centres = Z[:, chosen]
+        for _ in range(_STEPS):
+            labels = np.argmax(centres.T @ Z, axis=0)
+            sums = (Y * lengths) @ np.eye(K)[labels]
+            lengths_of_sums = norm(sums, axis=0)
+            centres = sums / np.maximum(lengths_of_sums, tiny)
+        if lengths_of_sums.sum() > best:  # the weighted sum of cosines
+            best, result = float(lengths_of_sums.sum()), labels
+    return result
+
+
+def _in_cluster(B: Array) -> int:
+    """How many components samples have, by the features that noise is alike in."""
+    B = B[np.mean(B == 0, axis=1) <= _MAX_ZEROS]
+    B = B[:, B.any(axis=0)]
+    return _above_edge(B, _HIGH_TRACY_WIDOM).K if min(B.shape) >= _FEW_SAMPLES else 1
 
 
 def _capped(variances: Array, squares: Array) -> Array:
@@ -320,13 +409,13 @@ def _capped(variances: Array, squares: Array) -> Array:
     return np.maximum(capped, _EXACT_SHARE * squares)
 
 
-def highest_noise(F: int, N: int) -> float:
+def highest_noise(F: int, N: int, quantile: float = _TRACY_WIDOM) -> float:
     """Return what the norm of F x N noise of variance one exceeds in 10 % of draws.
 
     The law of the largest eigenvalue is that of Tracy and Widom.
     """
     edge = noise_edge([1.0], F, [N])
-    return math.sqrt(edge**2 + _TRACY_WIDOM * edge * (1 / np.sqrt(F) + 1 / np.sqrt(N)) ** (1 / 3))
+    return math.sqrt(edge**2 + quantile * edge * (1 / np.sqrt(F) + 1 / np.sqrt(N)) ** (1 / 3))
 
 
 def _noise_quantiles(F: int, N: int) -> Array:

@@ -28,7 +28,14 @@ import numpy as np
 from numpy.random import Generator, default_rng
 
 from ..arguments import function, number, optional
-from ..cones.counting import EdgeCount, count_above_edge, count_cones, default_range, estimate_rank
+from ..cones.counting import (
+    EdgeCount,
+    count_above_edge,
+    count_cones,
+    count_in_clusters,
+    default_range,
+    estimate_rank,
+)
 from ..data.blocks import Array, Block, dense, exact
 from ..data.known import filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
@@ -222,7 +229,11 @@ Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
 
 
 def _edge(question: Question) -> Iterator[Evidence]:
-    """Singular values above the edge of the noise, see `count_above_edge`."""
+    """Singular values above the edge of the noise, of all samples and of clusters of them.
+
+    See `count_above_edge` and `count_in_clusters`. Data of mostly zeros are not asked: noise that
+    is alike in all entries would leave few.
+    """
     if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
         return
     found = _without_near(count_above_edge(question.V))
@@ -238,7 +249,15 @@ def _edge(question: Question) -> Iterator[Evidence]:
     ks = np.arange(1, last + 1)
     meaning = "singular value over the edge of noise; above 1: signal"
     scores = np.where(np.isfinite(found.values), found.values, np.nan)[:last]
-    yield Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure, below=1)
+    edge = Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure)
+    edge = replace(edge, below=max(K // 5, 1))
+    is_exact = np.isinf(found.values[0])
+    in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
+    if in_clusters:
+        text = f"components in {K} clusters of samples: {in_clusters}"
+        trust = _CLEAR if in_clusters > K else _WEAK
+        yield replace(edge, name="clusters", K=in_clusters, text=text, trust=trust, is_sure=False)
+    yield edge
 
 
 def _without_near(found: EdgeCount) -> EdgeCount:
