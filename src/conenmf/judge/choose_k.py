@@ -254,7 +254,7 @@ def _edge(question: Question) -> Iterator[Evidence]:
     is_exact = np.isinf(found.values[0])
     in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
     if in_clusters:
-        text = f"components in {K} clusters of samples: {in_clusters}"
+        text = f"{K} clusters of samples have {in_clusters} components"
         trust = _CLEAR if in_clusters > K else _WEAK
         yield replace(edge, name="clusters", K=in_clusters, text=text, trust=trust, is_sure=False)
     yield edge
