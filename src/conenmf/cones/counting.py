@@ -41,7 +41,7 @@ from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, flag, integer, number, optional
+from ..arguments import flag, integer, number, optional
 from ..data.blocks import Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
@@ -567,43 +567,29 @@ class Linkage(NamedTuple):
 
 
 def linkage(distances: Array) -> Linkage:
-    """Make all clusters of single linkage from a matrix of distances (n, n), in n^2 steps.
-
-    Prim's algorithm visits the samples, next always the one nearest to those visited. It leaves a
-    cluster only when all of its samples are visited, since the next cluster is farther: clusters
-    are contiguous, and joining them in the order of the steps between them makes all of them.
+    """Make all clusters of single linkage from a matrix of distances (n, n).
 
     >>> tree = linkage(np.abs(np.subtract.outer([0.0, 5.0, 1.0, 7.0], [0.0, 5.0, 1.0, 7.0])))
     >>> tree.order.tolist(), tree.between.tolist(), tree.within.tolist()
     ([0, 2, 1, 3], [inf, 4.0, 2.0, 1.0], [7.0, 2.0, 1.0, 0.0])
     """
-    n = len(distances)
-    order, steps = _visit_nearest(distances)
+    from scipy.cluster.hierarchy import leaves_list, single  # slow to import
+    from scipy.spatial.distance import squareform
+
+    if len(distances) == 1:
+        return Linkage(np.zeros(1, np.intp), np.full(1, np.inf), np.full(1, np.inf), np.zeros(1))
+    joined = single(squareform(distances, checks=False))
+    order = leaves_list(joined)
     distances = distances[np.ix_(order, order)]
-    by_step = 1 + np.argsort(steps[1:], kind="stable")
-    first, last = np.arange(n), np.arange(n)  # of the cluster that ends, or begins, at a place
-    widest = 0.0
-    within = np.zeros(n)
-    for n_joined, place in enumerate(by_step, 1):
-        begin, end = first[place - 1], last[place]
-        widest = max(widest, float(distances[begin:place, place : end + 1].max()))
-        first[end], last[begin] = begin, end
-        within[n - n_joined - 1] = widest
-    return Linkage(order, steps, np.append(np.inf, steps[by_step[::-1]]), within)
-
-
-def _visit_nearest(distances: Array) -> Pair:
-    order = np.zeros(len(distances), dtype=np.intp)
-    steps = np.full(len(distances), np.inf)
-    visited = np.zeros(len(distances))  # infinite where visited
-    visited[0] = np.inf
-    nearest = distances[0].copy()
-    for place in range(1, len(distances)):
-        order[place] = n = int(np.argmin(nearest + visited))
-        steps[place] = nearest[n]
-        visited[n] = np.inf
-        np.minimum(nearest, distances[n], out=nearest)
-    return order, steps
+    spans = [(place, place + 1) for place in np.argsort(order).tolist()]  # of clusters, in order
+    steps, within = np.full(order.size, np.inf), np.zeros(order.size)
+    for n_left, (a, b, step, _) in zip(range(order.size - 1, 0, -1), joined.tolist(), strict=True):
+        (begin, middle), (_, end) = sorted((spans[int(a)], spans[int(b)]))
+        spans.append((begin, end))
+        steps[middle] = step
+        widest = distances[begin:middle, middle:end].max()
+        within[n_left - 1] = max(widest, within[n_left])
+    return Linkage(order, steps, np.append(np.inf, joined[::-1, 2]), within)
 
 
 def _in_all_samples(
