@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
 from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
 from ..names import Names
-from ..scale.disk import Compressed, Source, Stamp, mapping_of
+from ..scale.disk import Source, Stamp, mapping_of
 from ..text import PathLike
 from .limits import check_fits, check_sides
 
@@ -285,7 +286,7 @@ class CompressedSource(Source):
             start = stop
         return borders
 
-    def read(self, start: int, stop: int) -> Compressed:
+    def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, compressed."""
         self.check(few=True)
         first, last = int(self._indptr[start]), int(self._indptr[stop])
@@ -296,11 +297,10 @@ class CompressedSource(Source):
                 f"{self.name}: column indices run from {indices.min()} to {indices.max()} in a "
                 f"matrix of {self.shape[1]} columns; save it again"
             )
-        return Compressed(data, indices, self._indptr[start : stop + 1] - first)
+        parts = (data, indices, self._indptr[start : stop + 1] - first)
+        return sp.csr_array(parts, shape=(stop - start, self.shape[1]))
 
-    def take(self, indices: Array) -> Compressed:
+    def take(self, indices: Array) -> Rows:
         """These rows, given in increasing order, compressed."""
-        rows = [self.read(0, 0)] + [self.read(index, index + 1) for index in indices.tolist()]
-        data, columns, _ = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-        lengths = [row.data.size for row in rows]
-        return Compressed(data, columns, np.cumsum(lengths))
+        rows = [self.read(index, index + 1) for index in indices.tolist()]
+        return sp.vstack([self.read(0, 0), *rows], format="csr")

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -84,14 +84,6 @@ def _state(path: str) -> tuple[int, int]:
     return state.st_size, state.st_mtime_ns
 
 
-class Compressed(NamedTuple):
-    """Rows in compressed form."""
-
-    data: Array
-    indices: Array
-    indptr: Array
-
-
 class Source(ABC):
     """A matrix in a file, of which rows can be read.
 
@@ -127,11 +119,11 @@ class Source(ABC):
         self.folder = Path(tempfile.gettempdir() if path is None else Path(path).absolute().parent)
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> Array | Compressed:
+    def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, as an ndarray or compressed."""
 
     @abstractmethod
-    def take(self, indices: Array) -> Array | Compressed:
+    def take(self, indices: Array) -> Rows:
         """These rows, given in increasing order."""
 
     @abstractmethod
@@ -155,7 +147,7 @@ class Source(ABC):
         """All rows, as an ndarray or a sparse array."""
         rows = self.read(0, self.shape[0])
         self.check()
-        return sp.csr_array(tuple(rows), shape=self.shape) if isinstance(rows, Compressed) else rows
+        return rows
 
 
 class DiskMatrix(LocalMatrix):
@@ -227,9 +219,10 @@ class DiskMatrix(LocalMatrix):
             rows = self._source.take(different)
         return self._as_block(rows).T[back].T
 
-    def _as_block(self, rows: Array | Compressed) -> Block:
-        if isinstance(rows, Compressed):
-            block = sparse_block(*rows, self.shape[0], self.dtype, self.clip)
+    def _as_block(self, rows: Rows) -> Block:
+        if sp.issparse(rows):
+            parts = (rows.data, rows.indices, rows.indptr)
+            block = sparse_block(*parts, self.shape[0], self.dtype, self.clip)
             return canonical_rows(block.T).T
         rows = rows.astype(self.dtype, copy=False)
         return (np.maximum(rows, 0) if self.clip else rows).T
