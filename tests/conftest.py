@@ -239,6 +239,17 @@ def rng(request):
 
 
 @pytest.fixture
+def refuses():
+    """Check that a call raises this error, with a message that matches."""
+
+    def check(error, message, call):
+        with pytest.raises(error, match=message):
+            call()
+
+    return check
+
+
+@pytest.fixture
 def small_blocks():
     """Options of a door that make even tiny matrices have several blocks.
 

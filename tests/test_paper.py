@@ -162,7 +162,7 @@ def test_bounds_hold_under_noise(rows):
         assert float(row["distance to clean"]) <= float(row["bound of distance"])
 
 
-def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
+def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch, refuses):
     compute, counting, drawn = paper("reproduce").compute, paper("counting"), []
     whole = compute("figure3", "tiny", 0, tmp_path)
     path = tmp_path / "figure3.csv"
@@ -173,8 +173,7 @@ def test_a_run_goes_on_where_it_was(paper, tmp_path, monkeypatch):
     assert compute("figure3", "tiny", 0, tmp_path) == whole
     assert len(drawn) == 2  # the other two rows were kept
     assert path.read_text().splitlines() == lines
-    with pytest.raises(SystemExit, match="rows of another seed"):
-        compute("figure3", "tiny", 1, tmp_path)
+    refuses(SystemExit, "rows of another seed", lambda: compute("figure3", "tiny", 1, tmp_path))
 
 
 def test_seconds_that_no_init_needed(paper):

@@ -61,8 +61,8 @@ def test_unknown_ratings_are_predicted_better_than_by_regularised_means(seed):
     assert abs(found.rmse_of_means - rmse(means, noisy[~known])) < 0.08
 
 
-def test_without_tastes_it_is_not_worse_than_means():
-    rng = np.random.default_rng(2)
+@pytest.mark.seed(2)
+def test_without_tastes_it_is_not_worse_than_means(rng):
     offsets = 0.5 * rng.standard_normal((150, 1)) + 0.5 * rng.standard_normal(80)
     noisy = np.clip(3 + offsets + 0.7 * rng.standard_normal(offsets.shape), 1, 5)
     known = rng.random(noisy.shape) < 0.15
@@ -133,14 +133,13 @@ def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
     np.testing.assert_allclose(of_frame.predict(*pairs), expected, atol=1e-3)
 
 
-def test_other_titles_are_named(tmp_path):
+def test_other_titles_are_named(tmp_path, refuses):
     path = tmp_path / "long.tsv"
     path.write_text("who\twhat\thow much\n" + "a\tx\t1\na\ty\t2\nb\tx\t3\nb\ty\t0.5\n")
     V = open_data(path, triples=("who", "what", "how much"))
     assert V.names.sample_names == ("a", "b")
     np.testing.assert_array_equal(V.columns(np.arange(2)).toarray(), [[1, 3], [2, 0.5]])
-    with pytest.raises(OptionError, match="expected three columns"):
-        open_data(path, triples=("who", "what"))
+    refuses(OptionError, "expected three columns", lambda: open_data(path, triples=("who", "what")))
 
 
 def test_tables_of_features_are_not_taken_for_ratings(tmp_path):

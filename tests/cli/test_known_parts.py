@@ -200,8 +200,7 @@ def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
     assert "this is for complete data" in capsys.readouterr().err
 
 
-def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys):
-    rng = np.random.default_rng(0)
+def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys, rng):
     users, items = np.nonzero(rng.random((80, 40)) < 0.3)
     ratings = np.clip(1 + 2 * rng.random((80, 2)) @ rng.random((2, 40)), 1, 5)[users, items]
     rows = zip(users, items, ratings, strict=True)

@@ -129,8 +129,7 @@ def test_clusters_show_cones_that_are_close():
     assert right >= 5
 
 
-def test_mixtures_are_no_clusters():
-    rng = np.random.default_rng(0)
+def test_mixtures_are_no_clusters(rng):
     X = close_axes(rng) @ rng.dirichlet(np.ones(6), 900).T + 0.01 * rng.standard_normal((60, 900))
     V = from_columns(np.maximum(X, 0))
     above = count_above_edge(V)
@@ -138,8 +137,7 @@ def test_mixtures_are_no_clusters():
     assert count_in_clusters(V, above) == 0
 
 
-def test_clusters_of_pure_noise_hold_one_component():
-    rng = np.random.default_rng(0)
+def test_clusters_of_pure_noise_hold_one_component(rng):
     axes = np.repeat(np.eye(4), 15, axis=0)
     for level in (0.1, 0.5):
         X = axes[:, rng.integers(4, size=400)] + level * rng.standard_normal((60, 400))

@@ -26,11 +26,10 @@ def everything(V):
     return dense(V.columns(np.arange(V.shape[1])))
 
 
-def test_only_counts_are_drawn_again():
+def test_only_counts_are_drawn_again(refuses):
     V = from_columns([[1.0, 2.5]])
     assert not holds_counts(V)
-    with pytest.raises(DataTypeError, match="not counts"):
-        redrawn(V, np.random.default_rng(0))
+    refuses(DataTypeError, "not counts", lambda: redrawn(V, np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("scale", [0.02, 5.0])

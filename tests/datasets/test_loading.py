@@ -46,14 +46,13 @@ def test_images_are_upright(folder, rng, place):
     assert load("georgia_tech_crop").labels is None
 
 
-def test_images_are_shrunk(folder, rng, place):
+def test_images_are_shrunk(folder, rng, place, refuses):
     images = rng.integers(0, 256, (2, 200, 180), np.uint8)
     place(folder, "faces94", images.reshape(2, -1), [0, 1])
     half = load("faces94", shrink=2)
     assert half.image_shape == half.names.image_shape == (100, 90)
     np.testing.assert_array_equal(half.X[1].reshape(100, 90)[7, 8], images[1, 14:16, 16:18].mean())
-    with pytest.raises(OptionError, match="shrink=7 does not divide"):
-        load("faces94", shrink=7)
+    refuses(OptionError, "shrink=7 does not divide", lambda: load("faces94", shrink=7))
     for shrink in (0, 2.0, "2"):
         with pytest.raises(OptionError, match=f"shrink={shrink!r}"):
             load("faces94", shrink=shrink)

@@ -43,7 +43,7 @@ def test_npz(same, tmp_path, X):
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_sparse_npz(same, tmp_path, X, compressed):
+def test_sparse_npz(same, tmp_path, X, compressed, refuses):
     sp.save_npz(tmp_path / "rows.npz", sp.csr_array(X), compressed=compressed)
     sp.save_npz(tmp_path / "columns.npz", sp.csc_array(X), compressed=compressed)
     sp.save_npz(tmp_path / "other.npz", sp.bsr_array(X), compressed=compressed)
@@ -53,8 +53,7 @@ def test_sparse_npz(same, tmp_path, X, compressed):
     same(open_data(tmp_path / "rows.npz", samples_in="columns"), X.T, SparseMatrix)
     sp.save_npz(tmp_path / "entries.npz", sp.coo_array(X), compressed=compressed)
     same(open_data(tmp_path / "entries.npz"), X, SparseMatrix)
-    with pytest.raises(FileFormatError, match="in bsr order"):
-        open_data(tmp_path / "other.npz")
+    refuses(FileFormatError, "in bsr order", lambda: open_data(tmp_path / "other.npz"))
 
 
 def test_raw_parts_need_no_format_and_may_repeat_entries(same, tmp_path):
@@ -78,41 +77,36 @@ def test_pickles_are_never_read(tmp_path, X):
             open_data(tmp_path / name)
 
 
-def test_matrices_that_are_none(tmp_path):
+def test_matrices_that_are_none(tmp_path, refuses):
     np.save(tmp_path / "a.npy", np.ones(5))
-    with pytest.raises(DataError, match="got 1"):
-        open_data(tmp_path / "a.npy")
+    refuses(DataError, "got 1", lambda: open_data(tmp_path / "a.npy"))
     np.save(tmp_path / "b.npy", np.ones((0, 5)))
-    with pytest.raises(DataError, match="needs at least one sample"):
-        open_data(tmp_path / "b.npy")
+    refuses(DataError, "needs at least one sample", lambda: open_data(tmp_path / "b.npy"))
     np.save(tmp_path / "c.npy", np.array([[1.0, -2.0]]))
     with pytest.raises(DataError, match=r"row 0 \(sample\), column 1 \(feature\), .* is -2"):
         open_data(tmp_path / "c.npy")
 
 
-def test_archives_that_lie_about_sizes(tmp_path, X):
+def test_archives_that_lie_about_sizes(tmp_path, X, refuses):
     np.savez(tmp_path / "a.npz", X)
     with zipfile.ZipFile(tmp_path / "a.npz") as archive:
         member = archive.read("arr_0.npy")
     with zipfile.ZipFile(tmp_path / "b.npz", "w") as archive:
         archive.writestr("arr_0.npy", member[:-8])
-    with pytest.raises(FileFormatError, match="EOF: reading array data"):
-        open_data(tmp_path / "b.npz")
+    refuses(FileFormatError, "EOF: reading array data", lambda: open_data(tmp_path / "b.npz"))
     huge = member.replace(b"(40, 12)", b"(9999,9)")
     with zipfile.ZipFile(tmp_path / "c.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("arr_0.npy", huge)
-    with pytest.raises(FileFormatError, match="EOF: reading array data"):
-        open_data(tmp_path / "c.npz")
+    refuses(FileFormatError, "EOF: reading array data", lambda: open_data(tmp_path / "c.npz"))
 
 
 @pytest.mark.parametrize("shape", ["(-4, 12)", "(2**9, 4)", "(999999999999, 9999999)", "(40, 1.5)"])
-def test_headers_that_claim_too_much(tmp_path, X, shape):
+def test_headers_that_claim_too_much(tmp_path, X, shape, refuses):
     np.save(tmp_path / "a.npy", X)
     content = (tmp_path / "a.npy").read_bytes()
     header = content[10:128].replace(b"(40, 12)", shape.encode())
     (tmp_path / "a.npy").write_bytes(content[:10] + header[:117].ljust(117) + b"\n" + content[128:])
-    with pytest.raises(FileFormatError):
-        open_data(tmp_path / "a.npy")
+    refuses(FileFormatError, None, lambda: open_data(tmp_path / "a.npy"))
 
 
 def test_a_zip_bomb(tmp_path):
@@ -122,7 +116,7 @@ def test_a_zip_bomb(tmp_path):
         open_data(tmp_path / "a.npz", max_memory="100MB")
 
 
-def test_names_beside_a_matrix(tmp_path, X):
+def test_names_beside_a_matrix(tmp_path, X, refuses):
     samples, features = [f"s{n}\x1b" for n in range(40)], [b"f%d" % n for n in range(12)]
     for save in (np.savez, np.savez_compressed):
         save(tmp_path / "a.npz", V=X, sample_names=samples, feature_names=features)
@@ -130,8 +124,7 @@ def test_names_beside_a_matrix(tmp_path, X):
         assert names.sample_names[:2] == ("s0\\x1b", "s1\\x1b")
         assert names.feature_names[:2] == ("f0", "f1")
     np.savez(tmp_path / "a.npz", V=X, sample_names=samples[1:])
-    with pytest.raises(DataError, match="39 names for 40 samples"):
-        open_data(tmp_path / "a.npz")
+    refuses(DataError, "39 names for 40 samples", lambda: open_data(tmp_path / "a.npz"))
 
 
 def test_a_sparse_matrix_with_names_and_one_without_end(tmp_path, X):
@@ -162,10 +155,9 @@ def flipped(tmp_path):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_checksums_of_members_in_place(flipped, order):
+def test_checksums_of_members_in_place(flipped, order, refuses):
     path = flipped(np.savez, np.asarray(np.ones((500, 20)), order=order))
-    with pytest.raises(zipfile.BadZipFile, match="Bad CRC-32"):
-        np.load(path)["arr_0"]
+    refuses(zipfile.BadZipFile, "Bad CRC-32", lambda: np.load(path)["arr_0"])
     for samples_in in ("rows", "columns"):
         with pytest.raises(FileFormatError, match="Bad CRC-32"):
             open_data(path, samples_in=samples_in)

@@ -169,7 +169,7 @@ def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm):
 
 @pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "cube", "zarr"])
-def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage):
+def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage, refuses):
     """Of the first pass of the inits, of others, of the exact finish; before its last block."""
     path = BY_PATH[kind](tmp_path, X)
     V = open_path(path)
@@ -186,25 +186,22 @@ def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage):
     init = "auto" if kind in ("npy", "h5") else "random"
     fit(V, init)
     harmed, n_reads = max(1, round(stage * n_reads)), 0
-    with pytest.raises(DataChangedError, match=path.name):
-        fit(V, init)
+    refuses(DataChangedError, path.name, lambda: fit(V, init))
 
 
-def test_chunks_that_are_removed_or_written_through_zarr(tmp_path, X):
+def test_chunks_that_are_removed_or_written_through_zarr(tmp_path, X, refuses):
     path = tmp_path / "d.zarr"
     array = zarr.create_array(str(path), data=X, chunks=(100, 40))
     chunk = path / "c" / "3" / "0"
     V = open_data(path, **SMALL)
     kept, status = chunk.read_bytes(), chunk.stat()
     chunk.unlink()
-    with pytest.raises(DataChangedError, match=r"d\.zarr/c/3/0 can no longer be read"):
-        fit(V)
+    refuses(DataChangedError, r"d\.zarr/c/3/0 can no longer be read", lambda: fit(V))
     chunk.write_bytes(kept)
     os.utime(chunk, ns=(status.st_atime_ns, status.st_mtime_ns))
     fit(V)  # the same numbers
     array[:10] = 5.0
-    with pytest.raises(DataChangedError, match=r"d\.zarr/c/0/0"):
-        fit(V)
+    refuses(DataChangedError, r"d\.zarr/c/0/0", lambda: fit(V))
 
 
 # --- no false alarms --------------------------------------------------------------------------

@@ -100,25 +100,23 @@ def numbers(count):
     return part(9, np.arange(1.0, count + 1).tobytes())
 
 
-def test_the_variable_that_is_meant(tmp_path):
+def test_the_variable_that_is_meant(tmp_path, refuses):
     path = tmp_path / "a.mat"
     scipy.io.savemat(path, {"V": MATRIX, "n": 5.0, "text": "abc", "cell": np.array([1], object)})
     assert open_data(path).shape == (2, 3)
     scipy.io.savemat(path, {"V": MATRIX, "U": MATRIX[:2], "text": "abc"})
-    with pytest.raises(FileFormatError, match="holds U, V: name one of them"):
-        open_data(path)
+    refuses(FileFormatError, "holds U, V: name one of them", lambda: open_data(path))
     assert open_data(f"{path}:/U").shape == (2, 2)
     assert open_data(path, dataset="U", samples_in="columns").shape == (2, 2)
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "?"])
-def test_types_of_numbers(tmp_path, dtype):
+def test_types_of_numbers(tmp_path, dtype, refuses):
     scipy.io.savemat(tmp_path / "a.mat", {"V": MATRIX.astype(dtype)}, do_compression=True)
     V = open_data(tmp_path / "a.mat")
     np.testing.assert_array_equal(V.columns([0, 1, 2]).T, MATRIX.astype(dtype))
     scipy.io.savemat(tmp_path / "b.mat", {"V": MATRIX * 1j})
-    with pytest.raises(DataTypeError, match="Complex"):
-        open_data(tmp_path / "b.mat")
+    refuses(DataTypeError, "Complex", lambda: open_data(tmp_path / "b.mat"))
 
 
 def test_files_are_read_as_they_are_made_here(tmp_path):
@@ -138,9 +136,8 @@ def test_files_are_read_as_they_are_made_here(tmp_path):
         (mat(element(15, b"not compressed")), "damaged"),
     ],
 )
-def test_matlab_that_is_not_what_its_header_claims(tmp_path, content, message):
-    with pytest.raises(FileFormatError, match=message):
-        opened(tmp_path / "a.mat", content)
+def test_matlab_that_is_not_what_its_header_claims(tmp_path, content, message, refuses):
+    refuses(FileFormatError, message, lambda: opened(tmp_path / "a.mat", content))
 
 
 def test_a_variable_that_scipy_can_load_but_not_list(tmp_path, monkeypatch):
@@ -179,7 +176,7 @@ def test_sparse_matrices_with_few_entries_in_each_column(tmp_path, compressed):
         np.testing.assert_array_equal(V.columns(range(100)).toarray().T, matrix.toarray())
 
 
-def test_version_7_3(tmp_path):
+def test_version_7_3(tmp_path, refuses):
     path = tmp_path / "a.mat"
     with h5py.File(path, "w", userblock_size=512) as file:
         file["s/x"] = MATRIX.T
@@ -191,7 +188,5 @@ def test_version_7_3(tmp_path):
         file["V"] = MATRIX.T
     assert open_data(path).columns([0]).T.tolist() == [[1.0, 2.0]]
     assert open_data(path, dataset="s/x").shape == (2, 3)
-    with pytest.raises(DataTypeError, match="'text' is not a matrix"):
-        open_data(path, dataset="text")
-    with pytest.raises(FileFormatError, match="has no 'link'"):
-        open_data(path, dataset="link")
+    refuses(DataTypeError, "'text' is not a matrix", lambda: open_data(path, dataset="text"))
+    refuses(FileFormatError, "has no 'link'", lambda: open_data(path, dataset="link"))

@@ -267,16 +267,12 @@ def test_tiny_tables_have_an_answer(X, loss):
     assert str(chosen)
 
 
-def test_bad_input(cones):
+def test_bad_input(cones, refuses):
     V = from_columns(cones)
-    with pytest.raises(ComponentsError, match="expected an integer of at least 1"):
-        select_k(V, [0, 1])
-    with pytest.raises(ComponentsError, match="expected integers"):
-        select_k(V, [])
-    with pytest.raises(ComponentsError, match="61 components are more than"):
-        select_k(V, [61])
-    with pytest.raises(DataTypeError, match="expected a DataMatrix"):
-        select_k(cones)
+    refuses(ComponentsError, "expected an integer of at least 1", lambda: select_k(V, [0, 1]))
+    refuses(ComponentsError, "expected integers", lambda: select_k(V, []))
+    refuses(ComponentsError, "61 components are more than", lambda: select_k(V, [61]))
+    refuses(DataTypeError, "expected a DataMatrix", lambda: select_k(cones))
 
 
 # --- holes --------------------------------------------------------------------------------------

@@ -123,7 +123,6 @@ def test_components_with_limits_have_bands(result):
     assert titles == [f"component {k}: {verdict}" for k, verdict in enumerate(found.verdicts)]
 
 
-def test_without_matplotlib(result, monkeypatch):
+def test_without_matplotlib(result, monkeypatch, refuses):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"pip install 'conenmf\[plot\]'"):
-        result.plot_history()
+    refuses(ImportError, r"pip install 'conenmf\[plot\]'", lambda: result.plot_history())

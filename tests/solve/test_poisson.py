@@ -179,7 +179,7 @@ def test_as_many_components_as_features():
     assert result.relative_error < 0.01
 
 
-def test_words_that_no_component_has():
+def test_words_that_no_component_has(refuses):
     W = np.array([[1.0, 0.2], [0.5, 1.0], [0.0, 0.0]])
     V = from_columns([[3, 0, 1], [2, 5, 0], [0, 0, 4]])
     with pytest.warns(InputWarning, match="1 feature with counts, in all 4: 2"):
@@ -188,16 +188,14 @@ def test_words_that_no_component_has():
     np.testing.assert_allclose(H, without)
     assert value == same
     assert labels.tolist() == [0, 1, 0]
-    with pytest.raises(DataError, match="fit again"):
-        POISSON.coefficients(V, W, unseen="raise")
+    refuses(DataError, "fit again", lambda: POISSON.coefficients(V, W, unseen="raise"))
 
 
-def test_a_rate_of_zero_where_a_count_is_not_is_named():
+def test_a_rate_of_zero_where_a_count_is_not_is_named(refuses):
     V = from_columns([[3.0, 1.0], [2.0, 5.0]])
     W, H = np.eye(2), np.array([[1.0, 1.0], [0.0, 1.0]])
     how = {"stopping": Stopping(max_iter=3), "objective": POISSON.on(V)}
-    with pytest.raises(DataError, match="rate of zero"):
-        alternate(V, W, H, "mult", **how)
+    refuses(DataError, "rate of zero", lambda: alternate(V, W, H, "mult", **how))
 
 
 def test_options_that_counts_do_not_have():
