@@ -412,7 +412,7 @@ def show_draws(rows: list[Row]) -> Section:
     for name, here in grouped(rows, "dataset").items():
         groups = grouped(here, "init", "r")
         found = {(init, int(r)): means(group, COLUMNS) for (init, r), group in groups.items()}
-        if len(found) < 2 * len(runs):
+        if len(found) < 2 * len(runs) or JUDGED not in runs:
             continue  # not all have run yet
         panels[name] = {
             init: (runs, [found[init, r]["error"] for r in runs]) for init in ("cr1-nmf", "cr1++")

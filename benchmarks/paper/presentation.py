@@ -118,7 +118,7 @@ def curves(
     **axes: object,
 ) -> Picture:
     """Draw a panel for each title, with a curve for each label: x, y and, if known, deviations."""
-    down = -(-len(panels) // across)
+    down = max(-(-len(panels) // across), 1)
     size = (5 * across, 3.2 * down)
     figure, places = plt.subplots(down, across, figsize=size, layout="constrained", squeeze=False)
     for place in places.flat[len(panels) :]:
