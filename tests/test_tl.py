@@ -1,3 +1,4 @@
+import anndata
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -88,3 +89,65 @@ def test_every_option_of_reading_and_of_the_fit(adata):
         result = conenmf.tl.nmf(adata, 3, rng=np.random.default_rng(0), **fit, **given)
         np.testing.assert_array_equal(result.W, expected.W)
         np.testing.assert_array_equal(adata.obsm["X_conenmf"], expected.H.T)
+
+
+def variable_genes(adata):
+    adata.var["highly_variable"] = np.arange(20) % 2 == 0
+    return np.arange(0, 20, 2)
+
+
+@pytest.mark.parametrize("storage", ["memory", "dense", "backed", "dask"])
+def test_highly_variable_genes_are_used_alone_as_in_scanpy(adata, tmp_path, storage):
+    genes = variable_genes(adata)
+    part = adata[:, genes].copy()
+    del part.var["highly_variable"]
+    expected = conenmf.tl.nmf(part, 3)
+    if storage == "dense":
+        adata.X = adata.X.toarray()
+    elif storage == "backed":
+        adata.write_h5ad(tmp_path / "cells.h5ad")
+        adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    elif storage == "dask":
+        array = pytest.importorskip("dask.array")
+        adata.X = array.from_array(adata.X.toarray(), chunks=(20, 20))
+    result = conenmf.tl.nmf(adata, 3)
+    assert result.names.feature_names == tuple(f"gene {f}" for f in genes)
+    np.testing.assert_allclose(result.relative_error, expected.relative_error, rtol=1e-6)
+    np.testing.assert_allclose(result.W, expected.W, atol=1e-4)  # single precision
+    loadings = adata.varm["conenmf"]
+    assert loadings.shape == (20, 3)
+    np.testing.assert_array_equal(loadings[genes], result.W)
+    assert not loadings[1::2].any()
+
+
+def test_all_genes_are_used_if_one_asks_for_it(adata):
+    variable_genes(adata)
+    assert conenmf.tl.nmf(adata, 3, use_highly_variable=False).W.shape == (20, 3)
+    assert conenmf.tl.consensus(adata, 2, 3).W.shape == (10, 2)
+    with pytest.raises(OptionError, match="need all genes: give use_highly_variable=False"):
+        conenmf.tl.nmf(adata, 3, missing="zeros")
+    del adata.var["highly_variable"]
+    with pytest.raises(OptionError, match="no gene is marked"):
+        conenmf.tl.nmf(adata, 3, use_highly_variable=True)
+
+
+def test_a_range_of_numbers_of_components():
+    rng = np.random.default_rng(0)
+    cells = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
+    result = conenmf.tl.nmf(cells, range(2, 6))
+    assert result.K == 3
+    assert result.selection.K == 3
+    found = conenmf.tl.consensus(cells, [2, 3, 4], 5)
+    assert found.K == 3
+    facts = cells.uns["conenmf_stability"]
+    assert facts["ks"].tolist() == [2, 3, 4]
+    assert facts["relative_errors"][0] > facts["relative_errors"][1]
+    assert cells.obsm["X_conenmf"].shape == (27, 3)
+
+
+def test_what_takes_long_shows_its_progress(adata, monkeypatch, capsys):
+    monkeypatch.setattr("conenmf.tl._SILENT_SECONDS", 0.0)
+    conenmf.tl.consensus(adata, 2, 3)
+    assert "fitting 3 times" in capsys.readouterr().err
+    conenmf.tl.nmf(adata, 2, verbose=False)
+    assert not capsys.readouterr().err

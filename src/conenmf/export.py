@@ -249,12 +249,15 @@ def no_formula(name: str) -> str:
 # --- AnnData ----------------------------------------------------------------------------------
 
 
-def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
+def annotate(
+    adata: Any, result: Factorization, key: str = "conenmf", genes: Array | None = None
+) -> None:
     """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell as a category, like scanpy's groups, and
-    ``uns[key]`` the facts as JSON.
+    ``uns[key]`` the facts as JSON. If the result is of some `genes` only, given by their places,
+    the others have zeros.
 
     >>> import anndata
     >>> import numpy as np
@@ -268,11 +271,14 @@ def annotate(adata: Any, result: Factorization, key: str = "conenmf") -> None:
     instance("result", result, Factorization)
     key = _checked_key(key)
     N, F = int(result.H.shape[1]), int(result.W.shape[0])
-    if tuple(adata.shape) != (N, F):
+    if tuple(adata.shape) != (N, F) and genes is None:
         raise DataError(
             f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}: use the same"
         )
     for place, name, values in _annotations(result, key):
+        if place == "varm" and genes is not None:
+            chosen, values = values, np.zeros((adata.shape[1], result.K), values.dtype)
+            values[genes] = chosen
         getattr(adata, place)[name] = values
 
 

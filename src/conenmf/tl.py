@@ -1,37 +1,51 @@
 """One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``, or ``tl.consensus``.
 
 It reads the counts by `io.open.from_rows`, fits by `pipeline.factorize` and annotates by
-`export.annotate`; the name of the module is scanpy's for tools.
+`export.annotate`; the name of the module is scanpy's for tools. As in scanpy, genes that are marked
+as highly variable are used alone. What takes longer than two seconds shows its progress.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
-from .arguments import choice, optional, text
+import numpy as np
+
+from .arguments import choice, flag, optional, text
+from .data.blocks import Array
 from .data.matrix import DataMatrix
+from .data.views import held, take_features
 from .errors import DataError, OptionError
 from .export import annotate, check_annotated
 from .io.open import from_rows
-from .judge.stability import Stability, stability
+from .judge.choose_k import select_k
+from .judge.stability import Stability, stability, stability_over
 from .names import Names
 from .pipeline import factorize
+from .progress import Display
 from .result import Factorization
 from .text import Facts, visible
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
-_SET_HERE = ("names", "V", "K", "n_runs")
+_SET_HERE = ("names", "V", "K", "ks", "n_runs")
+_MAX_ITER = signature(factorize).parameters["max_iter"].default
+_SILENT_SECONDS = 2.0  # before progress is shown
+_VARIABLE = "highly_variable"  # the column of var in which scanpy marks genes
 
 
 def nmf(
     adata: Any,
-    n_components: int | str = "auto",
+    n_components: int | str | Iterable[int] = "auto",
     *,
     layer: str | None = None,
     key_added: str = "conenmf",
+    use_highly_variable: bool | None = None,
+    verbose: bool = True,
     **options: Any,
 ) -> Factorization:
     """Factor the counts of an AnnData object and add the result to it.
@@ -45,10 +59,16 @@ def nmf(
     ----------
     adata : AnnData
         In memory or backed by its file.
-    n_components : int or "auto"
+    n_components : int, "auto", or several integers
+        Of several, such as ``range(5, 16)``, `select_k` chooses one.
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
+    use_highly_variable : bool, optional
+        Whether to factor only the genes that ``adata.var["highly_variable"]`` marks; by default if
+        there is such a column. Other genes have zeros in varm.
+    verbose : bool
+        Show progress if it takes longer than two seconds.
     **options
         As in `conenmf.factorize` and `conenmf.from_rows`.
 
@@ -67,36 +87,53 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
-    V, options = _opened(adata, layer, options, factorize)
+    V, genes, options = _opened(adata, layer, use_highly_variable, options, factorize)
     key_added = text("key_added", key_added)
-    result = factorize(V, n_components, **options)
-    annotate(adata, result, key_added)
+    display = Display(sys.stderr, quiet=not verbose, delay=_SILENT_SECONDS)
+    options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
+    with display.working("choosing the number of components"):
+        if isinstance(n_components, int | str):
+            result = factorize(V, n_components, **options)
+        else:
+            chosen = select_k(V, n_components, loss=options.get("loss", "frobenius"))
+            result = factorize(V, chosen.K, **options)
+            result = replace(result, K_decided_by=chosen.sentence, selection=chosen)
+    annotate(adata, result, key_added, genes)
     return result
 
 
 def consensus(
     adata: Any,
-    n_components: int,
+    n_components: int | Iterable[int],
     n_runs: int = 20,
     *,
     layer: str | None = None,
     key_added: str = "conenmf",
+    use_highly_variable: bool | None = None,
+    verbose: bool = True,
     **options: Any,
 ) -> Stability:
     """Factor the counts of an AnnData object many times, and add the consensus to it.
 
     The consensus is added like the result of `nmf`. ``adata.uns["conenmf_stability"]`` has the
-    share of runs that contain each component, and its silhouette.
+    share of runs that contain each component, and its silhouette; and the mean silhouette and the
+    error for each number of components that was tried.
 
     Parameters
     ----------
     adata : AnnData
         In memory or backed by its file.
-    n_components : int
+    n_components : int, or several integers
+        Of several, such as ``range(5, 16)``, `stability_over` recommends one.
     n_runs : int
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
+    use_highly_variable : bool, optional
+        Whether to factor only the genes that ``adata.var["highly_variable"]`` marks; by default if
+        there is such a column. Other genes have zeros in varm.
+    verbose : bool
+        Show progress if it takes longer than two seconds.
     **options
         As in `conenmf.stability` and `conenmf.from_rows`.
 
@@ -114,22 +151,37 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
-    V, options = _opened(adata, layer, options, stability)
+    V, genes, options = _opened(adata, layer, use_highly_variable, options, stability)
     key_added = text("key_added", key_added)
-    found = stability(V, n_components, n_runs, **options)
-    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
-    annotate(adata, result, key_added)
+    ks = [n_components] if isinstance(n_components, int) else n_components
+    display = Display(sys.stderr, quiet=not verbose, delay=_SILENT_SECONDS)
+
+    def show(one: Stability) -> None:
+        display.update(f"{one.K} components are {one.verdict}")
+
+    with display.working(f"fitting {n_runs} times"):
+        over = stability_over(V, ks, n_runs, callback=show, **options)
+        found = over.found[over.K]
+        result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
+    annotate(adata, result, key_added, genes)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
+        "ks": over.ks,
+        "mean_silhouettes": over.silhouettes,
+        "relative_errors": over.relative_errors,
     }
     return found
 
 
 def _opened(
-    adata: Any, layer: str | None, options: Facts, function: Callable[..., Any]
-) -> tuple[DataMatrix, Facts]:
-    """The counts, and the options for the function that they are passed to."""
+    adata: Any,
+    layer: str | None,
+    use_highly_variable: bool | None,
+    options: Facts,
+    function: Callable[..., Any],
+) -> tuple[DataMatrix, Array | None, Facts]:
+    """The counts, which genes they are of, and the options for the function they are passed to."""
     check_annotated(adata)
     known = {*_READING_OPTIONS, *signature(function).parameters} - {*_SET_HERE}
     for name in options.keys() - known:
@@ -148,7 +200,32 @@ def _opened(
         if not str(problem).startswith("Negative"):
             raise
         raise DataError(_in_words_of_cells(problem, adata, layer)) from None
-    return V, others
+    genes = _variable_genes(adata, use_highly_variable)
+    if genes is None:
+        return V, None, others
+    if V.observed is not None:
+        raise OptionError(
+            "missing and weighted entries need all genes: give use_highly_variable=False, or "
+            "adata[:, adata.var['highly_variable']]"
+        )
+    view = take_features(V, genes, dtype=str(V.dtype))
+    return held(view) if V.is_in_memory else view, genes, others
+
+
+def _variable_genes(adata: Any, wanted: bool | None) -> Array | None:
+    """The places of the genes that are marked as highly variable; None for all genes."""
+    wanted = optional(flag, "use_highly_variable", wanted)
+    if wanted is None:
+        wanted = _VARIABLE in adata.var
+    if not wanted:
+        return None
+    marks = adata.var[_VARIABLE].to_numpy(bool) if _VARIABLE in adata.var else np.zeros(0, bool)
+    if not marks.any():
+        raise OptionError(
+            f"no gene is marked in adata.var[{_VARIABLE!r}]: call "
+            "scanpy.pp.highly_variable_genes(adata), or give use_highly_variable=False"
+        )
+    return np.flatnonzero(marks)
 
 
 def _in_words_of_cells(problem: DataError, adata: Any, layer: str | None) -> str:

@@ -8,7 +8,7 @@ nothing is written. What cNMF computes approximately, such as usages, is exact h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -32,17 +32,17 @@ from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted
 from ..data.matrix import Aligned, DataMatrix
 from ..data.prepare import prepare
 from ..data.resample import evenly_spaced
-from ..data.validate import checked_components, require_data_matrix, require_nonnegative
+from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import MappedMatrix, held, take_features, take_samples
 from ..errors import ComponentsError, OptionError
-from ..judge.choose_k import select_k
-from ..judge.stability import Stability, stability
+from ..judge.choose_k import Selection, select_k
+from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
 from ..solve.run import Stopping, alternate
-from ..text import Facts, counted, excerpt
+from ..text import Facts, PathLike, counted, excerpt
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 Progress: TypeAlias = Callable[[str, float], object]
@@ -81,6 +81,9 @@ class Programs:
         Of cells and genes.
     settings : dict
         With which they were found.
+    tried : Selection, StabilityRange or None
+        The evidence for the number of programs, or their stability for each number of a range;
+        ``tried.plot()`` draws it. None if the number was given.
     """
 
     usages: Array
@@ -93,6 +96,7 @@ class Programs:
     stability: Stability
     names: Names
     settings: Facts
+    tried: Selection | StabilityRange | None = None
 
     @property
     def K(self) -> int:
@@ -135,6 +139,7 @@ def find_programs(
     tol: float = 1e-3,
     rng: Generator | None = None,
     callback: Progress | None = None,
+    checkpoint: PathLike | None = None,
 ) -> Programs:
     """Find the programs of cells from raw counts, in any storage, by the consensus of many fits.
 
@@ -144,7 +149,8 @@ def find_programs(
         Raw counts: cells are samples, all genes are features. ``open_data("atlas.h5ad")`` leaves
         them on disk.
     K : int, "auto", or a range of numbers to choose from
-        How many programs; "auto" estimates it from at most 20,000 cells.
+        How many programs; "auto" estimates it from at most 20,000 cells. Of a range each number is
+        fitted many times, and `stability_over` recommends one.
     n_runs : int
         Fits, each from its own random init, on all cells, until it has converged.
     n_genes : int
@@ -168,6 +174,9 @@ def find_programs(
         By default one of a fixed seed.
     callback : callable, optional
         Called with what is done, a text, and the share of the work that is done.
+    checkpoint : path, optional
+        A folder in which fits are saved when they end, and every minute before; the same call
+        continues there, also with more runs.
 
     Returns
     -------
@@ -184,7 +193,8 @@ def find_programs(
     """
     require_data_matrix(V, nonzero=True)
     require_nonnegative(V, "counting")
-    K = K if isinstance(K, str) and K == "auto" else components(K, auto=True)
+    is_open = len(K) > 0 if isinstance(K, range) else isinstance(K, str) and K == "auto"
+    K = K if is_open else components(K, auto=True)
     n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
@@ -196,14 +206,19 @@ def find_programs(
         statistics = gene_statistics(V)
         chosen = _chosen_genes(statistics, n_genes) if named is None else named
         data = scaled_genes(V, statistics, chosen, log1p)
-        K, reason = _checked_number(K, data)
+        ks, reason, tried = _checked_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
-        how: Facts = {
-            "resample": resample,
-            "density_threshold": density_threshold,
-            "max_excess": np.inf,
-        }
-        found = stability(data, K, n_runs, **how, max_iter=max_iter, tol=tol, rng=rng)
+        how: Facts = {"resample": resample, "density_threshold": density_threshold}
+        how |= {"max_iter": max_iter, "tol": tol, "rng": rng, "checkpoint": checkpoint}
+
+        def tell(one: Stability) -> None:
+            share = 0.05 + 0.85 * (list(ks).index(one.K) + 1) / len(ks)
+            report(f"fitting {n_runs} times; {one.K} programs are {one.verdict}", share)
+
+        over = stability_over(data, ks, n_runs, max_excess=np.inf, callback=tell, **how)
+        K, found = over.K, over.found[over.K]
+        if isinstance(ks, range):
+            reason, tried = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}", over
         spectra, H = found.W, found.H
         if refine:
             report("refining the consensus", 0.91)
@@ -226,7 +241,7 @@ def find_programs(
         "tol": tol,
     }
     return Programs(
-        usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings
+        usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings, tried
     )
 
 
@@ -281,19 +296,22 @@ def _moments(block: Block) -> tuple[Array]:
     return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
 
 
-def _checked_number(K: int | str | range, data: DataMatrix) -> tuple[int, str]:
-    """The number of programs, and who or what decided it."""
+def _checked_number(
+    K: int | str | range, data: DataMatrix
+) -> tuple[Sequence[int], str, Selection | StabilityRange | None]:
+    """The numbers of programs to fit, who or what decided, and the evidence."""
     F, N = data.shape
-    if isinstance(K, str | range):
+    if isinstance(K, str):
         part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
-        chosen = select_k(part, K if isinstance(K, range) else None)
-        return chosen.K, chosen.sentence
-    if K > min(F, N):
+        chosen = select_k(part)
+        return [chosen.K], chosen.sentence, chosen
+    ks = K if isinstance(K, range) else [K]
+    if ks[-1] > min(F, N):
         raise ComponentsError(
             f"there are {counted(N, 'cell')} and {counted(F, 'gene')} to factor, fewer than the "
-            f"{K} programs asked for: ask for fewer"
+            f"{ks[-1]} programs asked for: ask for fewer"
         )
-    return checked_components(K, data), "user"
+    return ks, "user", None
 
 
 # --- spectra ----------------------------------------------------------------------------------

@@ -38,17 +38,25 @@ _TABLES = {
     "facts": "{name}.run.{run}.json",
     "annotated": "{name}.{run}.h5ad",
 }
+_PICTURES = {"number": "{name}.k_selection.png", "clusters": "{name}.clustering.{run}.png"}
 _STARCAT_SUM = 1e6
 
 
-def file_names(name: str, K: int, density_threshold: float) -> dict[str, str]:
-    """Return the names of the files of a run, by what they hold; those of tables are cNMF's.
+def file_names(
+    name: str, K: int, density_threshold: float, patterns: Mapping[str, str] = _TABLES
+) -> dict[str, str]:
+    """Return the names of the files of a run, by what they hold; cNMF's for tables and pictures.
 
     >>> file_names("atlas", 20, 0.5)["usages"]
     'atlas.usages.k_20.dt_0_5.consensus.txt'
     """
     run = f"k_{K}.dt_{str(density_threshold).replace('.', '_')}"
-    return {what: pattern.format(name=name, run=run) for what, pattern in _TABLES.items()}
+    return {what: pattern.format(name=name, run=run) for what, pattern in patterns.items()}
+
+
+def runs_folder(name: str) -> str:
+    """Return the name of the folder in which the fits of a run are saved."""
+    return f"{name}.runs"
 
 
 def check_run(
@@ -86,6 +94,7 @@ def check_run(
     for path in known:
         _refuse_other(target, path, {"source": source, "genes": genes})
     found = sorted(path.name for path in target.iterdir() if path.name.startswith(f"{name}."))
+    found = [file for file in found if file != runs_folder(name)]
     if found and not known:
         problem = f"{target} holds another {found[0]}: name another folder, or other files with "
         raise OutputError(problem, Option("name"))
@@ -162,6 +171,20 @@ def write_programs(
                 elif counts is not None:
                     annotated_counts(counts, streams["annotated"], added)
     return list(paths.values())
+
+
+def pictures(programs: Programs, name: str) -> Facts:
+    """Return the figures of a run under the names of their files, which are cNMF's.
+
+    Its fits clustered; and, if it was chosen, the evidence for the number of programs, or the
+    stability and the error for each number of a range.
+    """
+    threshold = programs.settings["density_threshold"]
+    names = file_names(name, programs.K, threshold, _PICTURES)
+    drawn = {names["clusters"]: programs.stability.clustergram(threshold)[0].figure}
+    if programs.tried is not None:
+        drawn[names["number"]] = programs.tried.plot()[0].figure
+    return drawn
 
 
 def _facts(programs: Programs) -> Facts:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shutil
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from ..atomic import writing
-from ..cells.programs import find_programs, scaled_genes
-from ..cells.tables import check_run, write_programs
+from ..atomic import in_use, writing
+from ..cells.programs import Programs, find_programs, scaled_genes
+from ..cells.tables import check_run, pictures, runs_folder, write_programs
+from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import OptionError
 from ..export import check_packages
 from ..io.text import read_names
 from ..report import write_report
-from ..text import visible
+from ..text import Facts, visible
 from .judge import consensus
 from .options import OUTPUT, RUNNING, Request, command
+from .output import save_picture
 
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
@@ -60,7 +65,6 @@ def cells(request: Request) -> None:
     fitting = request.chosen(_FITTING)
     request.log1p = None  # logarithms are taken of chosen genes, not while counts are read
     _choose_layer(request)
-    is_annotated = request.path.suffix.lower() == ".h5ad"
     name = request.name or request.path.name.partition(".")[0] or "cells"
     chosen, how = None, f"{request.n_genes} most overdispersed"
     if request.genes_file is not None:
@@ -69,38 +73,11 @@ def cells(request: Request) -> None:
     member = f":{request.dataset}" if request.dataset else ""
     source = f"{Path(request.data).absolute()}{member}"
     identity = {"source": source, "genes": how, "force": request.force}
-    _try_folder(check_run(request.output, name, **identity))
     if request.anndata:
         check_packages("none", anndata=True)
-    display, V = request.display, request.open()
-    with display.working("measuring genes"):
-        programs = find_programs(
-            V,
-            request.K,
-            request.n_runs,
-            genes=chosen,
-            rng=request.rng,
-            callback=lambda what, share: display.update("", share, what),
-            **fitting,
-        )
-    request.K_decided_by = programs.settings["K_decided_by"]
-    with display.working("writing"):
-        paths = write_programs(
-            programs,
-            request.output,
-            name,
-            copy_of=request.path if request.anndata and is_annotated else None,
-            counts=V if request.anndata and not is_annotated else None,
-            **identity,
-        )
-    if not request.no_report:
-        found = programs.stability
-        page = Path(request.output) / f"{name}.report.k_{programs.K}.html"
-        with display.working("judging the consensus"):
-            fitted = programs.genes, programs.settings["log1p"]
-            result = consensus(scaled_genes(V, programs.statistics, *fitted), found, request)
-            write_report(result, page, title=name, stability=found)
-        paths = [*paths, page]
+    target = check_run(request.output, name, **identity)
+    with _held(target):
+        programs, V, paths = _found(request, target, name, chosen, fitting, identity)
     answer = {
         **programs.settings,
         "verdict": programs.stability.verdict,
@@ -111,8 +88,56 @@ def cells(request: Request) -> None:
     }
     where = f"files are in {visible(request.output, None)}"
     if not request.no_report:
-        where += f"\nopen {visible(page, None)} in a browser"
+        where += f"\nopen {visible(paths[-1], None)} in a browser"
     request.answer(answer, f"{programs}\n{where}", V)
+
+
+def _found(
+    request: Request,
+    target: Path,
+    name: str,
+    genes: list[str] | None,
+    fitting: Facts,
+    identity: Facts,
+) -> tuple[Programs, DataMatrix, list[Path]]:
+    """Find programs; write all files into the folder, and return their paths, the page last."""
+    display, runs = request.display, target / runs_folder(name)
+    if request.force:
+        shutil.rmtree(runs, ignore_errors=True)
+    V = request.open()
+    with display.working("measuring genes"):
+        programs = find_programs(
+            V,
+            request.K,
+            request.n_runs,
+            genes=genes,
+            rng=request.rng,
+            callback=lambda what, share: display.update("", share, what),
+            checkpoint=runs,
+            **fitting,
+        )
+    request.K_decided_by = programs.settings["K_decided_by"]
+    is_annotated = request.path.suffix.lower() == ".h5ad"
+    with display.working("writing"):
+        paths = write_programs(
+            programs,
+            target,
+            name,
+            copy_of=request.path if request.anndata and is_annotated else None,
+            counts=V if request.anndata and not is_annotated else None,
+            **identity,
+        )
+        for file, figure in pictures(programs, name).items():
+            save_picture(figure, str(target / file))
+            paths.append(target / file)
+    if not request.no_report:
+        found = programs.stability
+        paths.append(target / f"{name}.report.k_{programs.K}.html")
+        with display.working("judging the consensus"):
+            fitted = programs.genes, programs.settings["log1p"]
+            result = consensus(scaled_genes(V, programs.statistics, *fitted), found, request)
+            write_report(result, paths[-1], title=name, stability=found)
+    return programs, V, paths
 
 
 def _choose_layer(request: Request) -> None:
@@ -124,9 +149,14 @@ def _choose_layer(request: Request) -> None:
         request.dataset = f"layers/{request.layer}"
 
 
-def _try_folder(target: Path) -> None:
-    """Refuse a folder that cannot be made, before the work."""
-    if not target.exists():
+@contextmanager
+def _held(target: Path) -> Iterator[None]:
+    """Make the folder, and refuse it while another command writes there."""
+    try:
         with writing(target):
-            target.mkdir()
-            target.rmdir()
+            target.mkdir(exist_ok=True)
+        with in_use(target):
+            yield
+    finally:
+        with suppress(OSError):
+            target.rmdir()  # if nothing is in it

@@ -570,11 +570,28 @@ class Stability:
         limits = (self.W, self.W) if self.problem else (self.lower, self.upper)
         return plots.components(self.W, Names(), axes, limits=limits, titles=titles)
 
+    def clustergram(self, density_threshold: float = 0.5, axes: object = None) -> Array:
+        """Draw the distances between the components of all runs, sorted by their clusters.
+
+        Beside it, how far each is from its nearest neighbours; those beyond the threshold are left
+        out of the consensus, and drawn last. Of very many components some are drawn.
+        """
+        kept = self.spectra[self.is_kept]
+        shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
+        found = consensus(shown, density_threshold=density_threshold)
+        points = unit_columns(shown.transpose(1, 0, 2).reshape(len(self.W), -1))
+        squares = np.maximum(2 - 2 * points.T @ points, 0)
+        clusters, means = found.clusters.ravel(), found.distances.ravel()
+        order = np.argsort(np.where(clusters < 0, self.K, clusters), kind="stable")
+        distances = np.sqrt(squares)[np.ix_(order, order)]
+        return plots.clustergram(distances, clusters[order], means, density_threshold, axes)
+
 
 # --- one number of components -------------------------------------------------------------------
 
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
 _MIN_RUNS, _MAX_RUNS = 2, 10_000
+_MAX_DRAWN = 2000  # components of runs in a clustergram
 _MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
 
 
