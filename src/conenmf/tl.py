@@ -44,7 +44,7 @@ def nmf(
     *,
     layer: str | None = None,
     key_added: str = "conenmf",
-    use_highly_variable: bool | None = None,
+    use_highly_variable: bool = True,
     verbose: bool = True,
     **options: Any,
 ) -> Factorization:
@@ -64,9 +64,9 @@ def nmf(
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
-    use_highly_variable : bool, optional
-        Whether to factor only the genes that ``adata.var["highly_variable"]`` marks; by default if
-        there is such a column. Other genes have zeros in varm.
+    use_highly_variable : bool
+        Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
+        column. Other genes have zeros in varm.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -109,7 +109,7 @@ def consensus(
     *,
     layer: str | None = None,
     key_added: str = "conenmf",
-    use_highly_variable: bool | None = None,
+    use_highly_variable: bool = True,
     verbose: bool = True,
     **options: Any,
 ) -> Stability:
@@ -129,9 +129,9 @@ def consensus(
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
-    use_highly_variable : bool, optional
-        Whether to factor only the genes that ``adata.var["highly_variable"]`` marks; by default if
-        there is such a column. Other genes have zeros in varm.
+    use_highly_variable : bool
+        Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
+        column. Other genes have zeros in varm.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -155,12 +155,14 @@ def consensus(
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
     display = Display(sys.stderr, quiet=not verbose, delay=_SILENT_SECONDS)
-
-    def show(one: Stability) -> None:
-        display.update(f"{one.K} components are {one.verdict}")
-
     with display.working(f"fitting {n_runs} times"):
-        over = stability_over(V, ks, n_runs, callback=show, **options)
+        over = stability_over(
+            V,
+            ks,
+            n_runs,
+            callback=lambda one: display.update(f"{one.K} components are {one.verdict}"),
+            **options,
+        )
         found = over.found[over.K]
         result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     annotate(adata, result, key_added, genes)
@@ -177,7 +179,7 @@ def consensus(
 def _opened(
     adata: Any,
     layer: str | None,
-    use_highly_variable: bool | None,
+    use_highly_variable: bool,
     options: Facts,
     function: Callable[..., Any],
 ) -> tuple[DataMatrix, Array | None, Facts]:
@@ -200,32 +202,14 @@ def _opened(
         if not str(problem).startswith("Negative"):
             raise
         raise DataError(_in_words_of_cells(problem, adata, layer)) from None
-    genes = _variable_genes(adata, use_highly_variable)
-    if genes is None:
+    if not flag("use_highly_variable", use_highly_variable) or _VARIABLE not in adata.var:
         return V, None, others
-    if V.observed is not None:
-        raise OptionError(
-            "missing and weighted entries need all genes: give use_highly_variable=False, or "
-            "adata[:, adata.var['highly_variable']]"
-        )
+    genes = np.flatnonzero(adata.var[_VARIABLE])
+    if V.observed is not None or genes.size == 0:
+        reason = "missing or weighted entries need all genes" if genes.size else "none is marked"
+        raise OptionError(f"highly variable genes: {reason}; give use_highly_variable=False")
     view = take_features(V, genes, dtype=str(V.dtype))
     return held(view) if V.is_in_memory else view, genes, others
-
-
-def _variable_genes(adata: Any, wanted: bool | None) -> Array | None:
-    """The places of the genes that are marked as highly variable; None for all genes."""
-    wanted = optional(flag, "use_highly_variable", wanted)
-    if wanted is None:
-        wanted = _VARIABLE in adata.var
-    if not wanted:
-        return None
-    marks = adata.var[_VARIABLE].to_numpy(bool) if _VARIABLE in adata.var else np.zeros(0, bool)
-    if not marks.any():
-        raise OptionError(
-            f"no gene is marked in adata.var[{_VARIABLE!r}]: call "
-            "scanpy.pp.highly_variable_genes(adata), or give use_highly_variable=False"
-        )
-    return np.flatnonzero(marks)
 
 
 def _in_words_of_cells(problem: DataError, adata: Any, layer: str | None) -> str:

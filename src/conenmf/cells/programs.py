@@ -210,12 +210,8 @@ def find_programs(
         report(f"fitting {n_runs} times", 0.05)
         how: Facts = {"resample": resample, "density_threshold": density_threshold}
         how |= {"max_iter": max_iter, "tol": tol, "rng": rng, "checkpoint": checkpoint}
-
-        def tell(one: Stability) -> None:
-            share = 0.05 + 0.85 * (list(ks).index(one.K) + 1) / len(ks)
-            report(f"fitting {n_runs} times; {one.K} programs are {one.verdict}", share)
-
-        over = stability_over(data, ks, n_runs, max_excess=np.inf, callback=tell, **how)
+        how["callback"] = lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
+        over = stability_over(data, ks, n_runs, max_excess=np.inf, **how)
         K, found = over.K, over.found[over.K]
         if isinstance(ks, range):
             reason, tried = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}", over

@@ -179,7 +179,7 @@ def stability_and_error(
     ax.plot(ks, values, marker="o", color="C0")
     ax.axvline(K, color="0.4", linestyle="--")
     ax.set(xlabel="number of components K", title=f"Stability and error: {K}")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.set_ylabel("mean silhouette", color="C0")
     right = ax.twinx()
     right.plot(ks, errors, marker="s", color="C1")
@@ -197,13 +197,13 @@ def clustergram(
     drawn = _grid(axes, 2, "parts", width=5.0, height=4.2)
     image = drawn[0].imshow(distances, cmap="viridis_r", vmin=0, vmax=math.sqrt(2))
     for end in np.flatnonzero(np.diff(clusters)):
-        drawn[0].axhline(end + 0.5, color="white", linewidth=0.8)
-        drawn[0].axvline(end + 0.5, color="white", linewidth=0.8)
-    names = np.unique(clusters)
-    middles = [np.flatnonzero(clusters == name).mean() for name in names]
-    labels = ["left out" if name < 0 else str(name) for name in names]
-    drawn[0].set(xticks=middles, xticklabels=labels, yticks=[], xlabel="cluster")
-    drawn[0].set_title(f"distances between {len(clusters)} components of runs", fontsize="medium")
+        for line in (drawn[0].axhline, drawn[0].axvline):
+            line(end + 0.5, color="white", linewidth=0.8)
+    title = f"distances between {len(clusters)} components of runs, by cluster"
+    drawn[0].set(
+        xticks=[], yticks=[], xlabel=f"{(clusters < 0).sum()} are left out, and drawn last"
+    )
+    drawn[0].set_title(title, fontsize="medium")
     drawn[0].figure.colorbar(image, ax=drawn[0], shrink=0.8)
     drawn[1].hist(means[np.isfinite(means)], bins=40)
     drawn[1].axvline(threshold, color="0.4", linestyle="--", label="threshold")

@@ -580,10 +580,11 @@ class Stability:
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
         found = consensus(shown, density_threshold=density_threshold)
         points = unit_columns(shown.transpose(1, 0, 2).reshape(len(self.W), -1))
-        squares = np.maximum(2 - 2 * points.T @ points, 0)
-        clusters, means = found.clusters.ravel(), found.distances.ravel()
+        clusters = found.clusters.ravel()
         order = np.argsort(np.where(clusters < 0, self.K, clusters), kind="stable")
-        distances = np.sqrt(squares)[np.ix_(order, order)]
+        points = points[:, order]
+        distances = np.sqrt(np.maximum(2 - 2 * points.T @ points, 0))
+        means = found.distances.ravel()
         return plots.clustergram(distances, clusters[order], means, density_threshold, axes)
 
 
