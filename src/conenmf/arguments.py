@@ -184,7 +184,7 @@ def _typed(name: str, value: object, kind: type[T], what: str) -> T:
     raise _refused(name, value, what)
 
 
-def function(name: str, value: object, *, takes: int = 0, what: str = "a function") -> Any:
+def function(name: str, value: object, *, takes: int) -> Any:
     """Return a function that can be called with so many arguments; a class is none.
 
     >>> function("callback", print, takes=1) is print
@@ -192,7 +192,7 @@ def function(name: str, value: object, *, takes: int = 0, what: str = "a functio
     """
     if callable(value) and not isinstance(value, type) and _takes(value, takes):
         return value
-    raise _refused(name, value, f"{what} of {takes} argument{'s' * (takes > 1)}" if takes else what)
+    raise _refused(name, value, f"a function of {takes} argument{'s' * (takes > 1)}")
 
 
 def _takes(value: Callable[..., Any], count: int) -> bool:
@@ -202,7 +202,7 @@ def _takes(value: Callable[..., Any], count: int) -> bool:
     except ValueError:
         return True
     except TypeError:
-        return count == 0
+        return False
     return True
 
 

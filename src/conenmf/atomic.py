@@ -27,8 +27,6 @@ _NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, of 255
 def output_file(path: PathLike) -> Path:
     """Return the path of a file to write; refuse what cannot be one, before there is any work."""
     target = Path(os.fsdecode(path))
-    if "\0" in str(target):
-        raise OutputError(f"{os.fspath(path)!r} holds a zero character: no file can have this name")
     with writing(target):
         if target.is_dir() or not target.name:
             raise OutputError(f"{os.fspath(path)!r} is a folder: name a file to write")
@@ -136,20 +134,16 @@ def remove_temporaries(folder: Path, names: str) -> None:
 # --- folders that one process may use at a time --------------------------------------------------
 
 
-def _file_lock(path: Path) -> Any:
-    from filelock import FileLock
-
-    return FileLock(path, timeout=_PATIENCE_SECONDS, thread_local=False)
-
-
 @contextmanager
 def in_use(what: Path, lock_file: Path | None = None) -> Iterator[None]:
     """Hold a folder by a lock file, by default one in it; `OutputError` if another holds it.
 
     The operating system frees the lock when its process ends, however it ends.
     """
+    from filelock import FileLock
+
     path = what / LOCK_FILE if lock_file is None else lock_file
-    lock = _file_lock(path)
+    lock = FileLock(path, timeout=_PATIENCE_SECONDS, thread_local=False)
     try:
         lock.acquire()
     except TimeoutError:

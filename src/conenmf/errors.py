@@ -13,26 +13,6 @@ from typing import NamedTuple
 
 from .text import shown
 
-__all__ = [
-    "CheckpointError",
-    "ComponentsError",
-    "ConeNMFError",
-    "DataChangedError",
-    "DataError",
-    "DataTypeError",
-    "FileFormatError",
-    "InputWarning",
-    "Message",
-    "NotAvailableError",
-    "Option",
-    "OptionError",
-    "OutOfMemoryError",
-    "OutputError",
-    "ReadError",
-    "is_disk_full",
-    "name_out_of_memory",
-]
-
 
 class Option(NamedTuple):
     """An option that a message names; Python and the command line write it differently.

@@ -399,13 +399,10 @@ def _add(file: Any, annotations: Sequence[Annotation]) -> None:
 
 def _home(file: Any, place: str, values: Any) -> Any:
     """The group of an annotation; of genes it is that of raw, if only there are as many."""
-    if place in ("var", "varm") and len(values) != _n_rows(file["var"]) and "raw" in file:
+    names = file["var"][file["var"].attrs["_index"]]
+    if place in ("var", "varm") and len(values) != len(names) and "raw" in file:
         place = f"raw/{place}"
     return file.require_group(place)
-
-
-def _n_rows(table: Any) -> int:
-    return int(table[table.attrs["_index"]].shape[0])
 
 
 def _compressed(block: Block) -> tuple[list[Block]]:

@@ -93,9 +93,7 @@ class Names:
         >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
         ('oak', 'ash')
         """
-        chosen = self.feature_names
-        if chosen is not None:
-            chosen = tuple(chosen[place] for place in features)
+        chosen = self.feature_names and tuple(self.feature_names[place] for place in features)
         return replace(self, feature_names=chosen, image_shape=None)
 
     def turned(self) -> Names:

@@ -134,7 +134,7 @@ def test_negative_entries(make, small_blocks):
     assert len(message) < 250
     with pytest.raises(DataError, match=r"row 2 \(feature\), column 17 .* is -0.5"):
         from_columns(make(X.T), **small_blocks)
-    with pytest.raises(DataError, match=r"1, is the most that clip sets to zero; use"):
+    with pytest.raises(DataError, match=r"clip is for 1e-06 of the largest; use"):
         from_rows(make(X), negative="clip", **small_blocks)
 
 

@@ -148,11 +148,6 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     if V.preparation is not None:
         raise OptionError("the data are prepared already: ask for all steps in one call")
     idf = preparation.idf
-    if idf is not None and idf.size != V.shape[0]:
-        raise DataError(
-            f"the data have {V.shape[0]} features, and there are weights for {idf.size}: "
-            "they must agree"
-        )
     view = V
     with V.own_threads():
         if preparation.total is not None:

@@ -227,12 +227,11 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
         name = "NaN" if np.isnan(value) else "infinity (inf)"
-        problem = f"{where} is {name}: remove, impute or replace such entries first"
-        if np.isnan(value):
-            raise DataError(
-                problem, ", or pass ", Option("missing", "nan"), " if they are not known"
-            )
-        raise DataError(problem)
+        raise DataError(
+            f"{where} is {name}: remove, impute or replace such entries first, or pass ",
+            Option("missing", "nan"),
+            " if NaN stands for what is not known",
+        )
     if lowest < 0 and negative != "keep":
         tiny = lowest >= -_CLIPPED_SHARE * highest
         if negative == "clip" and tiny:
@@ -241,15 +240,14 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
             advice = (
-                "use the data from before centring (StandardScaler, sc.pp.scale), or pass ",
+                f"clip is for {_CLIPPED_SHARE:g} of the largest; use the "
+                "data from before centring (StandardScaler, sc.pp.scale), or pass ",
                 Option("negative", "keep"),
                 " if they are noise",
             )
-        if negative == "clip":
-            limit = f"{_CLIPPED_SHARE:g} of the largest entry, {highest:g}"
-            advice = (f"{limit}, is the most that clip sets to zero; ", *advice)
-        problem = f"Negative values in data: {where} is {value:g}, the smallest entry; "
-        raise DataError(problem, *advice)
+        raise DataError(
+            f"Negative values in data: {where} is {value:g}, the smallest entry; ", *advice
+        )
     too_small = highest > 0 and highest * highest < smallest
     if too_small or not total < largest:
         raise DataError(

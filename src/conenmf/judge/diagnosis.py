@@ -23,7 +23,7 @@ from ..data.blocks import Array, dense, exact, over, slices
 from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, check_labels, check_shapes, require_data_matrix
+from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.svd import Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
@@ -291,19 +291,19 @@ def diagnose(
     (True, 3, 'cr1')
     """
     require_data_matrix(V, nonzero=True, holes=True)
-    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
+    W, Ht = check_factors(V, W, H)
     K, is_whole = W.shape[1], V.observed is None and V.measures.lowest >= 0
     spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
     # Every singular value shown has a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
-        described = V if is_whole else completed(V, W, check_factors(V, W, H)[1])
+        described = V if is_whole else completed(V, W, Ht)
         known = spectrum if is_whole else None
         return Diagnosis(
             rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
             cones=_diagnose_cones(described, W),
-            inspected=inspected_samples(V, described, W, H, labels),
+            inspected=inspected_samples(V, described, W, Ht.T, labels),
             sizes=_component_sizes(labels, K),
         )
 
