@@ -34,6 +34,8 @@ Arrays: TypeAlias = dict[str, Array]
 Pair: TypeAlias = tuple[Array, Array]
 DType: TypeAlias = np.dtype[Any]
 Shape: TypeAlias = tuple[int, int]
+Lengths: TypeAlias = tuple[int, ...]  # of the axes of an array
+Interval: TypeAlias = tuple[float, float]
 Sides: TypeAlias = tuple[int | str, ...]  # letters are free
 
 T = TypeVar("T")

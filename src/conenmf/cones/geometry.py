@@ -41,7 +41,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Pair
+from ..arguments import DType, Interval, Pair
 from ..data.blocks import (
     EPS,
     Array,
@@ -566,8 +566,8 @@ class Plane(NamedTuple):
     vectors: Array
     points: Aligned
     energy: float
-    samples: tuple[float, float]
-    cone: tuple[float, float]
+    samples: Interval
+    cone: Interval
     lost: float
 
     @property
@@ -576,7 +576,7 @@ class Plane(NamedTuple):
         return self.lost <= _LOST_SHARE
 
     @property
-    def rays(self) -> tuple[float, float]:
+    def rays(self) -> Interval:
         """The angles of the two components: the extreme samples, or the border of the cone."""
         low, high = self.cone
         smallest, largest = self.samples
@@ -653,18 +653,18 @@ def rank_two_factors(V: DataMatrix, *, spectrum: Spectrum | None = None) -> tupl
     return W.astype(V.dtype), Ht.T
 
 
-def _angles(index: range, points: Array, *, negligible: float) -> tuple[tuple[float, float]]:
+def _angles(index: range, points: Array, *, negligible: float) -> tuple[Interval]:
     return (_extreme_angles(points, negligible),)
 
 
-def _extreme_angles(points: Array, negligible: float) -> tuple[float, float]:
+def _extreme_angles(points: Array, negligible: float) -> Interval:
     """The smallest and the largest angle of points (n, 2) that are not zero to rounding."""
     kept = points[np.hypot(*points.T) > negligible]
     angles = np.arctan2(kept[:, 1], kept[:, 0])
     return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
 
 
-def widen(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+def widen(a: Interval, b: Interval) -> Interval:
     """Return the smaller of two lower limits, and the larger of two upper ones."""
     return min(a[0], b[0]), max(a[1], b[1])
 

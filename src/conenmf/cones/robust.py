@@ -17,18 +17,19 @@ paper: noise". It is about a norm that is given and no step of Lloyd.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, Shape
+from ..arguments import Interval, Pair, Shape
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import VECTOR_TOL, Spectrum
 from .geometry import widen
 
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
+_Best: TypeAlias = tuple[float, int, Array]  # a score, the index of its sample, its projection
 _POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
 
 
@@ -149,7 +150,7 @@ def noise_norm(residual_squared: float, shape: Shape, K: int) -> float:
     return float(deviation * (np.sqrt(K) + np.sqrt(2.0 * np.log(N))))
 
 
-def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[tuple[float, float]]:
+def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Interval]:
     """The smallest cosine to an own centre, and the largest to the centre of another cone."""
     cosines = np.sort((Z.T @ exact(block)) / norms(squared), axis=0)[:, squared > 0]
     others = cosines[-2] if len(cosines) > 1 else cosines[:0]
@@ -193,7 +194,7 @@ def _turn(squared: Array, r: float) -> Array:
 
 def _first_scores(
     index: range, squared: Array, Y: Array, *, r: float, first: int | None
-) -> tuple[Array, tuple[float, int, Array]]:
+) -> tuple[Array, _Best]:
     """Angles to no centre yet, and the longest sample, or the one asked for."""
     scores = squared.copy()
     if first is not None and first in index and squared[first - index.start] > r * r:
@@ -203,7 +204,7 @@ def _first_scores(
 
 def _scores(
     index: range, certain: Array, squared: Array, Y: Array, *, z: Array, turn: float, r: float
-) -> tuple[Array, tuple[float, int, Array]]:
+) -> tuple[Array, _Best]:
     """The certain part of the angle to the nearest centre, now that z is one, and the largest."""
     lengths = np.sqrt(np.where(squared > 0, squared, 1.0))
     angles = np.arccos(np.clip(Y @ z / lengths, -1.0, 1.0)) - _turn(squared, r) - turn
@@ -211,12 +212,12 @@ def _scores(
     return certain, _best(index, np.where(squared > r * r, certain, -np.inf), Y)
 
 
-def _best(index: range, scores: Array, Y: Array) -> tuple[float, int, Array]:
+def _best(index: range, scores: Array, Y: Array) -> _Best:
     n = int(scores.argmax())
     return float(scores[n]), index.start + n, Y[n]
 
 
-def _higher(a: tuple[float, int, Array], b: tuple[float, int, Array]) -> tuple[float, int, Array]:
+def _higher(a: _Best, b: _Best) -> _Best:
     """The higher score of two; `a` comes first and keeps ties."""
     return b if b[0] > a[0] else a
 

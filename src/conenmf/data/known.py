@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, array, choice, number, real_numbers
+from ..arguments import DType, Interval, array, choice, number, real_numbers
 from ..errors import (
     DataError,
     DataTypeError,
@@ -521,12 +521,12 @@ def _feature_sums(block: Block) -> tuple[Array]:
 # --- what weights say --------------------------------------------------------------------------
 
 
-def _range_of(rows: Array) -> tuple[float, float]:
+def _range_of(rows: Array) -> Interval:
     """Return the smallest and the largest number; an empty range if there are none."""
     return float(rows.min(initial=np.inf)), float(rows.max(initial=-np.inf))
 
 
-def _wider(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
+def _wider(a: Interval, b: Interval) -> Interval:
     """Return the range that holds two; NaN if one of them does."""
     return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
 
@@ -553,7 +553,7 @@ def _known_rows(block: Block, *, missing: str) -> PerSample:
     return np.ascontiguousarray(~np.isnan(rows) if is_nan else rows != 0), None
 
 
-_Survey: TypeAlias = tuple[Facts, tuple[float, float]]
+_Survey: TypeAlias = tuple[Facts, Interval]
 
 
 def _survey(block: Block, weights: Array | None = None) -> tuple[_Survey]:

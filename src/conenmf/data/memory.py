@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Shape
+from ..arguments import DType, Lengths, Shape
 from ..errors import name_out_of_memory
 from ..text import Facts
 from .blocks import (
@@ -109,7 +109,7 @@ class LocalMatrix(DataMatrix):
     def _check_unchanged(self) -> None:
         """Refuse data that changed during a pass."""
 
-    def _new_aligned(self, shape: tuple[int, ...], dtype: DType) -> Array:
+    def _new_aligned(self, shape: Lengths, dtype: DType) -> Array:
         return np.empty(shape, dtype)
 
     def _release_rows(self, array: Array, start: int, stop: int) -> None:

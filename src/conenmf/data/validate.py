@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Pair, components, factor, real_numbers
+from ..arguments import DType, Lengths, Pair, components, factor, real_numbers
 from ..errors import (
     ComponentsError,
     ConeNMFError,
@@ -36,7 +36,7 @@ _SQUARES = {"float64": (1e150, 1e-150), "float32": (1e36, 1e-30)}
 _CLIPPED_SHARE = 1e-6  # of the largest entry: how far below zero negative="clip" accepts
 
 
-def check_kind(dtype: DType, shape: tuple[int, ...]) -> None:
+def check_kind(dtype: DType, shape: Lengths) -> None:
     """Refuse a type or a shape that no matrix of real numbers has."""
     if dtype.kind == "c":
         raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..arguments import Lengths
 from ..data.blocks import Array
 from ..data.validate import check_kind
 from ..errors import DataTypeError, FileFormatError
@@ -247,7 +248,7 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     return NamedMatrix(matrix)
 
 
-def _shape(member: Member) -> tuple[int, ...]:
+def _shape(member: Member) -> Lengths:
     """The shape of a variable of MATLAB 7.3; () if it is not a matrix of numbers."""
     about = getattr(member, "attrs", {})
     kind = decoded(about.get("MATLAB_class", "double"))

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ..arguments import Lengths
 from ..errors import ConeNMFError, FileFormatError, Option, name_out_of_memory
 from ..text import excerpt, visible
 
@@ -75,7 +76,7 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
     return name
 
 
-def only_matrix(path: object, shapes: Mapping[str, tuple[int, ...]]) -> str:
+def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
     """The name of the only matrix of numbers, by its shape, or of the only one with several."""
     large = [name for name, shape in shapes.items() if math.prod(shape) != 1]
     return choose_member(path, None, large or list(shapes))

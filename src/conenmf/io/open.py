@@ -44,7 +44,7 @@ from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
 from .hdf5 import open_object, open_zarr
 from .images import SUFFIXES, open_images, open_stack
 from .limits import files_below, named_damage
-from .source import ArraySource, Column, NamedMatrix, Reading, as_pixels
+from .source import ArraySource, Column, NamedMatrix, Reading, Remarks, as_pixels
 from .spectral import open_envi
 from .tables import open_arrow, open_parquet, remark_on_columns
 from .tenx import matrix_of_folder, open_10x_folder, open_h5
@@ -388,7 +388,7 @@ def _opened(
         matrix = as_matrix("X" if samples_in == "rows" else "V", X, known["missing"])
     given = names.feature_names if names is not None and samples_in == "rows" else None
     titles = found.feature_names or given
-    remarks: tuple[Message, ...] = ()
+    remarks: Remarks = ()
     if titles is not None and len(titles) == matrix.shape[1] and not sp.issparse(matrix):
         remarks = remark_on_columns(matrix, titles, in_memory=True)
     return NamedMatrix(matrix, found, remarks)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import Lengths
 from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
@@ -24,6 +25,7 @@ from ..scale.disk import Source, Stamp, mapping_of
 from ..text import PathLike
 from .limits import check_fits, check_sides
 
+Remarks: TypeAlias = tuple[Message, ...]
 Column: TypeAlias = str | int
 """A column of a table: its title, or its number, counted from 0."""
 
@@ -68,7 +70,7 @@ class NamedMatrix(NamedTuple):
 
     matrix: Any
     names: Names = Names()
-    remarks: tuple[Message, ...] = ()
+    remarks: Remarks = ()
     fixed: str = ""
     roles_stored: bool = False
     are_unknown: bool = False
@@ -108,7 +110,7 @@ class ArraySource(Source):
         path: PathLike | None = None,
         stamp: Stamp | None = None,
         *,
-        axes: tuple[int, ...] | None = None,
+        axes: Lengths | None = None,
         missing: float | None = None,
         scale: float = 1.0,
     ) -> None:
@@ -124,7 +126,7 @@ class ArraySource(Source):
         self._is_turned = False
         self.slice_along(self.axes[:-1], self.axes[-1:])
 
-    def slice_along(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+    def slice_along(self, rows: Lengths, columns: Lengths) -> None:
         """Make rows of these axes, and columns of the others."""
         self._rows, self._columns = rows, columns
         sides = self.array.shape

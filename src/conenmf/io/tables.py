@@ -28,7 +28,7 @@ from ..mutations import type_name
 from ..names import Names
 from ..text import counted, visible
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
-from .source import ArraySource, Column, NamedMatrix, Reading
+from .source import ArraySource, Column, NamedMatrix, Reading, Remarks
 
 _INDEX_TITLE = re.compile(r"(?i:(.*[\W_])?(id|idx|index|no|nr|number))|.*I[Dd]")
 _LOOKED_AT_ENTRIES = 1 << 19  # of the first rows, which are at most ...
@@ -155,7 +155,7 @@ def open_batches(
 
 def remark_on_columns(
     matrix: ArraySource | Array, labels: Sequence[Column], *, in_memory: bool = False
-) -> tuple[Message, ...]:
+) -> Remarks:
     """Name the columns of a table, called by their labels, that look like no measurement.
 
     What to do depends on whether it is a file or a data frame in memory.

@@ -32,7 +32,7 @@ from ..mutations import TITLES
 from ..names import Names
 from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
-from .source import NamedMatrix, Reading
+from .source import NamedMatrix, Reading, Remarks
 from .tables import Columns, batch_bytes, is_index_title, open_batches
 from .triples import columns_of_triples, matrix_of_triples
 
@@ -102,7 +102,7 @@ class Dialect(NamedTuple):
     delimiter: str
     decimal: str
     columns: Columns
-    remarks: tuple[Message, ...] = ()
+    remarks: Remarks = ()
 
 
 def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
@@ -121,7 +121,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     if len(first) == width - 1 and header is not False:  # as R writes it
         first.insert(0, "")
     texts = {n for n in range(width) if 2 * sum(_is_text(row[n]) for row in body) > len(body)}
-    remarks: tuple[Message, ...] = ()
+    remarks: Remarks = ()
     if header is None:
         above = {n for n, field in enumerate(first) if _is_text(field)}
         header = bool(above - texts) or first[0].strip().lower() in _TITLES_OF_NAMES
@@ -171,7 +171,7 @@ def _are_numbered(title: str, column: list[str]) -> bool:
     )
 
 
-def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, tuple[Message, ...]]:
+def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Remarks]:
     """Whether a first line of numbers holds titles, with a warning if it may.
 
     Titles such as wavelengths, years or 0, 1, 2, ... are in order, and the rows below are not. If

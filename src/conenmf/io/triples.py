@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..arguments import Lengths
 from ..errors import DataError, FileFormatError, Message
 from ..names import Names
 from ..text import counted, excerpt
@@ -30,7 +31,7 @@ _ROLES = (
 _MOST_COLUMNS = 5
 
 
-def columns_of_triples(titles: Sequence[str]) -> tuple[int, ...]:
+def columns_of_triples(titles: Sequence[str]) -> Lengths:
     """Return the columns of users, items and ratings; empty if titles do not look like that.
 
     >>> columns_of_triples(["userId", "movieId", "rating", "timestamp"])

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from dask.highlevelgraph import HighLevelGraph
 
-from ..arguments import DType
+from ..arguments import DType, Lengths
 from ..data.blocks import Array, Block, Rows, canonical_rows, compute_dtype, is_sparse
 from ..data.matrix import Aligned, DataMatrix, Results, Work
 from ..data.memory import hold
@@ -269,7 +269,7 @@ class _Outcome(NamedTuple):
     """
 
     part: Any
-    kinds: list[tuple[tuple[int, ...], DType]]
+    kinds: list[tuple[Lengths, DType]]
     evidence: dict[int, list[float]]
 
 

@@ -24,7 +24,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import DType, Shape
+from ..arguments import DType, Lengths, Shape
 from ..data.blocks import (
     Array,
     Block,
@@ -251,7 +251,7 @@ class DiskMatrix(LocalMatrix):
         """Return whether an aligned array of this size is kept in memory, not in a file."""
         return _ALIGNED_IN_BUDGET * size_bytes <= self.budget
 
-    def _new_aligned(self, shape: tuple[int, ...], dtype: DType) -> Array:
+    def _new_aligned(self, shape: Lengths, dtype: DType) -> Array:
         if self.fits(int(np.prod(shape)) * dtype.itemsize):
             return np.empty(shape, dtype)
         return new_file(self._source.folder, shape, dtype)
@@ -260,7 +260,7 @@ class DiskMatrix(LocalMatrix):
         release_rows(array, start, stop)
 
 
-def new_file(folder: Path, shape: tuple[int, ...], dtype: DType) -> Array:
+def new_file(folder: Path, shape: Lengths, dtype: DType) -> Array:
     """Return an array in a temporary file in the folder, or where it can be written to."""
     size = int(np.prod(shape)) * dtype.itemsize
     if not os.access(folder, os.W_OK):
