@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Lengths
+from ..arguments import Lengths, Pair
 from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
@@ -290,6 +290,12 @@ class CompressedSource(Source):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, compressed."""
+        indptr = self._indptr[start : stop + 1] - self._indptr[start]
+        parts = (*self._entries(start, stop), indptr)
+        return sp.csr_array(parts, shape=(stop - start, self.shape[1]))
+
+    def _entries(self, start: int, stop: int) -> Pair:
+        """The entries of rows start..stop, and their columns."""
         self.check(few=True)
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
@@ -299,10 +305,11 @@ class CompressedSource(Source):
                 f"{self.name}: column indices run from {indices.min()} to {indices.max()} in a "
                 f"matrix of {self.shape[1]} columns; save it again"
             )
-        parts = (data, indices, self._indptr[start : stop + 1] - first)
-        return sp.csr_array(parts, shape=(stop - start, self.shape[1]))
+        return data, indices
 
     def take(self, indices: Array) -> Rows:
         """These rows, given in increasing order, compressed."""
-        rows = [self.read(index, index + 1) for index in indices.tolist()]
-        return sp.vstack([self.read(0, 0), *rows], format="csr")
+        rows = [self._entries(index, index + 1) for index in indices.tolist()]
+        data, columns = map(np.concatenate, zip(self._entries(0, 0), *rows, strict=True))
+        indptr = np.cumsum([0, *(row[0].size for row in rows)])
+        return sp.csr_array((data, columns, indptr), shape=(indices.size, self.shape[1]))
