@@ -11,8 +11,11 @@ catalogues
     Mutation catalogues drawn from real signatures, Poisson or negative binomial.
 published
     The catalogues of Liu et al. (2023) with 23 and 11 signatures.
+texts
+    Those of the zoo: what the choice costs for sparse data.
 scenes
-    The samson scene, which has 3 materials.
+    Drawn scenes of 3 to 8 materials whose spectra vary from sample to sample, and samson, which has
+    3 materials.
 ratings
     Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
     `conenmf.ratings` were chosen on draws and splits with even numbers.
@@ -25,6 +28,7 @@ scenes and ratings are read from the folder named by --data, and left out withou
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -33,12 +37,14 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+import zoo_matrices
 from measure import numbers as table
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
-from conenmf.cones.counting import count_above_edge, estimate_rank
+from conenmf.cones.counting import count_above_edge, count_in_clusters, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.errors import InputWarning
@@ -46,8 +52,12 @@ from conenmf.judge.choose_k import choose_k
 from conenmf.ratings import _scores, fit_ratings
 from conenmf.solve.losses import LOSSES
 
+sys.path.append(str(Path(__file__).parent / "paper"))
+from relevance import determine_relevance
+
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
-Cell = Iterator[tuple[DataMatrix, int]]
+MOST, SAMPLES = 25, 500  # components and samples of the methods that the paper names
+Cell = Iterator[tuple]  # V, K, and for an oracle the signal without noise
 
 
 # --- matrices ---------------------------------------------------------------------------------
@@ -87,7 +97,9 @@ def unequal_sizes(rng: np.random.Generator, axes: np.ndarray) -> tuple[np.ndarra
 def cones(numbers: range, unequal: bool, noise: float) -> Cell:
     for number in numbers:
         model = drawn_cones(number, unequal, noise)
-        yield from_columns(model.V), np.unique(model.labels).size
+        along = model.axes[:, model.labels]  # a sample's signal lies along the axis of its cone
+        signal = along * (along * drawn_cones(number, unequal, 0.0).V).sum(axis=0)
+        yield from_columns(model.V), np.unique(model.labels).size, signal
 
 
 def spectra(numbers: range, noise: float) -> Cell:
@@ -102,7 +114,22 @@ def spectra(numbers: range, noise: float) -> Cell:
             W += height * np.exp(-((x - place) ** 2) / (2 * width**2))
         V = W @ np.hstack([np.eye(K), rng.dirichlet(np.ones(K), N - K).T])
         size = noise * np.linalg.norm(V) / np.sqrt(V.size)
-        yield from_columns(np.maximum(V + size * rng.standard_normal(V.shape), 0)), K
+        yield from_columns(np.maximum(V + size * rng.standard_normal(V.shape), 0)), K, V
+
+
+def texts(numbers: range) -> Cell:
+    for number in numbers:
+        X, K = zoo_matrices.draw(zoo_matrices.texts, number)
+        yield from_rows(X), K
+
+
+def scenes(numbers: range) -> Cell:
+    """Scenes of the zoo, with a factor for each entry that is smooth along the spectrum."""
+    for number in numbers:
+        X, K = zoo_matrices.draw(zoo_matrices.scenes, number)
+        rng, (N, F) = np.random.default_rng([36, number]), X.shape
+        waves = np.cos(np.pi * np.outer(np.arange(6), np.linspace(0, 1, F)))
+        yield from_rows(X * np.exp(0.05 * rng.standard_normal((N, 6)) @ waves)), K
 
 
 def catalogues(numbers: range, data: Path, K: int, N: int, size: float) -> Cell:
@@ -139,8 +166,7 @@ class Answer(NamedTuple):
     grade: str
     cost: float
     seconds: float
-    edge: int
-    ratio: int
+    others: dict[str, int]
 
     @property
     def is_held(self) -> bool:
@@ -148,28 +174,108 @@ class Answer(NamedTuple):
         return self.low <= self.true <= self.high
 
 
-def ask(V: DataMatrix, K: int, loss: str) -> Answer:
+def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str, named: bool) -> Answer:
     began = time.process_time()
     chosen = choose_k(V, LOSSES[loss])
     seconds = time.process_time() - began
     began = time.process_time()
     factorize(V, K, loss=loss)
     fit = time.process_time() - began
-    others = count_above_edge(V).K, estimate_rank(V).K
-    return Answer(K, chosen.K, *chosen.interval, chosen.grade, seconds / fit, seconds, *others)
+    others = {}
+    if loss == "frobenius":
+        above = count_above_edge(V)
+        in_clusters = count_in_clusters(V, above) or above.K
+        others = {"edge": above.K, "clusters": in_clusters, "ratio": estimate_rank(V).K}
+        others |= {one.name: one.K for one in chosen.evidence if one.name == "shuffled"}
+        others |= named_by_the_paper(V) if named else {}
+    others["any"] = K if K in [*others.values(), chosen.K] else 0
+    if signal is not None:
+        others["oracle"] = oracle(V, signal)
+    return Answer(K, chosen.K, *chosen.interval, chosen.grade, seconds / fit, seconds, others)
 
 
-def report(title: str, cell: Cell, loss: str = "frobenius") -> list[Answer]:
+def oracle(V: DataMatrix, signal: np.ndarray) -> int:
+    """Singular values of the signal above those that can be told from noise of this size."""
+    F, N = signal.shape
+    noise = np.linalg.norm(V.columns(np.arange(N)) - signal) / np.sqrt(F * N)
+    return int(np.sum(np.linalg.svd(signal, compute_uv=False) > noise * (F * N) ** 0.25))
+
+
+# --- the methods that the paper names ---------------------------------------------------------
+
+
+def named_by_the_paper(V: DataMatrix) -> dict[str, int]:
+    X = V.columns(np.arange(min(SAMPLES, V.shape[1]))).T
+    X = X / np.linalg.norm(X, axis=1, keepdims=True)
+    curve = log_inertias(X)
+    line = np.linspace(curve[0], curve[-1], curve.size)
+    most = min(MOST, *V.shape)
+    return {
+        "elbow": 1 + int(np.argmax(line - curve)),  # farthest below the line between its ends
+        "gap": gap_statistic(X, curve),
+        "X-means": x_means(X),
+        "ARD": determine_relevance(V, most, max_iter=300).n_relevant,
+    }
+
+
+def clustered(X: np.ndarray, k: int) -> KMeans:
+    return KMeans(k, n_init=1, random_state=0).fit(X)
+
+
+def log_inertias(X: np.ndarray) -> np.ndarray:
+    return np.log([clustered(X, k).inertia_ for k in range(1, MOST + 1)])
+
+
+def gap_statistic(X: np.ndarray, curve: np.ndarray, draws: int = 3) -> int:
+    """The first k that the next does not beat by a standard error (Tibshirani et al., 2001)."""
+    rng = np.random.default_rng(0)
+    low, high = X.min(axis=0), X.max(axis=0)
+    drawn = np.array([log_inertias(rng.uniform(low, high, X.shape)) for _ in range(draws)])
+    gaps, spread = drawn.mean(axis=0) - curve, drawn.std(axis=0) * np.sqrt(1 + 1 / draws)
+    is_enough = gaps[:-1] >= gaps[1:] - spread[1:]
+    return 1 + int(np.argmax(is_enough)) if is_enough.any() else MOST
+
+
+def x_means(X: np.ndarray) -> int:
+    """Split clusters in two as long as that raises the BIC (Pelleg and Moore, 2000)."""
+    pending, count = [X], 0
+    while pending and count + len(pending) < MOST:
+        part = pending.pop()
+        halves = clustered(part, 2) if len(part) > 3 else None
+        if halves is None or bic(part, 2, halves.inertia_) <= bic(
+            part, 1, clustered(part, 1).inertia_
+        ):
+            count += 1
+        else:
+            pending += [part[halves.labels_ == half] for half in (0, 1)]
+    return count + len(pending)
+
+
+def bic(X: np.ndarray, k: int, inertia: float) -> float:
+    """Of k spherical Gaussian clusters of equal variance and size."""
+    n, F = X.shape
+    variance = max(inertia / (F * max(n - k, 1)), np.finfo(float).tiny)
+    likelihood = -n * np.log(k) - n * F / 2 * np.log(2 * np.pi * variance) - F * (n - k) / 2
+    return likelihood - k * (F + 1) / 2 * np.log(n)
+
+
+# --- lines ------------------------------------------------------------------------------------
+
+
+def report(title: str, cell: Cell, loss: str = "frobenius", named: bool = False) -> list[Answer]:
     """Ask about all matrices of a cell, and print one line."""
-    answers = [ask(V, K, loss) for V, K in cell]
+    answers = [ask(*(*drawn, None)[:3], loss, named) for drawn in cell]
     print(f"{title:36}{described(answers)}", flush=True)
     return answers
 
 
 def described(answers: list[Answer]) -> str:
     errors = np.array([one.K - one.true for one in answers])
-    others = [sum(k == one.true for one in answers for k in [getattr(one, name)])
-              for name in ("edge", "ratio")]  # fmt: skip
+    others = []
+    for name in dict.fromkeys(name for one in answers for name in one.others):
+        apart = np.array([abs(one.others.get(name, 0) - one.true) for one in answers])
+        within = "" if name == "any" else f" ({np.sum(apart <= 1)})"
+        others.append(f"{name} {np.sum(apart == 0)}{within}")
     grades = []
     for grade in ("proved", "supported", "guess"):
         some = [one for one in answers if one.grade == grade]
@@ -181,7 +287,7 @@ def described(answers: list[Answer]) -> str:
     return (
         f"of {len(answers):3}: right {np.sum(errors == 0):3}, within one "
         f"{np.sum(np.abs(errors) <= 1):3}, from {errors.min():+d} to {errors.max():+d}; "
-        f"edge {others[0]}, ratio {others[1]}; {'; '.join(grades)}; "
+        f"{', '.join(others)}; {'; '.join(grades)}; "
         f"cost {np.median(costs):.2g} t, at most {costs.max():.2g} t "
         f"({max(one.seconds for one in answers):.2g} s)"
     )
@@ -189,7 +295,7 @@ def described(answers: list[Answer]) -> str:
 
 # --- the program ------------------------------------------------------------------------------
 
-PARTS = ("cones", "spectra", "catalogues", "published", "scenes", "ratings")
+PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "ratings")
 
 
 def main() -> None:
@@ -197,6 +303,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--data", type=Path, help="folder with signatures, samson, movielens")
     parser.add_argument("--draws", type=int, default=25, help="of each cell")
+    parser.add_argument(
+        "--others", action="store_true", help="ask the methods that the paper names"
+    )
     parser.add_argument("--even", action="store_true", help="the draws that constants rest on")
     options = parser.parse_args()
     print(f"{'even' if options.even else 'odd'} draws; t is the time of a fit with the true K")
@@ -205,12 +314,16 @@ def main() -> None:
         return range(0 if options.even else 1, 2 * min(options.draws, most), 2)
 
     if "cones" in options.parts:
-        print_cones(numbers(25))
+        print_cones(numbers(25), options.others)
     if "spectra" in options.parts:
         together = []
         for noise in NOISE:
-            together += report(f"spectra, noise {noise:.0%}", spectra(numbers(20), noise))
+            cell = spectra(numbers(20), noise)
+            together += report(f"spectra, noise {noise:.0%}", cell, named=options.others)
         print(f"{'spectra, all':36}{described(together)}", flush=True)
+    for name, cell in (("texts", texts), ("scenes", scenes)):
+        if name in options.parts:
+            report(f"{name} of the zoo", cell(numbers(10)))
     if options.data is not None:
         print_counts(options.parts, options.data, numbers(10))
         if "scenes" in options.parts:
@@ -220,13 +333,14 @@ def main() -> None:
             print_ratings(options.data)
 
 
-def print_cones(numbers: range) -> None:
+def print_cones(numbers: range, named: bool) -> None:
     noisy = []
     for unequal in (False, True):
         name = "unequal angles" if unequal else "equal angles"
-        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0))
+        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0), named=named)
         for noise in NOISE:
-            noisy += report(f"cones, {name}, noise {noise:g}", cones(numbers, unequal, noise))
+            cell = cones(numbers, unequal, noise)
+            noisy += report(f"cones, {name}, noise {noise:g}", cell, named=named)
     print(f"{'cones with noise, all':36}{described(noisy)}", flush=True)
 
 

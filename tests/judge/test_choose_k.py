@@ -166,6 +166,19 @@ def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
     assert ratios[3] > 1 > ratios[4]
 
 
+def test_spectra_that_vary_are_no_more_materials():
+    """Each sample of four materials has a smooth factor of its own, which adds weak components."""
+    rng = np.random.default_rng(0)
+    band = np.linspace(0, 1, 80)[:, None]
+    W = 0.3 + np.exp(-(((band - np.linspace(0.1, 0.9, 4)) / 0.12) ** 2) / 2)
+    factors = np.exp(0.05 * np.cos(np.pi * band * np.arange(6)) @ rng.standard_normal((6, 600)))
+    X = factors * (W @ rng.dirichlet(np.full(4, 0.5), 600).T)
+    chosen = select_k(from_columns(X + 0.005 * rng.random(X.shape)))
+    assert found(chosen, "edge").K > 8
+    assert chosen.grade == "guess"
+    assert chosen.interval[0] <= 4 <= chosen.interval[1] <= 12
+
+
 def test_candidates_limit_the_choice(parts):
     chosen = select_k(from_columns(parts), [2, 3])
     assert (chosen.K, chosen.grade) == (3, "guess")

@@ -96,7 +96,7 @@ def _components(result: Factorization) -> list[str]:
 def rank_text(selection: Selection, plot: str | None) -> str:
     """The answer and its evidence, and a sparkline of the scores of each piece."""
     lines = [str(selection), ""]
-    for one in selection.evidence:
+    for one in (one for one in selection.evidence if one.ks.size > 1):
         range_of_k = f"K = {one.ks[0]} to {one.ks[-1]}"
         lines.append(f"{one.name:>14}  {_sparkline(one.scores)}  {range_of_k}")
     if plot is not None:

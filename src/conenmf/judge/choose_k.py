@@ -256,7 +256,9 @@ def _edge(question: Question) -> Iterator[Evidence]:
     if in_clusters:
         text = f"{K} clusters of samples have {in_clusters} components"
         trust = _CLEAR if in_clusters > K else _WEAK
-        yield replace(edge, name="clusters", K=in_clusters, text=text, trust=trust, is_sure=False)
+        one = replace(edge, name="clusters", K=in_clusters, text=text, trust=trust, is_sure=False)
+        ks, scores = np.array([in_clusters]), np.array([in_clusters / K])
+        yield replace(one, ks=ks, scores=scores, meaning="components for each cluster")
     yield edge
 
 
@@ -320,10 +322,11 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         count = int(np.argmin(above))
     K = max(count, low)
     counts = {one.name: one.K for one in question.gathered}
-    is_blurred = K > low and counts["ratio"] == K and counts.get("edge", 0) > 2 * K
+    is_alike = counts["ratio"] == K or "clusters" not in counts
+    is_blurred = K > low and is_alike and counts.get("edge", 0) > 2 * K
     text = f"singular values above those of shuffled data: {count}"
     if is_blurred:
-        text += "; more are above the edge of noise, since noise differs between features"
+        text += "; more are above the edge of noise, which may differ between features"
     shown = slice(0, 2 * K + 10)
     ks, trust = np.arange(1, k_max + 1)[shown], _FIRST if is_blurred else _USABLE
     meaning = "singular value over that of shuffled data; above 1: signal"
