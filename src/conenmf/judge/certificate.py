@@ -392,13 +392,11 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
         )
         scales = over(sums, known)
         order = np.argsort(-known, kind="stable")
-        if F <= K or not (known >= 1).sum() > K:
+        if not (known >= 1).sum() > K:
             return 0.0, 0.0
         sizes = np.unique(np.geomspace(K + 1, (known >= 1).sum(), _MAX_RECTANGLES).astype(int))
         rectangles = [np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes]
         best = max((_rectangle(V, weights, t) for t in rectangles), key=lambda view: view.total)
-        if best.total == 0:
-            return 0.0, 0.0
         tail, chance = _tail(best, K)
     return math.sqrt(min(tail / observed.total, 1.0)), chance
 

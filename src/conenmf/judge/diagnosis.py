@@ -127,14 +127,12 @@ class InspectedSamples:
         Positions within `indices` of the samples kept with all their features, from the best
         reconstructed to the worst.
     originals : array (F, E)
-        Those samples; 0 where an entry is missing.
+        Those samples; NaN where an entry is missing.
     typical : array (K, T)
         Positions within `indices` of the samples with the largest share of each component, -1
         where there is none.
     thumbnails : array (K T, rows, columns), integers from 0 to 255
         The typical samples as small images, if features are known to be pixels; else empty.
-    missing : array (F, E), booleans, or None
-        Which entries of `originals` are missing; None if none of the data are.
     """
 
     indices: Array
@@ -145,7 +143,6 @@ class InspectedSamples:
     originals: Array
     typical: Array
     thumbnails: Array
-    missing: Array | None = None
 
 
 def inspected_samples(
@@ -176,10 +173,9 @@ def inspected_samples(
         labels=np.asarray(labels[indices]),
         errors=errors,
         examples=examples,
-        originals=originals,
+        originals=np.where(weights == 0, np.nan, originals),
         typical=typical,
         thumbnails=thumbnails(described, indices, typical, V.names.image_shape),
-        missing=None if V.observed is None else weights == 0,
     )
 
 

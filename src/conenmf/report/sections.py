@@ -26,7 +26,7 @@ from ..judge.scores import (
     unit_columns,
 )
 from ..judge.stability import Stability
-from ..judge.uniqueness import MAX_ERROR_RATIO, Uniqueness
+from ..judge.uniqueness import MAX_ERROR_RATIO
 from ..mutations import COLOURS, MutationTypes, mutation_types
 from ..names import Names
 from ..result import Factorization
@@ -170,6 +170,7 @@ class Context:
         self.result, self.stability = result, stability
         self.diagnosis = result.diagnose()
         self.certificate: AnyCertificate = result.certify()
+        self.uniqueness = result.uniqueness(max_iter=0)  # the diagnosis made it
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
         check_view(view, self.names)
@@ -197,13 +198,6 @@ class Context:
     def units(self) -> Array:
         """The components with norm 1."""
         return unit_columns(self.W)
-
-    @property
-    def uniqueness(self) -> Uniqueness:
-        """Which components are unique or can be moved, as far as the result knows."""
-        known = self.result.known_uniqueness
-        assert known is not None  # the diagnosis made it
-        return known
 
     @cached_property
     def partners(self) -> Array:
@@ -582,11 +576,11 @@ def maps(context: Context) -> Facts | None:
     shares = abundance_maps(context.W, context.result.H, shape, max_pixels=_MAX_MAP_PIXELS)
     rows, columns = shares.shape[1:]
     thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
-    figures = []
-    for k, share in enumerate(shares):
-        top = share.max()
-        picture = image(share, top, f"map of component {k}", _palette())
-        figures.append({"k": k, "image": picture, "top": percent(top)})
+    tops, palette = shares.max(axis=(1, 2)), _palette()
+    figures = [
+        {"k": k, "image": image(share, top, f"map of component {k}", palette), "top": percent(top)}
+        for k, (share, top) in enumerate(zip(shares, tops, strict=True))
+    ]
     return {"figures": figures, "thinned": "" if (rows, columns) == shape else thinned}
 
 
@@ -646,15 +640,12 @@ def _contributions(context: Context) -> Chart | None:
 def reconstructions(context: Context) -> Facts:
     """Return some samples beside their reconstructions, from the best to the worst."""
     inspected = context.diagnosis.inspected
-    originals = inspected.originals
-    if inspected.missing is not None:
-        originals = np.where(inspected.missing, np.nan, originals)
     pairs = []
-    for e, n in enumerate(inspected.examples.tolist()):
-        pair = _compared(context, originals[:, e], context.units @ inspected.coefficients[n])
+    for original, n in zip(inspected.originals.T, inspected.examples.tolist(), strict=True):
+        pair = _compared(context, original, context.units @ inspected.coefficients[n])
         error = f"{inspected.errors[n]:.4g}"
         pairs.append({**pair, "name": context.sample_name(n), "error": error})
-    return {"pairs": pairs, "has_missing": bool(np.isnan(originals).any())}
+    return {"pairs": pairs, "has_missing": bool(np.isnan(inspected.originals).any())}
 
 
 def _compared(context: Context, original: Array, again: Array) -> Facts:

@@ -339,9 +339,8 @@ _LONGEST_SHARE = 0.2  # of the samples that random C draws from
 
 def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Random Acol: each component is the mean of 20 samples drawn at random."""
-    rng = default_rng(rng)
+    rng, count = default_rng(rng), min(_SAMPLES_PER_MEAN, V.nonzero)
     require_samples(V, K)
-    count = min(_SAMPLES_PER_MEAN, V.nonzero)
     groups = [draw_samples(V, count, rng) for _ in range(K)]
     return _means(V, groups), random_coefficients(V, K, rng)
 
@@ -364,10 +363,8 @@ def cur(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 
 def _means(V: DataMatrix, groups: list[Array]) -> Array:
-    W = np.empty((V.shape[0], len(groups)), V.dtype)
-    for k, indices in enumerate(groups):
-        W[:, k] = dense(V.columns(indices)).mean(axis=1)
-    return W
+    means = [dense(V.columns(indices)).mean(axis=1) for indices in groups]
+    return np.column_stack(means).astype(V.dtype)
 
 
 COLUMN_INITS = {"acol": acol, "random-c": random_c, "cur": cur}
