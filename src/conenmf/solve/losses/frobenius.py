@@ -25,14 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix, Results, add
+from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.resources import run_in_order
 from ...data.together import products_together
 from ...data.validate import require_nonnegative
@@ -188,6 +188,16 @@ class _Squares(Objective):
         if of_H is not None:
             self.update_rows = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
 
+    def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
+        """W with so many features updated at a time, on threads."""
+        updated, parts = np.empty_like(W), slices(len(W), size)
+
+        def run(number: int) -> None:
+            updated[parts[number]] = update_rows(parts[number])
+
+        run_in_order(run, lambda *_: None, len(parts), self.V.n_threads)
+        return updated
+
     def _update_near(self, W: Array) -> Update:
         """The update of W with its penalty near W."""
         term = self.terms[1]
@@ -209,7 +219,7 @@ class LeastSquares(_Squares):
     """
 
     knows_after = True
-    _known: tuple[_Known, ...] = ()  # of the last two W
+    _last: tuple[Any, Any] = (None, None)  # the last W that was asked about, and W'W
 
     @staticmethod
     def step(
@@ -277,62 +287,30 @@ class LeastSquares(_Squares):
                 in_both_orders=True,
                 **turned,
             )
-            self._remember(updated, moments["HH"], moments["inner"], sums)
-            return np.asarray(updated)
-        dtype = self._sufficient_dtype(sums, W)
-        updated, VH = np.empty_like(W), sums["VH"]
+            updated, sums["inner after"] = np.asarray(updated), moments["inner"]
+            self._last = updated, moments["HH"]
+            return updated
+        F, dtype = len(W), self._sufficient_dtype(sums, W)
+        size = F if self._whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
 
-        def run(rows: slice) -> tuple[Array, float]:
-            C, Y = VH[rows].astype(dtype, copy=False), W[rows]
-            updated[rows] = _checked_update(update, sums["HH"], C, Y.astype(dtype, copy=False))
-            return _moments(updated[rows], C)
+        def update_rows(rows: slice) -> Array:
+            C, Y = (one[rows].astype(dtype, copy=False) for one in (sums["VH"], W))
+            return _checked_update(update, sums["HH"], C, Y)
 
-        self._remember(updated, *self._over_features(run, self._whole), sums)
-        return updated
+        return self._updated_rows(update_rows, W, size)
 
     def _gram(self, W: Array) -> Array:
-        """W'W, of a W that was made here or of any other."""
-        for known in self._known:
-            if known.W is W:
-                return known.gram
-        gram, _ = self._over_features(lambda rows: _moments(W[rows]))
-        self._remember(W, gram)
-        return gram
-
-    def _inner(self, W: Array, sums: Sums) -> float:
-        """<V, WH> of a W that was updated from these sums, or of any other."""
-        for known in self._known:
-            if known.W is W and known.sums is sums:
-                return known.inner
-        return float(np.vdot(exact(sums["VH"]), W))
-
-    def _remember(
-        self, W: Array, gram: Array, inner: float = 0.0, sums: Sums | None = None
-    ) -> None:
-        self._known = (_Known(W, gram, inner, sums), *self._known[:1])
-
-    def _over_features(
-        self, run: Callable[[slice], tuple[Array, float]], whole: bool = False
-    ) -> tuple[Array, float]:
-        """Run a function on batches of features on threads, and add up what it returns."""
-        F = self.V.shape[0]
-        size = F if whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
-        batches = slices(F, size)
-        total: Any = None
-
-        def collect(index: int, part: tuple[Array, float]) -> None:
-            nonlocal total
-            total = part if total is None else add(total, part)
-
-        run_in_order(lambda index: run(batches[index]), collect, len(batches), self.V.n_threads)
-        gram, inner = total
-        return gram, inner
+        """W'W, which is asked for several times in an iteration."""
+        if self._last[0] is not W:
+            rows = exact(W)
+            self._last = W, rows.T @ rows
+        return self._last[1]
 
     def _sufficient_dtype(self, sums: Sums, W: Array) -> DType:
         """The type of V, or float64 if single precision does not show what is left of V."""
         if self.V.dtype == np.float64:
             return self.V.dtype
-        inner = self._inner(W, sums)  # W may have been scaled since the pass
+        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled since the pass
         left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
@@ -343,7 +321,9 @@ class LeastSquares(_Squares):
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
         """Return ||V / unit - W H||^2, which rounding may not make negative."""
-        inner = self._inner(W, sums) if after else sums["inner"]
+        inner = sums["inner"]
+        if after:
+            inner = float(np.vdot(sums["VH"], W)) if "VH" in sums else sums["inner after"]
         squared = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         if not np.isfinite(squared):
             raise DataError("the solver returned factors that are not finite: check its update")
@@ -390,7 +370,7 @@ class KnownSquares(_Squares):
             entries = exact(block) if shared["is_mask"] else weighed(block, weights)
             C = products(entries, W)
             updated = np.empty_like(H)
-            for rows in _parts(len(H), W.shape[1]):
+            for rows in slices(len(H), max(1, _GRAM_NUMBERS // W.shape[1] ** 2)):
                 part = None if weights is None else weights[rows]
                 grams = row_grams(block[:, rows], part, shared["pairs"])
                 updated[rows] = _updated(update, grams, C[rows], exact(H[rows]))
@@ -425,19 +405,17 @@ class KnownSquares(_Squares):
 
         Features of which nothing is known are zero.
         """
-        updated, update = np.empty_like(W), self._update_near(W)
+        update = self._update_near(W)
         if "grams" in sums:
-            parts = _parts(len(W), W.shape[1], _BATCH_FEATURES)
 
-            def run(number: int) -> None:
-                rows = parts[number]
-                C, Y = sums["VH"][rows], exact(W[rows])
-                updated[rows] = _updated(update, sums["grams"][rows], C, Y)
+            def update_rows(rows: slice) -> Array:
+                return _updated(update, sums["grams"][rows], sums["VH"][rows], exact(W[rows]))
 
-            run_in_order(run, lambda *_: None, len(parts), self.V.n_threads)
+            size = min(max(1, _GRAM_NUMBERS // W.shape[1] ** 2), _BATCH_FEATURES)
+            updated = self._updated_rows(update_rows, W, size)
         else:
             C = sums["VH"] + exact(W) @ sums["HH"]
-            updated[:] = update(sums["HH"], C, exact(W))
+            updated = update(sums["HH"], C, exact(W)).astype(W.dtype, copy=False)
         if not np.isfinite(updated).all() or updated.min() < 0:
             raise DataError("the solver returned entries that are negative or not finite")
         empty = self.V.observed.empty_features
@@ -475,21 +453,6 @@ def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Re
     return LeastSquares.step(block, *given, C=C, **shared)
 
 
-class _Known(NamedTuple):
-    """What is known of a W that was made lately, for which it is asked again: W'W and <V, WH>."""
-
-    W: Array
-    gram: Array
-    inner: float
-    sums: Sums | None
-
-
-def _moments(W: Array, VH: Array | None = None) -> tuple[Array, float]:
-    """W'W and <W, VH> of some rows, in float64."""
-    rows = exact(W)
-    return rows.T @ rows, 0.0 if VH is None else float(np.vdot(exact(VH), rows))
-
-
 def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     """Apply an update, which may be the user's own, and check what it returned."""
     updated = update(G, C, Y)
@@ -506,12 +469,6 @@ def _updated(update: Update, grams: Array, C: Array, Y: Array) -> Array:
     if takes_packed(update):
         return packed_update(update, grams, C, Y)
     return update(unpacked(grams, C.shape[1]), C, Y)
-
-
-def _parts(count: int, K: int, most: int | None = None) -> list[slice]:
-    """Ranges of rows whose Gram matrices fit in the cache, or nearly."""
-    size = max(1, _GRAM_NUMBERS // (K * K))
-    return slices(count, size if most is None else min(size, most))
 
 
 FROBENIUS = Frobenius()
