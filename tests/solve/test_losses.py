@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, make_cones
-from conenmf.solve.coefficients import coefficients, column_units
+from conenmf.solve.coefficients import coefficients
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import Solver, extrapolated, nnlsb
@@ -167,11 +167,3 @@ def test_extrapolation_goes_beyond_and_stops_at_the_floor(both_twins, dtype):
     assert moved.dtype == dtype
     out = np.empty_like(Y)
     assert extrapolated(Y, before, 0.5, 0.25, out) is out
-
-
-def test_units_of_columns_by_their_gram_matrix(sample_matrix):
-    loss = FROBENIUS.on(from_columns(sample_matrix))
-    W = np.random.default_rng(0).random((12, 3))
-    for size in (1.0, 1e-7, 1e9, 0.0):
-        scaled = W * [1.0, size, 1.0]
-        np.testing.assert_array_equal(loss.column_units(scaled), column_units(scaled))
