@@ -155,11 +155,9 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     return nnls(G, C, Y)
 
 
-def extrapolated(
-    Y: Array, before: Array, share: float, floor: float, out: Array | None = None
-) -> Array:
+def extrapolated(Y: Array, before: Array, share: float, floor: float) -> Array:
     """Return Y (n, K) moved on by a share of the way from `before`, down to `floor` at most."""
-    moved, kind = np.empty_like(Y) if out is None else out, Y.dtype.type
+    moved, kind = np.empty_like(Y), Y.dtype.type
     if kernels.AVAILABLE:
         kernels.extrapolate_rows(Y, before, kind(share), kind(floor), moved)
     else:
