@@ -47,7 +47,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
-from scipy.special import xlogy
 
 from ...arguments import Pair
 from ...data.blocks import (
@@ -215,7 +214,8 @@ def _fit(
 
 def _xlogx(values: Array) -> float:
     """Sum of x log x, which is 0 at 0."""
-    return float(xlogy(values, values).sum())
+    positive = values[values > 0]
+    return float(positive @ np.log(positive))
 
 
 _BALANCING_STEPS = 60
