@@ -409,11 +409,7 @@ def _predict(
             H = nnls(G, np.sum([parts[other] for other in others], axis=0))
         else:
             H = np.zeros_like(parts[fold])
-        explained = 2 * _inner(parts[fold], H) - _inner(H @ grams[fold], H)
+        explained = 2 * np.vecdot(parts[fold], H) - np.vecdot(H @ grams[fold], H)
         missed += np.maximum(squares[:, fold] - explained, 0.0)
     factors = 1.0 if weights is None else weights
     return ((float((factors * missed).sum()), float((factors * squares.T).sum())),)
-
-
-def _inner(A: Array, B: Array) -> Array:
-    return np.einsum("nk,nk->n", A, B)

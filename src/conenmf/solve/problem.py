@@ -117,11 +117,11 @@ class Problem:
         if self.is_plain:
             return self._begin(V, K, init, solver, rng, spectrum, callback)
         loss, is_named = self.loss, isinstance(init, str)
-        source, count, roots = filled(V), K, self._roots
-        if roots is not None and (is_named or callable(init)):
+        source, count, roots = filled(V), K, None
+        weights = None if self.observed is None else self.observed.of_features
+        if weights is not None and loss.degree == 2 and (is_named or callable(init)):
+            roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
-        else:
-            roots = None
         if self.fixed is not None and is_named:
             given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
             source, count = loss.rest(source, given), K - self.n_fixed
@@ -163,13 +163,6 @@ class Problem:
         if not self.is_plain or spectrum is None:
             return 0.0
         return self.loss.lower_bound(V, K, spectrum)
-
-    @property
-    def _roots(self) -> Array | None:
-        """Square roots of the feature weights; scaling by them gives each feature its weight."""
-        if self.observed is None or self.observed.of_features is None or self.loss.degree != 2:
-            return None
-        return np.sqrt(self.observed.of_features)
 
     def plain(self) -> Facts:
         """Return what a result keeps of it, in plain values; nothing of a plain fit."""

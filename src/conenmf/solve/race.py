@@ -127,7 +127,8 @@ def hold_race(
             run.continue_with(limits)
             runs.append(run)
             names.append(name)
-    if not _is_ended(runs[1:]):
+    ended = [run for _, run in run_together(runs[-1].V, runs[1:])]
+    if ended and all(run.reason is not StopReason.CALLBACK for run in ended):
         leader = _leader(runs[1:])
         leader.continue_with(replace(limits, max_iter=max(first.n_iter, limits.max_iter)))
         leader.run()
@@ -138,14 +139,6 @@ def hold_race(
         Entrant(name, run.errors[-1], run.n_iter) for name, run in zip(names, runs, strict=True)
     )
     return winner, Race(tuple(entrants), runs.index(winner), lower_bound)
-
-
-def _is_ended(runs: list[Run]) -> bool:
-    """Advance runs together, and return whether there are none, or a callback has ended one."""
-    for _, run in run_together(runs[0].V, runs) if runs else ():
-        if run.reason is StopReason.CALLBACK:
-            return True
-    return not runs
 
 
 def _leader(runs: list[Run]) -> Run:
