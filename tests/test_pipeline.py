@@ -2,17 +2,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import factorize, from_columns, from_rows, make_cones
+from conenmf import factorize, from_columns, from_rows
 from conenmf.errors import ComponentsError, DataError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.solvers import SOLVERS, hals
-
-
-@pytest.fixture(scope="module")
-def cones():
-    return make_cones(80, 4, 0.15, n_samples=300, rng=np.random.default_rng(0)).V
 
 
 @pytest.mark.thinned(3)

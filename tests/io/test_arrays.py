@@ -14,11 +14,6 @@ from conenmf.errors import (
 )
 
 
-@pytest.fixture
-def X(sample_matrix):
-    return np.ascontiguousarray(sample_matrix.T)
-
-
 @pytest.mark.parametrize("dtype", ["f4", "f8", ">f8", "u1", "i8", "f2", "?"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_npy(same, tmp_path, X, dtype, order):

@@ -22,12 +22,6 @@ from conenmf.errors import ConeNMFError, FileFormatError
 from conenmf.io.open import KINDS
 from conenmf.names import Names
 
-
-@pytest.fixture
-def X(sample_matrix):
-    return np.ascontiguousarray(sample_matrix.T)
-
-
 ROWS = [f"row {n}" for n in range(40)]
 COLUMNS = [f"column {n}" for n in range(12)]
 

@@ -17,11 +17,6 @@ from conenmf.errors import (
 )
 
 
-@pytest.fixture
-def X(sample_matrix):
-    return np.ascontiguousarray(sample_matrix.T)
-
-
 @pytest.mark.parametrize("text", [b"csr_matrix", "csr_matrix"])
 def test_sparse_groups_of_any_kind(same, tmp_path, X, text):
     half = sp.csr_array(X)

@@ -10,12 +10,6 @@ from conenmf.solve.solvers import SOLVERS
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 
 
-@pytest.fixture
-def init(sample_matrix):
-    rng = np.random.default_rng(1)
-    return rng.random((12, 3)), rng.random((3, 40))
-
-
 PUBLISHED = pytest.mark.parametrize(
     ("name", "iterations"), [("mult", 30), ("hals", 30), ("nnlsb", 10)]
 )

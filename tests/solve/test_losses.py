@@ -9,12 +9,6 @@ from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import Solver, extrapolated, nnlsb
 
 
-@pytest.fixture
-def init(sample_matrix):
-    rng = np.random.default_rng(1)
-    return rng.random((12, 3)), rng.random((3, 40))
-
-
 def keep(G, C, Y):
     return Y
 

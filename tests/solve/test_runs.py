@@ -12,13 +12,6 @@ from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Run, Stopping, alternate, run_together
 from conenmf.solve.solvers import SOLVERS
 
-
-@pytest.fixture
-def init(sample_matrix):
-    rng = np.random.default_rng(1)
-    return rng.random((12, 3)), rng.random((3, 40))
-
-
 # --- extrapolation ----------------------------------------------------------------------------
 
 
