@@ -56,6 +56,8 @@ def _label(class_: str) -> str:
 CLASSES = {one: class_ for class_ in COLOURS for one in _types_of(class_)}
 """The class of each type, in the order of the field."""
 
+_CATALOGUES = [[one for one in CLASSES if (">" in one) is is_sbs] for is_sbs in (True, False)]
+
 
 def type_name(*parts: str) -> str:
     """Return COSMIC's name of a type, given in one or several parts; else the parts, joined.
@@ -63,14 +65,12 @@ def type_name(*parts: str) -> str:
     >>> type_name("C>T", "ACG"), type_name("DEL", "MH", "5+", "2"), type_name("INS", "T", "1", "0")
     ('A[C>T]G', '5:Del:M:2', '1:Ins:T:0')
     """
-    if parts[-1] in CLASSES:
-        return parts[-1]
-    name = ":".join(parts)
-    if len(parts) == 2 and len(parts[1]) == 3:
-        name = f"{parts[1][0]}[{parts[0]}]{parts[1][2]}"
-    elif len(parts) == 4:
+    name = ""
+    if len(parts) == 4:
         kind, bases, size, count = (part.removesuffix("+") for part in parts)
         name = f"{size}:{kind.capitalize()}:{_KINDS.get(bases, bases)}:{count}"
+    elif len(parts) > 1 and len(parts[1]) == 3:
+        name = f"{parts[1][0]}[{parts[0]}]{parts[1][2]}"
     return name if name in CLASSES else ":".join(parts)
 
 
@@ -96,12 +96,8 @@ def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
     >>> mutation_types([*CLASSES][:96][::-1]).places[:3].tolist()
     [95, 94, 93]
     """
-    if names is None or not {*names} <= CLASSES.keys():
-        return None
-    all_types = [one for one in CLASSES if (">" in one) == (">" in names[0])]
-    if {*names} != {*all_types} or len(names) != len(all_types):
-        return None
-    place = {one: number for number, one in enumerate(all_types)}
-    return MutationTypes(
-        np.array([place[one] for one in names]), tuple(CLASSES[one] for one in names)
-    )
+    for types in _CATALOGUES:
+        if names is not None and sorted(names) == sorted(types):
+            places = np.array([types.index(name) for name in names])
+            return MutationTypes(places, tuple(CLASSES[name] for name in names))
+    return None

@@ -253,9 +253,10 @@ def _fit_many(request: Request, kind: str) -> None:
         with display.working(f"fitting {request.n_runs} times"):
             found = fit_many_times(V, K, request.n_runs, rng=request.rng, checkpoint=kept, **how)
         result = consensus(V, found, request)
+        said: list[str] = []
         if known is not None:
-            names, known_as = named_after(exact(result.W), *known)
-            more = {"component_names": list(names), "known_as": list(known_as)}
+            names, said = map(list, named_after(exact(result.W), *known))
+            more = {"component_names": names, "known_as": said}
             result = replace(result, settings={**result.settings, **more})
         if not request.no_report:
             with display.working("judging the consensus"):
@@ -265,9 +266,8 @@ def _fit_many(request: Request, kind: str) -> None:
         if result.certificate is not None:
             answer["certificate"] = dict(vars(result.certificate))
             quality = "\n".join([*quality_in_words(result.certificate, found.K), ""])
-        if known is not None:
-            answer["known_as"] = known_as
-            quality += "".join(f"component {k}: {one}\n" for k, one in enumerate(known_as))
+        answer["known_as"] = said
+        quality += "".join(f"component {k}: {one}\n" for k, one in enumerate(said))
         with display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})
             others = _write_runs(folder, found)

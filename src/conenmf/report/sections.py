@@ -419,11 +419,9 @@ def _component(context: Context, k: int) -> Facts:
         "unique_because": visible(reason, None),
         "typical": _typical_samples(context, k),
         "peak": context.names.feature(int(w.argmax())) if w.any() else "",
-        "known_as": "",
+        "known_as": [*context.result.settings.get("known_as", ()), *[""] * context.K][k],
         **_picture(context, k),
     }
-    if known_as := context.result.settings.get("known_as"):
-        card["known_as"] = visible(known_as[k], None)
     if context.classes is not None:
         counts = np.bincount(context.classes[1][np.asarray(context.result.labels) == k])
         if counts.size:
