@@ -92,6 +92,7 @@ ERRORS = [
     (2, ["frobnicate"], "No such command 'frobnicate'"),
     (2, ["fit"], "Missing argument 'DATA'"),
     (2, ["fit", "cells.csv", "--frob"], "No such option"),
+    (2, ["fti", "cells.csv"], "No such command 'fti'. Did you mean 'fit'?"),
     (2, ["fit", "cells.csv", "--k", "2"], "No such option '--k'. Did you mean '-k'?"),
     (2, ["fit", "cells.csv", "-k", "0"], "'0' is neither 'auto' nor a number of at least 1"),
     (2, ["fit", "cells.csv", "-k", "many"], "'many' is neither 'auto' nor a number"),
@@ -110,6 +111,7 @@ ERRORS = [
     # the data cannot be read or used
     (3, ["fit", "gone.csv"], "there is no file gone.csv"),
     (3, ["fit", "cels.csv"], "there is no file cels.csv: did you mean cells.csv?"),
+    (3, ["fit", "Cells.CSV"], "there is no file Cells.CSV: did you mean cells.csv?"),
     (3, ["fit", "https://a.org/b.csv"], "there is no file https://a.org/b.csv"),
     (3, ["fit", "percent.csv"], "column 'a': '10%' is not a number: write digits"),
     (4, ["fit", "index.csv", "--drop", "c"], "columns called 'c'; it has a, b: give one of these"),

@@ -179,7 +179,8 @@ def compare(request: Request) -> None:
     answer = {"n_components": compared.K, "K_decided_by": request.K_decided_by, "contenders": rows}
     answer |= files
     written = [f"written: {visible(path, None)}" for path in files.values() if path]
-    number = f"{compared.K} components, decided by: {request.K_decided_by}"
+    is_given = request.K_decided_by == "user"
+    number = f"{compared.K} components" if is_given else request.K_decided_by
     request.answer(answer, "\n".join([number, str(compared), *written]), V)
 
 

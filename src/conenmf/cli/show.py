@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +48,9 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append(f"if features are pixels, use --image-shape {side}x{side}")
     if F in (3, 4) and is_plain and N > _LONG:
         hints.append("if each row is a user, an item and a rating, use --triples 0,1,2")
+    repeated = [name for name, n in Counter(names.feature_names or ()).items() if n > 1]
+    if repeated:
+        hints.append(f"several features are called {visible(repeated[0], _MAX_WORD_CHARS)!r}")
     if isinstance(request.K, int) and request.K >= F:
         hints.append(f"{request.K} components for {F} features fit any data: use fewer")
     return "; ".join(hints)

@@ -455,9 +455,10 @@ def open_path(path: str, reading: Reading) -> NamedMatrix:
         reading = reading._replace(dataset=member)
     file = Path(path)
     if not file.exists():
-        beside = [other.name for other in file.parent.glob("*")]
-        close = get_close_matches(file.name, beside, 1)
-        hint = f": did you mean {visible(close[0])}?" if close else ""
+        others = [one for one in file.parent.glob("*") if one.name != f"{file.name}-conenmf"]
+        beside = {one.name.lower(): one.name for one in others}
+        close = get_close_matches(file.name.lower(), beside, 1)
+        hint = f": did you mean {visible(beside[close[0]])}?" if close else ""
         if "://" in path:
             hint = ": addresses are not opened; download it, then name the file"
         raise FileNotFoundError(f"there is no file {visible(path)}{hint}")

@@ -631,8 +631,8 @@ def select_k(
     candidates = None if ks is None else numbers_of_components(ks)
     if candidates is not None and candidates[-1] > min(V.shape):
         raise ComponentsError(
-            f"{candidates[-1]} components are more than min(F, N) = {min(V.shape)} of the data: "
-            "leave such candidates out of ks"
+            f"{candidates[-1]} components are too many for {V.shape[1]} samples and {V.shape[0]} "
+            f"features: try at most {min(V.shape)}"
         )
     options: Facts = {"spectrum": spectrum, "max_time": budget, "callback": callback}
     return choose_k(V, get_loss(loss), candidates, **options)
