@@ -62,7 +62,16 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The contenders, lowest error first, and the number of components; ``print`` shows a table."""
+    """The contenders, lowest error first, and the number of components; ``print`` shows a table.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> table = compare(from_columns(model.V), 4, inits=["cr1"], solvers=["hals"])
+    >>> [(row["init"], row["solver"]) for row in table.rows()]
+    [('cr1', 'hals')]
+    """
 
     contenders: tuple[Contender, ...]
     K: int

@@ -247,9 +247,16 @@ class ConeNMF(
         X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
         matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
         such as the words of a sparse one. `mask` is True where an entry is known; `weights` say how
-        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both are like X, or
-        there is a weight for each feature, which `transform` uses too. With `sample_weight`, at
-        least 0, a weight of 2 gives what the sample twice gives; that of a feature likewise.
+        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both have the shape of
+        X; `weights` may also have one number per feature, which `transform` uses too. A
+        `sample_weight` of 2 is equivalent to repeating the sample.
+
+        Examples
+        --------
+        >>> X = np.array([[2.0, 0.0, 1.0], [4.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+        >>> model = ConeNMF(2).fit(X, feature_names=["oak", "salt", "elm"])
+        >>> model.top_features(2)
+        [['oak', 'elm'], ['salt']]
         """
         known = {"mask": mask, "weights": weights}
         self.fit_transform(X, None, sample_weight, feature_names=feature_names, **known)
@@ -301,13 +308,13 @@ class ConeNMF(
     def partial_fit(self, X: object, y: object = None) -> Self:
         """Learn from one more batch of samples, which need not be kept.
 
-        The first call begins a stream, or continues from the model of an earlier `fit` as if its
-        samples had been exactly their reconstruction; `fit` starts from the beginning. Of the
-        options, `n_components`, which must be a number, `n_threads`, `negative` and `max_memory`
-        are used, and ``solver=None``: the components are then the axes of the cones found so far,
-        whose error in cones is at most 1.05 times that of all samples at once. Attributes that
+        The first call begins a stream, or continues from an earlier `fit` as if its samples had
+        been equal to their reconstruction. `fit` starts again from the beginning. `n_components`
+        must be a number. The other options that count are `n_threads`, `negative`, `max_memory` and
+        ``solver=None``, which makes the components the axes of the cones found so far; for samples
+        in cones their error is at most 1.05 times that of all samples at once. Attributes that
         describe the samples of a fit (`labels_`, `result_` and so on) are removed. Components
-        without samples so far are zero. See `conenmf.solve.online.ConeStream` for guarantees.
+        without samples so far are zero. `conenmf.solve.online.ConeStream` states the guarantees.
 
         Examples
         --------
@@ -349,7 +356,18 @@ class ConeNMF(
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
 
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
-        """Return how far the error is from the smallest, and more; see `conenmf.certify`."""
+        """Return the certificate: the error, a lower bound for it, and the gap between them.
+
+        More `effort` raises the bound; by default it is 3, for sparse data 1, for counts 6.
+        `conenmf.certify` does the same for any factors.
+
+        Examples
+        --------
+        >>> X = np.array([[3.0, 0.0], [3.0, 4.0], [0.0, 5.0]])
+        >>> certificate = ConeNMF(1, tol=1e-9).fit(X).certify()
+        >>> certificate.lower_bound <= certificate.relative_error, certificate.gap < 1e-6
+        (True, True)
+        """
         check_is_fitted(self)
         if not hasattr(self, "result_"):
             raise NotAvailableError(
@@ -361,20 +379,28 @@ class ConeNMF(
     def fit_predict(
         self, X: object, y: object = None, *, feature_names: Iterable[object] | None = None
     ) -> Aligned:
-        """Learn the components and return the label of each sample."""
+        """Learn the components and return `labels_`, the main component of each sample."""
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
     def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
-        """Return the coefficients of X, new samples or old, that are best for the loss.
+        """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
-        Counts of features that no component has, such as new words, make the Poisson loss infinite:
-        they are left out with a warning, or refused with ``unseen="raise"``.
+        X may be the samples of the fit or new ones. Counts of features that no component has, such
+        as new words, make the Poisson loss infinite: they are left out with a warning, or raise an
+        error with ``unseen="raise"``.
+
+        Examples
+        --------
+        >>> model = ConeNMF(1, tol=1e-9).fit(np.array([[1.0, 2.0], [2.0, 4.0]]))
+        >>> A = model.transform([[3.0, 6.0]])
+        >>> model.inverse_transform(A).round(6)
+        array([[3., 6.]])
         """
         return self._coefficients(X, unseen)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
-        """Return the samples (n_samples, n_features) that these coefficients represent."""
+        """Return the samples (n_samples, n_features) that coefficients X stand for: X C."""
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
@@ -386,16 +412,24 @@ class ConeNMF(
         return np.where(unknown, np.nan, reconstruction)
 
     def predict(self, X: object) -> Aligned:
-        """Return the component that contributes most to each sample, -1 where none does."""
+        """Return the component that contributes most to each sample; -1 if none does.
+
+        Examples
+        --------
+        >>> model = ConeNMF(2).fit(np.array([[2.0, 0.1], [4.0, 0.0], [0.0, 3.0]]))
+        >>> first, second = model.predict([[5.0, 0.0], [0.0, 1.0]])
+        >>> first != second
+        np.True_
+        """
         return self._coefficients(X)[2]
 
     def score(self, X: object, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the share of the squared norm of X that is predicted from other features.
+        """Return how well the components predict features that they do not see; at most 1.
 
-        It is at most 1, and for new samples it falls where components fit noise, so that it can
-        choose their number; see `conenmf.solve.coefficients`. With the Poisson loss it is the
-        share of the deviance that is explained so; see `conenmf.solve.losses.poisson`. Where
-        entries are missing, known ones are hidden instead of features, a third at a time.
+        A fifth of the features at a time is predicted from the others. The score is the predicted
+        share of the squared norm, or of the deviance with the Poisson loss. It falls again for
+        components that fit noise, so a grid search can choose their number by it. If entries are
+        missing, known entries are hidden instead of features, a third at a time.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
@@ -408,7 +442,10 @@ class ConeNMF(
         return get_loss(self.loss).held_out(V, self.components_.T, sample_weight)
 
     def explained_share(self, X: object) -> float:
-        """Return the share of the squared norm of X, or of its deviance, that is reconstructed."""
+        """Return the reconstructed share of the squared norm of X, or of its deviance.
+
+        For the data of the fit it is ``1 - relative_error_**2`` with least squares.
+        """
         V, _, _, value = self._coefficients(X)
         return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
 
@@ -460,18 +497,19 @@ class ConeNMF(
         max_excess: float = 0.01,
         checkpoint: PathLike | Checkpoint | None = None,
     ) -> Stability:
-        """Fit X many times, and return which components are found again, and how exactly.
+        """Fit resampled data many times, and tell which components return, and how precisely.
 
-        The model is not changed. Of its options, those are used that say how X is read, and
-        `n_components`, `loss`, `max_iter`, `tol` and `random_state`; runs begin at random. If
-        `n_components` is "auto", it is that of an earlier `fit`, or chosen for X.
+        The model does not change. Its `n_components`, `loss`, `max_iter`, `tol`, `random_state` and
+        the options for reading X apply; every run begins from a random init. If `n_components` is
+        "auto", it is that of an earlier `fit`, or chosen for X.
 
         Parameters
         ----------
         X : array (n_samples, n_features), or anything that `fit` reads
         n_runs : int
+            Number of fits.
         resample, density_threshold, max_excess, checkpoint
-            See `conenmf.stability`.
+            As in `conenmf.stability`.
 
         Returns
         -------

@@ -33,6 +33,11 @@ class Names:
         If the features are the pixels of an image.
     pixels_shape : (rows, columns), or None
         If the samples are the pixels of an image, row by row.
+
+    Examples
+    --------
+    >>> Names.of(feature_names=[400, 410, 420]).feature_positions
+    array([400., 410., 420.])
     """
 
     sample_names: Texts | None = None
@@ -83,12 +88,12 @@ class Names:
         return self
 
     def updated(self, other: Names) -> Names:
-        """These names, but for what the others have: that replaces it."""
+        """Return these names, replaced by those of `other` wherever it has any."""
         given = {key: value for key, value in vars(other).items() if value is not None}
         return replace(self, **given) if given else self
 
     def taking(self, features: npt.NDArray[np.intp]) -> Names:
-        """These names for some of the features, which are an image no more.
+        """Return the names for some of the features, which are no longer an image.
 
         >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
         ('oak', 'ash')
@@ -97,7 +102,7 @@ class Names:
         return replace(self, feature_names=chosen, image_shape=None)
 
     def turned(self) -> Names:
-        """Swap what belongs to samples and to features: the names of the transposed matrix."""
+        """Return the names of the transposed matrix: samples and features swapped."""
         return Names(self.feature_names, self.sample_names, self.pixels_shape, self.image_shape)
 
     def __repr__(self) -> str:

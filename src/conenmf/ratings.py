@@ -62,6 +62,14 @@ class Ratings:
     rmse, rmse_of_means : float
         Root mean squared errors of a tenth of the ratings that was hidden from the fit and from
         every choice: of this model, and of regularised means. Then all ratings were fitted.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> taste = 1 + 2 * rng.random((60, 2)) @ rng.random((2, 40))
+    >>> model = fit_ratings(sp.csr_array(taste * (rng.random(taste.shape) < 0.3)), 3)
+    >>> model.predict([0, 1], [5, 6]).shape, len(model.recommend(0, 3))
+    ((2,), 3)
     """
 
     result: Factorization
@@ -124,7 +132,7 @@ class Ratings:
 
 
 def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
-    """Fit a model of ratings, of which means of users and items are a part.
+    """Fit ratings by the means of users and items, and components for what these leave.
 
     Parameters
     ----------

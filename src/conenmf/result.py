@@ -1,4 +1,4 @@
-"""The result of a factorisation: factors, what was decided on the way, and how good they are.
+"""The result of a factorization: factors, what was decided on the way, and how good they are.
 
 `certify()` and `diagnose()` need the data: they compute once, and the result keeps the answer in a
 field. A result refers to its data, but is pickled and saved without them. The file format is in
@@ -51,7 +51,7 @@ from .text import Facts, PathLike, Texts, card, counted
 
 @dataclass(frozen=True, eq=False)
 class Factorization:
-    """A factorisation V ~ W H, how it was computed, and how good it is.
+    """A factorization V ~ W H, how it was computed, and how good it is.
 
     Attributes
     ----------
@@ -104,6 +104,18 @@ class Factorization:
     spectrum, data : Spectrum or None, DataMatrix or None
         The singular values computed so far, for `certify()`, and the data; None once the result was
         pickled or loaded.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns
+    >>> result = factorize(from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]]), 1, tol=1e-9)
+    >>> result.W.shape, result.H.shape, result.stop_reason
+    ((2, 1), (1, 3), <StopReason.CONVERGED: 'converged'>)
+    >>> certificate = result.certify()
+    >>> for sentence in result.summary():
+    ...     print(sentence)
+    1 component; relative error 0.4672
+    no factorisation with 1 component can have an error below 0.4672, and one attains it
     """
 
     W: Array
@@ -173,7 +185,7 @@ class Factorization:
 
     @property
     def component_names(self) -> Texts:
-        """What components are called: by the names of known ones, else by their numbers."""
+        """The names of the components: those of known ones, otherwise "component 0" and so on."""
         given = (self.settings.get("fixed") or {}).get("names") or []
         given = self.settings.get("component_names") or given
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
@@ -185,12 +197,12 @@ class Factorization:
 
     @property
     def converged(self) -> bool:
-        """Whether the solver stopped because the error hardly fell any more, or was zero."""
+        """Whether the solver stopped because the error hardly fell any more or was zero."""
         return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
     def problem(self) -> str:
-        """What to do about a run that found nothing, or ended too early; else empty."""
+        """What to do about a run that found nothing or ended too early; empty if it did not."""
         if self.settings.get("penalties") and self.relative_error >= 1:
             return "the penalties are so large that nothing is left of W H: make them smaller"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
@@ -231,8 +243,7 @@ class Factorization:
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, the distance from stationarity.
 
-        Of counts, fitted with the Poisson loss, it is a `CountCertificate`, which has the noise
-        floor too.
+        With the Poisson loss it is a `CountCertificate`, which also has the noise floor.
 
         The first call reads the data; later calls return `certificate`, unless they ask for more
         effort. More effort raises the lower bound; see `certify` of `conenmf`. A result that was
@@ -248,12 +259,12 @@ class Factorization:
         return certificate
 
     def objective_bound(self) -> float:
-        """Return a number that the objective of no factors of this kind is below.
+        """Return a lower bound for the objective, which includes the penalties.
 
-        With L2 penalties it has them in it, and with abundances that sum to one it uses that;
-        other penalties count as zero, so that it may be far below. Where entries are missing or
-        weighted it is above 0 only with L2 penalties on both factors. Of counts it is the bound of
-        the divergence alone. It needs the data.
+        The bound includes L2 penalties and uses that coefficients sum to one, if they do. Other
+        penalties count as zero, so it may be far below the objective. If entries are missing or
+        weighted, it is above 0 only with L2 penalties on both factors. For counts it is the bound
+        for the divergence alone. It needs the data.
         """
         V = self._require_data("objective_bound()")
         if "divergence" in get_loss(self.loss).lower_bounds:
@@ -269,8 +280,8 @@ class Factorization:
     def diagnose(self, *, effort: int | None = None) -> Diagnosis:
         """Return the spectrum, the cones and a description of the data.
 
-        It also computes the certificate, and finds which components are unique, or can be moved at
-        the same error.
+        It also computes the certificate, and which components are unique or can be moved at the
+        same error.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`,
         unless they ask for more effort, which is that of the certificate.
@@ -292,14 +303,13 @@ class Factorization:
         return self.diagnosis
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
-        """Say of each component whether it is unique, can be moved, or neither is known.
+        """Decide for each component whether it is unique, can be moved, or neither is known.
 
-        It costs about as much as the fit: `max_iter` is about how many iterations it takes in all.
-        With `thorough`, it searches until it can say that a component was not found to move, which
-        takes up to tens of times as long; see `conenmf.uniqueness`. The result keeps the answer,
-        and computes it again only to search more than before. Of a fit with penalties, or to data
-        with missing entries, exact factors of W H alone are sought: others would have other
-        penalties, or other values where nothing is known.
+        The search takes about as long as the fit; `max_iter` is its approximate number of
+        iterations. A `thorough` search tries many more directions and may take tens of times as
+        long (`conenmf.uniqueness`). The result keeps the answer, and searches again only if you ask
+        for more. For fits with penalties or missing entries it looks for exact factors of W H only,
+        because others would have other penalties, or other values for the unknown entries.
         """
         max_iter, thorough = integer("max_iter", max_iter, at_least=0), flag("thorough", thorough)
         known, penalties = self.known_uniqueness, self.settings.get("penalties") or {}

@@ -76,7 +76,7 @@ class Programs:
         The genes that were factored.
     statistics : GeneStatistics
     stability : Stability
-        How often each program was found again, and how exactly.
+        How often each program returns, and how precisely.
     names : Names
         Of cells and genes.
     settings : dict
@@ -84,6 +84,15 @@ class Programs:
     tried : Selection, StabilityRange or None
         The evidence for the number of programs, or their stability for each number of a range;
         ``tried.plot()`` draws it. None if the number was given.
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> rng = np.random.default_rng(0)
+    >>> rates = np.kron(np.eye(3), np.ones((30, 10))) * 5 + 0.2
+    >>> programs = find_programs(from_rows(rng.poisson(rates).astype(float)), 3, 5)
+    >>> [len(genes) for genes in programs.markers(4)]
+    [4, 4, 4]
     """
 
     usages: Array

@@ -151,6 +151,13 @@ class Cones:
         if clusters are evident. It is NaN if the noise could not be estimated, because nothing is
         left beyond K components (K is F or N, or V has rank K), or because fewer than K directions
         stand out from it. Then the shortest sample may have become a centre.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> cones = cluster_cones(from_columns([[9.0, 1.0, 4.0], [0.0, 8.0, 0.0]]), 2, first=0)
+    >>> cones.centres.tolist(), cones.labels.tolist(), round(cones.radius, 6)
+    ([0, 1], [0, 1, 0], 0.0)
     """
 
     labels: Array

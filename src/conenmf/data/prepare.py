@@ -214,6 +214,13 @@ class Words:
         Keep only the most frequent ones.
     ngrams : int
         With 2, pairs of neighbouring words are features too, and so on.
+
+    Examples
+    --------
+    >>> from conenmf import from_texts
+    >>> V = from_texts(["red apple", "red pear", "green pear"], words=Words(min_df=2, max_df=1.0))
+    >>> V.names.feature_names
+    ('pear', 'red')
     """
 
     stop_words: str = "auto"

@@ -69,6 +69,12 @@ class Dataset:
     source, licence : str
     verified : bool
         Whether numbers and classes have, to the bit, the digest in the catalogue.
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.X.shape, digits.labels.shape, digits.verified
+    ((1797, 64), (1797,), True)
     """
 
     name: str

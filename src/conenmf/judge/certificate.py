@@ -125,14 +125,14 @@ def proven_in_words(failure_probability: float) -> str:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How good a factorisation is: its error, a lower bound, and the distance from stationarity.
+    """How good a factorization is: its error, a lower bound, and the distance from stationarity.
 
     Attributes
     ----------
     relative_error : float
         ||V - W H|| / ||V||.
     lower_bound : float
-        No nonnegative factorisation with as many components has a smaller relative error.
+        No nonnegative factorization with as many components has a smaller relative error.
     gap : float
         Their difference: the error is at most this far from the smallest possible one. It cannot be
         negative; `conenmf.certify` would warn.
@@ -152,6 +152,14 @@ class Certificate:
         fixed, so the same data always give the same answer.
     effort : int
         With which the bound was computed.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns
+    >>> result = factorize(from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]]), 1, tol=1e-9)
+    >>> certificate = result.certify()
+    >>> certificate.is_attained, certificate.proven
+    (True, 'proven')
     """
 
     relative_error: float

@@ -139,6 +139,14 @@ class Selection:
         Why, and what else agrees.
     evidence : tuple of Evidence
         All pieces, in the order in which they were gathered.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns, make_cones
+    >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> selection = select_k(from_columns(model.V))
+    >>> selection.K, selection.grade, selection.sentence.split(":")[0]
+    (4, 'proved', '4 components, proved')
     """
 
     K: int

@@ -215,7 +215,7 @@ class ConeDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """A description of a factorisation and its data.
+    """A description of a factorization and its data; `diagnose` has an example.
 
     Attributes
     ----------

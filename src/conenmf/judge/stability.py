@@ -366,7 +366,7 @@ _DIFFERENCES = {
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """What many fits have in common.
+    """The consensus of many fits, and how stable each of its components is.
 
     Components are sorted by their share of the reconstruction, the largest first.
 
@@ -420,6 +420,15 @@ class Stability:
         Why there is no consensus; empty if there is one.
     no_moves : str
         Why it is not known how far components can be moved; empty if it is.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> rng = np.random.default_rng(0)
+    >>> V = from_columns(np.kron(np.eye(3), np.ones((4, 9))) * rng.random((12, 27)))
+    >>> found = stability(V, 3, 6)
+    >>> found.found_in.tolist(), found.W.shape
+    ([1.0, 1.0, 1.0], (12, 3))
     """
 
     W: Array

@@ -85,6 +85,14 @@ class Uniqueness:
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
         most. It is empty in a result that was saved, and may be incomplete for very large ones.
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> W, H = np.eye(2), np.array([[3.0, 0.0, 1.0], [0.0, 2.0, 3.0]])  # two pure samples
+    >>> found = uniqueness(from_columns(W @ H), W, H)
+    >>> found.verdicts
+    ('unique', 'unique')
     """
 
     radii: Array

@@ -78,6 +78,17 @@ class Checkpoint:
         the folder to run from the beginning. One run can use it at a time.
     every : float
         Seconds between saves; 0 saves after every iteration.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from conenmf import factorize, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]])
+    >>> folder = tempfile.mkdtemp()
+    >>> first = factorize(V, 1, checkpoint=Checkpoint(folder, every=0))
+    >>> again = factorize(V, 1, checkpoint=folder)  # resumes where the first call ended
+    >>> bool((first.W == again.W).all())
+    True
     """
 
     folder: Path | str

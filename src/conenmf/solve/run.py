@@ -91,6 +91,14 @@ class Iteration:
     `passes` counts the passes over V, both since the call of `factorize`, or since the run began
     where it is called by itself. `objective` is what the loss measures, ||V - W H||^2 for least
     squares, and `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns
+    >>> V = from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0], [1.0, 2.0, 2.0]])
+    >>> stop = lambda iteration: iteration.relative_error < 0.5
+    >>> str(factorize(V, 2, callback=stop).stop_reason.value)
+    'callback'
     """
 
     iteration: int
