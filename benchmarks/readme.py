@@ -50,7 +50,7 @@ def in_words(ratio: float) -> str:
 
 def table(rounds: int) -> str:
     lines = [
-        "| data, K | scikit-learn | conenmf | time | no K components have an error below |",
+        "| data, K | scikit-learn | conenmf | time | proven lower bound for the error |",
         "|---|---|---|---|---|",
     ]
     for name, (load, K) in DATA.items():
@@ -67,11 +67,11 @@ def table(rounds: int) -> str:
     used = {**machine(), **versions()}
     lines += [
         "",
-        f"Defaults of both (conenmf {used['conenmf']}, scikit-learn {used['scikit-learn']}), one "
-        f"thread each on an {used['processor']}, CPU",
-        f"seconds, medians of {rounds} fits in turn, after one that compiles. "
-        "`python benchmarks/readme.py` prints this",
-        "table for your machine.",
+        f"Both with their defaults (conenmf {used['conenmf']}, scikit-learn "
+        f"{used['scikit-learn']}), on one thread of an {used['processor']}: CPU",
+        f"seconds, medians of {rounds} alternating fits, after a first one that compiles. "
+        "`python benchmarks/readme.py`",
+        "prints this table for your machine.",
     ]
     return "\n".join(lines) + "\n"
 
