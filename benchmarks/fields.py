@@ -3,6 +3,7 @@
     python benchmarks/fields.py cells [--peer PYTHON] [--seeds 1 2 3]
     python benchmarks/fields.py signatures [--levels Moderate Realistic]
     python benchmarks/fields.py measurements [--peer PYTHON]
+    python benchmarks/fields.py hyperspy [--peer PYTHON]
 
 ``--peer`` names the Python of an environment that has the package of the field.
 
@@ -17,6 +18,9 @@ were chosen on the level Moderate and on drawn catalogues.
 ``measurements``: the weighted sum of squares Q of the air-quality data in the folder ``esat`` of
 CONENMF_DATA, at the same K and weights as esat's ls-nmf (its updates in NumPy: the compiled ones of
 2025.0.1 minimise another objective).
+``hyperspy``: four scenes of 40 x 50 pixels and 200 channels are drawn from three peaks, as counts.
+Both algorithms run inside hyperspy's ``decomposition``, in memory and lazily. Printed are the mean
+cosine with the true spectra and CPU seconds, means over the scenes.
 """
 
 from __future__ import annotations
@@ -35,6 +39,7 @@ import pandas as pd
 import scipy.sparse as sp
 from measure import in_turn, numbers
 
+import conenmf
 from conenmf import factorize, from_columns, from_rows
 from conenmf.judge.choose_k import select_k
 from conenmf.judge.scores import match_components
@@ -78,6 +83,33 @@ for seed in range(3):
     model.train()
     Q = (((X - model.W @ model.H) / sigma) ** 2).sum()
     print(f"esat, seed {seed}: Q {Q:.1f}, {time.process_time() - began:.2f} s")
+"""
+
+HYPERSPY = """
+import sys, time
+sys.path.insert(0, sys.argv[2])
+import hyperspy.api as hs
+import numpy as np
+from conenmf import ConeNMF
+from conenmf.judge.scores import match_components
+hs.preferences.General.show_progressbar = False
+given = np.load(sys.argv[1])
+own = {"algorithm": "NMF", "output_dimension": 3}
+for is_lazy in (False, True):
+    for name in ("ConeNMF", "NMF of hyperspy"):
+        found = []
+        for n in (0, *range(len(given["scenes"]))):  # the first one compiles
+            signal = hs.signals.Signal1D(given["scenes"][n])
+            signal = signal.as_lazy() if is_lazy else signal
+            how = {"algorithm": ConeNMF(3, n_threads=1)} if name == "ConeNMF" else own
+            began = time.process_time()
+            signal.decomposition(print_info=False, **how)
+            seconds = time.process_time() - began
+            factors = np.asarray(signal.learning_results.factors)
+            found.append((match_components(given["spectra"][n].T, factors)[1].mean(), seconds))
+        cosine, seconds = np.mean(found[1:], axis=0)
+        place = "lazy" if is_lazy else "in memory"
+        print(f"| {name} | {place} | {cosine:.3f} | {seconds:.2f} |")
 """
 
 
@@ -182,9 +214,24 @@ def measurements(peer: str) -> None:
             print(run(peer, ESAT, Path(folder, "data.npz")), end="")
 
 
+def hyperspy(peer: str) -> None:
+    channels, spectra, scenes = np.arange(200), [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        centres, widths = rng.uniform(20, 180, (3, 1)), rng.uniform(8, 30, (3, 1))
+        spectra.append(np.exp(-(((channels - centres) / widths) ** 2)) + 0.02)
+        counts = rng.poisson(200 * rng.dirichlet(np.full(3, 0.5), 2000) @ spectra[-1])
+        scenes.append(counts.reshape(40, 50, 200).astype(float))
+    print("| algorithm | data | cosine | CPU s |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "scenes.npz")
+        np.savez(file, scenes=scenes, spectra=spectra)
+        print(run(peer, HYPERSPY, file, Path(conenmf.__file__).parents[1]), end="")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["cells", "signatures", "measurements"])
+    parser.add_argument("part", choices=["cells", "signatures", "measurements", "hyperspy"])
     parser.add_argument("--peer", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
     parser.add_argument("--levels", nargs="+", default=["Moderate", "Realistic"])
@@ -193,8 +240,10 @@ def main() -> None:
         cells(options.peer, options.seeds)
     elif options.part == "signatures":
         signatures(options.levels)
-    else:
+    elif options.part == "measurements":
         measurements(options.peer)
+    else:
+        hyperspy(options.peer)
 
 
 if __name__ == "__main__":
