@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
 _N_COLOURS = 10  # that matplotlib has
 _STYLES = ("-", "--", ":", "-.")
+_LABEL_CHARS = 32  # of a line beside a small frame
 
 
 def history(
@@ -92,7 +94,7 @@ def evidence(pieces: Sequence[Any], interval: tuple[int, int], axes: object = No
         ax.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="0.9")
         ax.plot(one.ks, one.scores, marker=".")
         ax.axvline(one.K, color="0.4", linestyle="--")
-        label = one.meaning.replace("; ", "\n")
+        label = "\n".join(fill(part, _LABEL_CHARS) for part in one.meaning.split("; "))
         ax.set(xlabel="number of components K", ylabel=label, title=f"{one.name}: {one.K}")
     return drawn
 
@@ -284,7 +286,7 @@ def cones(geometry: ConeGeometry, ax: object = None) -> Axes:
     known = "the paper's guarantee applies"
     if not geometry.holds:
         known = "crosses are too close for the guarantee"
-    ax.set(xlabel="cone", ylabel="cone", title=f"Angles between cones; {known}")
+    ax.set(xlabel="cone", ylabel="cone", title=f"Angles between cones;\n{known}")
     return ax
 
 
