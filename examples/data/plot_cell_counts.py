@@ -3,8 +3,8 @@ Counts of cells, and their noise
 ================================
 
 Counts of genes in cells are Poisson, or nearly so: large counts vary more than small ones. Least
-squares treats an error of ten alike wherever it is; the Poisson loss knows that it is much for a
-count of three and nothing for one of three thousand. This example fits both losses to the same raw
+squares counts an error of ten the same everywhere; for the Poisson loss it is large for a count of
+three and negligible for one of three thousand. This example fits both losses to the same raw
 counts, looks at the residuals, and asks how much of them is noise.
 """
 
@@ -89,7 +89,7 @@ print(f"{certificate.noise_floor:.0f} +- {certificate.floor_spread:.0f}: the fit
 print(certificate.floor_in_words())
 
 # %%
-# With too few components it is farther above the floor, and far above it says why that may be:
+# With too few components the fit is farther above the floor, and the sentence says why that may be:
 
 for fewer in (K - 1, K - 3):
     print(fewer, factorize(V, fewer, loss="poisson").certify().floor_in_words())
@@ -98,8 +98,8 @@ for fewer in (K - 1, K - 3):
 # How many programs?
 # ------------------
 #
-# Each component more explains some noise, and how much is known. The best number is the one after
-# which components explain no more than that; its residuals look like noise.
+# Every further component explains some noise, and theory tells how much. The best number is the one
+# after which components explain no more than that. Its residuals look like noise.
 
 selection = select_k(V, loss="poisson")
 selection.plot()

@@ -1,9 +1,9 @@
 """
-Signatures of mutations, found again
-====================================
+Signatures of mutations
+=======================
 
-Counts of mutations by type are sums of a few processes. Fits of counts that are drawn again show
-how many of them are found each time, and how exactly.
+Counts of mutations by type are sums of a few processes. Fits of resampled counts show how many
+processes there are, and how precisely their signatures are known.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ activities = rng.gamma(0.5, 800, (4, 120))
 catalogue = rng.poisson(signatures @ activities).astype(float)
 
 # %%
-# How many: as many as explain more than a component of noise would.
+# How many? Each component must explain more than a component of noise would.
 found = stability_over(from_columns(catalogue), range(2, 7), 8, loss="poisson", resample="counts")
 print(found)
 found.plot()

@@ -104,7 +104,7 @@ right.legend(markerscale=2.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
 plt.show()
 
 # %%
-# How well are the programs found again? The component that all cells share is left out.
+# How close are they to the true programs? The component that all cells share is left out.
 
 expected = np.log1p(1e4 * programs) * (markers > 0)
 _, cosines = match_components(expected.T, adata.varm["NMF"])

@@ -33,8 +33,8 @@ plt.show()
 # Samples that are mixtures
 # -------------------------
 #
-# Handwritten digits share strokes, so the singular values fall without a drop. What they leave does
-# not look like noise either. So ``select_k`` calls its number a guess, and gives an interval.
+# Handwritten digits share strokes, so the singular values fall gradually, and the rest does not
+# look like noise. So ``select_k`` calls its number a guess, and gives an interval.
 
 digits = load_digits().data[:800]
 selection = select_k(from_rows(digits))

@@ -2,9 +2,9 @@
 Are the components the only ones?
 =================================
 
-A fit may be as good as can be, and its components still not be the only ones: other factors may
-have the same error. ``result.uniqueness()`` says of each component whether it is unique, can be
-moved, or neither is known, and draws the band in which it can be.
+Even the best fit may not have the only components: other factors may have the same error.
+``result.uniqueness()`` decides for each component whether it is unique or can be moved, or says
+that neither is known, and draws the band within which it can move.
 """
 
 import matplotlib.pyplot as plt
@@ -37,8 +37,8 @@ mixed = rng.dirichlet([5, 5, 5], 150).T
 pure = np.hstack([np.eye(3), rng.dirichlet([0.5, 0.5, 0.5], 147).T])
 
 # %%
-# The fits have nearly no error. Of the mixtures, all components can be moved. The init "spa" finds
-# the pure samples, which need no solver: all are unique.
+# The fits have almost no error. All components of the mixtures can be moved. In the second set the
+# init "spa" finds the pure samples, which need no solver: all components are unique.
 
 results = [
     factorize(from_columns(spectra @ mixed), 3),

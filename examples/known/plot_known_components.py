@@ -3,7 +3,7 @@ Known components
 ================
 
 Two materials of a scene are in a library, a third one is not. The known spectra stay as they are,
-and the free component finds what they leave.
+and the free component finds the third.
 """
 
 import matplotlib.pyplot as plt

@@ -2,16 +2,16 @@
 Missing entries, imputed
 ========================
 
-Of images some pixels are missing, scattered or whole parts. The fit is to the pixels that are
-known, and its reconstruction has all of them.
+Some pixels of images are missing: single ones, or whole squares. The fit uses the known pixels, and
+its reconstruction fills in the others.
 """
 
 # %%
 # Holes
 # -----
 #
-# Handwritten digits. Of most images a tenth of the pixels is missing; of the last ones a square of
-# four by four.
+# Handwritten digits. Most images lack a tenth of their pixels; the last ones lack a square of four
+# by four.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,10 +31,10 @@ imputed = model.inverse_transform(model.fit_transform(X))
 print(f"relative error of known pixels: {model.relative_error_:.3f}")
 
 # %%
-# What the fit says of them
-# -------------------------
+# What the fit imputes
+# --------------------
 #
-# Above the images with their holes, in the middle what is imputed, below the truth. Small L2
+# Top: the images with their holes. Middle: the imputed images. Bottom: the truth. Small L2
 # penalties keep coefficients from growing where little of an image is known.
 
 shown = [0, 1, 2, *range(len(X) - 6, len(X))]

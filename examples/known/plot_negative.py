@@ -2,8 +2,8 @@
 Noise below zero
 ================
 
-A detector whose background was subtracted has negative entries where there is nothing. To cut them
-off raises the mean of what is left, and components grow a floor that is not there. With
+After its background is subtracted, a detector has negative entries where there is no signal.
+Cutting them off raises the mean of the rest, and the components get a floor that is not there. With
 ``negative="keep"`` the data stay as they are, and only the factors are nonnegative.
 """
 

@@ -2,8 +2,8 @@
 What penalties do
 =================
 
-Components of digits, with samples that use all of them, and with samples that use few; and
-abundances that sum to one, with components close around the data.
+The first part makes each digit use few components. The second makes abundances sum to one, and
+keeps the components close to the data.
 """
 
 import matplotlib.pyplot as plt

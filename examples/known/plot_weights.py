@@ -50,7 +50,8 @@ plt.show()
 # Weights of samples
 # ------------------
 #
-# ``sample_weight`` is one number for each sample. A weight of 2 gives what the sample twice gives.
+# ``sample_weight`` is one number for each sample. A weight of 2 is equivalent to repeating
+# the sample.
 
 times = np.where(sigma[:, 0] > 0.02, 1, 25)
 once = ConeNMF(3).fit(X, sample_weight=times)

@@ -19,8 +19,8 @@ test, X = X[:500], X[500:]
 batches = np.array_split(X, 30)
 
 # %%
-# After every batch, the score is the share of unseen samples' squared norm that is
-# reconstructed. It is compared with a fit of all samples at once.
+# After every batch we measure which share of the squared norm of unseen samples is reconstructed,
+# and compare it with a fit of all samples at once.
 
 stream, theirs = ConeNMF(K), MiniBatchNMF(K, batch_size=180, random_state=0)
 ours_score, their_score = [], []

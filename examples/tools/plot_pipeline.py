@@ -85,9 +85,8 @@ print(f"best: {search.best_params_}, right on the test texts: {search.score(test
 # Without classes
 # ---------------
 #
-# ``ConeNMF.score`` is the share of unseen samples' squared norm that is reconstructed, so a search
-# works without labels too. More components always reconstruct more; see
-# :doc:`/auto_examples/judging/plot_choosing_k` for other criteria.
+# ``ConeNMF.score`` says how well the components predict words that they do not see, so a search
+# works without labels too. See :doc:`/auto_examples/judging/plot_choosing_k` for other criteria.
 
 X = pipeline[0].transform(train)
 alone = GridSearchCV(ConeNMF(tol=1e-3), {"n_components": [3, 6, 12]}, cv=3).fit(X)
