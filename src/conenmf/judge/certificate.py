@@ -356,11 +356,9 @@ def observed_bound(
         aligned.append(V.observed.weights)
     with V.own_threads():
         ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
-        left = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True)
-        if left.total == 0:
-            return float(max(2 * inner - squared, 0.0))
-        largest = math.sqrt(Spectrum(left).energy_bound(1)[0])
-    t = min(1.0, limit / largest)
+        left, t = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True), 1.0
+        if left.total > 0:
+            t = min(1.0, limit / math.sqrt(Spectrum(left).energy_bound(1)[0]))
     return float(max(2 * t * inner - t**2 * squared, 0.0))
 
 
