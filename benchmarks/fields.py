@@ -1,9 +1,10 @@
-"""Beside the programs of three fields: cells (cNMF), signatures, uncertain data (esat).
+"""Beside the programs of four fields: cells (cNMF), signatures, measurements (esat), scenes (VCA).
 
     python benchmarks/fields.py cells [--peer PYTHON] [--seeds 1 2 3]
     python benchmarks/fields.py signatures [--levels Moderate Realistic]
     python benchmarks/fields.py measurements [--peer PYTHON]
     python benchmarks/fields.py hyperspy [--peer PYTHON]
+    python benchmarks/fields.py scenes
 
 ``--peer`` names the Python of an environment that has the package of the field.
 
@@ -21,6 +22,12 @@ CONENMF_DATA, at the same K and weights as esat's ls-nmf (its updates in NumPy: 
 ``hyperspy``: four scenes of 40 x 50 pixels and 200 channels are drawn from three peaks, as counts.
 Both algorithms run inside hyperspy's ``decomposition``, in memory and lazily. Printed are the mean
 cosine with the true spectra and CPU seconds, means over the scenes.
+``scenes``: 20 scenes a cell of 2500 pixels, 150 bands and 3 to 5 materials from each of two
+generators. Printed are the mean angle to the true spectra and the RMSE of abundances with sum one,
+for vertex component analysis (Nascimento and Bioucas-Dias, 2005) and `ConeNMF.for_scenes`, and mean
+CPU seconds. Draws have odd seeds; the model was designed on even ones. Then samson, if it is in
+CONENMF_DATA: NNLS coefficients of endmembers of maximum one, divided by their sum, as in its
+reference.
 """
 
 from __future__ import annotations
@@ -38,12 +45,15 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 from measure import in_turn, numbers
+from scipy.ndimage import gaussian_filter
+from scipy.optimize import nnls
 
 import conenmf
-from conenmf import factorize, from_columns, from_rows
+from conenmf import ConeNMF, __version__, factorize, from_columns, from_rows
 from conenmf.judge.choose_k import select_k
-from conenmf.judge.scores import match_components
+from conenmf.judge.scores import match_components, match_spectra
 from conenmf.judge.stability import stability
+from conenmf.solve.constraints import sum_to_one
 
 N_GENES, N_CELLS, PROGRAMS = 3000, 5000, 7
 OURS = """
@@ -229,9 +239,124 @@ def hyperspy(peer: str) -> None:
         print(run(peer, HYPERSPY, file, Path(conenmf.__file__).parents[1]), end="")
 
 
+def draw_uniform(rng: np.random.Generator, K: int, pure: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Spectra (K, bands) of five bumps each, and uniform abundances (pixels, K).
+
+    Five pixels of each material are pure, or none has a share above 0.8.
+    """
+    at = np.linspace(0, 1, 150)
+    slope = rng.uniform(0.1, 0.6, (K, 1)) + rng.uniform(-0.3, 0.3, (K, 1)) * at
+    height, width = rng.uniform(-0.3, 0.5, (K, 5, 1)), rng.uniform(0.03, 0.25, (K, 5, 1))
+    bumps = height * np.exp(-(((at - rng.random((K, 5, 1))) / width) ** 2) / 2)
+    spectra = slope + bumps.sum(axis=1)
+    spectra -= np.minimum(spectra.min(axis=1, keepdims=True), 0)
+    spectra *= rng.uniform(0.3, 1.0, (K, 1)) / spectra.max(axis=1, keepdims=True)
+    shares = rng.dirichlet(np.ones(K), 2500)
+    if pure:
+        shares[rng.choice(2500, 5 * K, replace=False)] = np.repeat(np.eye(K), 5, axis=0)
+    while not pure and (above := shares.max(axis=1) > 0.8).any():
+        shares[above] = rng.dirichlet(np.ones(K), above.sum())
+    return spectra, shares
+
+
+def draw_patches(rng: np.random.Generator, K: int, pure: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Spectra (K, bands) that are smooth walks, and smooth patches: many abundances are zero.
+
+    Without pure pixels, what a share has above 0.8 goes to another material.
+    """
+    walks = gaussian_filter(np.cumsum(rng.standard_normal((K, 150)), axis=1), (0, 3))
+    walks -= walks.min(axis=1, keepdims=True)
+    spectra = 0.05 + rng.uniform(0.3, 0.9, (K, 1)) * walks / walks.max(axis=1, keepdims=True)
+    fields = np.stack([gaussian_filter(rng.standard_normal((50, 50)), 4) for _ in range(K)])
+    weights = np.exp(3 * fields.reshape(K, -1).T / fields.std())
+    shares = np.maximum(weights / weights.sum(axis=1, keepdims=True) - 0.02, 0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    for n in np.flatnonzero(shares.max(axis=1) > 0.8) if not pure else ():
+        k = shares[n].argmax()
+        shares[n, rng.choice(np.delete(np.arange(K), k))] += shares[n, k] - 0.8
+        shares[n, k] = 0.8
+    return spectra, shares
+
+
+def vca(X: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
+    """Endmembers (K, bands) by vertex component analysis: far pixels in random directions."""
+    N, F = X.shape
+    mean = X.mean(axis=0)
+    centred = X - mean
+    axes = np.linalg.svd(centred, full_matrices=False)[2][:K]
+    power = (X**2).sum() / N
+    signal = ((centred @ axes.T) ** 2).sum() / N + mean @ mean
+    snr = 10 * np.log10(max(signal - K / F * power, 1e-12) / max(power - signal, 1e-12))
+    if snr < 15 + 10 * np.log10(K):  # affine
+        Z = centred @ axes[:-1].T
+        denoised = Z @ axes[:-1] + mean
+        Y = np.column_stack([Z, np.full(N, np.sqrt((Z**2).sum(axis=1).max()))])
+    else:  # projective
+        axes = np.linalg.svd(X, full_matrices=False)[2][:K]
+        Y = X @ axes.T
+        denoised = Y @ axes
+        Y = Y / (Y @ Y.mean(axis=0))[:, None]
+    A = np.zeros((K, K))
+    A[-1, 0] = 1
+    chosen = np.empty(K, int)
+    for k in range(K):
+        direction = rng.random(K)
+        direction -= A @ np.linalg.pinv(A) @ direction
+        chosen[k] = np.abs(Y @ direction).argmax()
+        A[:, k] = Y[chosen[k]]
+    return np.maximum(denoised[chosen], 0)
+
+
+def scenes(n_scenes: int = 20) -> None:
+    print(f"conenmf {__version__}; angle in degrees, RMSE of abundances, CPU seconds")
+    rules = {
+        "VCA": lambda X, K: vca(X, K, np.random.default_rng(0)),
+        "ours": lambda X, K: ConeNMF.for_scenes(K).fit(X).components_,
+    }
+    for draw in (draw_uniform, draw_patches):
+        for pure in (True, False):
+            for snr in (20, 30, 40):
+                marks: dict[str, list[tuple[float, ...]]] = {name: [] for name in rules}
+                for seed in range(1, 2 * n_scenes, 2):
+                    rng = np.random.default_rng([seed, snr, pure])
+                    K = int(rng.integers(3, 6))
+                    spectra, shares = draw(rng, K, pure)
+                    X = shares @ spectra
+                    noise = np.sqrt((X**2).mean() / 10 ** (snr / 10))
+                    X += noise * rng.standard_normal(X.shape)
+                    for name, rule in rules.items():
+                        began = time.process_time()
+                        E = rule(X, K)
+                        seconds = time.process_time() - began
+                        found = sum_to_one(E @ E.T, X @ E.T)
+                        match = match_spectra(
+                            spectra, E, library_abundances=shares, abundances=found
+                        )
+                        marks[name].append((match.angles.mean(), match.rmse, seconds))
+                means = [np.mean(one, axis=0) for one in marks.values()]
+                figures = " | ".join("{:.2f} | {:.4f} | {:.2f}".format(*one) for one in means)
+                kind = f"{draw.__name__[5:]}, {'pure' if pure else 'mixed'}"
+                print(f"| {kind} | {snr} | {figures} |", flush=True)
+    folder = Path(os.environ.get("CONENMF_DATA", "data")) / "samson"
+    if (folder / "reference.npz").exists():
+        X = np.load(folder / "V.npz")["V"].astype(float)
+        known = np.load(folder / "reference.npz")
+        for name, rule in rules.items():
+            E = rule(X, 3)
+            E /= E.max(axis=1, keepdims=True)
+            A = np.array([nnls(E.T, pixel)[0] for pixel in X])
+            A /= A.sum(axis=1, keepdims=True)
+            truth = {"library_abundances": known["abundances"], "abundances": A}
+            match = match_spectra(known["endmembers"], E, **truth)
+            angles = ", ".join(f"{angle:.1f}" for angle in match.angles)
+            print(f"samson, {name}: {angles} degrees, mean {match.angles.mean():.2f}, ", end="")
+            print(f"RMSE {match.rmse:.4f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["cells", "signatures", "measurements", "hyperspy"])
+    parts = ["cells", "signatures", "measurements", "hyperspy", "scenes"]
+    parser.add_argument("part", choices=parts)
     parser.add_argument("--peer", default=sys.executable, metavar="PYTHON")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
     parser.add_argument("--levels", nargs="+", default=["Moderate", "Realistic"])
@@ -240,6 +365,8 @@ def main() -> None:
         cells(options.peer, options.seeds)
     elif options.part == "signatures":
         signatures(options.levels)
+    elif options.part == "scenes":
+        scenes()
     elif options.part == "measurements":
         measurements(options.peer)
     else:

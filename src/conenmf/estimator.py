@@ -48,6 +48,7 @@ from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.run import Callback
+from .solve.simplex import SCENE
 from .solve.solvers import Solver, Update
 from .text import Facts, PathLike
 
@@ -231,6 +232,27 @@ class ConeNMF(
         self.sum_to_one = sum_to_one
         self.fixed = fixed
         self.missing = missing
+
+    @classmethod
+    def for_scenes(cls, n_components: int | str = "auto", **options: Any) -> Self:
+        """Return a model that unmixes a hyperspectral scene, whose pixels are the rows of X.
+
+        Its components are the spectra of the materials (endmembers), and its coefficients are
+        their abundances, which sum to one in each pixel. No pixel needs to be pure; see
+        `conenmf.solve.simplex`. It has ``init="simplex"``, ``solver=None``, ``sum_to_one=True`` and
+        ``negative="keep"``; `options` may replace these and add others.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> spectra = rng.random((3, 40))
+        >>> scene = rng.dirichlet(np.ones(3), 900) @ spectra + 0.01 * rng.normal(size=(900, 40))
+        >>> model = ConeNMF.for_scenes(3)
+        >>> abundances = model.fit_transform(scene)
+        >>> bool(np.abs(abundances.sum(axis=1) - 1).max() < 1e-6)
+        True
+        """
+        return cls(n_components, **SCENE | options)
 
     def fit(
         self,

@@ -83,10 +83,11 @@ def factorize(
         says whether the number is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc",
-        "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans", "fuzzy", "acol",
-        "random-c", "cur"; "auto", which starts with one of them and lets others compete where that
-        may pay (`solve.race`); a function ``(V, K, rng) -> (W, H or None)``; your own W, or W and
-        H. The function always gets a generator: `rng`, or one with the seed 0.
+        "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm", "kmeans",
+        "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of them and
+        lets others compete where that may pay (`solve.race`); a function
+        ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
+        generator: `rng`, or one with the seed 0.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
         What the fit minimises: ||V - W H||^2, or for counts the divergence sum v log(v/x) - v + x
         of x = W H from v, which is the Poisson likelihood ("kullback-leibler" is the same). Its

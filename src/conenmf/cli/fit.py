@@ -63,7 +63,7 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
 
 @command(
     *("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "tables", "anndata"),
-    *("no_report", "effort", "uniqueness"),
+    *("no_report", "effort", "uniqueness", "scene"),
     *OUTPUT,
     *READING,
     *WORDS,
@@ -84,7 +84,7 @@ def fit(request: Request) -> int:
     conenmf fit spectra.npy -k 12 -o result --max-time 60
     conenmf fit faces/ -k 40 -o faces-40
     conenmf fit articles/ -k 20 -o topics
-    conenmf fit scene.hdr -k 6 --init snpa --solver none
+    conenmf fit scene.hdr -k 6 --scene
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit words.npz -k 20 --tfidf
     conenmf fit words.npz -k 20 --loss poisson
@@ -94,6 +94,8 @@ def fit(request: Request) -> int:
 
     Ctrl-C stops after the current iteration and saves the result so far.
     """
+    if request.scene:
+        request.unmix()
     drop_class_column(request)
     target = _check_options(request)
     display = request.display

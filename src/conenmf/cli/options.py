@@ -41,6 +41,7 @@ from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
+from ..solve.simplex import SCENE
 from ..solve.solvers import SOLVERS
 from ..text import Facts, Texts, visible
 from .side_files import read_entries
@@ -101,6 +102,10 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "loss": (
             f"What is minimised: {', '.join(loss.help for loss in LOSSES.values())}.",
             Choice(_LOSS_NAMES),
+        ),
+        "scene": (
+            "Unmix a scene: endmembers, and abundances of each pixel that sum to one.",
+            bool,
         ),
         "init": ("Initialisation of the factors.", Choice(["auto", *INITS])),
         "missing": (
@@ -202,7 +207,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "Solving and stopping": {
         "solver": (
-            "How the factors are updated; none keeps the init, such as the pure pixels of snpa.",
+            "How the factors are updated; none keeps the init, such as the endmembers of simplex.",
             Choice(["auto", *SOLVER_NAMES, "none"]),
         ),
         "max_iter": ("Maximum number of iterations.", _NONE_OR_MORE),
@@ -416,6 +421,12 @@ class Request(SimpleNamespace):
         """The values of options that have one."""
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value not in (None, ())}
+
+    def unmix(self) -> None:
+        """Set the options that unmix a scene, but for those that are given."""
+        for name, value in SCENE.items():
+            if name not in self.given:
+                setattr(self, name, "none" if value is None else value)
 
     @property
     def member(self) -> tuple[str, str | None]:

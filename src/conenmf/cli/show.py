@@ -38,6 +38,8 @@ def advice(V: DataMatrix, request: Request) -> str:
     are_counts = bool((block == np.rint(block)).all() and block.max() > 1)
     side = math.isqrt(F)
     hints = []
+    if names.pixels_shape is not None and not ({"scene", "init"} & request.given):
+        hints.append("to unmix a scene into endmembers and abundances, use --scene")
     if any("10x" in remark for remark in V.remarks):
         hints.append("to find gene programs in raw counts, use conenmf cells")
     elif are_counts and is_plain and "divergence" not in get_loss(request.loss).lower_bounds:

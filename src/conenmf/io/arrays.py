@@ -30,6 +30,7 @@ from .limits import (
     only_matrix,
 )
 from .source import ArraySource, CompressedSource, NamedMatrix, Reading
+from .spectral import band_names
 
 _NAMES = ("sample_names", "feature_names")
 _HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after a header of MATLAB
@@ -92,11 +93,12 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     numeric = {name: array for name, array in found.items() if _is_numeric(array)}
     if dataset is None:
         dataset = only_matrix(path, {name: array.shape for name, array in numeric.items()})
-    matrix = numeric[choose_member(path, dataset, numeric)]
+    matrix = numeric.pop(choose_member(path, dataset, numeric))
+    names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
         parts = (matrix.data, matrix.indices, matrix.indptr)
         matrix = CompressedSource(str(path), path, None, parts, matrix.shape, "csc")
-    return NamedMatrix(matrix)
+    return NamedMatrix(matrix, names)
 
 
 def _is_numeric(variable: Any) -> bool:

@@ -33,6 +33,7 @@ from .limits import (
     require_package,
 )
 from .source import ArraySource, CompressedSource, NamedMatrix, Reading
+from .spectral import band_names
 
 PARTS = ("data", "indices", "indptr")
 Member: TypeAlias = Any  # a group or an array of h5py or Zarr
@@ -242,10 +243,13 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     if not sides:
         raise DataTypeError(f"{path}: {dataset!r} is not a matrix of numbers")
     matrix = open_matrix(member, path, reading.budget, ("data", "ir", "jc"), sides)
-    if isinstance(matrix, ArraySource):
-        matrix.axes = matrix.axes[::-1]
-        matrix.slice_along(matrix.axes[:-1], matrix.axes[-1:])
-    return NamedMatrix(matrix)
+    if not isinstance(matrix, ArraySource):
+        return NamedMatrix(matrix)
+    matrix.axes = matrix.axes[::-1]
+    matrix.slice_along(matrix.axes[:-1], matrix.axes[-1:])
+    vectors = [name for name, shape in shapes.items() if len(shape) == 2 and 1 in shape]
+    beside = (root[name][()] for name in vectors if max(shapes[name]) in (sides[0], sides[-1]))
+    return NamedMatrix(matrix, band_names(sides[::-1], beside))
 
 
 def _shape(member: Member) -> Lengths:

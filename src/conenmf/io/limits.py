@@ -77,8 +77,16 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
 
 
 def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
-    """The name of the only matrix of numbers, by its shape, or of the only one with several."""
+    """The name of the only matrix of numbers, by its shape, or of the only one with several.
+
+    A vector along the first or last axis of a matrix, such as wavelengths, belongs to it.
+    """
     large = [name for name, shape in shapes.items() if math.prod(shape) != 1]
+    tables = [name for name in large if sum(side > 1 for side in shapes[name]) > 1]
+    if len(tables) == 1:
+        sides = shapes[tables[0]]
+        ends = (sides[0], sides[-1])
+        large = [name for name in large if name in tables or max(shapes[name]) not in ends]
     return choose_member(path, None, large or list(shapes))
 
 

@@ -3,7 +3,8 @@
 The library `spectral` reads the header and maps the numbers into memory. It does not notice a
 header that claims more than the file holds, and applies neither the data ignore value nor the scale
 factor to what is mapped: this is done here and in `ArraySource`. The pixels are the samples, row by
-row; the bands are the features, which are called by their wavelengths.
+row; the bands are the features, which are called by their wavelengths. MATLAB files have these in a
+vector beside the cube.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +25,24 @@ from .limits import listed, require_package
 from .source import ArraySource, NamedMatrix, Reading
 
 _FIXED = "the pixels of a scene are the samples, and the header says where they are"
+
+
+def band_names(sides: tuple[int, ...], vectors: Iterable[Any]) -> Names:
+    """Names of bands: the first vector beside a cube, or a matrix, that may be its wavelengths.
+
+    Such a vector rises and has a number for each band: along the last axis of a cube, and along
+    the columns, or else the rows, of a matrix.
+    """
+    for vector in vectors:
+        numbers = np.asarray(vector, float).ravel()
+        if numbers.size < 2 or not (np.diff(numbers) > 0).all():
+            continue
+        texts = [f"{number:g}" for number in numbers]
+        if numbers.size == sides[-1]:
+            return Names.of(None, texts)
+        if numbers.size == sides[0] and len(sides) == 2:
+            return Names.of(texts)
+    return Names()
 
 
 def open_envi(path: Path, reading: Reading) -> NamedMatrix:

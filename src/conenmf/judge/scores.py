@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import norm
@@ -156,6 +156,61 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
         component_names.append(name)
         known_as.append(said)
     return tuple(component_names), tuple(known_as)
+
+
+class SpectraMatch(NamedTuple):
+    """Spectra that were found for those of a library.
+
+    Attributes
+    ----------
+    order : array (K,)
+        Row order[k] of the spectra found is the partner of row k of the library.
+    angles : array (K,)
+        Spectral angles between partners, in degrees.
+    rmse : float or None
+        Root of the mean squared difference of the abundances, if both are given.
+    """
+
+    order: Array
+    angles: Array
+    rmse: float | None = None
+
+
+def match_spectra(
+    library: ArrayLike,
+    found: ArrayLike,
+    *,
+    library_abundances: ArrayLike | None = None,
+    abundances: ArrayLike | None = None,
+) -> SpectraMatch:
+    """Match each spectrum of a library with one that was found, so that angles are small.
+
+    Parameters
+    ----------
+    library : array (K, bands)
+        Known spectra in rows.
+    found : array (K', bands), K' >= K
+        Spectra in rows, such as `components_`.
+    library_abundances, abundances : arrays (pixels, K), (pixels, K'), optional
+        What is known and what was found; the two are compared after matching.
+
+    Examples
+    --------
+    >>> library = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    >>> match = match_spectra(library, [[0.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
+    >>> match.order, match.angles.round(1)
+    (array([1, 0]), array([45.,  0.]))
+    """
+    known = array("library", library, ("K", "bands"), error=DataError)
+    given = array("found", found, ("K'", known.shape[1]), error=DataError)
+    order, cosines = match_components(known.T, given.T)
+    angles = np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0)))
+    if library_abundances is None or abundances is None:
+        return SpectraMatch(order, angles)
+    wanted = ("pixels", len(known))
+    true = array("library_abundances", library_abundances, wanted, error=DataError)
+    shares = array("abundances", abundances, (len(true), len(given)), error=DataError)
+    return SpectraMatch(order, angles, float(np.sqrt(((shares[:, order] - true) ** 2).mean())))
 
 
 def cosines(W: Array) -> Array:

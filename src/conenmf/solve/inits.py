@@ -59,6 +59,7 @@ from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
 from .separable import snpa, spa
+from .simplex import simplex
 from .solvers import Solver, hals
 
 Generator: TypeAlias = np.random.Generator | None
@@ -629,4 +630,5 @@ INITS: dict[str, InitFunction] = {
     **COLUMN_INITS,
     "spa": lambda V, K, rng: (_samples(V, spa(V, K)), None),
     "snpa": lambda V, K, rng: (_samples(V, snpa(V, K)), None),
+    "simplex": lambda V, K, rng: (simplex(V, K), None),
 }

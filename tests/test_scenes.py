@@ -1,0 +1,183 @@
+"""Scenes: drawn ones with a known truth are unmixed, by the model and on the command line."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from conenmf import ConeNMF, from_rows, open_data
+from conenmf.cli import main
+from conenmf.errors import ComponentsError, DataError, InputWarning
+from conenmf.judge.scores import match_spectra
+from conenmf.solve.simplex import simplex
+
+
+def drawn(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
+    """A scene (pixels, bands), its spectra (K, bands) and its abundances (pixels, K)."""
+    rng = np.random.default_rng(seed)
+    wavelengths = np.linspace(0, 1, bands)
+    centres, widths = rng.random((K, 3, 1)), rng.uniform(0.05, 0.3, (K, 3, 1))
+    heights = rng.uniform(0.1, 0.5, (K, 3, 1))
+    spectra = 0.1 + (heights * np.exp(-(((wavelengths - centres) / widths) ** 2))).sum(axis=1)
+    abundances = rng.dirichlet(np.ones(K), side**2)
+    while (too_pure := abundances.max(axis=1) > purest).any():
+        abundances[too_pure] = rng.dirichlet(np.ones(K), too_pure.sum())
+    pixels = abundances @ spectra + noise * rng.standard_normal((side**2, bands))
+    return pixels, spectra, abundances
+
+
+@pytest.mark.parametrize(("K", "purest"), [(2, 1.0), (3, 1.0), (3, 0.8), (5, 1.0), (5, 0.8)])
+def test_a_scene_is_unmixed_with_and_without_pure_pixels(K, purest):
+    pixels, spectra, abundances = drawn(K, purest=purest, seed=K)
+    model = ConeNMF.for_scenes(K)
+    found = model.fit_transform(pixels)
+    match = match_spectra(
+        spectra, model.components_, library_abundances=abundances, abundances=found
+    )
+    assert match.angles.max() < 1.5
+    assert match.rmse < 0.04
+    assert found.min() >= 0
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(model.transform(pixels), found, atol=1e-6)
+
+
+def test_materials_that_cover_much_of_a_scene_alone():
+    rng = np.random.default_rng(3)
+    _, spectra, abundances = drawn(4, seed=3)
+    abundances = np.maximum(abundances - 0.2, 0)  # most pixels lack some materials
+    abundances /= abundances.sum(axis=1, keepdims=True)
+    pixels = abundances @ spectra + 0.003 * rng.standard_normal((1600, 60))
+    model = ConeNMF.for_scenes(4).fit(pixels)
+    assert match_spectra(spectra, model.components_).angles.max() < 0.5
+
+
+def test_brightness_that_varies_does_not_move_the_spectra():
+    pixels, spectra, _ = drawn(3, noise=0.002)
+    bright = np.random.default_rng(1).uniform(0.6, 1.4, (len(pixels), 1))
+    model = ConeNMF.for_scenes(3).fit(pixels * bright)
+    assert match_spectra(spectra, model.components_).angles.max() < 1
+
+
+@pytest.mark.parametrize("unit", [1000.0, 1e-6])
+def test_the_unit_of_the_scene_does_not_matter(unit):
+    pixels, _, _ = drawn(3)
+    first, second = ConeNMF.for_scenes(3), ConeNMF.for_scenes(3)
+    A, B = first.fit_transform(pixels), second.fit_transform(unit * pixels)
+    np.testing.assert_allclose(second.components_, unit * first.components_, rtol=1e-3)
+    np.testing.assert_allclose(A, B, atol=1e-3)
+
+
+def test_exact_mixtures_have_exact_spectra():
+    pixels, spectra, _ = drawn(3, noise=0.0)
+    found = simplex(from_rows(pixels), 3)
+    assert match_spectra(spectra, found.T).angles.max() < 0.3
+
+
+def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
+    pixels, spectra, _ = drawn(3)
+    monkeypatch.setattr("conenmf.solve.simplex._MAX_PIXELS", 1000)
+    first, second = (simplex(from_rows(pixels), 3) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert match_spectra(spectra, first.T).angles.max() < 2
+
+
+def test_the_gradient_of_the_likelihood():
+    from scipy.optimize import check_grad
+
+    from conenmf.solve.simplex import _loss
+
+    rng = np.random.default_rng(5)
+    Y = rng.random((50, 3)) + 0.2
+    given = np.r_[np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel(), -0.7, np.log(0.05)]
+    shared = Y, np.full(3, 0.5), 3 / (Y.sum(axis=1) / 2)[:, None]
+    error = check_grad(lambda x: _loss(x, *shared)[0], lambda x: _loss(x, *shared)[1], given)
+    assert error < 1e-4 * np.linalg.norm(_loss(given, *shared)[1])
+
+
+def test_scenes_that_cannot_be_unmixed_say_why():
+    pixels, _, _ = drawn(3, noise=0.0)
+    with pytest.raises(ComponentsError, match="lie in 3 dimensions"):
+        ConeNMF.for_scenes(5).fit(pixels)
+    with pytest.raises(ComponentsError, match="at most 4 endmembers, not 5"):
+        simplex(from_rows(pixels[:, :4]), 5)
+
+
+def test_bands_in_rows_are_remarked():
+    pixels, _, _ = drawn(3)
+    with pytest.warns(InputWarning, match="are bands in the rows"):
+        ConeNMF.for_scenes(3).fit(pixels.T)
+
+
+def test_spectra_are_matched_with_a_library():
+    library = np.eye(3)[:2]
+    match = match_spectra(
+        library,
+        [[0, 1, 1], [0, 0, 1], [2, 0, 0]],
+        library_abundances=[[1, 0], [0, 1]],
+        abundances=[[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]],
+    )
+    assert match.order.tolist() == [2, 0]
+    np.testing.assert_allclose(match.angles, [0, 45], atol=1e-6)
+    assert match.rmse == pytest.approx(0.25)
+    with pytest.raises(DataError, match="found"):
+        match_spectra(library, np.eye(4))
+    with pytest.raises(DataError, match="swap them"):
+        match_spectra(np.eye(3), library)
+
+
+def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
+    pixels, _, _ = drawn(3)
+    cube, wavelengths = np.abs(pixels).reshape(40, 40, 60), np.linspace(400, 990, 60)
+    savemat(tmp_path / "scene.mat", {"cube": cube, "wavelength": wavelengths})
+    V = open_data(tmp_path / "scene.mat")
+    assert V.names.pixels_shape == (40, 40)
+    assert V.names.feature_names[:2] == ("400", "410")
+    savemat(tmp_path / "turned.mat", {"Y": np.abs(pixels).T, "wavelength": wavelengths})
+    turned = open_data(tmp_path / "turned.mat", samples_in="columns")
+    assert turned.names.feature_names == V.names.feature_names
+    labels = np.repeat([1, 2], 30)
+    savemat(tmp_path / "labels.mat", {"cube": cube, "labels": labels})
+    assert open_data(tmp_path / "labels.mat").names.feature_names is None
+
+
+def test_wavelengths_in_a_mat_file_of_version_7_3(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "scene.mat", "w", userblock_size=512) as file:
+        file["cube"] = np.ones((6, 5, 4))  # as MATLAB writes 4 x 5 x 6
+        file["wavelength"] = np.linspace(400, 900, 6)[:, None]
+    V = open_data(tmp_path / "scene.mat")
+    assert V.shape == (6, 20)
+    assert V.names.feature_names == ("400", "500", "600", "700", "800", "900")
+
+
+def run(capsys, *words):
+    code = main([*map(str, words)])
+    return code, capsys.readouterr().out
+
+
+def test_the_command_line_unmixes_a_scene(tmp_path, capsys):
+    pixels, spectra, _ = drawn(3)
+    np.save(tmp_path / "scene.npy", pixels.reshape(40, 40, 60))
+    out = tmp_path / "result"
+    code, text = run(
+        capsys, "fit", tmp_path / "scene.npy", "-k", 3, "--scene", "-o", out, "--json", "-q"
+    )
+    assert code == 0
+    assert json.loads(text)["init_used"] == "simplex"
+    components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, dtype=str)
+    found = components[:, 1:].astype(float)
+    found = found if found.shape[1] == 60 else found.T
+    assert match_spectra(spectra, found).angles.max() < 1.5
+    shares = np.loadtxt(out / "coefficients.csv", delimiter=",", skiprows=1, dtype=str)
+    np.testing.assert_allclose(shares[:, 1:].astype(float).sum(axis=1), 1, atol=1e-6)
+
+
+def test_the_command_line_advises_to_unmix_a_scene(tmp_path, capsys):
+    pixels, _, _ = drawn(3, noise=0.0)
+    np.save(tmp_path / "scene.npy", pixels.reshape(40, 40, 60))
+    words = ("fit", tmp_path / "scene.npy", "-k", 3, "--no-report", "--max-iter", 5, "-q")
+    _, text = run(capsys, *words, "-o", tmp_path / "plain")
+    assert "use --scene" in text
+    _, text = run(capsys, *words, "-o", tmp_path / "unmixed", "--scene")
+    assert "use --scene" not in text
