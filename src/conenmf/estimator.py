@@ -133,9 +133,10 @@ class ConeNMF(
     fixed : array or data frame (n_fixed, n_features), optional
         Known components, in rows. They do not change and come first, and `n_components` counts
         them. The columns of a data frame are matched with the features by name.
-    missing : {"raise", "nan", "zeros"}
+    missing : {"raise", "nan", "zeros"} or a number
         Which entries are missing: none; NaN and masked entries; or zeros, which in a sparse matrix
-        are the entries that are not stored, such as unknown ratings. `transform` uses the known
+        are the entries that are not stored, such as unknown ratings. A number, such as -999, marks
+        missing entries itself. `transform` uses the known
         entries of each sample, and `inverse_transform` imputes the others.
     n_threads : int or None
         Number of threads; None uses all processors. The result has the same bits for any number.
@@ -208,7 +209,7 @@ class ConeNMF(
         min_volume: float = 0.0,
         sum_to_one: bool = False,
         fixed: object = None,
-        missing: str = "raise",
+        missing: str | float = "raise",
     ) -> None:
         self.n_components = n_components
         self.init = init
@@ -263,15 +264,17 @@ class ConeNMF(
         feature_names: Iterable[object] | None = None,
         mask: object = None,
         weights: object = None,
+        sigma: object = None,
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
         X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
         matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
         such as the words of a sparse one. `mask` is True where an entry is known; `weights` say how
-        much each entry counts, such as 1 / sigma^2 for uncertainties sigma. Both have the shape of
-        X; `weights` may also have one number per feature, which `transform` uses too. A
-        `sample_weight` of 2 is equivalent to repeating the sample.
+        much each entry counts; `sigma` are uncertainties, and weights are then 1 / sigma^2, so that
+        the fit minimises Q, see `Factorization.residuals`. All have the shape of X; `weights` may
+        also have one number per feature, which `transform` uses too. A `sample_weight` of 2 is
+        equivalent to repeating the sample.
 
         Examples
         --------
@@ -280,7 +283,7 @@ class ConeNMF(
         >>> model.top_features(2)
         [['oak', 'elm'], ['salt']]
         """
-        known = {"mask": mask, "weights": weights}
+        known = {"mask": mask, "weights": weights, "sigma": sigma}
         self.fit_transform(X, None, sample_weight, feature_names=feature_names, **known)
         return self
 
@@ -293,12 +296,14 @@ class ConeNMF(
         feature_names: Iterable[object] | None = None,
         mask: object = None,
         weights: object = None,
+        sigma: object = None,
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
-        V = self._read(X, reset=True, feature_names=feature_names, mask=mask, weights=weights)
+        known = {"mask": mask, "weights": weights, "sigma": sigma}
+        V = self._read(X, reset=True, feature_names=feature_names, **known)
         loss = get_loss(self.loss)
         if sample_weight is not None:
             if "sample weights" not in loss.constraints:
@@ -606,12 +611,13 @@ class ConeNMF(
         feature_names: Iterable[object] | None = None,
         mask: object = None,
         weights: Any = None,
+        sigma: object = None,
     ) -> DataMatrix:
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
 
         Weights of features are kept for later data.
         """
-        given = {"missing": self.missing, "mask": mask, "weights": weights}
+        given = {"missing": self.missing, "mask": mask, "weights": weights, "sigma": sigma}
         options = self._options("negative", "n_threads", "max_memory") | given
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
@@ -623,7 +629,7 @@ class ConeNMF(
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         else:
             is_open = isinstance(X, DataMatrix)
-            if is_open and self.missing == "nan":  # they have none
+            if is_open and self.missing != "zeros":  # they have none
                 given["missing"] = "raise"
             V = observed_only(X, **given) if is_open else from_rows(X, **options)
             if not reset:
@@ -694,7 +700,7 @@ class ConeNMF(
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse, tags.input_tags.positive_only = True, self.negative != "keep"
-        tags.input_tags.allow_nan = self.missing == "nan"
+        tags.input_tags.allow_nan = self.missing not in ("raise", "zeros")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

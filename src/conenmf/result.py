@@ -37,6 +37,7 @@ from .judge.diagnosis import (
     diagnose,
     error_in_words,
 )
+from .judge.residuals import Residuals, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import Spectrum
@@ -228,6 +229,9 @@ class Factorization:
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
         lines.append(self.settings.get("ratings", ""))
+        if (Q := self.settings.get("Q")) is not None:
+            expected = self.settings["Q_expected"]
+            lines.append(f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}")
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:
@@ -325,6 +329,16 @@ class Factorization:
             known = uniqueness(V, self.W, H, loss=self.loss, max_iter=max_iter, **options)
             self._remember(known_uniqueness=known)
         return known
+
+    def residuals(self) -> Residuals:
+        """Return the residuals in units of sigma, and Q of all, of each feature and each sample.
+
+        See `conenmf.judge.residuals`. It needs the data, and least squares.
+        """
+        V = self._require_data("residuals(V, W, H)")
+        if get_loss(self.loss).degree != 2:
+            raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
+        return residuals(V, self.W, self._H_of(V))
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H of the data that were fitted, in which samples may have weights."""

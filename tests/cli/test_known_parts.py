@@ -217,3 +217,28 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys, rng):
     assert run("report", "out", "-q") == 0
     assert run("transform", "out", "ratings.csv", "-o", "x.csv", "-q") != 0
     assert "fit the ratings of old and new users together" in capsys.readouterr().err
+
+
+def test_uncertainties_and_codes_for_missing_entries_are_options(X, run, capsys):
+    truth = X.to_numpy()
+    sigma = X.copy()
+    sigma[:] = 0.02 + 0.1 * truth
+    X.iloc[2, 3] = sigma.iloc[2, 3] = -999
+    X.to_csv("con.csv")
+    sigma.to_csv("unc.csv")
+    command = ("fit", "con.csv", "--missing", -999, "--uncertainty", "unc.csv", *PLAIN)
+    assert run(*command, "-o", "out") == 0
+    result = Factorization.load("out/result.npz")
+    expected = model(missing=-999).fit(X, sigma=sigma)
+    np.testing.assert_array_equal(result.W, expected.components_.T)
+    table = pd.read_csv("out/residuals.csv", index_col=0)
+    found = expected.result_.residuals()
+    np.testing.assert_allclose(table.iloc[:, 1:], found.scaled, atol=1e-9)
+    np.testing.assert_allclose(table.iloc[:, 0], found.by_sample)
+    by_feature = pd.read_csv("out/q.csv", index_col=0)
+    np.testing.assert_allclose(by_feature.iloc[:, 0], found.by_feature)
+    assert "of the expected" in capsys.readouterr().out
+    assert run("fit", "con.csv", "--missing", "none", *PLAIN) == 2
+    assert "nor a number such as -999" in capsys.readouterr().err
+    assert run("fit", "cells.csv", "--weights", "cells.csv", "-o", "w", *PLAIN) == 0
+    assert "give them as --uncertainty" in capsys.readouterr().err

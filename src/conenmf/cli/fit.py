@@ -47,7 +47,9 @@ from .options import (
     json_values,
 )
 from .output import (
+    Q_FILE,
     RECOMMENDATIONS_FILE,
+    RESIDUALS_FILE,
     check_folder,
     earlier_files,
     new_result,
@@ -57,6 +59,7 @@ from .output import (
 from .show import advice, fit_text
 from .side_files import about_samples, drop_class_column, read_fixed, with_sample_weights
 
+RATIO = "Q / expected Q"
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
 """Options for which ratings are fitted like other data."""
 
@@ -195,6 +198,8 @@ def write_result(
     result.save(folder / RESULT_FILE)
     if request.tables != "none":
         files += [path.name for path in write_tables(result, folder, request.tables)]
+    if "Q" in result.settings:
+        files += _write_residuals(folder, result)
     if request.ratings is not None:
         users = result.names.sample_names or range(result.H.shape[1])
         rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
@@ -209,6 +214,19 @@ def write_result(
         write_report(result, folder / REPORT_FILE, title=title, **about)
         files.append(REPORT_FILE)
     return write_summary(folder, summary, files)
+
+
+def _write_residuals(folder: Path, result: Factorization) -> list[str]:
+    """Write the residuals in units of sigma, and Q of each sample and of each feature."""
+    left, names = result.residuals(), result.names
+    samples = [names.sample(n) for n in range(left.by_sample.size)]
+    features = [names.feature(f) for f in range(left.by_feature.size)]
+    rows = zip(samples, left.by_sample.tolist(), left.scaled.tolist(), strict=True)
+    by_feature = zip(features, left.by_feature.tolist(), strict=True)
+    header = ("sample", RATIO, *features)
+    write_csv(folder / RESIDUALS_FILE, header, ((name, q, *row) for name, q, row in rows))
+    write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
+    return [RESIDUALS_FILE, Q_FILE]
 
 
 @command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})

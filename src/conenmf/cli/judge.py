@@ -54,7 +54,7 @@ from .side_files import read_labels, read_reference
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 
 
-@command(*{*_DATA} - {"weights"}, "K", "loss", "max_time", "plot", of=factorize)
+@command(*{*_DATA} - {"weights", "sigma"}, "K", "loss", "max_time", "plot", of=factorize)
 def rank(request: Request) -> None:
     """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 

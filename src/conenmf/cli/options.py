@@ -66,6 +66,16 @@ def _shape(value: str) -> Shape:
     return int(rows), int(columns)
 
 
+def _missing(value: str | float) -> str | float:
+    if value in ("raise", "nan", "zeros"):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        problem = f"{value!r} is not one of raise, nan, zeros, nor a number such as -999"
+        raise click.BadParameter(problem) from None
+
+
 def _columns(value: str | Texts) -> Texts:
     return tuple(value.split(",")) if isinstance(value, str) else value
 
@@ -109,9 +119,9 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
         "init": ("Initialisation of the factors.", Choice(["auto", *INITS])),
         "missing": (
-            "Which entries are missing: NaN, or zeros (entries a sparse matrix does not store); "
-            "raise rejects NaN.",
-            Choice(["raise", "nan", "zeros"]),
+            "Which entries are missing: NaN, zeros (entries a sparse matrix does not store), or a "
+            "number such as -999 and NaN; raise rejects NaN.",
+            _missing,
         ),
         "n_runs": ("Number of fits.", IntRange(2)),
         "inits": ("Initialisations to compare.", _listed(["auto", *INITS])),
@@ -193,6 +203,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             "A matrix shaped like DATA: the weight of each entry, such as 1 / sigma^2.",
             _FILE,
         ),
+        "sigma": ("A matrix shaped like DATA: the uncertainty of each entry.", _FILE),
         "sample_weight": (
             "Weight of each sample: a text file with a number per line, or a .npy vector.",
             _FILE,
@@ -279,6 +290,7 @@ _FLAGS = {
     "K": "-k --components",
     "output": "-o --output",
     "n_runs": "--runs",
+    "sigma": "--uncertainty",
     "n_genes": "--genes",
     "n_threads": "--threads",
     "header": "--header/--no-header",
@@ -291,6 +303,7 @@ _METAVARS = {
     "K": "K|auto|LOW-HIGH",
     **dict.fromkeys(("names_column", "drop", "text_column"), "COLUMN"),
     "triples": "USER,ITEM,RATING",
+    "missing": "raise|nan|zeros|NUMBER",
     "classes": "COLUMN|FILE",
     **dict.fromkeys(("pixels_shape", "image_shape"), "ROWSxCOLUMNS"),
     **dict.fromkeys(("inits", "solvers"), "NAME,..."),
@@ -304,7 +317,7 @@ _DEFAULTS = {"tables": "csv", "alpha_H": None, "seed": None}
 _TABLES = ("samples_in", "header", "names_column", "drop", "text_column", "triples", "negative")
 _AS_BEFORE = ("dataset", *_TABLES)
 _NAMING = ("feature_names", "sample_names", "pixels_shape")
-ENTRIES = ("missing", "mask", "weights")
+ENTRIES = ("missing", "mask", "weights", "sigma")
 READING = (*_AS_BEFORE, *_NAMING)
 WORDS = ("stop_words", "min_df", "max_df", "max_words")
 PREPARING = ("normalize_total", "log1p", "tfidf", "normalize")

@@ -38,14 +38,16 @@ _MAX_CHARS = 1000  # of a text, which the report shows the beginning of
 
 
 def read_entries(request: Request) -> Facts:
-    """Read the mask and the weights that were given, as tables in the orientation of the data."""
+    """Read masks, weights and uncertainties, as tables in the orientation of the data."""
     import pandas as pd
 
     entries = {}
-    for option, path in request.chosen(("mask", "weights")).items():
+    for option, path in request.chosen(("mask", "weights", "sigma")).items():
         M = _opened(request, option, path, samples_in=request.samples_in)
         rows = M.sweep(_rows)[0]
         table = pd.DataFrame(rows, M.names.sample_names, M.names.feature_names)
+        if M.observed is not None:
+            table = table.where(np.asarray(M.observed.weights) > 0)
         if option == "weights" and M.shape[1] == 1:  # of features
             entries[option] = table.iloc[0]
             continue
@@ -96,7 +98,7 @@ def _opened(request: Request, option: str, path: str, samples_in: SamplesIn) -> 
         message = problem.args[0]
         parts = message.parts if isinstance(message, Message) else (message,)
         raise type(problem)(Message(Option(option), ": ", *parts)) from problem
-    if M.observed is not None:
+    if M.observed is not None and option != "sigma":
         share = f"{M.observed.missing:.2g} of its entries are NaN: expected numbers"
         raise DataError(Option(option, path), ": ", share)
     return M

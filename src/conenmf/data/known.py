@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -34,7 +34,7 @@ from ..errors import (
     Option,
     OptionError,
 )
-from ..names import in_order
+from ..names import Names, in_order
 from ..text import Facts, counted
 from .blocks import (
     Array,
@@ -59,6 +59,8 @@ from .views import MappedMatrix, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
+_LOOKED_AT, _MIN_LOOKED_AT = 500, 10  # samples in which weights are compared with the data
+_GROWS = 0.5  # mean rank correlation of weights and data, which uncertainties have
 _COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
 
 
@@ -85,6 +87,8 @@ class Observed:
         the largest, if weights differ: inits see the data in units of mean uncertainties.
     is_alike : bool
         All known entries have the same weight.
+    of_sigma : bool
+        Weights are 1 / sigma^2 of uncertainties sigma, so that the error is Q.
     """
 
     weights: Aligned | None
@@ -95,6 +99,7 @@ class Observed:
     counts: Array
     of_features: Array | None = None
     is_alike: bool = True
+    of_sigma: bool = False
 
     @classmethod
     def of(cls, view: DataMatrix, rows: Aligned | None) -> Observed | None:
@@ -188,9 +193,10 @@ def is_of_features(weights: ArrayLike) -> bool:
 def observed_only(
     V: DataMatrix,
     *,
-    missing: str = "raise",
+    missing: str | float = "raise",
     mask: object = None,
     weights: object = None,
+    sigma: object = None,
     samples_in: str = "rows",
 ) -> DataMatrix:
     """Return a view of V with zeros where entries are missing, which knows its weights.
@@ -202,22 +208,27 @@ def observed_only(
     ----------
     V : DataMatrix (F, N)
         Entries that are missing may be anything.
-    missing : {"raise", "nan", "zeros"}
-        Entries that are missing: none, NaN, or zeros; of sparse data those that are not stored.
+    missing : {"raise", "nan", "zeros"} or a number
+        Entries that are missing: none, NaN, or zeros; of sparse data those that are not stored. Or
+        a number, such as -999: entries that equal it, and NaN.
     mask : array (N, F), optional
         True where an entry is known. The rows and columns of a data frame are matched by name.
     weights : array (N, F) or (F,), optional
         At least 0; an entry of weight 0 is missing. With one number for each feature, a weight of 2
         gives what the feature twice gives; a pandas Series is matched by name.
+    sigma : array (N, F), optional
+        The uncertainty of each entry, above 0: its weight is 1 / sigma^2. An entry is missing if
+        its uncertainty is NaN; uncertainties of other missing entries may be anything.
     samples_in : {"rows", "columns"}
         Which side of a mask or weights the samples are on; with "columns", both are (F, N).
     """
-    choice("missing", missing, ("raise", "nan", "zeros"))
-    if missing == "raise" and mask is None and weights is None:
+    if isinstance(missing, str) or not np.isscalar(missing):
+        choice("missing", missing, ("raise", "nan", "zeros"))
+    if missing == "raise" and mask is None and weights is None and sigma is None:
         return V
     if V.unweighed is not None:
         own: Weighed = V.unweighed
-        given: Facts = {"missing": missing, "mask": mask, "weights": weights}
+        given: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
         return own.again(observed_only(own.V, samples_in=samples_in, **given))
     parts = [] if V.observed is None else [*V.observed.aligned]
     for name, table in (("mask", mask), ("weights", weights)):
@@ -225,21 +236,27 @@ def observed_only(
             parts.append(_checked(V, name, table, samples_in))
     is_pattern = V.observed is not None and V.observed.weights is None
     is_pattern |= missing == "zeros" and is_sparse(V.columns(np.arange(1)))
-    if missing == "nan" or (missing == "zeros" and not is_pattern):
+    if missing != "raise" and not (missing == "zeros" and is_pattern):
         parts.append(V.sweep(_known_rows, missing=missing)[0])
-    if is_pattern and parts:
+    if is_pattern and (parts or sigma is not None):
         parts.append(V.sweep(_known_rows, missing="zeros")[0])
-    if not parts and not is_pattern:
+    if not parts and not is_pattern and sigma is None:
         return V
     rows = parts[0] if parts else None
     for part in parts[1:]:
         rows = V.by_rows(_weights_times, rows, part)
+    if sigma is not None:
+        others = () if rows is None else (rows,)
+        by_sigma = partial(_weights_of_sigma, names=V.names)
+        rows = V.by_rows(by_sigma, _checked(V, "sigma", sigma, samples_in), *others)
     view = copy.copy(V) if rows is None else with_zeros(V, rows)
     for name in ("names", "vocabulary", "remarks", "preparation"):
         setattr(view, name, getattr(V, name))
     view.observed = Observed.of(view, rows)
     if view.observed is None:
         return V if V.observed is None else view
+    of_sigma = sigma is not None or (V.observed is not None and V.observed.of_sigma)
+    view.observed = replace(view.observed, of_sigma=of_sigma and weights is None)
     if view.observed.missing == 1:
         raise DataError("every entry is missing: there is nothing to factor")
     _warn(view.observed.n_empty_samples, int(view.observed.empty_features.sum()))
@@ -288,6 +305,8 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
         problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
         also = f", or for each feature, {(F,)}" if name == "weights" else ""
         raise DataError(Option(name), problem, f"{(N, F)}{also}")
+    if name == "sigma":
+        return V.align(table)
     (limits,) = V.map(lambda index, rows: (_range_of(exact(rows)),), table, reduce=_wider)
     lowest, highest = limits
     if name == "mask" and not np.isnan(lowest):
@@ -300,6 +319,40 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
         )
         raise OptionError(Option(name), has + expected)
     return V.align(table)
+
+
+def _weights_of_sigma(
+    index: range, sigma: Array, weights: Array | float = 1.0, *, names: Names
+) -> Array:
+    """Return weights / sigma^2, 0 where an entry is missing or its uncertainty is NaN."""
+    is_known = ~np.isnan(sigma) & (np.asarray(weights) > 0)
+    wrong = np.argwhere(is_known & ~(sigma > 0))
+    if len(wrong):
+        sample, feature = wrong[0]
+        place = f"{names.sample(index[sample])}, {names.feature(feature)}"
+        problem = f" has {sigma[sample, feature]:g} at {place}: expected numbers above 0; "
+        raise DataError(Option("sigma"), problem, "write NaN where an entry is missing")
+    return np.divide(weights, sigma**2, out=np.zeros(sigma.shape), where=is_known)
+
+
+def remark_on_weights(V: DataMatrix) -> str:
+    """Say that weights grow with the data, as uncertainties do and their weights do not.
+
+    The rank correlation of both is computed in each feature; empty if its mean is not clear.
+    """
+    if V.observed is None or V.observed.weights is None:
+        return ""
+    some = np.arange(0, V.shape[1], max(V.shape[1] // _LOOKED_AT, 1))
+    rows, weights = dense(V.columns(some)).T, np.asarray(V.observed.weights[some], float)
+    correlations = []
+    for feature, weight in zip(rows.T, weights.T, strict=True):
+        known = weight > 0
+        if known.sum() > _MIN_LOOKED_AT and np.ptp(weight[known]) > 0:
+            ranks = [one[known].argsort().argsort() for one in (feature, weight)]
+            correlations.append(np.corrcoef(ranks)[0, 1])
+    if not correlations or np.mean(correlations) < _GROWS:
+        return ""
+    return "the weights grow with the data: if they are uncertainties, give them as "
 
 
 # --- weights of samples -----------------------------------------------------------------------
@@ -542,15 +595,21 @@ def _is_positive(index: range, rows: Array) -> Array:
     return rows > 0
 
 
-def _known_rows(block: Block, *, missing: str) -> PerSample:
-    """Step: which entries are known if NaN, or zeros (of sparse data: not stored), are missing."""
-    is_nan = missing == "nan"
+def _known_rows(block: Block, *, missing: str | float) -> PerSample:
+    """Step: which entries are known if NaN, zeros (of sparse data: not stored) or a number are not.
+
+    With a number, NaN is missing too.
+    """
+    is_zero = missing == "zeros"
+    code = np.nan if isinstance(missing, str) else missing
     if is_sparse(block):
-        known = np.full(block.shape[::-1], is_nan)
-        known[owners(block), block.indices] = ~np.isnan(block.data) if is_nan else True
+        known = np.full(block.shape[::-1], not is_zero and code != 0)
+        is_missing = np.isnan(block.data) | (block.data == code)
+        known[owners(block), block.indices] = is_zero | ~is_missing
         return known, None
     rows = np.asarray(block.T)
-    return np.ascontiguousarray(~np.isnan(rows) if is_nan else rows != 0), None
+    known = rows != 0 if is_zero else ~np.isnan(rows) & (rows != code)
+    return np.ascontiguousarray(known), None
 
 
 _Survey: TypeAlias = tuple[Facts, Interval]

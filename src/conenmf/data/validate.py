@@ -59,7 +59,7 @@ def check_kind(dtype: DType, shape: Lengths) -> None:
         )
 
 
-def as_matrix(name: str, matrix: Rows, missing: str = "raise") -> Rows:
+def as_matrix(name: str, matrix: Rows, missing: str | float = "raise") -> Rows:
     """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
     if not sp.issparse(matrix):
         try:
@@ -74,8 +74,8 @@ def as_matrix(name: str, matrix: Rows, missing: str = "raise") -> Rows:
     return matrix
 
 
-def unmasked(matrix: Any, missing: str = "raise") -> Any:
-    """Return a matrix without its mask, with NaN where an entry is masked if NaN is missing.
+def unmasked(matrix: Any, missing: str | float = "raise") -> Any:
+    """Return a matrix without its mask, with NaN where an entry is masked if that is missing.
 
     Otherwise a masked entry is an error.
     """
@@ -83,7 +83,7 @@ def unmasked(matrix: Any, missing: str = "raise") -> Any:
         matrix = np.ma.array(matrix)  # asarray would forget the masks of rows
     if not np.ma.isMaskedArray(matrix):
         return matrix
-    if missing == "nan":
+    if missing not in ("raise", "zeros"):
         kind = matrix.dtype if matrix.dtype.kind == "f" else np.dtype(float)
         return np.ma.filled(matrix.astype(kind), np.nan)
     masked = np.argwhere(np.ma.getmaskarray(matrix))

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import Rows, canonical_rows
-from ..data.known import observed_only
+from ..data.known import observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
@@ -64,9 +64,10 @@ def from_rows(
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
-    missing: str = "raise",
+    missing: str | float = "raise",
     mask: object = None,
     weights: object = None,
+    sigma: object = None,
 ) -> DataMatrix:
     """Read a matrix whose *rows* are the samples, as in scikit-learn.
 
@@ -96,14 +97,18 @@ def from_rows(
     block_samples : int, optional
         Largest number of samples in a block; by default chosen from the size of the data. It
         changes results only by rounding.
-    missing : {"raise", "nan", "zeros"}
+    missing : {"raise", "nan", "zeros"} or a number
         With "nan", NaN and masked entries are missing. With "zeros", zeros are missing; in a sparse
-        matrix these are the entries that are not stored, such as unknown ratings.
+        matrix these are the entries that are not stored, such as unknown ratings. With a number,
+        such as -999, entries that equal it and NaN are missing.
     mask : array like X, optional
         True where an entry is known; the others may be anything.
     weights : array like X, or (F,), optional
         The weight of each entry, at least 0, such as 1 / sigma^2 for uncertainties sigma; a weight
         of 0 means missing. Or the weight of each feature.
+    sigma : array like X, optional
+        The uncertainty of each entry, above 0: its weight is 1 / sigma^2. An entry is missing if
+        its uncertainty is NaN; uncertainties of other missing entries may be anything.
 
     Examples
     --------
@@ -113,7 +118,7 @@ def from_rows(
     >>> V.norms_squared
     array([25.,  4.,  1.])
     """
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     return _read(X, "rows", negative, max_memory, names, known, options, persist=persist)
 
@@ -127,9 +132,10 @@ def from_columns(
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
-    missing: str = "raise",
+    missing: str | float = "raise",
     mask: object = None,
     weights: object = None,
+    sigma: object = None,
 ) -> DataMatrix:
     """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
 
@@ -138,7 +144,7 @@ def from_columns(
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     return _read(V, "columns", negative, max_memory, names, known, options, persist=persist)
 
@@ -159,9 +165,10 @@ def open_data(
     max_memory: int | str | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
-    missing: str = "raise",
+    missing: str | float = "raise",
     mask: object = None,
     weights: object = None,
+    sigma: object = None,
 ) -> DataMatrix:
     """Read a matrix from a file, block by block, without ever holding all of a large one.
 
@@ -203,7 +210,7 @@ def open_data(
         For text: the columns of users, items and ratings of a long table, by title or number. Users
         become the samples; pairs without a rating are missing. By default such a table is
         recognised by its titles; ``()`` reads it as an ordinary table.
-    negative, n_threads, names, block_samples, missing, mask, weights
+    negative, n_threads, names, block_samples, missing, mask, weights, sigma
         As in `from_rows`.
     max_memory : int or str, optional
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
@@ -240,7 +247,7 @@ def open_data(
         optional(_column, "text_column", text_column),
         optional(_triple, "triples", triples),
     )
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights}
+    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     place = checked_path("path", path)
     return _read(
@@ -357,6 +364,9 @@ def _read(
         if opened.are_unknown:
             known = {**known, "missing": "zeros"}
         V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
+    is_weighed = getattr(known.get("weights"), "ndim", 0) == 2 and V.is_in_memory
+    if is_weighed and (said := remark_on_weights(V)):
+        warnings.warn(InputWarning(Message(said, Option("sigma"))), stacklevel=3)
     for remark in opened.remarks:
         if len(remark.parts) > 1:
             name = "the data frame: " if reading is None else f"{visible(X)}: "

@@ -1,0 +1,92 @@
+"""Residuals in units of the uncertainties, and Q, the sum of their squares.
+
+Positive matrix factorization judges a fit by Q = sum ((x - W H) / sigma)^2 over the known entries,
+beside the number expected of a right model with right uncertainties: as many as there are known
+entries, less the K (F + N) parameters of the features and samples of which anything is known. A
+feature or a sample is expected to have the same share of Q as of the known entries; the ratio says
+where the model, or sigma, is wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..data.blocks import Array, Block, dense, exact
+from ..data.known import known_entries
+from ..data.matrix import Aligned, DataMatrix, PerSample
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """What a fit leaves of each known entry.
+
+    Attributes
+    ----------
+    scaled : array (N, F)
+        (x - W H) / sigma, samples in rows; NaN where an entry is missing. Without weights, sigma
+        counts as 1.
+    Q : float
+        The sum of their squares.
+    expected : float
+        The number of known entries minus K (F + N); F and N count what has known entries.
+    by_feature, by_sample : arrays (F,), (N,)
+        Q over the expected Q of each; NaN where nothing is known.
+    """
+
+    scaled: Array
+    Q: float
+    expected: float
+    by_feature: Array
+    by_sample: Array
+
+    @property
+    def ratio(self) -> float:
+        """Q over the expected Q."""
+        return self.Q / self.expected
+
+
+def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
+    """Return the residuals of V ~ W H.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        Opened with `sigma`, or with weights 1 / sigma^2.
+    W : array (F, K)
+    H : array (K, N)
+
+    Examples
+    --------
+    >>> from conenmf import from_columns
+    >>> V = from_columns([[1.0, 2.0], [2.0, 5.0]], sigma=[[0.5, 0.5], [1.0, 0.5]])
+    >>> found = residuals(V, np.array([[1.0], [2.0]]), np.array([[1.0, 2.0]]))
+    >>> found.scaled.tolist(), found.Q
+    ([[0.0, 0.0], [0.0, 2.0]], 4.0)
+    """
+    has_holes = V.observed is not None
+    aligned = V.observed.aligned if V.observed is not None else ()
+    scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
+    squares, known = np.nan_to_num(scaled) ** 2, ~np.isnan(scaled)
+    Q, n_known = float(squares.sum()), int(known.sum())
+    n_sides = int(known.any(axis=0).sum()) + int(known.any(axis=1).sum())
+    expected = float(n_known - W.shape[1] * n_sides)
+    per_entry = expected / n_known
+    ratios = []
+    for axis in (0, 1):
+        counts = known.sum(axis=axis)
+        share = np.divide(squares.sum(axis=axis), counts, where=counts > 0, out=counts * np.nan)
+        ratios.append(share / per_entry)
+    return Residuals(scaled, Q, expected, *ratios)
+
+
+def _scaled(
+    block: Block, H: Array, weights: Array | None = None, *, W: Array, has_holes: bool
+) -> PerSample:
+    rows = dense(exact(block)).T - exact(H) @ W.T
+    if weights is not None:
+        rows *= np.sqrt(weights)
+    if has_holes:
+        rows[~known_entries(block, weights)] = np.nan
+    return rows, None

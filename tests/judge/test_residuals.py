@@ -1,0 +1,129 @@
+"""Uncertainties: weights, missing entries, Q and residuals in units of sigma."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from conenmf import ConeNMF, factorize, from_columns, from_rows
+from conenmf.errors import DataError, InputWarning, NotAvailableError
+from conenmf.judge.residuals import residuals
+
+
+def drawn(seed=0, N=150, F=12, K=3):
+    """Data with noise of known sigma, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = rng.gamma(1.0, 1.0, (N, K)) @ rng.dirichlet(np.full(F, 0.4), K)
+    sigma = 0.02 + 0.1 * truth
+    return truth + sigma * rng.standard_normal(truth.shape), sigma, truth
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, sigma, _ = drawn()
+    return factorize(from_rows(X, sigma=sigma, negative="keep"), 3)
+
+
+def test_sigma_gives_the_fit_of_its_weights(fitted):
+    X, sigma, _ = drawn()
+    by_weights = factorize(from_rows(X, weights=1 / sigma**2, negative="keep"), 3)
+    np.testing.assert_array_equal(fitted.W, by_weights.W)
+    assert "Q" not in by_weights.settings  # these may be other weights
+    by_columns = factorize(from_columns(X.T, sigma=sigma.T, negative="keep"), 3)
+    np.testing.assert_array_equal(fitted.W, by_columns.W)
+    model = ConeNMF(3, negative="keep").fit(X, sigma=sigma)
+    np.testing.assert_array_equal(fitted.W, model.components_.T)
+
+
+def test_residuals_are_those_of_the_definition(fitted):
+    X, sigma, _ = drawn()
+    found = fitted.residuals()
+    scaled = (X - (fitted.W @ fitted.H).T) / sigma
+    np.testing.assert_allclose(found.scaled, scaled, atol=1e-9)
+    assert found.Q == pytest.approx((scaled**2).sum())
+    assert found.Q == pytest.approx(fitted.settings["Q"])
+    assert found.expected == X.size - 3 * sum(X.shape) == fitted.settings["Q_expected"]
+    ratio = found.expected / X.size
+    np.testing.assert_allclose(found.by_feature, (scaled**2).mean(axis=0) / ratio)
+    np.testing.assert_allclose(found.by_sample, (scaled**2).mean(axis=1) / ratio)
+    assert f"Q {found.Q:.6g}, {found.ratio:.4g} of the expected 1314" in fitted.summary()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_right_model_has_the_expected_Q_and_a_smaller_one_has_not(seed):
+    X, sigma, _ = drawn(seed)
+    V = from_rows(X, sigma=sigma, negative="keep")
+    assert 0.85 < factorize(V, 3).residuals().ratio < 1.15
+    assert factorize(V, 2).residuals().ratio > 1.5
+
+
+def test_a_bad_feature_and_a_bad_sample_stand_out(fitted):
+    X, sigma, _ = drawn()
+    sigma[:, 4] /= 4
+    X[20] += 8 * sigma[20] * np.where(np.arange(12) % 2, 1, -1)
+    found = factorize(from_rows(X, sigma=sigma, negative="keep"), 3).residuals()
+    assert found.by_feature.argmax() == 4
+    assert found.by_sample.argmax() == 20
+
+
+def test_a_number_marks_missing_entries():
+    X, sigma, _ = drawn()
+    X = np.maximum(X, 0)
+    holes = np.random.default_rng(1).random(X.shape) < 0.1
+    by_nan = ConeNMF(3, missing="nan").fit(np.where(holes, np.nan, X), sigma=sigma)
+    marked, unknown = np.where(holes, -999, X), np.where(holes, -999, sigma)
+    by_number = ConeNMF(3, missing=-999).fit(marked, sigma=unknown)
+    np.testing.assert_array_equal(by_nan.components_, by_number.components_)
+    marked[~holes & (X > 1)] = np.nan  # NaN is missing too
+    both = from_rows(marked, missing=-999)
+    assert both.observed.counts.sum() == (~holes & ~(X > 1)).sum()
+    np.testing.assert_allclose(by_number.transform(np.where(holes, -999, X)).shape, (150, 3))
+    found = by_number.result_.residuals()
+    np.testing.assert_array_equal(np.isnan(found.scaled), holes)
+    assert found.expected == (~holes).sum() - 3 * sum(X.shape)
+    sparse = from_rows(sp.csr_array([[0.0, 7.0], [2.0, 3.0]]), missing=7.0)
+    assert sparse.observed.counts.tolist() == [2, 1]
+
+
+def test_samples_of_which_nothing_is_known_have_no_parameters():
+    X, sigma, _ = drawn()
+    X[7] = np.nan
+    with pytest.warns(InputWarning, match="nothing is observed of 1 sample"):
+        V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    result = factorize(V, 3)
+    assert result.residuals().expected == 149 * 12 - 3 * (149 + 12)
+    assert result.residuals().expected == result.settings["Q_expected"]
+    assert np.isnan(result.residuals().by_sample).nonzero()[0].tolist() == [7]
+
+
+def test_an_entry_without_uncertainty_is_missing():
+    X, sigma, _ = drawn()
+    sigma[3, 5] = np.nan
+    assert from_rows(np.abs(X), sigma=sigma).observed.counts.sum() == X.size - 1
+
+
+@pytest.mark.parametrize("wrong", [0.0, -999.0])
+def test_uncertainties_are_above_zero_where_entries_are_known(wrong):
+    X, sigma, _ = drawn()
+    sigma[3, 5] = wrong
+    frame = pd.DataFrame(np.abs(X), columns=[f"s{n}" for n in range(12)])
+    with pytest.raises(DataError, match=rf"sigma has {wrong:g} at .*3, s5: expected numbers above"):
+        ConeNMF(3).fit(frame, sigma=sigma)
+    with pytest.raises(DataError, match="sigma has shape"):
+        from_rows(np.abs(X), sigma=sigma[:, :5])
+
+
+def test_weights_that_grow_with_the_data_are_remarked_upon():
+    X, sigma, _ = drawn()
+    with pytest.warns(InputWarning, match="weights grow with the data: .* give them as sigma"):
+        from_rows(np.abs(X), weights=sigma)
+    from_rows(np.abs(X), weights=1 / sigma**2)  # a warning would be an error
+    from_rows(np.abs(X), weights=np.random.default_rng(0).random(X.shape))
+
+
+def test_Q_is_for_least_squares_only():
+    X = np.random.default_rng(0).poisson(3.0, (30, 8)).astype(float)
+    with pytest.raises(NotAvailableError, match="Q is for least squares"):
+        factorize(from_rows(X), 2, loss="poisson").residuals()
+    plain = factorize(from_rows(X), 2)
+    assert residuals(plain.data, plain.W, plain.H).Q == pytest.approx(plain.objective)
