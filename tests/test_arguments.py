@@ -61,6 +61,7 @@ WRONG = {
     "alpha": ["zebra", None, NAN, -1, [], {}],
     "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1)), np.zeros((1, F))],
     "weights": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3)],
+    "sigma": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3), np.zeros((N, F))],
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], None],
@@ -71,6 +72,7 @@ WRONG = {
     "number": [*NO_NUMBER, NAN],
     "share": [*NO_NUMBER, NAN, INF, -INF, -1, -1e-9],
     "limit": [*NO_NUMBER, NAN, -INF, -1, -1e-9],
+    "missing": [None, True, NAN, INF, *TEXTS, [], ["exact"], np.array("exact"), {}],
     "choice": [None, True, 3, NAN, *TEXTS, [], ["exact"], np.array("exact"), {}],
     "flag": [None, 1, 0, "yes", [True], np.array([True]), {}],
     "text": [None, 3, True, NAN, b"x", ["a"], {}],
@@ -110,8 +112,8 @@ SPECTRAL = {"spectrum": ("object?", SPECTRUM)}
 LIMITS = {"max_iter": ("integer", 1), "tol": ("share", 0.1), "max_time": ("limit?", 1.0)}
 READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memory": ("memory?",
     "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
-KNOWN = {"missing": ("choice", "raise"), "mask": ("weights?", np.ones((N, F), bool)), "weights":
-    ("weights?", np.ones((N, F)))}
+KNOWN = {"missing": ("missing", "raise"), "mask": ("weights?", np.ones((N, F), bool)), "weights":
+    ("weights?", np.ones((N, F))), "sigma": ("sigma?", np.ones((N, F)))}
 FITTING = {"init": ("init", "cr1"), "loss": ("choice", "frobenius"), "solver": ("solver?",
     "hals"), **LIMITS, "callback": ("function?", quiet), "checkpoint": ("path?", None)}
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
@@ -133,7 +135,7 @@ NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)
     "image_shape": ("shape?", (2, 4)), "pixels_shape": ("shape?", (2, 4))}
 FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?", None)}
 WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["mask"], "weights":
-    KNOWN["weights"]}
+    KNOWN["weights"], "sigma": KNOWN["sigma"]}
 ESTIMATOR = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
@@ -191,15 +193,19 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
+    "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
+        ("rank", 2)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
-        N))), "weights": ("weights?", np.ones((F, N))), "persist": ("flag?", None)},
+        N))), "weights": ("weights?", np.ones((F, N))), "sigma": ("sigma?", None),
+        "persist": ("flag?", None)},
     "from_texts": {"texts": ("texts", ["oak elm"] * 2), "words": ("object?",
         conenmf.data.prepare.Words("none", max_df=1.0)), "names": ("object?", None), "n_threads":
         ("size?", 1), "max_memory": ("memory?", "1GB")},
     "open_data": {"path": ("path", "table.csv"), "samples_in": ("choice", "rows"), "dataset":
         ("text?", None), "header": ("flag?", None), "names_column": ("column?", None), "drop":
         ("columns", ()), "text_column": ("column?", None), "words": ("object?", None), **READING,
-        **KNOWN, "mask": ("weights?", None), "weights": ("weights?", None)},
+        **KNOWN, "mask": ("weights?", None), "weights": ("weights?", None),
+        "sigma": ("sigma?", None), "triples": ("columns?", None)},
     "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
         ("flag", False), "normalize": ("flag", True)},
     "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},

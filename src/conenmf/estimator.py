@@ -523,6 +523,9 @@ class ConeNMF(
         density_threshold: float = 0.5,
         max_excess: float = 0.01,
         checkpoint: PathLike | Checkpoint | None = None,
+        mask: object = None,
+        weights: object = None,
+        sigma: object = None,
     ) -> Stability:
         """Fit resampled data many times, and tell which components return, and how precisely.
 
@@ -537,6 +540,8 @@ class ConeNMF(
             Number of fits.
         resample, density_threshold, max_excess, checkpoint
             As in `conenmf.stability`.
+        mask, weights, sigma
+            As in `fit`.
 
         Returns
         -------
@@ -553,11 +558,12 @@ class ConeNMF(
         'stable'
         """
         is_fitted = hasattr(self, "components_")
-        V = (self if is_fitted else clone(self))._read(X, reset=not is_fitted)
-        if self._is_restricted(V):
+        known: Facts = {"mask": mask, "weights": weights, "sigma": sigma}
+        V = (self if is_fitted else clone(self))._read(X, reset=not is_fitted, **known)
+        if self.fixed is not None or not self._penalties(V).are_none:
             raise NotAvailableError(
-                "stability() takes no penalties, fixed components or missing entries: create a "
-                "model without these options"
+                "stability() takes no penalties or fixed components: create a model without these "
+                "options"
             )
         K = checked_K(self.n_components, V)
         if isinstance(K, str):

@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows
+from conenmf import ConeNMF, factorize, from_columns, from_rows, stability
 from conenmf.errors import DataError, InputWarning, NotAvailableError
 from conenmf.judge.residuals import residuals
+from conenmf.judge.scores import match_components
 
 
 def drawn(seed=0, N=150, F=12, K=3):
@@ -127,3 +128,31 @@ def test_Q_is_for_least_squares_only():
         factorize(from_rows(X), 2, loss="poisson").residuals()
     plain = factorize(from_rows(X), 2)
     assert residuals(plain.data, plain.W, plain.H).Q == pytest.approx(plain.objective)
+
+
+def test_the_bootstrap_takes_weights_and_holes():
+    X, sigma, _ = drawn(N=200)
+    rng = np.random.default_rng(3)
+    noisy = rng.random(X.shape) < 0.15  # entries that are wrong, and known to be
+    X[noisy] += rng.normal(0.0, 3.0, noisy.sum())
+    sigma[noisy] = 3.0
+    X[rng.random(X.shape) < 0.05] = np.nan
+    truth = np.random.default_rng(0)
+    truth.gamma(1.0, 1.0, (200, 3))
+    W = truth.dirichlet(np.full(12, 0.4), 3).T
+    V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    found = stability(V, 3, 10, rng=np.random.default_rng(0))
+    assert found.verdict == "stable"
+    order, cosines = match_components(W, found.W)
+    assert cosines.min() > 0.99
+    inside = (found.lower <= W[:, np.argsort(order)]) & (W[:, np.argsort(order)] <= found.upper)
+    assert inside.mean() > 0.7, inside.mean()
+    assert np.isnan(found.moves).all()
+    assert "limits are those of runs alone, too narrow where" in str(found)
+    again = ConeNMF(3, missing="nan", negative="keep", random_state=np.random.default_rng(0))
+    of_model = again.stability(X, 10, sigma=sigma)
+    np.testing.assert_array_equal(of_model.W, found.W)
+    blind = stability(from_rows(X, missing="nan", negative="keep"), 3, 10)
+    assert match_components(W, blind.W)[1].min() < cosines.min()
+    with pytest.raises(NotAvailableError, match="complete data"):
+        stability(V, 3, 3, resample="counts")

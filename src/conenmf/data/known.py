@@ -222,7 +222,9 @@ def observed_only(
     samples_in : {"rows", "columns"}
         Which side of a mask or weights the samples are on; with "columns", both are (F, N).
     """
-    if isinstance(missing, str) or not np.isscalar(missing):
+    if isinstance(missing, int | float) and not isinstance(missing, bool):
+        number("missing", missing)
+    else:
         choice("missing", missing, ("raise", "nan", "zeros"))
     if missing == "raise" and mask is None and weights is None and sigma is None:
         return V

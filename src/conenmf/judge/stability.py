@@ -44,6 +44,7 @@ from ..arguments import (
 )
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact
+from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
 from ..data.validate import checked_components, require_data_matrix
@@ -277,8 +278,8 @@ class Replicates:
     @property
     def _holds_draws(self) -> bool:
         """Whether data that are drawn are kept in memory, which the fit then reads."""
-        is_small = self.V.n_entries <= _MAX_HELD_ENTRIES
-        return self.resample != "start" and is_small and self.V.is_in_memory
+        is_small = self.V.n_entries <= _MAX_HELD_ENTRIES and self.V.is_in_memory
+        return self.resample != "start" and (is_small or self.V.observed is not None)
 
     def _ends(
         self, generators: dict[int, Generator], kept: KeptRuns | None
@@ -306,6 +307,8 @@ class Replicates:
         """The data of one run."""
         if self.resample == "start":
             return V
+        if V.observed is not None:  # samples keep their weights, and what is missing of them
+            return take_samples(V, np.sort(rng.integers(V.shape[1], size=V.shape[1])))
         if self.resample == "counts":
             noise, is_counted = self.noise, "counting noise" in self.loss.k_evidence
             is_balanced = is_counted and noise.weights is None
@@ -337,7 +340,7 @@ class Replicates:
                 states[n] = unfinished.load(self.stopping.max_iter)
         new = {n: rng for n, rng in enumerate(generators.values()) if states[n] is None}
         how = (self.K, "random", solver)
-        starts = [self.loss.initialize(views[n], *how, rng) for n, rng in new.items()]
+        starts = [self.loss.initialize(filled(views[n]), *how, rng) for n, rng in new.items()]
         starts = self.loss.warm_up(V, [views[n] for n in new], starts)
         begins = {n: (start.W, start.H) for n, start in zip(new, starts, strict=True)}
         del starts  # their H may be large
@@ -549,11 +552,13 @@ class Stability:
         """Return the verdict, the errors and the number of distinct solutions, in sentences."""
         n_stable, n_kept = int(self.is_stable.sum()), int(self.is_kept.sum())
         error = get_loss(self.loss).words.of_runs
+        scope = "limits include how far noise lets a component move"
+        if np.isnan(self.moves).all():
+            scope = "limits are those of runs alone, too narrow where a component can move"
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
-            f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
-            "lets a component move",
+            f"{self.limits_in_words()}; stable does not mean unique: {scope}",
             f"{error}: {self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} "
             "of the best run",
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
@@ -625,6 +630,8 @@ def stability(
     Parameters
     ----------
     V : DataMatrix (F, N)
+        Entries may be missing or have weights, for least squares. Limits are then those of the
+        bootstrap alone; `displacement` says how far noise lets components move.
     K : int
     n_runs : int
         Number of fits, at least 2; use 20 or more for precise shares.
@@ -664,7 +671,7 @@ def stability(
     >>> stability(V, 3, 6).verdict
     'stable'
     """
-    require_data_matrix(V, nonzero=True)
+    require_data_matrix(V, nonzero=True, holes=True)
     K, fitted = checked_components(K, V), get_loss(loss)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     resample = choice("resample", resample, RESAMPLINGS)
@@ -672,6 +679,7 @@ def stability(
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng) or default_rng(0)
+    require_data_matrix(V, holes=fitted.degree == 2 and resample != "counts")
     if fitted.degree == 0 and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
         raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
@@ -798,9 +806,11 @@ def _spread(
     is_used = X.any(axis=0)
     X = X[:, is_used]
     H = H[:, is_used] * exact(W_end).sum(axis=0)[:, None]  # for components of sum one
-    moves = moved_ranges(X, W, H, steps)
+    moves = Ranges(W, W, np.full(K, np.nan))  # with weights or holes, noise is seen by displacement
+    if V.observed is None:
+        moves = moved_ranges(X, W, H, steps)
     least = most = W
-    if loss.degree == 2 and not moves.problem:
+    if loss.degree == 2 and V.observed is None and not moves.problem:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # the errors of runs and of moves are independent, and their squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
