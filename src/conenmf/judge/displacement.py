@@ -1,0 +1,259 @@
+"""Displacement: how far an entry of a component can go before Q has risen by a given number.
+
+An entry is the share of a feature in its component, whose entries sum to one: so the scale between
+W and H plays no part. The share is moved and held, everything else is fitted again, and the limits
+are where Q, the weighted sum of squares, has risen by dQ, as in the displacement of EPA PMF. With
+w_f = r times the sum of the other entries, r = share / (1 - share), the best column for given H is
+exact: it minimises sum (a_g w_g^2 / 2 - b_g w_g) over w >= 0 with that constraint, so the other
+entries are max(b_g - m, 0) / a_g with a number m for all, which is found by bisection.
+
+The fits begin at the one that is judged and follow the entry, so other minima far away are not
+found: the true limits are at least as wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arguments import array, factor, integer, several
+from ..data.blocks import Array, dense, exact
+from ..data.known import known_entries
+from ..data.matrix import Aligned, DataMatrix
+from ..data.validate import require_data_matrix
+from ..linalg.nnls import nnls
+
+RISES = (4.0, 8.0, 15.0, 25.0)
+"""Of Q, for which limits are given by default; those of EPA PMF."""
+
+_SWEEPS = 3  # over the columns of W, for each H
+_MAX_ITER, _SETTLED = 200, 1e-3  # iterations of a fit, and the fall of Q in one that ends it
+_MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # shares for one limit, until the root is as near as this
+_FIRST_STEP, _SMALLEST_STEP = 0.1, 1e-4  # of the share, and of all
+_BISECTIONS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Displacement:
+    """Limits of the entries of components, for several rises of Q.
+
+    Attributes
+    ----------
+    W : array (F, K)
+        The components, each with a sum of one.
+    rises : array (n,)
+    lower, upper : arrays (n, F, K)
+        How far each entry can go.
+    Q : float
+        Of the fit.
+    fall : float
+        By how much Q fell, at most, below that of the fit: above 1 or so, the fit had not
+        converged, or there is a better one.
+    """
+
+    W: Array
+    rises: Array
+    lower: Array
+    upper: Array
+    Q: float
+    fall: float
+
+
+class _Fit(NamedTuple):
+    """The factors of a fit, and their Q."""
+
+    Q: float
+    W: Array
+    H: Array
+
+
+def displacement(
+    V: DataMatrix,
+    W: Array,
+    H: Aligned,
+    rises: Sequence[float] = RISES,
+    *,
+    features: Sequence[int] | None = None,
+) -> Displacement:
+    """Return how far each entry of each component can go, with everything else fitted again.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        In memory; entries may be missing or have weights, such as 1 / sigma^2 by `sigma`.
+    W : array (F, K)
+    H : array (K, N)
+    rises : numbers above 0
+        Of Q. If sigma is right, 1 is one standard error of an entry, 4 are two.
+    features : integers, optional
+        Those whose entries are displaced, since each takes about as long as some fits; by default
+        all. Limits of others are NaN.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_rows
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.random((40, 2)) @ np.array([[0.8, 0.2, 0.0], [0.0, 0.3, 0.7]])
+    >>> V = from_rows(truth + 0.01 * rng.random((40, 3)), sigma=np.full((40, 3), 0.01))
+    >>> fit = factorize(V, 2, tol=1e-9, max_iter=2000)
+    >>> found = displacement(V, fit.W, fit.H, [4.0])
+    >>> bool((found.lower <= found.W + 1e-9).all() and (found.W <= found.upper + 1e-9).all())
+    True
+    """
+    require_data_matrix(V, nonzero=True, holes=True)
+    W = exact(factor("W", W, (V.shape[0], "K")))
+    H = exact(factor("H", H, (W.shape[1], V.shape[1])))
+    steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
+    problem = _Problem(V)
+    start = problem.fit(W * 1.0, H, None)
+    shares = start.W / start.W.sum(axis=0)
+    limits = np.full((2, len(steps), *W.shape), np.nan)
+    chosen = range(len(W)) if features is None else several("features", features)
+    for feature in chosen:
+        integer("features", feature, at_least=0, at_most=len(W) - 1)
+    fall = problem.value(W, H) - start.Q
+    for f, k in product(chosen, range(W.shape[1])):
+        for side, end in enumerate((0.0, 1.0)):
+            limits[side, :, f, k], lowest = _limits(problem, start, (f, k), end, steps)
+            fall = max(fall, start.Q - lowest)
+    return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)
+
+
+class _Point(NamedTuple):
+    """A share that was tried: how far it was moved, the root of the rise of Q, and the fit."""
+
+    move: float
+    root: float
+    fit: _Fit
+
+
+def _limits(
+    problem: _Problem, start: _Fit, entry: tuple[int, int], end: float, rises: Array
+) -> tuple[Array, float]:
+    """Move a share towards 0 or 1; return where each rise is reached, and the lowest Q.
+
+    The root of the rise is nearly a straight line, by which the next share is found. A fit begins
+    at the last one inside the limit.
+    """
+    f, k = entry
+    first = start.W[f, k] / start.W[:, k].sum()
+    room, lowest = abs(end - first), start.Q
+    inside = _Point(0.0, 0.0, start)
+    step = min(max(_FIRST_STEP * first, _SMALLEST_STEP), room)
+    found = []
+    for root in np.sqrt(rises):
+        outside: _Point | None = None
+        for _ in range(_MAX_TRIALS):
+            if inside.move == room or abs(inside.root - root) <= _NEAR_ENOUGH * root:
+                break
+            move = step
+            if inside.move > 0 or outside is not None:
+                move = _next_move(inside, outside, root, room)
+            share = first + np.copysign(move, end - first)
+            fit = problem.fit(inside.fit.W, inside.fit.H, (f, k, share))
+            point = _Point(move, float(np.sqrt(max(fit.Q - start.Q, 0.0))), fit)
+            lowest = min(lowest, fit.Q)
+            if point.root <= root:
+                inside = point
+            else:
+                outside = point
+                if point.root - root <= _NEAR_ENOUGH * root:
+                    break
+        limit = inside.move
+        if outside is not None:
+            part = (root - inside.root) / (outside.root - inside.root)
+            limit += part * (outside.move - inside.move)
+        found.append(first + np.copysign(limit, end - first))
+    return np.array(found), lowest
+
+
+def _next_move(inside: _Point, outside: _Point | None, root: float, room: float) -> float:
+    """Where the root of the rise is expected, not too near to what was tried."""
+    if outside is None:
+        growth = min(max(root / max(inside.root, 0.1 * root), 1.5), 4.0)
+        return min(growth * inside.move, room)
+    width = outside.move - inside.move
+    share = (root - inside.root) / (outside.root - inside.root)
+    return inside.move + min(max(share, 0.1), 0.9) * width
+
+
+class _Problem:
+    """The known entries of V and their weights, in memory, (F, N)."""
+
+    def __init__(self, V: DataMatrix) -> None:
+        block = V.columns(np.arange(V.shape[1]))
+        self.X, self.weights = exact(dense(block)), np.ones(V.shape)
+        if V.observed is not None:
+            rows = V.observed.weights
+            weights = None if rows is None else np.asarray(rows)
+            known = known_entries(block, weights).T
+            self.weights = known * 1.0 if weights is None else exact(weights).T
+
+    def value(self, W: Array, H: Array) -> float:
+        """Return Q."""
+        return float((self.weights * (self.X - W @ H) ** 2).sum())
+
+    def fit(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> _Fit:
+        """Fit from W and H, with a share of an entry held; H is exact at the end."""
+        W, H, last = W.copy(), H, np.inf
+        before, step = H, 0.0
+        for _ in range(_MAX_ITER):
+            tried = np.maximum(H + step * (H - before), 0.0)
+            new_W = self.columns(W, tried, held)
+            new_H = self.best_H(new_W)
+            Q = self.value(new_W, new_H)
+            if Q > last and step:
+                step = 0.0
+                continue
+            step = min(1.0, 1.1 * step + 0.1)
+            W, before, H = new_W, H, new_H
+            if last - Q < _SETTLED:
+                break
+            last = Q
+        return _Fit(Q, W, H)
+
+    def best_H(self, W: Array) -> Array:
+        """Return the exact H (K, N) for W."""
+        grams = np.einsum("fn,fj,fk->njk", self.weights, W, W, optimize=True)
+        return np.ascontiguousarray(nnls(grams, (self.weights * self.X).T @ W).T)
+
+    def columns(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> Array:
+        """Improve one column of W after the other for given H."""
+        W = W.copy()
+        sums = np.einsum("fn,jn,kn->fjk", self.weights, H, H, optimize=True)
+        products = (self.weights * self.X) @ H.T
+        for _ in range(_SWEEPS):
+            for k in range(W.shape[1]):
+                a = sums[:, k, k]
+                b = products[:, k] - np.einsum("fj,fj->f", sums[:, k], W) + a * W[:, k]
+                if held is not None and held[1] == k:
+                    W[:, k] = _held_column(a, b, held[0], held[2])
+                else:
+                    W[:, k] = np.maximum(b, 0.0) / np.maximum(a, np.finfo(float).tiny)
+        return W
+
+
+def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
+    """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w), with a share for w_f."""
+    others = np.arange(a.size) != f
+    own, sides = np.maximum(a[others], np.finfo(float).tiny), b[others]
+    if share >= 1.0:
+        return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], np.finfo(float).tiny))
+    ratio = share / (1.0 - share)
+    low, high = sides.min() - np.abs(b).sum(), sides.max()  # between them is m
+    low = min(low, -ratio * abs(b[f]) - 1.0)
+    for _ in range(_BISECTIONS):
+        m = (low + high) / 2
+        total = (np.maximum(sides - m, 0.0) / own).sum()
+        if a[f] * ratio**2 * total - b[f] * ratio > m:
+            low = m
+        else:
+            high = m
+    column = np.zeros(a.size)
+    column[others] = np.maximum(sides - high, 0.0) / own
+    column[f] = ratio * column.sum()
+    return column

@@ -1,0 +1,96 @@
+"""Displacement: limits of entries for a rise of Q, beside a profile by brute force."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from conenmf import factorize, from_rows
+from conenmf.errors import OptionError
+from conenmf.judge.displacement import displacement
+
+
+def drawn(seed, N=12, F=4, K=2):
+    """Data with uncertainties and a hole."""
+    rng = np.random.default_rng(seed)
+    truth = rng.gamma(1.0, 1.0, (N, K)) @ rng.dirichlet(np.full(F, 0.6), K)
+    sigma = 0.05 * (1 + truth) * rng.choice([1, 3], truth.shape)
+    X = truth + sigma * rng.standard_normal(truth.shape)
+    X[2, 1] = np.nan
+    return X, sigma
+
+
+def fitted(seed):
+    X, sigma = drawn(seed)
+    V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    return X, sigma, factorize(V, 2, tol=1e-10, max_iter=3000)
+
+
+def profile(X, sigma, fit, f, k, share):
+    """The least Q with a share held, from many starts, by a general minimiser."""
+    (F, K), N, ratio = fit.W.shape, len(X), share / (1 - share)
+    weights = np.where(np.isnan(X), 0, 1 / sigma**2).T
+    V, others = np.nan_to_num(X).T, np.arange(len(fit.W)) != f
+
+    def value(z):
+        W, H = z[: F * K].reshape(F, K) ** 2, z[F * K :].reshape(K, N) ** 2
+        W[f, k] = ratio * W[others, k].sum()
+        left = W @ H - V
+        by_W, by_H = 2 * (weights * left) @ H.T, 2 * W.T @ (weights * left)
+        by_W[others, k] += ratio * by_W[f, k]
+        by_W[f, k] = 0
+        return (weights * left**2).sum(), np.r_[by_W.ravel(), by_H.ravel()] * 2 * z
+
+    rng, lowest = np.random.default_rng(0), np.inf
+    for spread in (0.02, 0.1, 0.3, 0.3, 0.3, 0.3):
+        z = np.sqrt(np.r_[fit.W.ravel(), fit.H.ravel()] + 1e-6)
+        z *= 1 + spread * rng.standard_normal(z.size)
+        how = {"maxiter": 5000, "maxfun": 20000, "ftol": 1e-13, "gtol": 1e-9}
+        lowest = min(lowest, minimize(value, z, jac=True, method="L-BFGS-B", options=how).fun)
+    return lowest
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_limits_are_where_the_profile_has_risen(seed):
+    X, sigma, fit = fitted(seed)
+    found = displacement(fit.data, fit.W, fit.H, [4.0, 15.0])
+    assert found.Q == pytest.approx(fit.settings["Q"], rel=1e-6)
+    assert found.fall < 0.01
+    checked = 0
+    for i, f, k in np.ndindex(found.lower.shape):
+        for limits in (found.lower, found.upper):
+            share = limits[i, f, k]
+            if 1e-3 < share < 0.99:  # at 0 and 1 the profile may be below the rise
+                rise = profile(X, sigma, fit, f, k, share) - found.Q
+                # a general minimiser may find a lower one, never a higher one that is right
+                assert rise < 1.1 * found.rises[i], (f, k, share)
+                checked += rise > 0.9 * found.rises[i]
+    assert checked >= 20
+
+
+def test_limits_hold_the_shares_and_grow_with_the_rise():
+    _, _, fit = fitted(0)
+    found = displacement(fit.data, fit.W, fit.H, [15.0, 4.0, 1.0], features=[0, 2])
+    assert found.rises.tolist() == [1, 4, 15]
+    np.testing.assert_allclose(found.W.sum(axis=0), 1)
+    own = [0, 2]
+    lower, upper = found.lower[:, own], found.upper[:, own]
+    assert ((0 <= lower) & (lower <= found.W[own] + 1e-12)).all()
+    assert ((upper <= 1) & (upper >= found.W[own] - 1e-12)).all()
+    assert (np.diff(lower, axis=0) <= 1e-12).all()
+    assert (np.diff(upper, axis=0) >= -1e-12).all()
+    assert np.isnan(found.lower[:, [1, 3]]).all()
+
+
+def test_smaller_uncertainties_give_narrower_limits():
+    X, sigma, fit = fitted(1)
+    wide = displacement(fit.data, fit.W, fit.H, [4.0], features=[0])
+    V = from_rows(X, sigma=sigma / 4, missing="nan", negative="keep")
+    narrow = displacement(V, fit.W, fit.H, [4.0], features=[0])
+    ratio = (narrow.upper - narrow.lower)[0, 0] / (wide.upper - wide.lower)[0, 0]
+    np.testing.assert_allclose(ratio, 0.25, atol=0.08)
+
+
+def test_wrong_features_are_named():
+    _, _, fit = fitted(0)
+    with pytest.raises(OptionError, match="features=4"):
+        displacement(fit.data, fit.W, fit.H, features=[4])
