@@ -66,6 +66,7 @@ WRONG = {
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], None],
     "indices": [None, 3, "zebra", {}, [0.5], [-1], [10**9], [True], [[0]], ["a"]],
+    "features": [3, "zebra", [0.5], [-1], [10**9], [True], [[0]], ["a"]],
     "matrix": [None, 3, "zebra", {}, [], [[1], [1, 2]], [["a"]], [[NAN]], [[-1.0]]],
     "integer": [*NO_NUMBER, 2.5, 2.0, NAN, INF, -1],
     "size": [*NO_NUMBER, 2.5, 2.0, NAN, INF, -1, 0, 10**9],
@@ -193,6 +194,8 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
+    "judge.displacement.displacement": {**DATA, "W": ("factor", W), "H": ("factor", H), "rises":
+        ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,

@@ -231,7 +231,10 @@ class Factorization:
         lines.append(self.settings.get("ratings", ""))
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
-            lines.append(f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}")
+            said = "more parameters than known entries"
+            if expected > 0:
+                said = f"{Q / expected:.4g} of the expected {expected:.0f}"
+            lines.append(f"Q {Q:.6g}, {said}")
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

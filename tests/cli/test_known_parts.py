@@ -196,8 +196,8 @@ def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
     )
     assert run("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals", "--json") == 0
     capsys.readouterr()
-    assert run("stability", *known, "-k", 3, "--runs", 2) == 4
-    assert "this is for complete data" in capsys.readouterr().err
+    assert run("stability", *known, "-k", 3, "--runs", 3) == 0
+    assert "limits are those of runs alone" in capsys.readouterr().out
 
 
 def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys, rng):

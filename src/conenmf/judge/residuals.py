@@ -32,7 +32,7 @@ class Residuals:
     expected : float
         The number of known entries minus K (F + N); F and N count what has known entries.
     by_feature, by_sample : arrays (F,), (N,)
-        Q over the expected Q of each; NaN where nothing is known.
+        Q over the expected Q of each; NaN where nothing is known or expected.
     """
 
     scaled: Array
@@ -43,8 +43,8 @@ class Residuals:
 
     @property
     def ratio(self) -> float:
-        """Q over the expected Q."""
-        return self.Q / self.expected
+        """Q over the expected Q; NaN if there are more parameters than known entries."""
+        return self.Q / self.expected if self.expected > 0 else float("nan")
 
 
 def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
@@ -72,7 +72,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     Q, n_known = float(squares.sum()), int(known.sum())
     n_sides = int(known.any(axis=0).sum()) + int(known.any(axis=1).sum())
     expected = float(n_known - W.shape[1] * n_sides)
-    per_entry = expected / n_known
+    per_entry = expected / n_known if expected > 0 else np.nan
     ratios = []
     for axis in (0, 1):
         counts = known.sum(axis=axis)
