@@ -54,6 +54,17 @@ def test_any_damage_is_named(tmp_path, cones, rng):
     assert refused > 150
 
 
+def test_a_changed_header_of_an_array_is_noticed(tmp_path, cones):
+    """NumPy would read fewer numbers, and never come to the checksum at the end."""
+    target = tmp_path / "result.npz"
+    factorize(from_columns(cones), 4, max_iter=1).save(target)
+    content = target.read_bytes()
+    assert b"(4, 300)" in content
+    target.write_bytes(content.replace(b"(4, 300)", b"(3, 300)", 1))
+    with pytest.raises(FileFormatError, match="Bad CRC-32"):
+        Factorization.load(target)
+
+
 def test_damaged_and_foreign_files(tmp_path, cones):
     target = tmp_path / "result.npz"
     factorize(from_columns(cones), max_iter=1).save(target)
