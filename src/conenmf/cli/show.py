@@ -102,9 +102,11 @@ def _components(result: Factorization) -> list[str]:
 def rank_text(selection: Selection, plot: str | None) -> str:
     """The answer and its evidence, and a sparkline of the scores of each piece."""
     lines = [str(selection), ""]
-    for one in (one for one in selection.evidence if one.ks.size > 1):
-        range_of_k = f"K = {one.ks[0]} to {one.ks[-1]}"
-        lines.append(f"{one.name:>14}  {_sparkline(one.scores)}  {range_of_k}")
+    lines += [
+        f"{one.name:>14}  {_sparkline(one.scores)}  K = {one.ks[0]} to {one.ks[-1]}"
+        for one in selection.evidence
+        if one.ks.size > 1
+    ]
     if plot is not None:
         lines.append(f"the picture is in {visible(plot, None)}")
     return "\n".join(lines)
@@ -125,17 +127,18 @@ def diagnosis_text(result: Factorization) -> str:
         for one in verdict(Context(result))
     ]
     lines += ["", "certificate (it judges the error, not the truth of the components)"]
-    for name, value in vars(result.certify()).items():
-        lines.append(f"  {name.replace('_', ' '):24}{value:.6g}")
+    known = vars(result.certify())
+    lines += [f"  {name.replace('_', ' '):24}{value:.6g}" for name, value in known.items()]
     lines += ["", *(visible(line, None) for line in result.uniqueness().lines())]
     if diagnosis.cones is not None:
         lines += _cones(diagnosis.cones)
     lines += ["", "advised init: {}, because {}".format(*diagnosis.advice)]
     if result.race is not None:
         lines += ["", f"race of inits, won by {result.race.winner.init}"]
-        for entrant in result.race.entrants:
-            error = f"{entrant.relative_error:.6g} after {entrant.iterations} iterations"
-            lines.append(f"  {visible(entrant.init):12}{error}")
+        lines += [
+            f"  {visible(one.init):12}{one.relative_error:.6g} after {one.iterations} iterations"
+            for one in result.race.entrants
+        ]
     return "\n".join(lines)
 
 

@@ -686,10 +686,11 @@ def number(context: Context) -> Facts:
     numbers = np.arange(1, ratios.size + 1)
     x = Axis("number of components", 0.5, ratios.size + 0.5)
     y = Axis("ratio", 1.0, rank.highest_shown)
-    heights, marks = np.minimum(y.place(ratios), 1.0), []
-    for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
-        path = charts.bars(x.place(numbers[chosen]), heights[chosen], 0.6 / ratios.size)
-        marks.append(Mark(path, class_))
+    places, heights = x.place(numbers), np.minimum(y.place(ratios), 1.0)
+    marks = [
+        Mark(charts.bars(places[chosen], heights[chosen], 0.6 / ratios.size), class_)
+        for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K))
+    ]
     texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(ratios, 1)]
     label = "Ratio of each singular value to the next"
     chart = Chart(label, x, y, marks, "ratios", (numbers, ratios), texts)
