@@ -34,7 +34,8 @@ def advice(V: DataMatrix, request: Request) -> str:
     """Say in a line what else the data may be, and the option for it; empty if nothing."""
     (F, N), names = V.shape, V.names
     block = dense(V.columns(evenly_spaced(N, _LOOKED_AT)))
-    is_plain = V.preparation is None and V.observed is None and V.vocabulary is None
+    changes = (V.preparation, V.observed, V.vocabulary, names.image_shape)
+    is_plain = all(one is None for one in changes)
     are_counts = bool((block == np.rint(block)).all() and block.max() > 1)
     side = math.isqrt(F)
     hints = []
@@ -52,7 +53,8 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("if each row is a user, an item and a rating, use --triples 0,1,2")
     repeated = [name for name, n in Counter(names.feature_names or ()).items() if n > 1]
     if repeated:
-        hints.append(f"several features are called {visible(repeated[0], _MAX_WORD_CHARS)!r}")
+        name = visible(repeated[0], _MAX_WORD_CHARS)
+        hints.append(f"several features are called {name!r}: give each its own name")
     if isinstance(request.K, int) and request.K >= F:
         hints.append(f"{request.K} components for {F} features fit any data: use fewer")
     return "; ".join(hints)
