@@ -81,7 +81,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         ("other.npz", "no conenmf metadata found"),
         ("pickle.npy", "not a zip file"),
     ):
-        with pytest.raises(FileFormatError, match=f"{name} is not a factorisation .*{message}"):
+        with pytest.raises(FileFormatError, match=f"{name} is not a factorization .*{message}"):
             Factorization.load(tmp_path / name)
     for version in ("conenmf-factorization-2", "conenmf-factorization-9"):  # older, newer
         with np.load(target) as stored:

@@ -51,7 +51,7 @@ adata = anndata.AnnData(
 print(adata)
 
 # %%
-# Before the factorisation
+# Before the factorization
 # ------------------------
 #
 # Scale every cell to the same total and take the logarithm of one plus that, as is usual. Zeros
@@ -64,7 +64,7 @@ adata.X = sp.csr_matrix(sp.diags_array(1e4 / total.ravel()) @ adata.X).astype(np
 adata.X.data = np.log1p(adata.X.data)
 
 # %%
-# The factorisation
+# The factorization
 # -----------------
 #
 # One component more than there are types, for what all cells share.

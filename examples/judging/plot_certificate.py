@@ -4,7 +4,7 @@ Reading the certificate
 
 Every fit can be judged: how large its error is, how small it could be at best, and whether the
 solver could still lower it. This example reads the four numbers of a certificate, for fits of
-different quality and for a factorisation from another library.
+different quality and for a factorization from another library.
 """
 
 import matplotlib.pyplot as plt

@@ -27,4 +27,4 @@ plt.show()
 
 # %%
 # Errors end within a few percent of each other; what differs is the time. The lowest error and
-# the best agreement with classes need not coincide: a factorisation does not know the classes.
+# the best agreement with classes need not coincide: a factorization does not know the classes.

@@ -187,7 +187,7 @@ def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, flo
     """Fit known ratings of the users and items of V.
 
     Return the offsets of users and items, the level that is part of those of users, and a
-    factorisation of what they leave.
+    factorization of what they leave.
     """
     (F, N), mean = V.shape, float(known.values.mean())
     users, items = np.zeros(N), np.zeros(F)

@@ -116,7 +116,7 @@ class Factorization:
     >>> for sentence in result.summary():
     ...     print(sentence)
     1 component; relative error 0.4672
-    no factorisation with 1 component can have an error below 0.4672, and one attains it
+    no factorization with 1 component can have an error below 0.4672, and one attains it
     """
 
     W: Array
@@ -150,7 +150,7 @@ class Factorization:
         fits = self.W.ndim == 2 and self.W.shape[1] == K and self.labels.shape == (N,)
         if not (fits and self.shares.shape == (K,) and self.relative_error >= 0):
             raise DataError(
-                f"these parts do not make a factorisation: W {self.W.shape}, H {self.H.shape}, "
+                f"these parts do not make a factorization: W {self.W.shape}, H {self.H.shape}, "
                 f"labels {self.labels.shape}, shares {self.shares.shape}, "
                 f"relative error {self.relative_error}"
             )

@@ -1,4 +1,4 @@
-"""Saved factorisations: one ``.npz`` file of plain arrays, written and read without pickle.
+"""Saved factorizations: one ``.npz`` file of plain arrays, written and read without pickle.
 
 The fields are described in `result`.
 """
@@ -74,7 +74,7 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,
     also if that is noticed only when a `Factorization` is made of its fields.
     """
-    with reading(path, _FORMAT, "a factorisation") as (facts, arrays):
+    with reading(path, _FORMAT, "a factorization") as (facts, arrays):
         yield _read_fields(facts, arrays)
 
 

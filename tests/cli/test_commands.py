@@ -138,7 +138,7 @@ ERRORS = [
         ["transform", "gone", "cells.csv", "-o", "a.csv"],
         "there is no result gone: name a folder",
     ),
-    (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorisation saved by"),
+    (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorization saved by"),
     (3, ["transform", "out", "narrow.npy", "-o", "a.csv"], "have 5 features, the model has 30"),
     (
         3,

@@ -34,7 +34,7 @@ def relative_errors(V, K, rng, n_starts):
 
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**6))
-def test_no_factorisation_beats_the_bound(seed):
+def test_no_factorization_beats_the_bound(seed):
     V, K, rng = tiny(seed)
     bound = best_lower_bound(from_columns(V), K, effort=MANY)
     assert bound.eckart_young <= bound.value <= relative_errors(V, K, rng, 10).min() + 1e-12

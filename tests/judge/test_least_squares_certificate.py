@@ -10,7 +10,7 @@ from conenmf.linalg.nnls import nnls
 
 
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
-def test_eckart_young_is_below_every_factorisation(rng):
+def test_eckart_young_is_below_every_factorization(rng):
     V = rng.random((7, 25))
     K = int(rng.integers(1, 8))
     W = rng.random((7, K))
@@ -46,7 +46,7 @@ def test_the_kkt_residual_ignores_scales(rng):
     assert larger == pytest.approx(plain, rel=1e-6)
 
 
-def test_an_exact_factorisation_has_no_residual(rng):
+def test_an_exact_factorization_has_no_residual(rng):
     W, H = rng.random((8, 2)), rng.random((2, 20))
     certificate = certify(from_columns(W @ H), W, H)
     assert certificate.kkt_residual < 1e-12

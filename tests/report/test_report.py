@@ -34,7 +34,7 @@ def test_it_describes_what_was_found(cones, parsed):
     certificate, facts = cones.certify(), cones.diagnose().cones
     for value in (certificate.relative_error, certificate.lower_bound, facts.error, facts.bound):
         assert f"{value:.4g}" in page.text
-    assert "Proven: no nonnegative factorisation with 4 components" in page.text
+    assert "Proven: no nonnegative factorization with 4 components" in page.text
     assert f"For factors of any sign it is {certificate.eckart_young:.4g}" in page.text
     assert "The geometric assumption holds" in page.text
     assert "300 samples \N{MULTIPLICATION SIGN} 80 features" in page.text

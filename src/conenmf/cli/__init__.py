@@ -53,7 +53,7 @@ _CODES_OF_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     3: (ConeNMFError, OSError),
 }
 _COMMANDS = {
-    "fit": ("fit", "Factorise DATA; write the factors, labels, history and a report to a folder."),
+    "fit": ("fit", "Factor DATA; write the factors, labels, history and a report to a folder."),
     "rank": (
         "judge",
         "Choose the number of components of DATA, with an interval, a confidence and the reasons.",
@@ -83,7 +83,7 @@ _COMMANDS = {
         "saved",
         "Write the report of RESULT, a folder that fit wrote or the result.npz in it.",
     ),
-    "demo": ("fit", "Factorise handwritten digits: write digits.csv, the results and a report."),
+    "demo": ("fit", "Factor handwritten digits: write digits.csv, the results and a report."),
 }
 """The module of each command, which is imported when it is run, and its line in the help."""
 
@@ -131,7 +131,7 @@ def app() -> None:
 
     \b
     conenmf demo                          an example, on data that are included
-    conenmf fit counts.csv -o result      factorise, judge, and write a report
+    conenmf fit counts.csv -o result      factor, judge, and write a report
     conenmf COMMAND --help                the options of a command, with examples
     """
 

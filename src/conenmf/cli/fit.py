@@ -1,4 +1,4 @@
-"""The commands ``fit``, which factorises data and writes a folder of results, and data to try."""
+"""The commands ``fit``, which factors data and writes a folder of results, and data to try."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
 def fit(request: Request) -> int:
-    """Factorise DATA; write the factors, labels, history and a report to a folder.
+    """Factor DATA; write the factors, labels, history and a report to a folder.
 
     \b
     conenmf fit counts.csv
@@ -231,7 +231,7 @@ def _write_residuals(folder: Path, result: Factorization) -> list[str]:
 
 @command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})
 def demo(request: Request) -> int:
-    """Factorise handwritten digits: write digits.csv, the results and a report.
+    """Factor handwritten digits: write digits.csv, the results and a report.
 
     \b
     conenmf demo

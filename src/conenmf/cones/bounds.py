@@ -2,7 +2,7 @@
 
 It is at most the largest sine of a size angle (Theorems 4 and 5 of the paper), and for samples
 drawn from the paper's model close to a smaller number (Theorems 6 and 8). Bounds from below, which
-hold for every factorisation, are in `certificate`.
+hold for every factorization, are in `certificate`.
 
 Under noise the data are X = V + E, with V in cones. Lemma 1 and Theorem 4 have a form for X,
 because they are about angles, and noise e turns a vector v by at most arcsin(||e|| / ||v||).
@@ -135,7 +135,7 @@ def smallest_limit(
     """Return the limit of the smallest relative error of any K components, of any sign.
 
     sqrt((F - K) / (F - 1)) times `probabilistic_bound`, which is the limit for cr1-nmf: with many
-    samples of cones inside the orthant no factorisation is better than cr1-nmf by more than a
+    samples of cones inside the orthant no factorization is better than cr1-nmf by more than a
     factor of sqrt((F - 1) / (F - K)), and singular vectors are better by just that. The proof is in
     the documentation, "How good cr1-nmf is at best".
 

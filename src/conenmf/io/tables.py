@@ -1,6 +1,6 @@
 """Tables, of text or of columns: which columns are read, where the numbers go, what looks odd.
 
-A number of the row, an identifier or a date, read as a feature, dominates a factorisation: it is
+A number of the row, an identifier or a date, read as a feature, dominates a factorization: it is
 often the largest number of each row. Such columns are looked for in the first rows, and reported.
 
 Parquet and Arrow are read by pyarrow. Names of rows are the index of the data frame that was saved,

@@ -1,6 +1,6 @@
-"""How good a factorisation is, by the loss that it was fitted with.
+"""How good a factorization is, by the loss that it was fitted with.
 
-`certify` is for every loss. For least squares it returns a `Certificate`. No factorisation with K
+`certify` is for every loss. For least squares it returns a `Certificate`. No factorization with K
 components has a smaller error than the truncated singular value decomposition (Eckart and Young),
 and no nonnegative one than a bound from the dual problem (`dual_bound`). For any pair of factors:
 how far it is from that lower bound and from being a stationary point. A certificate judges the
@@ -191,7 +191,7 @@ class Certificate:
 def _certify_squares(
     V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: Spectrum | None, n_fixed: int
 ) -> Certificate:
-    """Judge a factorisation by least squares of what is known of V; see `certify`."""
+    """Judge a factorization by least squares of what is known of V; see `certify`."""
     W, Ht = check_factors(V, W, H)
     K, total = W.shape[1], (V.observed or V).total
     with V.own_threads():
@@ -605,7 +605,7 @@ _SPREADS, _NEAR = 3, 0.01  # of the noise floor, and its share: within which a d
 
 @dataclass(frozen=True)
 class CountCertificate:
-    """How good a factorisation of counts is.
+    """How good a factorization of counts is.
 
     Attributes
     ----------
@@ -617,7 +617,7 @@ class CountCertificate:
         Their quotient: the share of the deviance that is not explained. Where one component leaves
         nothing, the divergence over the total of V.
     lower_bound : float
-        No nonnegative factorisation with as many components has a smaller relative error; 0 if
+        No nonnegative factorization with as many components has a smaller relative error; 0 if
         nothing is proven.
     gap : float
         Relative error minus lower bound.
@@ -701,7 +701,7 @@ class CountCertificate:
             return ""
         below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
         return (
-            f"no factorisation with {counted(K, 'component')} can have a divergence below "
+            f"no factorization with {counted(K, 'component')} can have a divergence below "
             f"{below}{_chance_in_words(self)}, {self.proven_share:.0%} of this one"
         )
 
@@ -716,7 +716,7 @@ def certify_counts(
     n_fixed: int = 0,
     penalties: Penalties | None = None,
 ) -> CountCertificate:
-    """Judge a factorisation of counts, V ~ W H.
+    """Judge a factorization of counts, V ~ W H.
 
     Where entries are missing or weighted, it is judged by those that are known; no lower bound is
     known then, and the noise floor is not estimated. Nor is it where samples have weights: they are
@@ -854,7 +854,7 @@ def kind_of_certificate(loss: str) -> type[AnyCertificate]:
 
 
 def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
-    """Say what a certificate means for a factorisation with K components, in sentences."""
+    """Say what a certificate means for a factorization with K components, in sentences."""
     if not isinstance(certificate, CountCertificate):
         return [bound_in_words(certificate, K)]
     floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
@@ -869,11 +869,11 @@ def _chance_in_words(certificate: AnyCertificate) -> str:
 
 
 def bound_in_words(certificate: Certificate, K: int) -> str:
-    """Say what the lower bound means for factorisations with K components."""
+    """Say what the lower bound means for factorizations with K components."""
     if not certificate.is_bound_telling:
         return "no lower bound above 0 is known for the error"
     below = f"{certificate.lower_bound:.4g}"
-    bound = f"no factorisation with {counted(K, 'component')} can have an error below {below}"
+    bound = f"no factorization with {counted(K, 'component')} can have an error below {below}"
     if certificate.gap < 0:
         return f"{bound}, yet this one has: one of the two numbers is wrong"
     certainty = _chance_in_words(certificate)

@@ -1,4 +1,4 @@
-"""A diagnosis: a description of a factorisation and its data.
+"""A diagnosis: a description of a factorization and its data.
 
 It collects what other modules compute: the singular values and the
 cones and whether the geometric assumption (Section II of the paper) holds. Cones get the numbers of

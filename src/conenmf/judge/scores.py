@@ -76,7 +76,7 @@ def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
 
 
 def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
-    """Pair the components of two factorisations so that the sum of their cosines is largest.
+    """Pair the components of two factorizations so that the sum of their cosines is largest.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ class _Factors:
 
 
 class ConeStream:
-    """Cones and a factorisation of samples that arrive in batches.
+    """Cones and a factorization of samples that arrive in batches.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class ConeStream:
 
     @classmethod
     def from_factors(cls, W: Array, HH: Array, sums: Array, n_samples: int) -> Self:
-        """Continue from a factorisation of earlier samples, as if they were exactly W H.
+        """Continue from a factorization of earlier samples, as if they were exactly W H.
 
         Parameters
         ----------

@@ -150,7 +150,7 @@ class SeparableBound:
 
 
 def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
-    """Bound the error of a factorisation whose components are samples.
+    """Bound the error of a factorization whose components are samples.
 
     With W the samples chosen, C the largest of their norms, sigma their smallest singular value and
     d_n the distance of sample n to the convex hull of zero and W,
