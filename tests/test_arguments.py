@@ -91,6 +91,7 @@ WRONG = {
     "axes": [3, True, "zebra", [3], {}],
     "annotated": [None, 3, "zebra", [], {}, X],
     "verbosity": [-1, NAN, 2.5, "zebra", [3], {}],
+    "some": [0, -1, True, NAN, 2.5, "zebra", {}],
     "rank": [0, -1, True, NAN, 2.5, "zebra", [3], {}],
     "column": [True, NAN, 2.5, [3], {}],
     "columns": [None, True, 2.5, [None], [2.5], [[1]]],
@@ -125,6 +126,7 @@ DRAWING = {"rng": ("rng?", RNG)}
 DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weights": ("vector?",
     [1.0] * K)}
 FACTORS = {"W": ("factor", W), "H": ("factor", H)}
+SCANPY = {"use_highly_variable": ("flag", False), "verbose": ("flag", False)}
 SHOWN = {"result": ("object", RESULT)}
 REPLICATES = {"density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
     "n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
@@ -177,7 +179,8 @@ FUNCTIONS = {
         3), "n_genes":
         ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "refine":
         ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
-        "max_iter": ("integer", 3), "tol": ("share", 1e-3), **DRAWING, "callback": ("function?",
+        "max_iter": ("integer", 3), "tol": ("share", 1e-3), "checkpoint": ("path?", None),
+        **DRAWING, "callback": ("function?",
         quiet)},
     "cones.counting.estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4),
         "normalize": ("flag",
@@ -212,11 +215,11 @@ FUNCTIONS = {
     "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
         ("flag", False), "normalize": ("flag", True)},
     "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},
-    "tl.consensus": {"adata": ("annotated", AnnData(X)), "n_components": ("size", 2), "n_runs":
-        ("size", 3), "layer": ("choice?", None), "key_added": ("text", "nmf"), "options": (ANYTHING,
-        {"max_iter": 3})},
-    "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("size", K), "layer": ("choice?",
-        None), "key_added": ("text", "nmf"), "options": (ANYTHING, {})},
+    "tl.consensus": {"adata": ("annotated", AnnData(X)), "n_components": ("some", 2), "n_runs":
+        ("size", 3), "layer": ("choice?", None), "key_added": ("text", "nmf"), **SCANPY, "options":
+        (ANYTHING, {"max_iter": 3})},
+    "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("some", K), "layer": ("choice?",
+        None), "key_added": ("text", "nmf"), **SCANPY, "options": (ANYTHING, {})},
     "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":
         ("choice?", None), "shrink": ("size?", 2), "download": ("flag", False), "progress":
         ("flag", False)},
@@ -232,12 +235,15 @@ FUNCTIONS = {
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
+    "judge.scores.match_spectra": {"library": ("array", W.T), "found": ("array", W.T),
+        "library_abundances": ("array?", H.T), "abundances": ("array?", H.T)},
     "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
     "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv"),
         "batch_rows": ("integer", 5)},
-    "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf")},
+    "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf"),
+        "genes": (ANYTHING, None)},
 }
 # fmt: on
 CALLS = {**ESTIMATOR, **OPTIONS, **FUNCTIONS}
@@ -300,7 +306,7 @@ CALLED = {
     "k_min": "search range",
     "kind": "tables",
     "ks": "components",
-    "n_components": "K|components",
+    "n_components": "K|components|ks",
     "n_features": "F",
     "sample_weight": "weights",
     "which": "components",
@@ -309,7 +315,7 @@ CALLED = {
 
 # The last one is scikit-learn's own message.
 REMEDY = re.compile(
-    r"expect|choose|give|use|ask for|reshape|convert|fill|leave|needs|within|supported|remove"
+    r"expect|choose|try|give|use|ask for|reshape|convert|fill|leave|needs|within|supported|remove"
     r"|must (be|agree)|from \d+ to \d+|inhomogeneous shape"
 )
 

@@ -89,7 +89,7 @@ def nmf(
     """
     V, genes, options = _opened(adata, layer, use_highly_variable, options, factorize)
     key_added = text("key_added", key_added)
-    display = Display(sys.stderr, quiet=not verbose, delay=_SILENT_SECONDS)
+    display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
     with display.working("choosing the number of components"):
         if isinstance(n_components, int | str):
@@ -154,7 +154,7 @@ def consensus(
     V, genes, options = _opened(adata, layer, use_highly_variable, options, stability)
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
-    display = Display(sys.stderr, quiet=not verbose, delay=_SILENT_SECONDS)
+    display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
     with display.working(f"fitting {n_runs} times"):
         over = stability_over(
             V,
