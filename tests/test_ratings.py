@@ -161,7 +161,7 @@ def test_bad_ratings_are_named_with_their_lines(tmp_path):
         path.write_text(f"user,item,rating\na,x,3\nb,x,{wrong}\na,y,5\n")
         with pytest.raises(FileFormatError, match="line 3 has a rating that is not a finite"):
             open_data(path, triples=("user", "item", "rating"))
-    with pytest.raises(DataError, match="ratings are above 0, and some are unknown"):
+    with pytest.raises(DataError, match="ratings must be above 0"):
         fit_ratings(np.ones((4, 5)))
 
 

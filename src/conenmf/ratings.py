@@ -236,7 +236,7 @@ def _opened(X: Any) -> DataMatrix:
         X = matrix_of_triples("the data frame", rows)
     V = X if isinstance(X, DataMatrix) else from_rows(X, missing="zeros")
     if V.observed is None or V.observed.counts.sum() != V.measures.n_entries:
-        raise DataError("ratings are above 0, and some are unknown: leave out what is not rated")
+        raise DataError("ratings must be above 0: leave out pairs that are not rated")
     return V
 
 

@@ -42,7 +42,7 @@ def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, 
     assert run("report", "out", "--classes", "kinds.txt") == 0
     assert ">pine</span><small>15</small>" in Path("out/report.html").read_text()
     assert run("report", "out", "--classes", "nothing") != 0
-    assert "--classes nothing is no file" in capsys.readouterr().err
+    assert "--classes nothing is not a file" in capsys.readouterr().err
 
 
 def test_classes_in_annotated_data(tmp_path):

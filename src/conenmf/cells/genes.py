@@ -50,7 +50,7 @@ def gene_statistics(V: DataMatrix) -> GeneStatistics:
     if sums["fractions"].any():
         gene = V.names.feature(int(sums["fractions"].argmax()))
         raise DataTypeError(
-            f"gene {excerpt(gene)!r} has entries that are no counts: give raw counts, from before "
+            f"gene {excerpt(gene)!r} has entries that are not counts: give raw counts, before "
             "scaling and logarithms, such as those of a layer (layers/counts) or of raw (raw/X)"
         )
     first, second = sums["first"] / N, sums["second"] / N

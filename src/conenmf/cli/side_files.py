@@ -157,7 +157,7 @@ def _classes(request: Request, N: int, names: Names, budget: int) -> Array:
     if suffix in TABLE_SUFFIXES:
         return np.array(_column(request, given, budget))
     raise OptionError(
-        f"--classes {visible(given)} is no file: name one, or a column of DATA, if that is "
+        f"--classes {visible(given)} is not a file: name one, or a column of DATA, if that is "
         "a .csv, .tsv or .h5ad file"
     )
 

@@ -142,8 +142,8 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     """Return a view of V after the steps that other data have had; up to two passes."""
     if V.observed is not None:
         raise NotAvailableError(
-            "data are prepared with all their entries, and some of these are missing or weighted: "
-            "prepare the data first, or leave the preparation out"
+            "only complete data can be prepared, but some entries are missing or weighted: "
+            "prepare the data before you hide or weight entries, or leave the preparation out"
         )
     if V.preparation is not None:
         raise OptionError("the data are prepared already: ask for all steps in one call")

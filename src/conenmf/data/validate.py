@@ -112,8 +112,8 @@ def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False
         )
     if V.observed is not None and not holes:
         raise NotAvailableError(
-            "this is for complete data, and of these entries are missing or weighted: complete "
-            "them with inverse_transform of a fit, or leave out samples or features"
+            "this needs complete data, but some entries are missing or weighted: complete them "
+            "with inverse_transform of a fit, or leave out samples or features"
         )
     if nonzero and not V.nonzero:
         raise DataError("every entry is zero: there is nothing to factor")
@@ -230,7 +230,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
         raise DataError(
             f"{where} is {name}: remove, impute or replace such entries first, or pass ",
             Option("missing", "nan"),
-            " if NaN stands for what is not known",
+            " if NaN stands for unknown values",
         )
     if lowest < 0 and negative != "keep":
         tiny = lowest >= -_CLIPPED_SHARE * highest

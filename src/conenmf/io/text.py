@@ -315,7 +315,7 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     widths = {len(row) for row in rows}
     if len(widths) != 1:
         raise FileFormatError(
-            f"{path} has rows of {sorted(widths)} fields, expected as many in all"
+            f"{path} has rows of {sorted(widths)} fields, expected the same number in all"
         )
     titles = None if reading.header is False else rows.pop(0)
     columns = Columns(min(widths), titles, None).chosen(path, reading)

@@ -507,7 +507,7 @@ def poisson_gaps(
     _, _, sums = regressions(V, W, penalties, given=Ht)
     if sums["impossible"]:
         raise DataError(
-            f"W H is zero at {sums['impossible']} entries of the data that are not, so that the "
+            f"W H is zero where {sums['impossible']} entries of the data are not, so the "
             "divergence is infinite: fit again, or leave out the features or samples whose factors "
             "are zero"
         )

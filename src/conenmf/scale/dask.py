@@ -359,9 +359,9 @@ def _compare(group: _Group, start: int, known: list[float] | None) -> None:
         eps = float(np.finfo(rows.dtype).eps) if rows.dtype.kind == "f" else 0.0
         if not np.isclose(now, before, rtol=max(1e-9, 8 * eps), atol=0, equal_nan=True):
             raise DataChangedError(
-                f"{_place(start, rows.shape[0])}: they are not what they were in the first pass, "
-                "since the chunk was computed again, with another outcome: keep it with "
-                "persist=True, or make its graph give the same every time"
+                f"{_place(start, rows.shape[0])}: the numbers differ from those of the first pass, "
+                "because Dask computed the chunk again with another outcome: keep it with "
+                "persist=True, or make its graph give the same numbers every time"
             )
         start += rows.shape[0]
 
