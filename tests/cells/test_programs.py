@@ -116,7 +116,7 @@ def test_other_seeds_are_other_runs_and_the_same_seed_is_the_same(counts):
 
 
 def test_bad_input_is_named(counts, refuses):
-    refuses(DataTypeError, r"no counts: give raw counts", lambda: found(np.log1p(counts)))
+    refuses(DataTypeError, r"not counts: give raw counts", lambda: found(np.log1p(counts)))
     with pytest.raises(DataError, match=r"[Nn]egative"):
         find_programs(from_rows(counts - 1.0, negative="keep"), 3)
     with pytest.raises(ComponentsError, match=r"50 genes to factor, fewer than the 51 programs"):

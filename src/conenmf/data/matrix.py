@@ -193,6 +193,13 @@ class DataMatrix(ABC):
         Which entries are known, and their weights; None if all are known and weigh the same.
     unweighed : Weighed or None
         The samples themselves, if these are weighed ones.
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> V = from_rows([[3.0, 4.0], [0.0, 12.0]])  # two samples
+    >>> V.norms_squared.tolist(), V.norm, V.columns([1]).ravel().tolist()
+    ([25.0, 144.0], 13.0, [0.0, 12.0])
     """
 
     is_in_memory: bool = False

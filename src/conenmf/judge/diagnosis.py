@@ -215,7 +215,7 @@ class ConeDiagnosis:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """A description of a factorization and its data; `diagnose` has an example.
+    """A description of a factorization and its data.
 
     Attributes
     ----------
@@ -227,6 +227,14 @@ class Diagnosis:
         Samples evenly spread over the data, each judged by itself.
     sizes : array (K,)
         The number of samples to which each component contributes most.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_columns, make_cones
+    >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
+    >>> facts = factorize(from_columns(model.V), 3).diagnose()
+    >>> int(facts.sizes.sum()), facts.cones.geometry.verdict
+    (200, 'holds')
     """
 
     rank: RankEstimate

@@ -53,6 +53,16 @@ class Displacement:
     fall : float
         By how much Q fell, at most, below that of the fit: above 1 or so, the fit had not
         converged, or there is a better one.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_rows
+    >>> X = [[2.0, 1.0, 0.0], [0.0, 1.0, 2.0], [1.0, 1.0, 1.0]]
+    >>> V = from_rows(X, sigma=[[0.1] * 3] * 3)
+    >>> fit = factorize(V, 2, tol=1e-9)
+    >>> found = displacement(V, fit.W, fit.H, [1.0, 4.0], features=[1])
+    >>> found.lower.shape, bool((found.lower[1, 1] <= found.lower[0, 1]).all())
+    ((2, 3, 2), True)
     """
 
     W: Array

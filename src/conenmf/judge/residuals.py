@@ -20,7 +20,7 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """What a fit leaves of each known entry.
+    """The residuals of the known entries in units of sigma, and Q, the sum of their squares.
 
     Attributes
     ----------
@@ -33,6 +33,17 @@ class Residuals:
         The number of known entries minus K (F + N); F and N count what has known entries.
     by_feature, by_sample : arrays (F,), (N,)
         Q over the expected Q of each; NaN where nothing is known or expected.
+
+    Examples
+    --------
+    >>> from conenmf import ConeNMF
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.random((50, 2)) @ rng.random((2, 20)) + 0.1
+    >>> sigma = np.full(X.shape, 0.01)
+    >>> model = ConeNMF(3).fit(X + sigma * rng.standard_normal(X.shape), sigma=sigma)
+    >>> found = model.result_.residuals()
+    >>> found.scaled.shape, 0.8 < found.ratio < 1.2
+    ((50, 20), True)
     """
 
     scaled: Array
