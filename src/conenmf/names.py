@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from .text import Texts, excerpt, shown, visible
 
 _TEXTS = "a list of names"
 _LISTED_NAMES = 5
+_DAYS = ("%Y-%m-%d", "%m/%d/%Y", "%m/%d/%y", "%d.%m.%Y", "%Y%m%d")
+_DATE_FORMS = [day + hour for day in _DAYS for hour in ("", " %H:%M", " %H:%M:%S")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,6 +122,21 @@ class Names:
         except ValueError:
             return None
         return positions if np.isfinite(positions).all() and np.ptp(positions) > 0 else None
+
+    @property
+    def sample_times(self) -> npt.NDArray[np.datetime64] | None:
+        """The names of samples as dates and times, if all of them are written alike.
+
+        >>> Names.of(["12/14/2000", "1/1/2001"]).sample_times
+        array(['2000-12-14T00:00:00', '2001-01-01T00:00:00'], dtype='datetime64[s]')
+        """
+        for form in _DATE_FORMS if self.sample_names else ():
+            try:
+                times = [datetime.strptime(name, form) for name in self.sample_names or ()]
+            except ValueError:
+                continue
+            return np.array(times, "datetime64[s]")
+        return None
 
     def sample(self, index: int) -> str:
         """The name of a sample, or "sample" and its index."""

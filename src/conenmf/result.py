@@ -492,6 +492,16 @@ class Factorization:
         """
         return plots.endmembers(self.W, self.names, ax, which=components)
 
+    def plot_contributions(
+        self, ax: object = None, *, components: Iterable[int] | None = None
+    ) -> plots.Axes:
+        """Draw what each component adds to the sum of each sample; return the axes.
+
+        Samples are drawn over time if their names are dates.
+        """
+        H = np.asarray(self.H)
+        return plots.contributions(self.W, H, self.names, ax, which=components)
+
     def plot_maps(
         self,
         axes: object = None,

@@ -126,3 +126,15 @@ def test_components_with_limits_have_bands(result):
 def test_without_matplotlib(result, monkeypatch, refuses):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     refuses(ImportError, r"pip install 'conenmf\[plot\]'", lambda: result.plot_history())
+
+
+def test_contributions_are_drawn_over_dates(result):
+    days = pd.date_range("2001-01-30", periods=200)[::-1].strftime("%m/%d/%Y")
+    dated = replace(result, names=Names.of(days))
+    ax = dated.plot_contributions(components=[0, 2])
+    first, second = ax.lines
+    np.testing.assert_allclose(second.get_ydata(), result.W[:, 2].sum() * result.H[2, ::-1])
+    assert str(first.get_xdata()[0]).startswith("2001-01-30")
+    assert ax.get_xlabel() == "date"
+    assert result.plot_contributions().get_xlabel() == "sample"
+    assert Names.of(["2001-01-30", "one"]).sample_times is None

@@ -264,6 +264,28 @@ def endmembers(
     return ax
 
 
+def contributions(
+    W: Array, H: Array, names: Names, ax: object = None, *, which: Iterable[int] | None = None
+) -> Axes:
+    """Draw what each component adds to the sum of a sample, over dates if samples are named so.
+
+    >>> len(contributions(np.eye(2), np.ones((2, 5)), Names()).lines)
+    2
+    """
+    indices, ax = _chosen(which, W.shape[1]), _axes(ax)
+    times = names.sample_times
+    x: Array = np.arange(H.shape[1]) if times is None else times
+    order = np.argsort(x, kind="stable")
+    for place, k in enumerate(indices):
+        style = _STYLES[place // _N_COLOURS % len(_STYLES)]
+        sums = W[:, k].sum() * H[k, order]
+        ax.plot(x[order], sums, linestyle=style, label=f"component {k}")
+    ax.set(ylabel="sum over features", title="Contributions")
+    ax.set_xlabel("sample" if times is None else "date")
+    ax.legend(fontsize="small", ncols=1 + (len(indices) > _N_COLOURS))
+    return ax
+
+
 def _chosen(which: Iterable[int] | None, K: int) -> list[int]:
     """The components to draw, by default all."""
     chosen = np.arange(K) if which is None else np.asarray([*which])
