@@ -102,6 +102,7 @@ def test_the_result_is_that_of_the_centred_ratings(model):
         np.linalg.norm(left) / np.linalg.norm(centred[known])
     )
     assert (result.W[:, 0] == 1).all()
+    assert result.settings["observed"]["missing"] == pytest.approx(1 - known.mean())
     assert result.component_names[0] == "level"
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 

@@ -179,7 +179,9 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     left = known.values - offsets[0][known.samples] - offsets[1][known.features]
     own = _matrix(known._replace(values=left), V.shape)
     data = from_rows(own, missing="zeros", names=V.names)
-    fit = replace(fit, names=V.names, data=data, K_decided_by=reason)
+    facts = {"missing": V.observed.missing, "weighted": False}  # without average users and items
+    settings = {**fit.settings, "observed": facts}
+    fit = replace(fit, names=V.names, data=data, K_decided_by=reason, settings=settings)
     return Ratings(fit, offsets, _matrix(known, V.shape), of_fit, of_means)
 
 
