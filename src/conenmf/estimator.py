@@ -127,7 +127,8 @@ class ConeNMF(
     orthogonality : float
         Penalty on samples that use several components; the larger, the fewer each sample uses.
     min_volume : float
-        Penalty on the volume of the components, which keeps endmembers of a scene close together.
+        Penalty on the volume of the components, relative to the squared norm of X: it does not
+        depend on the units. Begin with 1e-5 and raise it tenfold; `for_scenes` needs none.
     sum_to_one : bool
         Make the coefficients of each sample sum to one, like abundances.
     fixed : array or data frame (n_fixed, n_features), optional

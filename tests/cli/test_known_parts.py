@@ -170,8 +170,8 @@ def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
 
 
 def test_other_penalties_are_options(X, run, fitted, capsys):
-    result = fitted("cells.csv", "--sum-to-one", "--min-volume", 0.5)
-    expected = model(sum_to_one=True, min_volume=0.5).fit(X)
+    result = fitted("cells.csv", "--sum-to-one", "--min-volume", 5e-4)
+    expected = model(sum_to_one=True, min_volume=5e-4).fit(X)
     np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-9)
     np.testing.assert_allclose(np.asarray(result.H).sum(axis=0), 1.0)
     result = fitted("cells.csv", "--orthogonality", 2.0)

@@ -16,9 +16,9 @@ KINDS = {
     "both on one side": Penalties(l1_h=0.1, l2_h=0.1),
     "L1 of components": Penalties(l1_w=0.5),
     "orthogonality": Penalties(orthogonality=0.3),
-    "volume": Penalties(min_volume=0.5),
+    "volume": Penalties(min_volume=5e-4),
     "abundances": Penalties(sum_to_one=True),
-    "abundances and volume": Penalties(sum_to_one=True, min_volume=0.5),
+    "abundances and volume": Penalties(sum_to_one=True, min_volume=5e-4),
 }
 
 
@@ -37,7 +37,7 @@ def penalised(V, W, H, penalties):
     K, size = W.shape[1], (V**2).sum() / V.shape[1] if penalties.sum_to_one else 1.0
     gram = W.T @ W + 0.1 * size * np.eye(K)
     volume = np.linalg.slogdet(gram)[1] - K * np.log(0.1 * size)
-    return value + penalties.min_volume * volume
+    return value + penalties.min_volume * (V**2).sum() * volume
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -135,10 +135,19 @@ def test_the_bound_of_two_ridges_is_attained_by_rank_one(rng):
 def test_a_larger_volume_penalty_brings_components_closer(X):
     V = from_columns(X.T)
     volumes = []
-    for weight in (0.01, 1.0, 10.0):
+    for weight in (1e-5, 1e-3, 1e-2):
         W = factorize(V, 4, penalties=Penalties(min_volume=weight), max_iter=500).W
         volumes.append(np.linalg.det(W.T @ W))
     assert volumes[0] > volumes[1] > volumes[2]
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_the_volume_penalty_does_not_depend_on_the_units(X, sums):
+    options = {"penalties": Penalties(min_volume=1e-4, sum_to_one=sums), "init": "snpa"}
+    small, large = (factorize(from_columns(unit * X.T), 4, **options) for unit in (1, 1024))
+    unit = 1024 if sums else 1
+    np.testing.assert_allclose(large.W, unit * small.W, rtol=1e-6, atol=1e-6 * unit)
+    assert large.relative_error == pytest.approx(small.relative_error, rel=1e-8)
 
 
 def test_nothing_asked_for_is_a_plain_fit(X):

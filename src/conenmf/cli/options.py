@@ -213,7 +213,10 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "alpha_H": ("Penalty on the components; by default equal to --alpha-w.", _AT_LEAST_0),
         "l1_ratio": ("Share of L1 in the penalties; the rest is L2.", FloatRange(0, 1)),
         "orthogonality": ("Penalty on samples that use several components.", _AT_LEAST_0),
-        "min_volume": ("Penalty on the volume that the components span.", _AT_LEAST_0),
+        "min_volume": (
+            "Penalty on the volume of the components, such as 1e-5; relative to the squared norm.",
+            _AT_LEAST_0,
+        ),
         "sum_to_one": ("Make the coefficients of each sample sum to one, like abundances.", bool),
     },
     "Solving and stopping": {

@@ -132,7 +132,7 @@ def finished(
             sorted_rows, Ht, V.norms_squared, order=own.places[order], sizes=own.sizes
         )
     grams = HH if V.observed is None else unpacked(sums["grams"], len(HH))
-    term = penalties.on_W(V.total / V.shape[1])
+    term = penalties.on_W(V.total, V.shape[1])
     if term is not None:
         penalty += term.value(W)
         grams, VH = term.at(W)(grams, VH, W)

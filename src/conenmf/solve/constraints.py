@@ -53,7 +53,8 @@ class Penalties:
         Weight of the sum, over pairs of components, of the products of their rows of H. It makes
         samples use few components each.
     min_volume : float
-        Weight of log det(W'W + d I) - K log d, which keeps components close together. d is a tenth
+        Weight of ||V||^2 (log det(W'W + d I) - K log d), which keeps components close together; it
+        does not depend on the units of V. Begin with 1e-5 and raise it tenfold. d is a tenth
         of the squared length of a column: 0.1 for unit columns, 0.1 ||V||^2 / N with `sum_to_one`.
     sum_to_one : bool
         The coefficients of every sample sum to one, like the abundances of materials in a pixel.
@@ -135,10 +136,10 @@ class Penalties:
         term = Term(self.l1_h, self.l2_h, self.orthogonality)
         return None if term == Term() else term
 
-    def on_W(self, size: float) -> Term | None:
-        """Return the term for the rows of W; `size` is ||V||^2 / N."""
-        shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else size)
-        term = Term(self.l1_w, self.l2_w, volume=self.min_volume, shift=shift)
+    def on_W(self, total: float, n_samples: int) -> Term | None:
+        """Return the term for the rows of W; `total` is ||V||^2."""
+        shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else total / n_samples)
+        term = Term(self.l1_w, self.l2_w, volume=self.min_volume * total, shift=shift)
         return None if term.is_none else term
 
     @property

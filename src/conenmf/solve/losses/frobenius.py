@@ -167,7 +167,7 @@ class _Squares(Objective):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
-        self.terms = penalties.on_H, penalties.on_W(V.total / V.shape[1])
+        self.terms = penalties.on_H, penalties.on_W(V.total, V.shape[1])
         self._whole = penalties.fixes_columns  # W is updated with all features at once
 
     def runs_as(self, solver: Solver) -> Solver:
