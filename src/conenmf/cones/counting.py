@@ -48,6 +48,7 @@ from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError
+from ..linalg.bisection import bisected
 from ..linalg.svd import Spectrum
 from ..text import Facts
 from .clustering import farthest_first
@@ -72,7 +73,6 @@ _STARTS, _STEPS = 4, 10  # of a clustering
 _PER_CLUSTER = 15  # samples on average; fewer do not tell cones from mixtures
 _MAX_ZEROS = 0.2  # of a feature in a cluster
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
-_HALVINGS = 60
 
 _MAX_SAMPLES = 2000  # up to which all are compared; ...
 _SUBSET_SAMPLES = 1000  # ... of more, so many; ...
@@ -265,12 +265,9 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
     if largest == 0.0:
         return 0.0
     a = a / largest
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):  # the function is convex; where its derivative is zero
-        s = (low + high) / 2
-        rises = float((c * (a / (1 - a * s)) ** 2).sum()) > F / s**2
-        low, high = (low, s) if rises else (s, high)
-    return math.sqrt(largest * (F / low + (c * a / (1 - a * low)).sum()))
+    # the function is convex; where its derivative is zero
+    s, _ = bisected(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
+    return math.sqrt(largest * (F / s + (c * a / (1 - a * s)).sum()))
 
 
 def count_above_edge(V: DataMatrix) -> EdgeCount:

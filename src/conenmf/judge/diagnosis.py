@@ -82,14 +82,16 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
     known = np.flatnonzero(places >= 0)
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
     for part in (known[rows] for rows in slices(known.size, V.max_gather)):
-        for place, column in zip(part, _gathered(V, indices[places[part]])[0].T, strict=True):
+        for place, column in zip(
+            part, samples_and_weights(V, indices[places[part]])[0].T, strict=True
+        ):
             image = shrink(column.reshape(image_shape), factor)
             images[place] = (image * (255.0 / (image.max() or 1.0))).round()
     return images
 
 
-def _gathered(V: DataMatrix, indices: Array) -> Pair:
-    """Samples (F, n), each read once, and the weights of their entries, 0 for missing ones."""
+def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
+    """Return samples (F, n) and the weights of their entries, 0 for missing ones."""
     unique, back = np.unique(indices, return_inverse=True)
     block, observed = V.columns(unique), V.observed
     columns = dense(block)
@@ -156,7 +158,7 @@ def inspected_samples(
     Ht = np.asarray(H[:, indices], dtype=float).T
     norms, errors = np.zeros((2, indices.size))
     for part in slices(indices.size, V.max_gather):
-        columns, weights = _gathered(V, indices[part])
+        columns, weights = samples_and_weights(V, indices[part])
         roots = np.sqrt(weights)
         norms[part] = norm(columns * roots, axis=0)
         errors[part] = norm((columns - W @ Ht[part].T) * roots, axis=0)
@@ -166,7 +168,7 @@ def inspected_samples(
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
     coefficients = Ht * norm(W, axis=0)
     typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
-    originals, weights = _gathered(V, indices[examples])
+    originals, weights = samples_and_weights(V, indices[examples])
     return InspectedSamples(
         indices=indices,
         coefficients=coefficients,

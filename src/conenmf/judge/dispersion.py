@@ -26,6 +26,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
 from ..io.open import from_columns
+from ..linalg.bisection import bisected
 from ..solve.inits import Start
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping, alternate
@@ -42,7 +43,6 @@ _BEGINNING, _STOPPING = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=150
 _ROUNDS = 3  # those after the first have weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
-_HALVINGS = 60
 _FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
 _BEYOND = 5  # ... and how far beyond the best one; ...
 _PATIENCE = 2  # ... one after the other, so far
@@ -296,14 +296,11 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     freedom = max(x.size - float(n_fitted), x.size / 2)
     if squares.sum() <= freedom + _MIN_EXCESS * np.sqrt(3 * freedom):  # their variance is 2 + 1/x
         return 0.0
-    low, high = 0.0, _MAX_DISPERSION
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if (squares / (1 + middle * x)).sum() > freedom:
-            low = middle
-        else:
-            high = middle
-    return low
+
+    def is_below(phi: float) -> bool:
+        return bool((squares / (1 + phi * x)).sum() > freedom)
+
+    return bisected(is_below, 0.0, _MAX_DISPERSION)[0]
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:

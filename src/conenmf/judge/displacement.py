@@ -21,11 +21,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import array, factor, integer, several
-from ..data.blocks import Array, dense, exact
-from ..data.known import known_entries
+from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
+from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
+from .diagnosis import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)
 """Of Q, for which limits are given by default; those of EPA PMF."""
@@ -34,7 +35,6 @@ _SWEEPS = 3  # over the columns of W, for each H
 _MAX_ITER, _SETTLED = 200, 1e-3  # iterations of a fit, and the fall of Q in one that ends it
 _MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # shares for one limit, until the root is as near as this
 _FIRST_STEP, _SMALLEST_STEP = 0.1, 1e-4  # of the share, and of all
-_BISECTIONS = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +74,12 @@ class Displacement:
 
 
 class _Fit(NamedTuple):
-    """The factors of a fit, and their Q."""
+    """The factors of a fit, their Q, and how far a share was moved for it."""
 
     Q: float
     W: Array
     H: Array
+    move: float = 0.0
 
 
 def displacement(
@@ -119,7 +120,7 @@ def displacement(
     H = exact(factor("H", H, (W.shape[1], V.shape[1])))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
     problem = _Problem(V)
-    start = problem.fit(W * 1.0, H, None)
+    start = problem.fit(W, H, None)
     shares = start.W / start.W.sum(axis=0)
     limits = np.full((2, len(steps), *W.shape), np.nan)
     chosen = range(len(W)) if features is None else several("features", features)
@@ -133,14 +134,6 @@ def displacement(
     return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)
 
 
-class _Point(NamedTuple):
-    """A share that was tried: how far it was moved, the root of the rise of Q, and the fit."""
-
-    move: float
-    root: float
-    fit: _Fit
-
-
 def _limits(
     problem: _Problem, start: _Fit, entry: tuple[int, int], end: float, rises: Array
 ) -> tuple[Array, float]:
@@ -151,57 +144,40 @@ def _limits(
     """
     f, k = entry
     first = start.W[f, k] / start.W[:, k].sum()
-    room, lowest = abs(end - first), start.Q
-    inside = _Point(0.0, 0.0, start)
-    step = min(max(_FIRST_STEP * first, _SMALLEST_STEP), room)
+    lowest, tried = start.Q, [start]  # the last fit inside the limit, and perhaps one outside
     found = []
     for root in np.sqrt(rises):
-        outside: _Point | None = None
+        tried = tried[:1]
         for _ in range(_MAX_TRIALS):
-            if inside.move == room or abs(inside.root - root) <= _NEAR_ENOUGH * root:
+            roots = np.sqrt(np.maximum([fit.Q - start.Q for fit in tried], 0.0))
+            is_near = np.abs(roots - root).min() <= _NEAR_ENOUGH * root
+            if is_near or tried[0].move == abs(end - first):
                 break
-            move = step
-            if inside.move > 0 or outside is not None:
-                move = _next_move(inside, outside, root, room)
+            move = _next_move(tried, roots, root, first, abs(end - first))
             share = first + np.copysign(move, end - first)
-            fit = problem.fit(inside.fit.W, inside.fit.H, (f, k, share))
-            point = _Point(move, float(np.sqrt(max(fit.Q - start.Q, 0.0))), fit)
+            fit = problem.fit(tried[0].W, tried[0].H, (f, k, share))._replace(move=move)
             lowest = min(lowest, fit.Q)
-            if point.root <= root:
-                inside = point
-            else:
-                outside = point
-                if point.root - root <= _NEAR_ENOUGH * root:
-                    break
-        limit = inside.move
-        if outside is not None:
-            part = (root - inside.root) / (outside.root - inside.root)
-            limit += part * (outside.move - inside.move)
+            is_inside = fit.Q - start.Q <= root**2
+            tried = [fit, *tried[1:]] if is_inside else [tried[0], fit]
+        limit = np.interp(root, roots, [fit.move for fit in tried])
         found.append(first + np.copysign(limit, end - first))
     return np.array(found), lowest
 
 
-def _next_move(inside: _Point, outside: _Point | None, root: float, room: float) -> float:
+def _next_move(tried: list[_Fit], roots: Array, root: float, first: float, room: float) -> float:
     """Where the root of the rise is expected, not too near to what was tried."""
-    if outside is None:
-        growth = min(max(root / max(inside.root, 0.1 * root), 1.5), 4.0)
-        return min(growth * inside.move, room)
-    width = outside.move - inside.move
-    share = (root - inside.root) / (outside.root - inside.root)
-    return inside.move + min(max(share, 0.1), 0.9) * width
+    moves = [fit.move for fit in tried]
+    if len(tried) == 1:
+        growth = np.clip(root / max(roots[0], 0.1 * root), 1.5, 4.0)
+        return min(max(growth * moves[0], _FIRST_STEP * first, _SMALLEST_STEP), room)
+    return float(np.clip(np.interp(root, roots, moves), *np.quantile(moves, (0.1, 0.9))))
 
 
 class _Problem:
     """The known entries of V and their weights, in memory, (F, N)."""
 
     def __init__(self, V: DataMatrix) -> None:
-        block = V.columns(np.arange(V.shape[1]))
-        self.X, self.weights = exact(dense(block)), np.ones(V.shape)
-        if V.observed is not None:
-            rows = V.observed.weights
-            weights = None if rows is None else np.asarray(rows)
-            known = known_entries(block, weights).T
-            self.weights = known * 1.0 if weights is None else exact(weights).T
+        self.X, self.weights = map(exact, samples_and_weights(V, np.arange(V.shape[1])))
 
     def value(self, W: Array, H: Array) -> float:
         """Return Q."""
@@ -209,12 +185,12 @@ class _Problem:
 
     def fit(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> _Fit:
         """Fit from W and H, with a share of an entry held; H is exact at the end."""
-        W, H, last = W.copy(), H, np.inf
-        before, step = H, 0.0
+        before, step, last = H, 0.0, np.inf
         for _ in range(_MAX_ITER):
             tried = np.maximum(H + step * (H - before), 0.0)
             new_W = self.columns(W, tried, held)
-            new_H = self.best_H(new_W)
+            grams = np.einsum("fn,fj,fk->njk", self.weights, new_W, new_W, optimize=True)
+            new_H = np.ascontiguousarray(nnls(grams, (self.weights * self.X).T @ new_W).T)
             Q = self.value(new_W, new_H)
             if Q > last and step:
                 step = 0.0
@@ -225,11 +201,6 @@ class _Problem:
                 break
             last = Q
         return _Fit(Q, W, H)
-
-    def best_H(self, W: Array) -> Array:
-        """Return the exact H (K, N) for W."""
-        grams = np.einsum("fn,fj,fk->njk", self.weights, W, W, optimize=True)
-        return np.ascontiguousarray(nnls(grams, (self.weights * self.X).T @ W).T)
 
     def columns(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> Array:
         """Improve one column of W after the other for given H."""
@@ -254,16 +225,14 @@ def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
     if share >= 1.0:
         return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], np.finfo(float).tiny))
     ratio = share / (1.0 - share)
-    low, high = sides.min() - np.abs(b).sum(), sides.max()  # between them is m
-    low = min(low, -ratio * abs(b[f]) - 1.0)
-    for _ in range(_BISECTIONS):
-        m = (low + high) / 2
+    low = min(sides.min() - np.abs(b).sum(), -ratio * abs(b[f]) - 1.0)
+
+    def is_below(m: float) -> bool:
         total = (np.maximum(sides - m, 0.0) / own).sum()
-        if a[f] * ratio**2 * total - b[f] * ratio > m:
-            low = m
-        else:
-            high = m
+        return bool(a[f] * ratio**2 * total - b[f] * ratio > m)
+
+    _, m = bisected(is_below, low, sides.max())
     column = np.zeros(a.size)
-    column[others] = np.maximum(sides - high, 0.0) / own
+    column[others] = np.maximum(sides - m, 0.0) / own
     column[f] = ratio * column.sum()
     return column
