@@ -96,7 +96,7 @@ class Display:
             if self._done.wait(self._interval):
                 return
 
-    def iterations(self, max_iter: int) -> Callable[[Iteration], None]:
+    def iterations(self, max_iter: int, what: str = "solving") -> Callable[[Iteration], None]:
         """A callback for a solver that shows the iteration and the error."""
         is_first = True
 
@@ -109,7 +109,7 @@ class Display:
             if is_first and now.iteration > 1:
                 self.continued_at = now.iteration - 1
             is_first = False
-            self.update(f"iteration {now.iteration} of at most {max_iter}, {error}", what="solving")
+            self.update(f"iteration {now.iteration} of at most {max_iter}, {error}", what=what)
 
         return show
 

@@ -106,7 +106,7 @@ ERRORS = [
     (2, ["fit", "cells.csv", "--image-shape", "9"], "'9' is not a shape such as 92x112"),
     (2, ["fit", "cells.csv", "--view", "poem"], "'poem' is not one of"),
     (2, ["fit", "cells.csv", "--tables", "xls"], "'xls' is not one of 'csv', 'parquet', 'none'"),
-    (2, ["compare", "cells.csv", "--inits", ","], "is not one of auto, cr1"),
+    (4, ["compare", "cells.csv", "--inits", ","], "choose one of 'auto', 'cr1'"),
     (2, ["transform", "out", "cells.csv"], "Missing option '-o' / '--output'"),
     # the data cannot be read or used
     (3, ["fit", "gone.csv"], "there is no file gone.csv"),

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from ..atomic import in_use, writing
 from ..cells.programs import Programs, find_programs, scaled_genes
 from ..cells.tables import check_run, pictures, runs_folder, write_programs
 from ..data.matrix import DataMatrix
@@ -22,7 +19,7 @@ from ..report import write_report
 from ..text import Facts, visible
 from .judge import consensus
 from .options import OUTPUT, RUNNING, Request, command
-from .output import save_picture
+from .output import locked_folder, save_picture
 
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
@@ -76,7 +73,7 @@ def cells(request: Request) -> None:
     if request.anndata:
         check_packages("none", anndata=True)
     target = check_run(request.output, name, **identity)
-    with _held(target):
+    with locked_folder(target):
         programs, V, paths = _found(request, target, name, chosen, fitting, identity)
     answer = {
         **programs.settings,
@@ -147,16 +144,3 @@ def _choose_layer(request: Request) -> None:
         if request.path.suffix.lower() != ".h5ad":
             raise OptionError("--layer is for .h5ad files: leave it out")
         request.dataset = f"layers/{request.layer}"
-
-
-@contextmanager
-def _held(target: Path) -> Iterator[None]:
-    """Make the folder, and refuse it while another command writes there."""
-    try:
-        with writing(target):
-            target.mkdir(exist_ok=True)
-        with in_use(target):
-            yield
-    finally:
-        with suppress(OSError):
-            target.rmdir()  # if nothing is in it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from ..result import Factorization
 from ..signals import Interruption
 from ..solve.constraints import Penalties
 from ..solve.run import StopReason
+from ..solve.simplex import SCENE
 from ..text import Facts
 from .options import (
     ENTRIES,
@@ -98,7 +100,7 @@ def fit(request: Request) -> int:
     Ctrl-C stops after the current iteration and saves the result so far.
     """
     if request.scene:
-        request.unmix()
+        request.read_as({**SCENE, "solver": "none"}, SCENE)
     drop_class_column(request)
     target = _check_options(request)
     display = request.display
@@ -130,14 +132,18 @@ def _check_options(request: Request) -> Path:
     source = request.path
     if request.anndata and source.suffix.lower() != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
-    check_packages(request.tables, anndata=request.anndata)
-    output = request.output
-    if output is None:
-        output = f"{source.resolve().name}-conenmf"
-    target = Path(checked_path("output", output))
-    check_folder(target, request.force)
+    target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
+    return target
+
+
+def result_folder(request: Request, kind: str) -> Path:
+    """Return the folder for a result; refuse one in which it cannot be written."""
+    check_packages(request.tables, anndata=bool(request.anndata))
+    output = request.output or f"{request.path.resolve().name}-{kind}"
+    target = Path(checked_path("output", output))
+    check_folder(target, request.force)
     return target
 
 
@@ -165,7 +171,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
             checkpoint=request.checkpoint,
             fixed=read_fixed(request, V),
             penalties=penalties,
-            **request.limits,
+            **request.chosen(STOPPING),
         )
     result = request.with_reason(result)
     return replace(result, settings={**result.settings, **request.origin})
@@ -187,36 +193,31 @@ def write_result(
     result: Factorization,
     summary: Facts,
     request: Request,
-    *others: str,
     **about: Any,
 ) -> list[str]:
-    """Write the files of a result; return their names, and those of other files.
+    """Write the files of a result; return the names of all files in its folder.
 
     The result itself is written first: a table or a report that fails does not lose it.
     """
-    files = [RESULT_FILE, *others]
     result.save(folder / RESULT_FILE)
     if request.tables != "none":
-        files += [path.name for path in write_tables(result, folder, request.tables)]
+        write_tables(result, folder, request.tables)
     if "Q" in result.settings:
-        files += _write_residuals(folder, result)
+        _write_residuals(folder, result)
     if request.ratings is not None:
         users = result.names.sample_names or range(result.H.shape[1])
         rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
         write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
-        files.append(RECOMMENDATIONS_FILE)
     if request.anndata:
         annotate_file(request.path, folder / ANNOTATED_FILE, result)
-        files.append(ANNOTATED_FILE)
     if result.diagnosis is not None:
         title = request.title or request.path.resolve().name
         about["view"] = request.view or "auto"
         write_report(result, folder / REPORT_FILE, title=title, **about)
-        files.append(REPORT_FILE)
-    return write_summary(folder, summary, files)
+    return write_summary(folder, summary, os.listdir(folder))
 
 
-def _write_residuals(folder: Path, result: Factorization) -> list[str]:
+def _write_residuals(folder: Path, result: Factorization) -> None:
     """Write the residuals in units of sigma, and Q of each sample and of each feature."""
     left, names = result.residuals(), result.names
     samples = [names.sample(n) for n in range(left.by_sample.size)]
@@ -226,7 +227,6 @@ def _write_residuals(folder: Path, result: Factorization) -> list[str]:
     header = ("sample", RATIO, *features)
     write_csv(folder / RESIDUALS_FILE, header, ((name, q, *row) for name, q, row in rows))
     write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
-    return [RESIDUALS_FILE, Q_FILE]
 
 
 @command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})

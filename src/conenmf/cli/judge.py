@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from .. import __version__, comparison
-from ..arguments import path as checked_path
 from ..atomic import output_file
 from ..data.blocks import exact
 from ..data.matrix import DataMatrix
-from ..export import REPORT_FILE, check_packages, facts
+from ..export import REPORT_FILE, facts
 from ..judge.certificate import quality_in_words
 from ..judge.choose_k import select_k
 from ..judge.scores import named_after
@@ -22,8 +21,8 @@ from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..result import Factorization
 from ..solve.run import Iteration
-from ..text import Facts, Texts, visible
-from .fit import write_result
+from ..text import Facts, visible
+from .fit import result_folder, write_result
 from .options import (
     ENTRIES,
     OUTPUT,
@@ -42,7 +41,6 @@ from .output import (
     RUNS_FILE,
     RUNS_FOLDER,
     STABILITY_FILE,
-    check_folder,
     check_picture,
     new_result,
     save_picture,
@@ -111,12 +109,13 @@ def diagnose(request: Request) -> None:
     conenmf diagnose spectra.npy -k 12 --json
     conenmf diagnose words.npz -k 20 --loss poisson
     """
-    display, limits = request.display, request.limits
+    display = request.display
     V = request.open()
     show = display.iterations(request.max_iter)
     with display.working(choosing(request.K)):
-        rng, K = request.rng, request.K if request.K == "auto" else request.chosen_k(V)
-        result = factorize(V, K, loss=request.loss, rng=rng, callback=show, **limits)
+        K = request.K if request.K == "auto" else request.chosen_k(V)
+        how = request.chosen(("loss", *STOPPING))
+        result = factorize(V, K, rng=request.rng, callback=show, **how)
         result = request.with_reason(result)
     with display.working("judging the result"):
         result.diagnose(effort=request.effort)
@@ -143,32 +142,25 @@ def compare(request: Request) -> None:
     """
     check_picture(request.plot)
     target = None if request.output is None else output_file(request.output)
-    display, inits, solvers = request.display, request.inits, request.solvers
+    display = request.display
     V = request.open()
     classes = None
     if request.labels is not None:
         classes = read_labels(request.labels, V.shape[1], V.names)
 
     def watch(init: str, solver: str) -> Callable[[Iteration], None]:
-        place = inits.index(init) * len(solvers) + solvers.index(solver)
-        share = place / (len(inits) * len(solvers))
-
-        def show(now: Iteration) -> None:
-            note = f"iteration {now.iteration}, error {now.relative_error:.5g}"
-            display.update(note, share, f"{init} + {solver}")
-
-        return show
+        return display.iterations(request.max_iter, f"{init} + {solver}")
 
     with display.working(choosing(request.K)):
         compared = comparison.compare(
             V,
             request.chosen_k(V),
-            inits=inits,
-            solvers=solvers,
+            inits=request.inits,
+            solvers=request.solvers,
             labels=classes,
             seed=request.seed or 0,
             watch=watch,
-            **request.limits,
+            **request.chosen(STOPPING),
         )
     if request.plot is not None:
         save_picture(compared.plot().figure, request.plot)
@@ -241,47 +233,43 @@ def signatures(request: Request) -> None:
 def _fit_many(request: Request, kind: str) -> None:
     """Fit many times; write the consensus, what is known about it, and a report."""
     check_picture(request.plot)
-    check_packages(request.tables)
-    display, title = request.display, request.path.resolve().name
-    target = Path(checked_path("output", request.output or f"{title}-{kind}"))
-    check_folder(target, request.force)
-    how = request.chosen(("loss", "resample"))
+    target = result_folder(request, kind)
+    display = request.display
     V = request.open()
     known = read_reference(request, V)
     with new_result(target) as folder:
         with display.working("choosing the number of components"):
-            K, kept = request.chosen_k(V), target / RUNS_FOLDER
+            K = request.chosen_k(V)
         with display.working(f"fitting {request.n_runs} times"):
-            found = fit_many_times(V, K, request.n_runs, rng=request.rng, checkpoint=kept, **how)
+            how = request.chosen(("n_runs", "loss", "resample"))
+            how |= {"rng": request.rng, "checkpoint": target / RUNS_FOLDER}
+            found = fit_many_times(V, K, **how)
         result = consensus(V, found, request)
-        said: list[str] = []
+        lines = [request.K_decided_by] * (request.K_decided_by != "user") + [str(found)]
+        answer = {**_answer(found), "known_as": []}
         if known is not None:
-            names, said = map(list, named_after(exact(result.W), *known))
-            more = {"component_names": names, "known_as": said}
+            names, answer["known_as"] = map(list, named_after(exact(result.W), *known))
+            more = {"component_names": names, "known_as": answer["known_as"]}
             result = replace(result, settings={**result.settings, **more})
         if not request.no_report:
             with display.working("judging the consensus"):
                 result.diagnose(effort=request.effort)
                 result.uniqueness()  # it costs about one fit of many
-        answer, quality = _answer(found), ""
-        if result.certificate is not None:
-            answer["certificate"] = dict(vars(result.certificate))
-            quality = "\n".join([*quality_in_words(result.certificate, found.K), ""])
-        answer["known_as"] = said
-        quality += "".join(f"component {k}: {one}\n" for k, one in enumerate(said))
+            answer["certificate"] = dict(vars(result.certify()))
+            lines += quality_in_words(result.certify(), K)
+        lines += [f"component {k}: {one}" for k, one in enumerate(answer["known_as"])]
         with display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})
-            others = _write_runs(folder, found)
-            files = write_result(folder, result, summary, request, *others, stability=found)
+            _write_runs(folder, found)
+            files = write_result(folder, result, summary, request, stability=found)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
-    number = "" if request.K_decided_by == "user" else f"{request.K_decided_by}\n"
-    where = f"the consensus and the runs are in {visible(target, None)}"
+    lines.append(f"the consensus and the runs are in {visible(target, None)}")
     if REPORT_FILE in files:
-        where += f"\nopen {visible(target / REPORT_FILE, None)} in a browser"
-    answer |= {"K_decided_by": request.K_decided_by}
-    answer |= {"files": [str(target / name) for name in files], "plot": request.plot}
-    request.answer(answer, f"{number}{found}\n{quality}{where}", V)
+        lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
+    paths = [str(target / name) for name in files]
+    answer |= {"K_decided_by": request.K_decided_by, "files": paths, "plot": request.plot}
+    request.answer(answer, "\n".join(lines), V)
 
 
 def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorization:
@@ -305,8 +293,8 @@ def _answer(found: Stability) -> Facts:
     }
 
 
-def _write_runs(folder: Path, found: Stability) -> Texts:
-    """Write what many fits have in common; return the names of the files."""
+def _write_runs(folder: Path, found: Stability) -> None:
+    """Write what many fits have in common."""
     found.save(folder / STABILITY_FILE)
     limits = (
         [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]
@@ -319,4 +307,3 @@ def _write_runs(folder: Path, found: Stability) -> Texts:
     rows = ([n, error, int(kept), *cosines] for n, (error, kept, cosines) in enumerate(runs))
     names = (f"cosine of component {k}" for k in range(found.K))
     write_csv(folder / RUNS_FILE, ["run", "relative_error", "is_kept", *names], rows)
-    return STABILITY_FILE, LIMITS_FILE, RUNS_FILE

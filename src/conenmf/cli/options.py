@@ -41,8 +41,6 @@ from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
-from ..solve.simplex import SCENE
-from ..solve.solvers import SOLVERS
 from ..text import Facts, Texts, visible
 from .side_files import read_entries
 
@@ -76,22 +74,9 @@ def _missing(value: str | float) -> str | float:
         raise click.BadParameter(problem) from None
 
 
-def _columns(value: str | Texts) -> Texts:
-    return tuple(value.split(",")) if isinstance(value, str) else value
-
-
-def _listed(choices: Iterable[str]) -> Callable[[Any], Texts]:
-    """The type of an option whose value is names with commas between them."""
-    known = [*choices]
-
-    def names(value: str | Texts) -> Texts:
-        found = value if isinstance(value, tuple) else tuple(value.replace(",", " ").split())
-        for name in found or ("",):
-            if name not in known:
-                raise click.BadParameter(f"{name!r} is not one of {', '.join(known)}")
-        return found
-
-    return names
+def _listed(value: str | Texts) -> Texts:
+    """The names in a text with commas between them."""
+    return tuple(map(str.strip, value.split(","))) if isinstance(value, str) else value
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -124,8 +109,8 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             _missing,
         ),
         "n_runs": ("Number of fits.", IntRange(2)),
-        "inits": ("Initialisations to compare.", _listed(["auto", *INITS])),
-        "solvers": ("Solvers to compare.", _listed(SOLVERS)),
+        "inits": ("Initialisations to compare.", _listed),
+        "solvers": ("Solvers to compare.", _listed),
         "reference": (
             "Known components, such as COSMIC's signatures: a table, features matched by name.",
             _FILE,
@@ -152,7 +137,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "drop": ("A column to leave out; may be repeated.",),
         "triples": (
             "DATA is a long table of ratings: its columns of users, items and ratings.",
-            _columns,
+            _listed,
         ),
         "feature_names": (
             "Names of the features, such as words: a text file with one per line.",
@@ -438,12 +423,6 @@ class Request(SimpleNamespace):
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value not in (None, ())}
 
-    def unmix(self) -> None:
-        """Set the options that unmix a scene, but for those that are given."""
-        for name, value in SCENE.items():
-            if name not in self.given:
-                setattr(self, name, "none" if value is None else value)
-
     @property
     def member(self) -> tuple[str, str | None]:
         """The file and the member of it that are read."""
@@ -453,11 +432,6 @@ class Request(SimpleNamespace):
     def path(self) -> pathlib.Path:
         """The file, without the member that DATA may name."""
         return pathlib.Path(self.member[0])
-
-    @property
-    def limits(self) -> Facts:
-        """When to stop."""
-        return {name: getattr(self, name) for name in STOPPING}
 
     @property
     def rng(self) -> Generator | None:

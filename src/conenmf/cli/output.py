@@ -75,24 +75,31 @@ def new_result(target: Path) -> Iterator[Path]:
     If the result itself was saved before an error, the error says where it is kept.
     """
     new = target / _NEW_FOLDER
+    with locked_folder(target):
+        with writing(target):
+            shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
+            remove_temporaries(target, _SUMMARY_FILE)
+            new.mkdir()
+        try:
+            yield new
+            with writing(target):
+                _replace_files(new, target)
+        except BaseException as problem:
+            if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
+                problem.add_note(f"the new result is kept in {new}")
+            else:
+                shutil.rmtree(new, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def locked_folder(target: Path) -> Iterator[None]:
+    """Make a folder, and refuse it while another command writes there."""
     try:
         with writing(target):
             target.mkdir(exist_ok=True)
         with in_use(target):
-            with writing(target):
-                shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
-                remove_temporaries(target, _SUMMARY_FILE)
-                new.mkdir()
-            try:
-                yield new
-                with writing(target):
-                    _replace_files(new, target)
-            except BaseException as problem:
-                if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
-                    problem.add_note(f"the new result is kept in {new}")
-                else:
-                    shutil.rmtree(new, ignore_errors=True)
-                raise
+            yield
     finally:
         with suppress(OSError):
             target.rmdir()  # if nothing is in it

@@ -61,8 +61,7 @@ def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
     if request.fixed is None:
         return None
     M = _opened(request, "fixed", request.fixed, samples_in="rows")
-    W = exact(dense(M.columns(np.arange(M.shape[1]))))
-    return Fixed(matched_rows(W, M.names, V, FIXED_TABLE), M.names.sample_names)
+    return Fixed(_components(M, V, FIXED_TABLE), M.names.sample_names)
 
 
 def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | None:
@@ -73,9 +72,14 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
     M = _opened(request, "reference", request.reference, samples_in="columns")
     if {*features} & {*(M.names.sample_names or ())}:
         M = _opened(request, "reference", request.reference, samples_in="rows")
-    W = exact(dense(M.columns(np.arange(M.shape[1]))))
     names = tuple(M.names.sample(n) for n in range(M.shape[1]))
-    return matched_rows(W, M.names, V, "--reference"), names
+    return _components(M, V, "--reference"), names
+
+
+def _components(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
+    """The columns of M, with features in the order of those of V."""
+    W = exact(dense(M.columns(np.arange(M.shape[1]))))
+    return matched_rows(W, M.names, V, owner)
 
 
 def with_sample_weights(request: Request, V: DataMatrix, loss: str) -> DataMatrix:
