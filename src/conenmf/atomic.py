@@ -35,6 +35,19 @@ def output_file(path: PathLike) -> Path:
     return target
 
 
+def output_folder(path: PathLike) -> Path:
+    """Return the path of a folder to write to; it need not exist, but its parent must."""
+    target = Path(path)
+    with writing(target):
+        if not target.is_dir():
+            if os.path.lexists(target):
+                raise OutputError(f"{target} is a file: name a folder")
+            if not target.absolute().parent.is_dir():
+                parent = target.absolute().parent
+                raise OutputError(f"{target}: the folder {parent} does not exist")
+    return target
+
+
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
     """Name the file or folder that could not be written."""

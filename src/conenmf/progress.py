@@ -36,15 +36,15 @@ class Display:
 
     Attributes
     ----------
-    continued_at : int
-        The iteration from which a saved run was continued; 0 if none was.
+    continued_at : int or None
+        The iteration from which a run was continued; 0 if it began, None before its first one.
     """
 
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, delay: float = 1.0, interval: float = 5.0
     ) -> None:
         self._stream, self._quiet, self._delay, self._interval = stream, quiet, delay, interval
-        self.continued_at = 0
+        self.continued_at: int | None = None
         self._what, self._note = "", ""
         self._share: float | None = None
         self._done = threading.Event()
@@ -98,17 +98,14 @@ class Display:
 
     def iterations(self, max_iter: int, what: str = "solving") -> Callable[[Iteration], None]:
         """A callback for a solver that shows the iteration and the error."""
-        is_first = True
 
         def show(now: Iteration) -> None:
-            nonlocal is_first
             error = f"error {now.relative_error:.5g}"
             if not now.iteration:
                 self.update(error, what="choosing an init")
                 return
-            if is_first and now.iteration > 1:
+            if self.continued_at is None:
                 self.continued_at = now.iteration - 1
-            is_first = False
             self.update(f"iteration {now.iteration} of at most {max_iter}, {error}", what=what)
 
         return show

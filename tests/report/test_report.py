@@ -141,15 +141,15 @@ def test_names_stay_text(cones, view, parsed):
         "feature_names": [HOSTILE] * 80,
     }
     result = renamed(cones, **names, image_shape=(8, 10))
-    settings = {**result.settings, "init": HOSTILE, HOSTILE: HOSTILE}
+    settings = {**result.settings, "init": HOSTILE, HOSTILE: HOSTILE, "command": HOSTILE}
     decided = {"K_decided_by": HOSTILE, "init_used": HOSTILE}
-    plain = parsed(render(cones, view=view, image_shape=(8, 10), extra={"command": "x"}))
+    usual = replace(cones, settings={**cones.settings, "command": "x"})
+    plain = parsed(render(usual, view=view, image_shape=(8, 10)))
     text = render(
         replace(result, settings=settings, **decided),
         view=view,
         title=HOSTILE,
         source=HOSTILE,
-        extra={HOSTILE: HOSTILE, "command": HOSTILE},
     )
     page = parsed(text)
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in plain.elements}

@@ -8,13 +8,12 @@ is what the file ``NAME.run.k_20.dt_0_5.json`` of each is for.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..atomic import files_written_whole, writing
+from ..atomic import files_written_whole, output_folder, writing
 from ..data.matrix import DataMatrix
 from ..errors import Option, OptionError, OutputError
 from ..export import (
@@ -22,7 +21,6 @@ from ..export import (
     annotated_copy,
     annotated_counts,
     categories,
-    check_packages,
     no_formula,
 )
 from ..text import Facts, PathLike, visible
@@ -80,14 +78,10 @@ def check_run(
     force : bool
         Take the folder all the same; files of the same names are replaced.
     """
-    target = Path(folder)
     if not name or "/" in name or not name.isprintable() or name.startswith("."):
         problem = ", expected the beginning of the names of files"
         raise OptionError(Option("name", name), problem)
-    if os.path.lexists(target) and not target.is_dir():
-        raise OutputError(f"{target} is a file: name a folder")
-    if not target.exists() and not target.absolute().parent.is_dir():
-        raise OutputError(f"{target}: the folder {target.absolute().parent} does not exist")
+    target = output_folder(folder)
     if force or not target.is_dir():
         return target
     known = list(target.glob(f"{name}.run.k_*.json"))
@@ -126,50 +120,42 @@ def write_programs(
     genes: str | None = None,
     counts: DataMatrix | None = None,
     copy_of: PathLike | None = None,
-    key: str = "conenmf",
-    force: bool = False,
 ) -> list[Path]:
     """Write tables as cNMF does, and an .h5ad with annotations; return the paths of all files.
 
     Parameters
     ----------
     programs : Programs
-    folder, name, source, genes, force
+    folder, name, source, genes
         See `check_run`.
     counts : DataMatrix, optional
         The counts, if they are to be written to a new .h5ad file.
     copy_of : path, optional
         The .h5ad file of which a copy is annotated instead. It is not changed.
-    key : str
-        ``obsm["X_" + key]`` gets the usages, ``varm[key]`` the spectra in TPM,
-        ``varm[key + "_score"]`` the scores, ``obs[key]`` the labels as categories, ``var[key]``
-        whether a gene was factored, and ``uns[key]`` the facts as JSON.
+        ``obsm["X_conenmf"]`` gets the usages, ``varm["conenmf"]`` the spectra in TPM,
+        ``varm["conenmf_score"]`` the scores, ``obs["conenmf"]`` the labels as categories,
+        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts as JSON.
     """
-    target = check_run(folder, name, source=source, genes=genes, force=force)
+    target = Path(folder)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
         del names["annotated"]
-    else:
-        check_packages("none", anndata=True)
-    facts = {**_facts(programs), "source": source, "genes": genes}
+    facts = {**run_facts(programs), "source": source, "genes": genes}
+    added = _annotations(programs, facts)
     with writing(target):
         target.mkdir(exist_ok=True)
     paths = {what: target / file for what, file in names.items()}
-    with files_written_whole(list(paths.values())) as opened:
+    with writing(target), files_written_whole(list(paths.values())) as opened:
         streams = dict(zip(paths, opened, strict=True))
         tables = _tables(programs)
         for what, table in tables.items():
-            with writing(paths[what]):
-                table.to_csv(streams[what], sep="\t")
+            table.to_csv(streams[what], sep="\t")
         streams["genes"].write("\n".join(tables["spectra"].columns).encode())
         streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
-        if "annotated" in streams:
-            added = _annotations(programs, key, facts)
-            with writing(paths["annotated"]):
-                if copy_of is not None:
-                    annotated_copy(copy_of, streams["annotated"], added)
-                elif counts is not None:
-                    annotated_counts(counts, streams["annotated"], added)
+        if copy_of is not None:
+            annotated_copy(copy_of, streams["annotated"], added)
+        elif counts is not None:
+            annotated_counts(counts, streams["annotated"], added)
     return list(paths.values())
 
 
@@ -187,7 +173,8 @@ def pictures(programs: Programs, name: str) -> Facts:
     return drawn
 
 
-def _facts(programs: Programs) -> Facts:
+def run_facts(programs: Programs) -> Facts:
+    """Describe programs, and how they were found, in plain values."""
     found = programs.stability
     return {
         **programs.settings,
@@ -204,16 +191,16 @@ def _facts(programs: Programs) -> Facts:
     }
 
 
-def _annotations(programs: Programs, key: str, facts: Facts) -> list[Annotation]:
+def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
     chosen = np.zeros(len(programs.spectra_tpm), bool)
     chosen[programs.genes] = True
     return [
-        ("obsm", f"X_{key}", programs.usages),
-        ("varm", key, programs.spectra_tpm),
-        ("varm", f"{key}_score", programs.spectra_score),
-        ("obs", key, categories(programs.labels, first=1)),
-        ("var", key, chosen),
-        ("uns", key, json.dumps(facts)),
+        ("obsm", "X_conenmf", programs.usages),
+        ("varm", "conenmf", programs.spectra_tpm),
+        ("varm", "conenmf_score", programs.spectra_score),
+        ("obs", "conenmf", categories(programs.labels, first=1)),
+        ("var", "conenmf", chosen),
+        ("uns", "conenmf", json.dumps(facts)),
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ..cells.programs import Programs, find_programs, scaled_genes
-from ..cells.tables import check_run, pictures, runs_folder, write_programs
+from ..cells.tables import check_run, pictures, run_facts, runs_folder, write_programs
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..errors import OptionError
@@ -69,20 +69,12 @@ def cells(request: Request) -> None:
         how = f"listed, {len(chosen)} genes, {zlib.crc32(chr(10).join(chosen).encode()):08x}"
     member = f":{request.dataset}" if request.dataset else ""
     source = f"{Path(request.data).absolute()}{member}"
-    identity = {"source": source, "genes": how, "force": request.force}
-    if request.anndata:
-        check_packages("none", anndata=True)
-    target = check_run(request.output, name, **identity)
+    identity = {"source": source, "genes": how}
+    check_packages("none", anndata=request.anndata)
+    target = check_run(request.output, name, **identity, force=request.force)
     with locked_folder(target):
         programs, V, paths = _found(request, target, name, chosen, fitting, identity)
-    answer = {
-        **programs.settings,
-        "verdict": programs.stability.verdict,
-        "problem": programs.stability.problem,
-        "found_in": programs.stability.found_in,
-        "markers": programs.markers(),
-        "files": [str(path) for path in paths],
-    }
+    answer = {**run_facts(programs), "files": [str(path) for path in paths]}
     where = f"files are in {visible(request.output, None)}"
     if not request.no_report:
         where += f"\nopen {visible(paths[-1], None)} in a browser"

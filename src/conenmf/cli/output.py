@@ -24,6 +24,7 @@ from ..atomic import (
     flush_folder,
     in_use,
     output_file,
+    output_folder,
     remove_temporaries,
     writing,
     written_whole,
@@ -52,14 +53,8 @@ def check_folder(target: Path, force: bool) -> None:
 
     Other files are left alone, so even with `force` none may have the name of a file of a result.
     """
-    parent = target.absolute().parent
-    with writing(target):
-        if not target.exists():
-            if not parent.is_dir():
-                raise OutputError(f"{target}: the folder {parent} does not exist")
-            return
-    if not target.is_dir():
-        raise OutputError(f"{target} is a file: name a folder with --output")
+    if not output_folder(target).is_dir():
+        return
     earlier, ours = earlier_files(target), {RUNS_FOLDER, _NEW_FOLDER}
     others = {path.name for path in target.iterdir() if not path.name.startswith(".")} - ours
     if others and not (earlier or force):

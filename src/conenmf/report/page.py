@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -55,7 +55,6 @@ def render(
     coordinates: ArrayLike | None = None,
     texts: Sequence[str] | None = None,
     stability: Stability | None = None,
-    extra: Mapping[str, object] | None = None,
 ) -> str:
     """Return the report of a result as an HTML page.
 
@@ -88,8 +87,6 @@ def render(
     stability : Stability, optional
         The result of `stability` for the same data and number of components: the page shows how
         often each component returns, and draws the limits of its entries.
-    extra : mapping, optional
-        Further facts to show with the settings; "command" is the shell command that repeats it.
 
     Examples
     --------
@@ -103,7 +100,6 @@ def render(
     instance("result", result, Factorization)
     optional(instance, "stability", stability, Stability, "stability(V, K)")
     title, source = optional(text, "title", title), optional(text, "source", source)
-    facts = dict(optional(instance, "extra", extra, Mapping) or {})
     template = _template()
     shapes = Names(image_shape=image_shape, pixels_shape=pixels_shape)
     known: Facts = {"classes": classes, "coordinates": coordinates, "texts": texts}
@@ -120,8 +116,6 @@ def render(
         title=visible(name),
         subtitle=_subtitle(context, "" if name == components else f"{components} · "),
         source=None if source is None else visible(source),
-        command=facts.pop("command", result.settings.get("command")),
-        extra=facts,
         versions={name: version(name) for name in _PACKAGES},
         css=_resource("page.css"),
         script=script,
