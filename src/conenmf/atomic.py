@@ -38,13 +38,12 @@ def output_file(path: PathLike) -> Path:
 def output_folder(path: PathLike) -> Path:
     """Return the path of a folder to write to; it need not exist, but its parent must."""
     target = Path(path)
+    parent = target.absolute().parent
     with writing(target):
-        if not target.is_dir():
-            if os.path.lexists(target):
-                raise OutputError(f"{target} is a file: name a folder")
-            if not target.absolute().parent.is_dir():
-                parent = target.absolute().parent
-                raise OutputError(f"{target}: the folder {parent} does not exist")
+        if os.path.lexists(target) and not target.is_dir():
+            raise OutputError(f"{target} is a file: name a folder")
+        if not parent.is_dir():
+            raise OutputError(f"{target}: the folder {parent} does not exist")
     return target
 
 
