@@ -54,18 +54,16 @@ def nnls_rows(
     places: Array,
     L: Array,
     x: Array,
-) -> int:
+) -> None:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
     G (1, K, K) serves all rows, or has a matrix for each of them.
-    The passive set of a row is at first that of the positive entries of Y. Returns how many rows
-    did not finish within `max_pivots`; their rows of Y are set to NaN. `places`, L and x are
-    those of `nnls_memory`.
+    The passive set of a row is at first that of the positive entries of Y. Rows of Y that do not
+    finish within `max_pivots` are set to NaN. `places`, L and x are those of `nnls_memory`.
     """
     K = C.shape[1]
     passive, factored, members, wrong = places[0], places[1], places[2], places[3]
     any_factored = False
-    unfinished = 0
     for n in range(C.shape[0]):
         gram = G[min(n, G.shape[0] - 1)]
         any_factored = any_factored and G.shape[0] == 1
@@ -124,6 +122,3 @@ def nnls_rows(
         if finished:
             for i in range(size):
                 Y[n, members[i]] = x[i]
-        else:
-            unfinished += 1
-    return unfinished

@@ -400,15 +400,12 @@ def _predict(
 ) -> tuple[tuple[float, float]]:
     block = exact(block)
     squares = products(entrywise(block, np.square), members)  # of each sample on each fold
-    parts = [products(block, W * member[:, None]) for member in members.T]
+    parts = np.stack([products(block, W * member[:, None]) for member in members.T])
     missed = np.zeros(len(squares))
     for fold in range(len(grams)):
-        others = [other for other in range(len(grams)) if other != fold]
-        if others:  # sums of what is seen: a difference would lose digits
-            G = grams[others].sum(axis=0) + _ZEROS_WEIGHT * grams[fold]
-            H = nnls(G, np.sum([parts[other] for other in others], axis=0))
-        else:
-            H = np.zeros_like(parts[fold])
+        # sums of what is seen: a difference would lose digits
+        G = np.delete(grams, fold, axis=0).sum(axis=0) + _ZEROS_WEIGHT * grams[fold]
+        H = nnls(G, np.delete(parts, fold, axis=0).sum(axis=0))
         explained = 2 * np.vecdot(parts[fold], H) - np.vecdot(H @ grams[fold], H)
         missed += np.maximum(squares[:, fold] - explained, 0.0)
     factors = 1.0 if weights is None else weights

@@ -110,10 +110,14 @@ class Penalties:
         alpha_H = number("alpha_H", alpha_H, at_least=0)
         l1 = number("l1_ratio", l1_ratio, at_least=0, at_most=1)
         F, N = shape
-        parts: Facts = {"l1_h": alpha_W * l1 * F, "l2_h": alpha_W * (1 - l1) * F}
-        parts |= {"l1_w": alpha_H * l1 * N, "l2_w": alpha_H * (1 - l1) * N}
         return cls(
-            **parts, orthogonality=orthogonality, min_volume=min_volume, sum_to_one=sum_to_one
+            l1_h=alpha_W * l1 * F,
+            l2_h=alpha_W * (1 - l1) * F,
+            l1_w=alpha_H * l1 * N,
+            l2_w=alpha_H * (1 - l1) * N,
+            orthogonality=orthogonality,
+            min_volume=min_volume,
+            sum_to_one=sum_to_one,
         )
 
     @property
@@ -138,9 +142,10 @@ class Penalties:
 
     def on_W(self, total: float, n_samples: int) -> Term | None:
         """Return the term for the rows of W; `total` is ||V||^2."""
+        if not (self.l1_w or self.l2_w or self.min_volume):
+            return None
         shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else total / n_samples)
-        term = Term(self.l1_w, self.l2_w, volume=self.min_volume * total, shift=shift)
-        return None if term.is_none else term
+        return Term(self.l1_w, self.l2_w, volume=self.min_volume * total, shift=shift)
 
     @property
     def fixes_columns(self) -> bool:
@@ -187,11 +192,6 @@ class Term:
     volume: float = 0.0
     shift: float = 1.0
     weights: Any = None  # of the majorant of the volume, (K, K)
-
-    @property
-    def is_none(self) -> bool:
-        """Whether it changes nothing."""
-        return not (self.l1 or self.l2 or self.pairs or self.volume)
 
     def at(self, W: Array) -> Term:
         """Return the same with the majorant of the volume at W (F, K)."""

@@ -20,13 +20,14 @@ from numpy.typing import ArrayLike
 
 from ..arguments import components
 from ..cones.clustering import LazyScores, Score
-from ..data.blocks import Array, Block, dense, exact
-from ..data.matrix import DataMatrix
+from ..data.blocks import Array, Block, dense, exact, slices
+from ..data.matrix import DataMatrix, PerSample
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.nnls import nnls
+from .constraints import sum_to_one
 
-_N_BISECTIONS = 40
+_GRAM_NUMBERS = 1 << 21  # in the matrices of samples that are compared at a time
 _NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
 
 
@@ -105,17 +106,12 @@ def _require_new(score: float, squared: float, k: int, K: int, what: str) -> Non
 def nnls_in_simplex(G: Array, C: Array) -> Array:
     """Minimise y'Gy / 2 - c'y over y >= 0 with sum(y) <= 1, for every row c of C.
 
-    Where the sum of the free solution is above 1, the multiplier of the constraint, which is
-    subtracted from c, is found by bisection.
+    Where the sum of the free solution is above 1, that of the best one is 1.
     """
     Y = nnls(G, C)
-    rows = np.flatnonzero(Y.sum(axis=1) > 1)
-    low, high = np.zeros(rows.size), np.maximum(C[rows].max(axis=1, initial=0.0), 0.0)
-    for _ in range(_N_BISECTIONS if rows.size else 0):
-        middle = (low + high) / 2
-        Y[rows] = nnls(G, C[rows] - middle[:, None], Y[rows])
-        outside = Y[rows].sum(axis=1) > 1
-        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
+    outside = np.flatnonzero(Y.sum(axis=1) > 1)
+    for part in slices(outside.size, 1 + _GRAM_NUMBERS // G.size):
+        Y[outside[part]] = sum_to_one(G, C[outside[part]])
     return Y
 
 
@@ -177,8 +173,9 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     N, chosen = V.shape[1], np.asarray(samples)
     W = np.ascontiguousarray(exact(dense(V.columns(chosen))))
     with V.own_threads():
-        largest, total = V.sweep(_distances, V.norms_squared, reduce=_joined, W=W)[0]
-    K, epsilon = chosen.size, math.sqrt(largest)
+        squares, _ = V.sweep(_distances, V.norms_squared, W=W)
+    K, apart = chosen.size, np.asarray(squares)
+    epsilon = math.sqrt(apart.max())
     sigma = float(np.linalg.svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
     longest = float(norm(W, axis=0).max())
     condition = longest / sigma if sigma > 0 else np.inf
@@ -189,17 +186,12 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     return SeparableBound(
         noise=epsilon,
         condition=float(condition),
-        error=math.sqrt(total / V.total),
+        error=math.sqrt(apart.sum() / V.total),
         spa_noise=float(spa_noise),
         spa_error=float(spa_error),
     )
 
 
-def _distances(block: Block, squared: Array, *, W: Array) -> tuple[tuple[float, float]]:
-    """The largest and the sum of the squared distances to the hull of zero and W."""
-    apart = np.maximum(_outside_hull(block, squared, n_choices=0, W=W), 0.0)
-    return ((float(apart.max()), float(apart.sum())),)
-
-
-def _joined(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    return max(a[0], b[0]), a[1] + b[1]
+def _distances(block: Block, squared: Array, *, W: Array) -> PerSample:
+    """Squared distances to the hull of zero and W, which rounding may not make negative."""
+    return np.maximum(_outside_hull(block, squared, n_choices=0, W=W), 0.0), None

@@ -36,6 +36,7 @@ import warnings
 
 import numpy as np
 from numpy.random import default_rng
+from scipy.linalg import qr
 from scipy.special import log_ndtr
 
 from ..arguments import components
@@ -141,18 +142,15 @@ def _facets(Y: Array, noise: Array) -> Array:
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
-    """Facets of a simplex around all pixels: that of K far ones, as of `spa`, made larger."""
+    """Facets of a simplex around all pixels: that of K far ones, made larger.
+
+    The pivots of a QR decomposition are the samples that `spa` chooses.
+    """
     K = Y.shape[1]
     is_bright = bright > _MIN_START_BRIGHTNESS
     rest = Y[is_bright] / bright[is_bright, None]
-    vertices = np.empty((K, K))
-    far = rest.copy()
-    for k in range(K):
-        chosen = int((far**2).sum(axis=1).argmax())
-        vertices[:, k] = rest[chosen]
-        axis = far[chosen] / np.linalg.norm(far[chosen])
-        far -= np.outer(far @ axis, axis)
-    Q = np.linalg.inv(vertices)
+    far = qr(rest.T, mode="r", pivoting=True)[1][:K]
+    Q = np.linalg.inv(rest[far].T)
     growth = max(1.0 - K * float((rest @ Q.T).min()), 1.0)
     return Q / growth + (1 - 1 / growth) / K * scale
 

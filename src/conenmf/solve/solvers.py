@@ -50,13 +50,9 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     def sweep(y: Array, rows: Array) -> Pair:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = np.where(denominator > 0, C[rows] / denominator, 1.0)
-            new = np.maximum(y * ratio, FLOOR)
-            distance_sq = ((new - y) ** 2).sum(axis=1)
-            if not distance_sq.max(initial=0.0) < np.inf:  # perhaps as a ratio is beyond the range
-                new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
-                distance_sq = ((new - y) ** 2).sum(axis=1)
-        return new, distance_sq
+            ratio = C[rows] / denominator  # of a component that nothing uses it is not finite
+            new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
+            return new, ((new - y) ** 2).sum(axis=1)
 
     return _swept(Y, sweeps, sweep)
 
