@@ -135,7 +135,6 @@ class Spectrum:
         with it: see `linalg.energy`. It is the closer, the smaller `tol`, as in `leading_subspace`.
         """
         V, k = self.V, self._asked(k)
-        require_data_matrix(V)
         if k in self._energy:
             return self._energy[k]
         with V.own_threads():
@@ -185,7 +184,9 @@ class Spectrum:
             # V'X is tall and thin; its singular values do not suffer from the square in VV'. What
             # V makes of the right vectors has not lost digits either: it replaces X while it helps.
             for left in reversed(range(_MAX_REFINEMENTS)):
-                B, triangle = V.sweep(_project, X=X, reduce=_stack)
+                B, triangle = V.sweep(
+                    _project, X=X, reduce=lambda a, b: _triangle(np.vstack([a, b]))
+                )
                 _, sigma, turn = np.linalg.svd(triangle)
                 turn = _canonical(X, sigma, turn)
                 turn *= _signs(X @ turn.T)[:, None]
@@ -226,7 +227,11 @@ class Spectrum:
             if self._gram is None:
                 is_wide = self.V.shape[0] <= self.V.shape[1]
                 gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
-                self._gram = np.linalg.eigh(gram) if self._has_vectors else _values_of(gram)
+                self._gram = (
+                    np.linalg.eigh(gram)
+                    if self._has_vectors
+                    else (np.linalg.eigvalsh(gram), np.empty((len(gram), 0)))
+                )
             values, vectors = (part[..., ::-1] for part in self._gram)
             return Leading(vectors, values, None)
         size = self._block_size(k)
@@ -254,24 +259,19 @@ class Spectrum:
         if rows is None and _HAS_SEED:
             rows = V.held_rows(_MAX_DENSE_ENTRIES)
         if rows is None:
-            return partial(_image, V), V.shape[0], False
+            return lambda X: np.asarray(V.sweep(_apply, X=X)[0]), V.shape[0], False
         rows = rows.astype(float, copy=False)
         self._rows = None if self._start is None else rows
         if V.shape[1] < V.shape[0]:
-            return partial(_square, V, rows.T, rows), V.shape[1], True
-        return partial(_square, V, rows, rows.T), V.shape[0], True
+            rows = rows.T
+        return partial(_square, V, rows), min(V.shape), True
 
     def _features(self, vectors: Array) -> Array:
         """Eigenvectors of VV' (F, m), from what `_leading` returns."""
         V = self.V
         if len(vectors) == V.shape[1] != V.shape[0]:
-            vectors = np.linalg.qr(V.sweep(_combine, V.align(vectors))[0])[0]
+            return np.linalg.qr(V.sweep(_combine, V.align(vectors))[0])[0]
         return vectors
-
-
-def _values_of(gram: Array) -> Pair:
-    """All eigenvalues, and no eigenvector."""
-    return np.linalg.eigvalsh(gram), np.empty((len(gram), 0))
 
 
 def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
@@ -282,10 +282,9 @@ def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
     found.
     """
     rng = default_rng(0)
-    start = rng.standard_normal(side)
     size = int(min(max(_VECTORS_PER_EIGENVECTOR * k, k + _MIN_VECTORS), side))
     operator = LinearOperator((side, side), matvec=apply, dtype=float)
-    how = {"v0": start, "ncv": size, "tol": tol / 10, "rng": rng}
+    how = {"v0": rng.standard_normal(side), "ncv": size, "tol": tol / 10, "rng": rng}
     try:
         vectors = eigsh(operator, k, maxiter=_MAX_RESTARTS, **how)[1]
     except ArpackNoConvergence as failure:
@@ -346,7 +345,7 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
     if sigma[-1] >= _SAFE_SHARE * sigma[0]:
         return right
     for _ in range(2):
-        (gram,) = V.map(_gram_beside, right)
+        (gram,) = V.map(lambda _, rows: (rows.T @ rows,), right)
         is_zero = np.diagonal(gram) == 0
         shift = is_zero + 4 * len(gram) * EPS
         inverse = np.linalg.inv(np.linalg.cholesky(gram + np.diag(shift)).T)
@@ -400,23 +399,13 @@ def _project(block: Block, *, X: Array) -> Pair:
     return B, _triangle(B)
 
 
-def _stack(a: Array, b: Array) -> Array:
-    """The triangle of two stacked ones."""
-    return _triangle(np.vstack([a, b]))
-
-
 def _triangle(B: Array) -> Array:
     n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # which make it square
-    triangle = np.linalg.qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r")
-    return np.asarray(triangle)
+    return np.asarray(np.linalg.qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r"))
 
 
 def _times(X: Array, index: range, B: Array) -> Array:
     return B @ X
-
-
-def _gram_beside(index: range, B: Array) -> tuple[Array]:
-    return (B.T @ B,)
 
 
 def _combine(block: Block, coefficients: Array) -> tuple[Array]:
@@ -424,29 +413,21 @@ def _combine(block: Block, coefficients: Array) -> tuple[Array]:
     return (weighted_sums(exact(block), coefficients),)
 
 
-def _square(V: DataMatrix, rows: Rows, columns: Block, X: Array) -> Array:
-    """The product of two matrices, V and its transpose in memory, with X."""
+def _square(V: DataMatrix, A: Rows, X: Array) -> Array:
+    """A'A X, where A is V or its transpose in memory."""
     V._count(1.0)
-    return np.asarray(columns @ (rows @ X))
-
-
-def _image(V: DataMatrix, X: Array) -> Array:
-    """VV'X; one pass."""
-    return np.asarray(V.sweep(_apply, X=X)[0])
+    return np.asarray(A.T @ (A @ X))
 
 
 def _apply(block: Block, *, X: Array) -> tuple[Array]:
+    """VV'X; one pass."""
     block = exact(block)
     return (weighted_sums(block, products(block, X)),)
 
 
 def gram_of_features(V: DataMatrix) -> Array:
     """VV' (F, F), F small; one pass."""
-    return np.asarray(V.sweep(_gram)[0])
-
-
-def _gram(block: Block) -> tuple[Array]:
-    return (feature_gram(block),)
+    return np.asarray(V.sweep(lambda block: (feature_gram(block),))[0])
 
 
 def gram_of_samples(V: DataMatrix) -> Array:

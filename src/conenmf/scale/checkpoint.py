@@ -281,8 +281,7 @@ def digest(V: DataMatrix) -> str:
     >>> digest(one) == digest(one), digest(one) == digest(other)
     (True, False)
     """
-    index = V.indices()
-    return f"{V.sweep(_digest_block, index)[0] % 2**64:016x}"
+    return f"{V.sweep(_digest_block, V.indices())[0] % 2**64:016x}"
 
 
 def known_digest(V: DataMatrix) -> str | None:
@@ -306,20 +305,21 @@ def known_digest(V: DataMatrix) -> str | None:
     if observed is not None:
         index = V.indices()
         if observed.weights is None:
-            (total,) = V.sweep(_digest_pattern, index)
+            (total,) = V.sweep(
+                lambda block, numbers: _digest_block(
+                    entrywise(exact(block), np.ones_like), numbers
+                ),
+                index,
+            )
         else:
-            (total,) = V.map(_digest_weights, observed.weights, index)
+            (total,) = V.map(
+                lambda _, rows, numbers: _digest_block(exact(rows).T, numbers),
+                observed.weights,
+                index,
+            )
     if V.unweighed is not None:
         samples = np.asarray(V.unweighed.weights, float)
     return str(joblib.hash((total % 2**64, samples)))
-
-
-def _digest_weights(index: range, weights: Array, numbers: Array) -> tuple[int]:
-    return _digest_block(exact(weights).T, numbers)
-
-
-def _digest_pattern(block: Block, index: Array) -> tuple[int]:
-    return _digest_block(entrywise(exact(block), np.ones_like), index)
 
 
 def _digest_block(block: Block, index: Array) -> tuple[int]:

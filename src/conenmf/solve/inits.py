@@ -186,36 +186,32 @@ def nndsvd(
     the larger norm.
     """
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
-    signs = np.ones(K)
-    W, sizes = np.zeros_like(U), np.zeros(K)
-    W[:, 0], sizes[0] = np.sqrt(sigma[0]) * np.abs(U[:, 0]), np.sqrt(sigma[0])
-    (squares_R,) = V.map(_squares_of_parts, R.T)
-    squares_U = np.stack([(np.maximum(sign * U, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
-    norms_U, norms_R = np.sqrt(squares_U), np.sqrt(squares_R)
-    for k in range(1, int(np.count_nonzero(sigma > _NEGLIGIBLE_SHARE * sigma[0]))):
-        norms = norms_U[:, k] * norms_R[:, k]
-        best = int(np.argmax(norms))
-        if norms[best] > 0:
-            signs[k] = (1.0, -1.0)[best]
-            size = np.sqrt(sigma[k] * norms[best])
-            W[:, k] = size * np.maximum(signs[k] * U[:, k], 0) / norms_U[best, k]
-            sizes[k] = size / norms_R[best, k]
-    Ht, largest = V.map(_signed_parts, R.T, reduce=max, signs=signs, sizes=sizes)
+    (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
+    norms = np.sqrt([_squares_of_parts(U), squares_R])
+    best, order = norms.prod(axis=0).argmax(axis=0), np.arange(K)
+    norms_U, norms_R = norms[:, best, order]
+    signs = 1.0 - 2.0 * best
+    signs[0], norms_U[0], norms_R[0] = 0.0, 1.0, 1.0  # the first pair has one sign, and all of it
+    used = np.where(sigma > _NEGLIGIBLE_SHARE * sigma[0], sigma, 0.0)
+    sizes = np.sqrt(used * norms_U * norms_R)
+    W = _parts(U, order, signs) * over(sizes, norms_U)
+    shared = {"pairs": order, "signs": signs, "sizes": over(sizes, norms_R)}
+    Ht, largest = V.map(_sized_parts, R.T, reduce=max, **shared)
     W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
     floor, dtype = _NEGLIGIBLE_SHARE * largest, V.dtype
     Ht = V.by_rows(lambda index, H: np.where(floor > H, 0, H).astype(dtype), Ht)
     return W.astype(dtype), Ht.T
 
 
-def _squares_of_parts(index: range, R: Array) -> tuple[Array]:
+def _squares_of_parts(R: Array) -> Array:
     """Squared norms of the positive and of the negative part of each column."""
-    return (np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)]),)
+    return np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
 
 
-def _signed_parts(index: range, R: Array, *, signs: Array, sizes: Array) -> tuple[Array, float]:
-    parts = np.maximum(signs * R, 0)
-    parts[:, 0] = np.abs(R[:, 0])
-    parts *= sizes
+def _sized_parts(
+    index: range, R: Array, *, pairs: Array, signs: Array, sizes: Array
+) -> tuple[Array, float]:
+    parts = _parts(R, pairs, signs) * sizes
     return parts, float(parts.max())
 
 
@@ -259,14 +255,13 @@ def nnsvdlrc(
     size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
     sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
     A = U * np.sqrt(sigma)
-    signs = np.array([0.0] + [sign for k in range(1, rank) for sign in (1.0, -1.0)])
-    pairs = np.array([0] + [k for k in range(1, rank) for _ in range(2)])
-    if signs.size < K:
+    if 2 * rank - 1 < K:
         raise ComponentsError(
-            f"nnsvdlrc makes at most {signs.size} components of a {V.shape[1]} x {V.shape[0]} "
+            f"nnsvdlrc makes at most {2 * rank - 1} components of a {V.shape[1]} x {V.shape[0]} "
             f"matrix, not the {K} asked for"
         )
-    signs, pairs = signs[:K], pairs[:K]
+    pairs, signs = (np.arange(K) + 1) // 2, np.resize([-1.0, 1.0], K)
+    signs[0] = 0.0
     left = _parts(A, pairs, signs)
     B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
     total, before = float((sigma**2).sum()), np.inf

@@ -39,7 +39,6 @@ from ..errors import DataError
 from ..kernels import clock
 from ..scale.checkpoint import Parts
 from .coefficients import column_units
-from .constraints import Term
 from .solvers import FLOOR, Solver, Update
 
 if TYPE_CHECKING:
@@ -371,13 +370,12 @@ class Run:
 
     def _part(self, W: Array, update: Update) -> Part:
         objective = self.objective
-        rows: tuple[Aligned, ...] = (self.Ht,)
-        if self.solver.extrapolate:
-            rows = (self.Ht, self._Ht_before)
+        rows = (self.Ht, self._Ht_before) if self.solver.extrapolate else (self.Ht,)
         shared = objective.shared(W)
         shared |= {"update": update, "beta": self._tried_beta, "floor": self.floors[0]}
         aligned = (*objective.aligned, *rows)
-        return Part(self.V, objective.step, aligned, shared, len(rows))
+        X = shared["W"] if objective.takes_products else None
+        return Part(self.V, objective.step, aligned, shared, len(rows), X=X)
 
     def _first_pass(self) -> None:
         """Compute the sums of the init, and scale W if the solver asks for it."""
@@ -419,7 +417,7 @@ class Run:
         if of_W is not None:
             value += of_W.value(W)
         if of_H is not None:
-            value += float(self.V.map(_penalty, Ht, term=of_H)[0])
+            value += float(self.V.map(lambda _, rows: (of_H.value(rows),), Ht)[0])
         return value
 
     def _accept(self, W: Array, rows: list[Aligned], sums: Sums) -> None:
@@ -518,10 +516,6 @@ class Run:
         self._Ht_before = aligned.get("before", self.Ht)
 
 
-def _penalty(index: range, H: Array, *, term: Term) -> tuple[float]:
-    return (term.value(H),)
-
-
 def _scale(index: range, H: Array, *, factor: float | Array, dtype: DType) -> PerSample:
     return np.ascontiguousarray(H * factor, dtype), None
 
@@ -594,12 +588,7 @@ def _step_together(V: DataMatrix, runs: list[Run]) -> None:
     """Do one iteration of each run with one pass over V."""
     if not runs:
         return
-    parts = [run.propose() for run in runs]
-    parts = [
-        part._replace(X=run.objective.factor(part.shared))
-        for run, part in zip(runs, parts, strict=True)
-    ]
-    outcomes = sweep_together(V, parts)
+    outcomes = sweep_together(V, [run.propose() for run in runs])
     together: dict[Any, list[tuple[Aligned, Sums]]] = {}
     for run, (Ht, *_, sums) in zip(runs, outcomes, strict=True):
         if run.V is V and run.solver.first == "H":

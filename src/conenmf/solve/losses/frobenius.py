@@ -218,7 +218,7 @@ class LeastSquares(_Squares):
     The value is a difference of large numbers: good to about 2e-8 (float64) of ||V||.
     """
 
-    knows_after = True
+    knows_after = takes_products = True
     _last: tuple[Any, Any] = (None, None)  # the last W that was asked about, and W'W
 
     @staticmethod
@@ -328,10 +328,6 @@ class LeastSquares(_Squares):
         if not np.isfinite(squared):
             raise DataError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
-
-    def factor(self, shared: Facts) -> Array | None:
-        """Return W."""
-        return shared["W"]
 
     @staticmethod
     def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:

@@ -268,12 +268,15 @@ class Objective(ABC):
         What the step needs of every sample, such as weights; it takes their rows before those of H.
     number : int
         Of the iteration, counted from 0.
+    takes_products : bool
+        Whether the step takes the products of samples with W of `shared` as ``C=``.
     """
 
     knows_after: bool
     terms: tuple[Term | None, Term | None] = (None, None)
     aligned: tuple[Aligned, ...] = ()
     number: int = 0
+    takes_products: bool = False
 
     def __init__(
         self,
@@ -355,10 +358,6 @@ class Objective(ABC):
     def scale_W(self, sums: Sums, W: Array) -> Array:
         """Return W times the number that makes it best for the H of the sums."""
         return W
-
-    def factor(self, shared: Facts) -> Array | None:
-        """Return the matrix with which the step multiplies every sample, if it may get C."""
-        return None
 
     @staticmethod
     def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:

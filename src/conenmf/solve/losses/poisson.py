@@ -48,7 +48,6 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ...arguments import Pair
 from ...data.blocks import (
     Array,
     Block,
@@ -491,12 +490,12 @@ class Poisson(Loss):
                 runs[run] = name
                 if run.reason is StopReason.CALLBACK:
                     break
-        leaders = sorted(runs, key=_last_error)[:_LEADERS]
+        leaders = sorted(runs, key=lambda run: run.errors[-1])[:_LEADERS]
         if all(run.reason is not StopReason.CALLBACK for run in runs):
             for run in leaders:
                 run.continue_with(limits[1])
                 run.run()
-        winner = min(leaders, key=_last_error)
+        winner = min(leaders, key=lambda run: run.errors[-1])
         return Start(*winner.factors(), runs[winner])
 
     def begin(
@@ -524,7 +523,9 @@ class Poisson(Loss):
             (start,) = self.warm_up(V, [V], [start], n_fixed)
         if penalties.are_none or start.H is None:
             return start
-        ((masses, squares),) = V.map(_row_sums, start.H.T)
+        ((masses, squares),) = V.map(
+            lambda _, H: ((exact(H).sum(axis=0), (exact(H) ** 2).sum(axis=0)),), start.H.T
+        )
         sizes = balancing_factors(start.W, masses, squares, penalties)
         sizes[:n_fixed] = 1.0
         W = (start.W * sizes).astype(V.dtype)
@@ -723,10 +724,6 @@ def _reorder(index: range, H: Array, labels: Array, *, order: Array) -> tuple[Ar
     return np.ascontiguousarray(H[:, order]), places[labels], None
 
 
-def _last_error(run: Run) -> float:
-    return run.errors[-1]
-
-
 def _mass(W: Array, sums: Sums) -> float:
     """The sum of the rates of all entries that are known."""
     H = sums["H"]
@@ -776,11 +773,6 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     shares = over(1.0, sums) / max(np.count_nonzero(sums > 0), 1)
     counts = margins(V).samples
     return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
-
-
-def _row_sums(index: range, H: Array) -> tuple[Pair]:
-    rows = exact(H)
-    return ((rows.sum(axis=0), (rows**2).sum(axis=0)),)
 
 
 _N_FOLDS = 5
