@@ -336,5 +336,5 @@ def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix,
 
 def test_rates_of_zero_are_refused_where_there_are_counts():
     V = from_columns([[2.0, 1.0], [1.0, 0.0], [1.0, 2.0]])
-    with pytest.raises(DataError, match="zero at 3 entries"):
+    with pytest.raises(DataError, match="zero where 3 entries"):
         poisson_gaps(V, [[0.0], [0.0], [1.0]], [[1.0, 1.0]])

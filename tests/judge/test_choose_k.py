@@ -284,7 +284,7 @@ def test_bad_input(cones, refuses):
     V = from_columns(cones)
     refuses(ComponentsError, "expected an integer of at least 1", lambda: select_k(V, [0, 1]))
     refuses(ComponentsError, "expected integers", lambda: select_k(V, []))
-    refuses(ComponentsError, "61 components are more than", lambda: select_k(V, [61]))
+    refuses(ComponentsError, "61 components are too many", lambda: select_k(V, [61]))
     refuses(DataTypeError, "expected a DataMatrix", lambda: select_k(cones))
 
 

@@ -24,7 +24,7 @@ KINDS = {
     "orthogonal": ({"orthogonality": 0.1}, {}, "its penalties is"),
     "mask": ({}, {"mask": X != 1}, KNOWN),
     "another mask": ({}, {"mask": X != 2}, KNOWN),
-    "weights": ({}, {"weights": 1 + X}, KNOWN),
+    "weights": ({}, {"weights": 1 / (1 + X)}, KNOWN),
     "weights of features": ({}, {"weights": np.arange(1.0, F + 1)}, KNOWN),
     "weights of samples": ({}, {"sample_weight": np.linspace(1, 2, N)}, KNOWN),
     "repeated samples": ({}, {"sample_weight": 1 + np.arange(N) % 2}, KNOWN),
