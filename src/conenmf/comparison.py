@@ -26,7 +26,7 @@ from .judge.scores import scores
 from .pipeline import factorize
 from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
-from .solve.run import Callback, History, Stopping
+from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, Solver, Update, solver_name
 from .text import Facts, card, counted, function_name
 
@@ -179,7 +179,6 @@ def compare(
     K, seed = components(K), integer("seed", seed, at_least=0)
     inits = _checked("inits", inits, ("auto", *INITS))
     solvers = _checked("solvers", solvers, SOLVERS)
-    Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
     if true is not None and true.size != V.shape[1]:

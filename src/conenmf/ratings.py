@@ -100,14 +100,13 @@ class Ratings:
         -------
         list of pairs: the item and its predicted rating
         """
-        place, items = self._place("user", user), np.arange(self.known.shape[1])
+        names, place = [*self._places["item"]], self._place("user", user)
+        items = np.setdiff1d(np.arange(len(names)), self.known[[place]].indices)
         found = _scores(self.offsets, self.result, np.full(items.size, place), items)
-        found[self.known[[place]].indices] = -np.inf
-        best = np.argsort(-found, kind="stable")[: integer("n", n, at_least=1)]
-        best = best[found[best] > -np.inf]
-        ratings = np.clip(found[best], self.known.data.min(), self.known.data.max())
-        names = self.result.names.feature_names or [str(item) for item in items]
-        return list(zip([names[item] for item in best], ratings.tolist(), strict=True))
+        best = items[np.argsort(-found, kind="stable")[: integer("n", n, at_least=1)]]
+        chosen = [names[item] for item in best]
+        ratings = self.predict([user] * best.size, chosen)
+        return list(zip(map(str, chosen), ratings.tolist(), strict=True))
 
     def summary(self) -> str:
         """Say how well hidden ratings are predicted."""

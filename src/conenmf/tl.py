@@ -8,9 +8,8 @@ as highly variable are used alone. What takes longer than two seconds shows its 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
@@ -24,7 +23,7 @@ from .errors import DataError, OptionError
 from .export import annotate, check_annotated
 from .io.open import from_rows
 from .judge.choose_k import select_k
-from .judge.stability import Stability, stability, stability_over
+from .judge.stability import Stability, stability_over
 from .names import Names
 from .pipeline import factorize
 from .progress import Display
@@ -32,7 +31,6 @@ from .result import Factorization
 from .text import Facts, visible
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
-_SET_HERE = ("names", "V", "K", "ks", "n_runs")
 _MAX_ITER = signature(factorize).parameters["max_iter"].default
 _SILENT_SECONDS = 2.0  # before progress is shown
 _VARIABLE = "highly_variable"  # the column of var in which scanpy marks genes
@@ -87,7 +85,7 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
-    V, genes, options = _opened(adata, layer, use_highly_variable, options, factorize)
+    V, genes, options = _opened(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
@@ -151,7 +149,7 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
-    V, genes, options = _opened(adata, layer, use_highly_variable, options, stability)
+    V, genes, options = _opened(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
@@ -177,19 +175,10 @@ def consensus(
 
 
 def _opened(
-    adata: Any,
-    layer: str | None,
-    use_highly_variable: bool,
-    options: Facts,
-    function: Callable[..., Any],
+    adata: Any, layer: str | None, use_highly_variable: bool, options: Facts
 ) -> tuple[DataMatrix, Array | None, Facts]:
-    """The counts, which genes they are of, and the options for the function they are passed to."""
+    """The counts, which genes they are of, and the options that are not for reading."""
     check_annotated(adata)
-    known = {*_READING_OPTIONS, *signature(function).parameters} - {*_SET_HERE}
-    for name in options.keys() - known:
-        close = get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
-        raise OptionError(f"{name!r} is not an option: {hint}")
     optional(choice, "layer", layer, adata.layers.keys())
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")

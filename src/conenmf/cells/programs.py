@@ -218,9 +218,17 @@ def find_programs(
         ks, reason, tried = _checked_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
         how: Facts = {"resample": resample, "density_threshold": density_threshold}
-        how |= {"max_iter": max_iter, "tol": tol, "rng": rng, "checkpoint": checkpoint}
-        how["callback"] = lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
-        over = stability_over(data, ks, n_runs, max_excess=np.inf, **how)
+        how |= {"max_iter": max_iter, "tol": tol}
+        over = stability_over(
+            data,
+            ks,
+            n_runs,
+            max_excess=np.inf,
+            rng=rng,
+            checkpoint=checkpoint,
+            callback=lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5),
+            **how,
+        )
         K, found = over.K, over.found[over.K]
         if isinstance(ks, range):
             reason, tried = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}", over
@@ -240,10 +248,7 @@ def find_programs(
         "n_genes": int(chosen.size),
         "log1p": log1p,
         "refine": refine,
-        "resample": resample,
-        "density_threshold": density_threshold,
-        "max_iter": max_iter,
-        "tol": tol,
+        **how,
     }
     return Programs(
         usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings, tried
