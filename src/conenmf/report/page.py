@@ -23,7 +23,7 @@ from ..arguments import Shape, instance, optional, text
 from ..arguments import path as checked_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
-from ..judge.diagnosis import NO_GUARANTEE, error_in_words
+from ..judge.diagnosis import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import Factorization
@@ -188,6 +188,4 @@ def _subtitle(context: Context, before: str) -> str:
     if shape is not None:
         samples = f"a scene of {shape[0]} x {shape[1]} pixels"
     features = counted(len(context.W), "feature")
-    known = result.settings.get("observed")
-    error = error_in_words(result.loss, result.relative_error, result.objective, known)
-    return f"{before}{samples} \N{MULTIPLICATION SIGN} {features} · {error}"
+    return f"{before}{samples} \N{MULTIPLICATION SIGN} {features}"

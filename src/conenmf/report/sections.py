@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -277,17 +278,15 @@ class Context:
 
 def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
     """Number the classes, the largest first; if there are too many, the last are joined."""
-    numbers = numbered("classes", values)
-    if numbers.size != N:
-        raise DataError(f"there are {numbers.size} classes for {N} samples: give one for each")
-    _, first = np.unique(numbers, return_index=True)
-    order = np.argsort(-np.bincount(numbers), kind="stable")
-    names = [visible(np.asarray(values)[first[c]]) for c in order]
-    numbers = np.argsort(order)[numbers]
+    count = numbered("classes", values).size
+    if count != N:
+        raise DataError(f"there are {count} classes for {N} samples: give one for each")
+    own = [visible(one) for one in np.asarray(values)]
+    names = [name for name, _ in Counter(own).most_common()]
+    place = {name: min(number, _MAX_CLASSES) for number, name in enumerate(names)}
     if len(names) > _MAX_CLASSES + 1:
         names = [*names[:_MAX_CLASSES], f"{len(names) - _MAX_CLASSES} others"]
-        numbers = np.minimum(numbers, _MAX_CLASSES)
-    return names, numbers
+    return names, np.array([place[name] for name in own])
 
 
 # --- verdict ------------------------------------------------------------------------------------
@@ -674,15 +673,8 @@ def number(context: Context) -> Facts:
     """Return the ratios of singular values and the number of components that they suggest."""
     rank, K = context.diagnosis.rank, context.K
     ratios = rank.ratios
-    largest = "The largest ratio after the first" if rank.K > 1 else "The largest ratio"
-    text = f"{largest} is at K = {rank.K} ({ratios[rank.K - 1]:.3g})"
-    if rank.K == K:
-        text += ", the number of components here."
-    else:
-        ratio = f", whose ratio is {ratios[K - 1]:.3g}" if K <= ratios.size else ""
-        text += f"; this result has K = {K}{ratio}."
-    if ratios.size < 2:
-        return {"text": text, "chart": None, "evidence": []}
+    first = " after the first" * (rank.K > 1)
+    text = f"The largest ratio{first} is at K = {rank.K}; this result has K = {K}."
     numbers = np.arange(1, ratios.size + 1)
     x = Axis("number of components", 0.5, ratios.size + 0.5)
     y = Axis("ratio", 1.0, rank.highest_shown)
