@@ -93,7 +93,6 @@ ERRORS = [
     (2, ["fit"], "Missing argument 'DATA'"),
     (2, ["fit", "cells.csv", "--frob"], "No such option"),
     (2, ["fti", "cells.csv"], "No such command 'fti'. Did you mean 'fit'?"),
-    (2, ["fit", "cells.csv", "--k", "2"], "No such option '--k'. Did you mean '-k'?"),
     (2, ["fit", "cells.csv", "-k", "0"], "'0' is neither 'auto' nor a number of at least 1"),
     (2, ["fit", "cells.csv", "-k", "many"], "'many' is neither 'auto' nor a number"),
     (2, ["fit", "cells.csv", "--init", "best"], "'best' is not one of 'auto', 'cr1'"),

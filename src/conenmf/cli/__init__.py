@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.UsageError as problem:
         where = "conenmf" if problem.ctx is None else problem.ctx.command_path
-        return _say(f"{_usage_in_words(problem)} (try '{where} --help')", 2)
+        return _say(f"{problem.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _say(f"interrupted; {_LEFT}", 130)
     except Terminated:
@@ -171,15 +171,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == 1 and not shared["debug"]:
             notes.append("--debug shows where")
         return _say("; ".join([error_line(problem, shared["flags"]), *notes]), code)
-
-
-def _usage_in_words(problem: click.UsageError) -> str:
-    """What click says; of ``--k``, that ``-k`` is meant, which click does not consider."""
-    if isinstance(problem, click.NoSuchOption) and problem.ctx is not None:
-        short = problem.option_name[1:]
-        if any(short in parameter.opts for parameter in problem.ctx.command.params):
-            problem = click.NoSuchOption(problem.option_name, possibilities=[short])
-    return problem.format_message()
 
 
 def _say(message: str, code: int) -> int:

@@ -12,7 +12,7 @@ import click
 
 from .. import __version__
 from ..arguments import path as checked_path
-from ..atomic import writing
+from ..atomic import writing, written_whole
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError
 from ..export import (
@@ -173,8 +173,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
             penalties=penalties,
             **request.chosen(STOPPING),
         )
-    result = request.with_reason(result)
-    return replace(result, settings={**result.settings, **request.origin})
+    return request.described(result)
 
 
 def _rated(request: Request, V: DataMatrix) -> Factorization:
@@ -182,10 +181,9 @@ def _rated(request: Request, V: DataMatrix) -> Factorization:
     K = request.K if isinstance(request.K, str) else request.chosen_k(V)
     with request.display.working("fitting ratings, with parts of them hidden"):
         model = fit_ratings(V, K)
-    said = {"ratings": model.summary(), "rmse": model.rmse, "rmse_of_means": model.rmse_of_means}
     request.ratings = model
-    settings = {**model.result.settings, **request.origin, **said}
-    return replace(model.result, settings=settings)
+    said = {"ratings": model.summary(), "rmse": model.rmse, "rmse_of_means": model.rmse_of_means}
+    return request.described(model.result, **said)
 
 
 def write_result(
@@ -241,14 +239,14 @@ def demo(request: Request) -> int:
 
     target = Path(request.output)
     path = target / "digits.csv"
-    header = ["image", *(f"pixel {row} {column}" for row in range(8) for column in range(8))]
-    is_ours = path.is_file() and path.read_bytes().startswith(",".join(header).encode())
+    is_ours = path.is_file() and path.read_bytes().startswith(b"image,pixel_0_0,")
     check_folder(target, request.force or is_ours)
     with writing(target):
         target.mkdir(exist_ok=True)
-    digits = load_digits()
-    images = enumerate(zip(digits.data.tolist(), digits.target, strict=True))
-    write_csv(path, header, ([f"a {digit} (no. {n})", *image] for n, (image, digit) in images))
+    digits = load_digits(as_frame=True)
+    digits.data.index = [f"a {digit} (no. {n})" for n, digit in enumerate(digits.target)]
+    with written_whole(path) as stream:
+        digits.data.to_csv(stream, index_label="image")
     words = ["fit", str(path), "-k", "10", "--image-shape", "8x8", "-o", str(target / "result")]
     if not request.as_json:
         click.echo(f"{path}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")

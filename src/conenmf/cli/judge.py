@@ -116,7 +116,7 @@ def diagnose(request: Request) -> None:
         K = request.K if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
-        result = request.with_reason(result)
+    result = request.described(result)
     with display.working("judging the result"):
         result.diagnose(effort=request.effort)
     with display.working("looking for other components that are as good"):
@@ -276,9 +276,7 @@ def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorizatio
     """The consensus of many fits as a result, which other commands and the report read."""
     result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
-    settings = {**result.settings, **request.origin, **how}
-    result = request.with_reason(result)
-    return replace(result, init_used="consensus", settings=settings)
+    return replace(request.described(result, **how), init_used="consensus")
 
 
 def _answer(found: Stability) -> Facts:

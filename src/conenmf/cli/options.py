@@ -275,7 +275,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
 
 _OPTIONS = {name: one for group in _TABLE.values() for name, one in group.items()}
 _FLAGS = {
-    "K": "-k --components",
+    "K": "-k --k --components",
     "output": "-o --output",
     "n_runs": "--runs",
     "sigma": "--uncertainty",
@@ -456,11 +456,13 @@ class Request(SimpleNamespace):
         self.K_decided_by, self.selection = chosen.sentence, chosen
         return chosen.K
 
-    def with_reason(self, result: Factorization) -> Factorization:
-        """The result with the sentence that says why it has so many components."""
+    def described(self, result: Factorization, **more: Any) -> Factorization:
+        """The result with where its data come from, and why it has so many components."""
+        settings = {**result.settings, **self.origin, **more}
         if self.K_decided_by == "user":
-            return result
-        return replace(result, K_decided_by=self.K_decided_by, selection=self.selection)
+            return replace(result, settings=settings)
+        reason: Facts = {"K_decided_by": self.K_decided_by, "selection": self.selection}
+        return replace(result, settings=settings, **reason)
 
     def read_as(
         self,

@@ -39,11 +39,11 @@ RECOMMENDATIONS_FILE = "recommendations.csv"
 RESIDUALS_FILE, Q_FILE = "residuals.csv", "q.csv"
 RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
-_TABLE_FILES = {f"{name}.{kind}" for name in TABLE_NAMES for kind in TABLES}
-_OTHER_FILES = {RESULT_FILE, ANNOTATED_FILE, REPORT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE}
-_RESULT_FILES = (
-    _TABLE_FILES | _OTHER_FILES | {_SUMMARY_FILE, RECOMMENDATIONS_FILE, RESIDUALS_FILE, Q_FILE}
-)
+_RESULT_FILES = {
+    *(f"{name}.{kind}" for name in TABLE_NAMES for kind in TABLES),
+    *(RESULT_FILE, ANNOTATED_FILE, REPORT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE),
+    *(RECOMMENDATIONS_FILE, RESIDUALS_FILE, Q_FILE, _SUMMARY_FILE),
+}
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from ..atomic import in_use, output_file, writing
+from ..atomic import output_file
 from ..data.prepare import prepared
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
@@ -21,7 +21,7 @@ from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
 from ..text import visible
 from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
-from .output import STABILITY_FILE, check_complete, list_in_summary
+from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
 from .side_files import about_samples, drop_class_column, with_sample_weights
 
 
@@ -110,10 +110,8 @@ def report(request: Request) -> None:
         folder = folder.parent
     target = folder / REPORT_FILE if request.output is None else output_file(request.output)
     is_inside = target.absolute().parent == folder.absolute()
-    with ExitStack() as stack:
-        if is_inside and folder.is_dir():  # the report must be that of the result in the folder
-            with writing(folder):
-                stack.enter_context(in_use(folder))
+    is_locked = is_inside and folder.is_dir()  # the report must be that of the result in it
+    with locked_folder(folder) if is_locked else nullcontext():
         result = _load(request.result)
         request.read_as(result.settings)
         result = _judged(result, request)

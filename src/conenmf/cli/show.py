@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.blocks import Array, dense
+from ..data.blocks import dense
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..export import REPORT_FILE
@@ -102,23 +102,11 @@ def _components(result: Factorization) -> list[str]:
 
 
 def rank_text(selection: Selection, plot: str | None) -> str:
-    """The answer and its evidence, and a sparkline of the scores of each piece."""
-    lines = [str(selection), ""]
-    lines += [
-        f"{one.name:>14}  {_sparkline(one.scores)}  K = {one.ks[0]} to {one.ks[-1]}"
-        for one in selection.evidence
-        if one.ks.size > 1
-    ]
+    """The answer and its evidence."""
+    lines = [str(selection)]
     if plot is not None:
         lines.append(f"the picture is in {visible(plot, None)}")
     return "\n".join(lines)
-
-
-def _sparkline(values: Array) -> str:
-    finite = np.where(np.isfinite(values), values, np.nan)
-    low, high = np.nanmin(finite), np.nanmax(finite)
-    heights = np.nan_to_num((finite - low) / ((high - low) or 1.0))
-    return "".join("▁▂▃▄▅▆▇█"[int(height * 7.999)] for height in heights)
 
 
 def diagnosis_text(result: Factorization) -> str:
