@@ -52,7 +52,7 @@ from ..data.views import take_samples
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..names import Names
 from ..scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
-from ..scale.checkpoint import Checkpoint, KeptRuns, Parts, held_folder, identity_of
+from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder, identity_of
 from ..solve.coefficients import Finish
 from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
@@ -115,18 +115,19 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     n_runs, F, K = spectra.shape
     points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
     distances = _mean_distances(points, max(int(_NEIGHBOUR_SHARE * n_runs), 1))
-    kept = (distances < density_threshold).reshape(n_runs, K)
     distances = distances.reshape(n_runs, K)
+    kept = distances < density_threshold
     points = points[kept.ravel()]
     clusters, silhouettes = np.full((n_runs, K), -1), np.full((n_runs, K), np.nan)
-    if not kept.any():
-        problem = "every component is far from those of other runs"
-        return Consensus(None, clusters, distances, silhouettes, problem)
     found = _clustered(points, K)
-    W = np.array([np.median(points[found == k], axis=0) for k in np.unique(found)]).T
+    W = np.zeros((F, K))
+    for k in np.unique(found):
+        W[:, k] = np.median(points[found == k], axis=0)
     n_found = int(W.any(axis=0).sum())
     if n_found < K:
-        problem = f"the runs have only {counted(n_found, 'component')} in common"
+        problem = "every component is far from those of other runs"
+        if kept.any():
+            problem = f"the runs have only {counted(n_found, 'component')} in common"
         return Consensus(None, clusters, distances, silhouettes, problem)
     order = np.argsort(match_components(W, spectra[0])[0])  # so that k-means has no part in it
     W = W[:, order]
@@ -192,8 +193,12 @@ _MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memor
 _FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
 _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
 
-RESAMPLINGS = ("start", "samples", "counts")
-"""What replicates differ by, besides their random init."""
+# What replicates differ by, besides their random init, and how it is said.
+RESAMPLINGS = {
+    "start": "random inits",
+    "samples": "random inits, samples drawn with replacement",
+    "counts": "random inits, counts drawn again",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,8 +231,8 @@ class Replicates:
             if checkpoint is not None:
                 stack.enter_context(held_folder(Path(checkpoint.folder)))
                 kept = KeptRuns(checkpoint, self._identity(generators[0]))
-                found = {number: kept.load(number) for number in range(n_runs)}
-                ends = {number: end for number, end in found.items() if end is not None}
+                found = [(number, kept.load(number)) for number in range(n_runs)]
+                ends = {number: end for number, end in found if end is not None}
             rest = [number for number in range(n_runs) if number not in ends]
             room = self.V.room_for_aligned(self.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
             at_once = 1 if self._holds_draws else max(1, room)
@@ -247,18 +252,17 @@ class Replicates:
         at a lower error, it replaces the consensus, in the order of the latter.
         """
         data, solver = replace(self, resample="start")._source(), self.loss.solver("auto")
-        assert solver is not None
         runs = []
-        for W in (best, best if found.W is None else found.W):
+        for W in [best] if found.W is None else [best, found.W]:
             start = self.loss.initialize(data, self.K, W)
             runs.append(Run(self.loss.on(data), start.W, start.H, solver, self.stopping))
         ends = dict(run_together(data, runs))
-        best, W = (exact(ends[place].factors()[0]) for place in (0, 1))
+        best = exact(ends[0].factors()[0])
         if found.W is None:
             return found, best
+        W = exact(ends[1].factors()[0])
         if ends[0].errors[-1] < ends[1].errors[-1]:
-            order, _ = match_components(found.W, best)
-            W = best[:, order]
+            W = best[:, match_components(found.W, best)[0]]
         if W.any(axis=0).all():
             found = found._replace(W=W / W.sum(axis=0))
         return found, best
@@ -331,40 +335,34 @@ class Replicates:
     ) -> list[Run]:
         """The runs, each from its init or from where it was saved."""
         solver = self.loss.solver("auto")
-        states: list[Parts | None] = [None for _ in views]
-        saves: list[Callable[[Run, bool], None] | None] = [None for _ in views]
-        if kept is not None:
-            for n, (number, view) in enumerate(zip(generators, views, strict=True)):
-                unfinished = kept.unfinished(number, view)
-                saves[n] = unfinished.save_if_due
-                states[n] = unfinished.load(self.stopping.max_iter)
+        unfinished = [
+            None if kept is None else kept.unfinished(number, view)
+            for number, view in zip(generators, views, strict=True)
+        ]
+        states = [one and one.load(self.stopping.max_iter) for one in unfinished]
         new = {n: rng for n, rng in enumerate(generators.values()) if states[n] is None}
-        how = (self.K, "random", solver)
-        starts = [self.loss.initialize(filled(views[n]), *how, rng) for n, rng in new.items()]
+        starts = [
+            self.loss.initialize(filled(views[n]), self.K, "random", solver, rng)
+            for n, rng in new.items()
+        ]
         starts = self.loss.warm_up(V, [views[n] for n in new], starts)
         begins = {n: (start.W, start.H) for n, start in zip(new, starts, strict=True)}
         del starts  # their H may be large
         runs = []
-        for n, view in enumerate(views):
+        for n, (view, one) in enumerate(zip(views, unfinished, strict=True)):
             W, H = begins.pop(n, (np.empty((0, self.K)), None))
-            goal, state = self.loss.on(view), states[n]
-            runs.append(Run(goal, W, H, solver, self.stopping, resume=state, save=saves[n]))
+            saved: Facts = {"resume": states[n], "save": one and one.save_if_due}
+            runs.append(Run(self.loss.on(view), W, H, solver, self.stopping, **saved))
         return runs
 
 
 # --- the result ---------------------------------------------------------------------------------
 
-LIMITS = (0.05, 0.95)
-"""Quantiles: the limits of entries, and of cosines."""
+LIMITS = (0.05, 0.95)  # quantiles of cosines
 
 FORMAT = "conenmf-stability-3"
 _STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
 _STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
-_DIFFERENCES = {
-    "start": "random inits",
-    "samples": "random inits, samples drawn with replacement",
-    "counts": "random inits, counts drawn again",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,13 +468,18 @@ class Stability:
     @property
     def difference(self) -> str:
         """What the runs differ by, in words."""
-        return _DIFFERENCES[self.resample]
+        return RESAMPLINGS[self.resample]
 
     @property
     def is_stable(self) -> Array:
         """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
         silhouettes = np.nan_to_num(self.silhouettes)
         return (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
+
+    @property
+    def mean_silhouette(self) -> float:
+        """The mean over components; 0 without a consensus."""
+        return float(np.nan_to_num(self.silhouettes).mean())
 
     @property
     def withheld(self) -> Texts:
@@ -687,13 +690,12 @@ def stability(
         noise = _noise(V, K, fitted, resample, dispersion)
         replicates = Replicates(V, K, fitted, resample, noise, stopping)
         spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
-        is_kept = np.full(n_runs, True)
+        is_kept, on_V = np.full(n_runs, True), errors
         if resample == "start":
             is_kept = _best(errors, max_excess)
-        found = consensus(spectra[is_kept], density_threshold=threshold)
-        on_V = errors
-        if resample != "start":  # the error of a run is that of the data it drew
+        else:  # the error of a run is that of the data it drew
             on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
+        found = consensus(spectra[is_kept], density_threshold=threshold)
         best = spectra[np.argmin(on_V)]
         if "counting noise" in fitted.k_evidence:
             found, best = replicates.refined(found, best)
@@ -796,10 +798,11 @@ def _spread(
     rows, W = spectra.transpose(0, 2, 1), found.W[:, end.order]
     coordinates = np.linalg.pinv(W).T
     for place, k in enumerate(end.order):
-        own = rows[found.clusters == k]
+        is_own = found.clusters == k
+        own = rows[is_own]
         own = own / own.sum(axis=1, keepdims=True)
         upper[:, place] = entry_limits(W[:, place], own)[1]
-        silhouettes[place] = found.silhouettes[found.clusters == k].mean()
+        silhouettes[place] = found.silhouettes[is_own].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
     samples = evenly_spaced(V.shape[1], max(_MAX_MOVED_ENTRIES // F, 2 * K))
     X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
@@ -852,7 +855,7 @@ class StabilityRange:
     @property
     def silhouettes(self) -> Array:
         """The mean silhouette for each number; 0 where there is no consensus."""
-        return np.array([np.nan_to_num(one.silhouettes).mean() for one in self.found.values()])
+        return np.array([one.mean_silhouette for one in self.found.values()])
 
     @property
     def relative_errors(self) -> Array:
@@ -861,9 +864,9 @@ class StabilityRange:
 
     def __str__(self) -> str:
         rows = ["   K  stable  silhouette  error, consensus  error, best run"]
-        for (k, one), silhouette in zip(self.found.items(), self.silhouettes, strict=True):
+        for k, one in self.found.items():
             rows.append(
-                f"{k:>4}  {int(one.is_stable.sum()):>6}  {silhouette:>10.3f}"
+                f"{k:>4}  {int(one.is_stable.sum()):>6}  {one.mean_silhouette:>10.3f}"
                 f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
             )
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
@@ -966,9 +969,9 @@ def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> li
         else:
             first, most = min(2, most), min(count_above_edge(V).K + 2, most)
         return list(range(first, most + 1))
-    candidates = numbers_of_components(ks)
-    checked_components(int(candidates[-1]), V)
-    return [int(k) for k in candidates]
+    candidates = numbers_of_components(ks).tolist()
+    checked_components(candidates[-1], V)
+    return candidates
 
 
 def numbers_of_components(ks: Iterable[int]) -> Array:
@@ -992,5 +995,5 @@ def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
     stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
         return stable[-1], "the most that are all stable"
-    means = {k: float(np.nan_to_num(one.silhouettes).mean()) for k, one in found.items()}
-    return max(means, key=means.__getitem__), "none is stable; this has the largest silhouette"
+    best = max(found, key=lambda k: found[k].mean_silhouette)
+    return best, "none is stable; this has the largest silhouette"
