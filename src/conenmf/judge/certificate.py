@@ -518,9 +518,7 @@ def poisson_gaps(
 
 # --- the noise floor of counts ------------------------------------------------------------------
 
-MAX_DENSE_ENTRIES = 1 << 25
-"""Of drawn counts that are held in memory, if they are dense."""
-
+MAX_DENSE_ENTRIES = 1 << 25  # of drawn counts that are held in memory, if they are dense
 _SEED = 0
 _STOPPING = Stopping(max_iter=100)
 

@@ -69,7 +69,6 @@ class Noise(NamedTuple):
 
 _LOSS = get_loss("poisson")
 POISSON = Noise(0.0)
-"""That of Poisson counts."""
 
 
 def dispersion(V: DataMatrix, K: int, rng: Generator) -> float:

@@ -28,9 +28,7 @@ from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
 from .diagnosis import samples_and_weights
 
-RISES = (4.0, 8.0, 15.0, 25.0)
-"""Of Q, for which limits are given by default; those of EPA PMF."""
-
+RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, for which limits are given by default; those of EPA PMF
 _SWEEPS = 3  # over the columns of W, for each H
 _MAX_ITER, _SETTLED = 200, 1e-3  # iterations of a fit, and the fall of Q in one that ends it
 _MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # shares for one limit, until the root is as near as this

@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
+from scipy.special import expit
 
 from ..arguments import Pair
 from ..cones.geometry import leading_plane
@@ -59,18 +60,16 @@ from ..data.blocks import (
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.memory import hold
 from ..data.views import MappedMatrix
+from ..linalg.bisection import bisected
 from ..linalg.energy import EnergyBound, subspace_energy
 from ..linalg.svd import Leading, Spectrum, davidson, gram_of_features, gram_of_samples
 
 # --- least squares ----------------------------------------------------------------------------
 
 _DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
+# Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
+# Fits of sparse data are quick, and the first step closes most of what three do.
 DEFAULT_EFFORT, SPARSE_EFFORT = 3, 1
-"""Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
-
-Fits of sparse data are quick, and the first step closes most of what three do.
-"""
-
 _FIRST_STEP = 1.0  # along the rank-K part
 _LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
 _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
@@ -137,19 +136,20 @@ def best_lower_bound(
     spectrum = Spectrum.of(V, spectrum)
     with V.own_threads():
         energy, chance = spectrum.energy_bound(K)
-        below = _relative(V, energy)
+        value = _relative(V, energy)
         attained = (K == 1 and V.measures.lowest >= 0) or (
             K == 2 and _is_attained_by_two(V, spectrum, energy)
         )
-        if effort == 0 or attained or below == 0.0:  # V >= 0 of rank K: nothing can raise it
-            return LowerBound(below, below, attained, chance)
+        first = LowerBound(value, value, attained, chance)
+        if effort == 0 or attained or value == 0.0:  # V >= 0 of rank K: nothing can raise it
+            return first
         best = _ascend(V, K, effort, spectrum)
-        if best.spectrum is spectrum:
-            return LowerBound(below, below, False, chance)
-        risen, risen_chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
+        risen, chance = energy, 0.0
+        if best.spectrum is not spectrum:
+            risen, chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
     if risen >= energy:
-        return LowerBound(below, below, False, chance)
-    return LowerBound(_relative(V, risen), below, False, risen_chance)
+        return first
+    return first._replace(value=_relative(V, risen), failure_probability=chance)
 
 
 def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
@@ -228,12 +228,11 @@ def _point(
 
 def _weights(values: Array, K: int, width: float) -> Array:
     """Weights in [0, 1] that sum to K: min(1, max(0, (value - t) / width)) with the right t."""
-    low, high = float(values[-1]) - width, float(values[0])
-    for _ in range(60):
-        t = (low + high) / 2
-        weights = np.clip((values - t) / width, 0.0, 1.0)
-        low, high = (t, high) if weights.sum() > K else (low, t)
-    return weights
+
+    def weights(t: float) -> Array:
+        return np.clip((values - t) / width, 0.0, 1.0)
+
+    return weights(bisected(lambda t: weights(t).sum() > K, values[-1] - width, values[0])[0])
 
 
 def support_width(V: DataMatrix) -> int:
@@ -290,9 +289,7 @@ def _pieces(n: int, width: int) -> list[slice]:
 
 # --- counts ------------------------------------------------------------------------------------
 
-COUNT_EFFORT = 6
-"""Steps if none are asked for; each takes about as long as K singular vectors of V."""
-
+COUNT_EFFORT = 6  # steps if none are asked for; each takes about as long as K singular vectors
 _OTHER_POWER = 0.6  # of the ratio to the margins, which B may be at first instead of the ratio
 _FIRST_LENGTH, _SHORTER_AFTER = 0.3, 4  # of the steps, which become shorter after so many
 _LARGEST_CHANGE = 2.0  # of log B in a step of length 1
@@ -351,13 +348,12 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
         weights = _Weights(sums / sums.sum(), float(sums.sum()), 1.0, ())
         first = _Trial(V, c, (), weights)
         of_margins = first.log_sum
-        if K >= min(V.shape):
-            return DivergenceBound(0.0, of_margins, 0.0)
-        if K == 1:
-            return DivergenceBound(max(of_margins * (1 - _ROUNDING), 0.0), of_margins, 0.0)
-        best = _ascend_counts(first, K, effort)
-        value, chance = best.certain(K)
-    return DivergenceBound(min(max(value, 0.0), of_margins), of_margins, chance)
+        value, chance = 0.0, 0.0
+        if K == 1 < min(V.shape):
+            value = of_margins * (1 - _ROUNDING)
+        elif K < min(V.shape):
+            value, chance = _ascend_counts(first, K, effort).certain(K)
+    return DivergenceBound(max(min(value, of_margins), 0.0), of_margins, chance)
 
 
 def held_if_small(view: DataMatrix, max_entries: int) -> DataMatrix:
@@ -379,12 +375,12 @@ def _ascend_counts(trial: _Trial, K: int, effort: int) -> _Trial:
     best = trial
     if effort:
         other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=_OTHER_POWER))
-        if other.value(K, best.vectors(K)) > best.value(K):
+        if other.value(K, best.leading(K).vectors) > best.value(K):
             best = other
     trial = best
     for number in range(effort):
         length = _FIRST_LENGTH / (1 + number / _SHORTER_AFTER)
-        start = trial.vectors(K)
+        start = trial.leading(K).vectors
         trial = trial.moved(K, length)
         if trial.value(K, start) > best.value(K):
             best = trial
@@ -441,9 +437,6 @@ class _Trial:
             self._leading = davidson(self.apply, K - 1, start, _COUNT_STEP_TOL)
         return self._leading
 
-    def vectors(self, K: int) -> Array:
-        return self.leading(K).vectors
-
     def size(self, K: int, start: Array | None = None) -> float:
         """<B, rc'> plus the sum of K - 1 singular values, roughly."""
         values = np.maximum(self.leading(K, start).values[: K - 1], 0.0)
@@ -471,7 +464,7 @@ class _Trial:
             gram = _without(_without(gram - np.outer(image, image), margin).T, margin)
             values = np.linalg.eigvalsh(gram)[::-1][:k]
             return EnergyBound(float(np.sqrt(np.maximum(values, 0.0) + rounding).sum()), 0.0)
-        found = davidson(self.apply, k, self.vectors(k + 1), _BOUND_TOL)
+        found = davidson(self.apply, k, self.leading(k + 1).vectors, _BOUND_TOL)
         return subspace_energy(
             found, k, self.trace, rounding, self.apply, n_starts=_N_STARTS, roots=True
         )
@@ -497,17 +490,15 @@ def _shared_weights(values: Array, k: int) -> Array:
     About 1 for the first k and 0 for the others; those near the k-th share. That makes a smooth
     function of their sum, which can be climbed with longer steps.
     """
-    if values.size <= k:
-        return np.ones(values.size)
-    width = _WIDTH * values[k]
+    width = _WIDTH * values[k] if values.size > k else 0.0
     if not width > 0:
         return (np.arange(values.size) < k).astype(float)
+
+    def weights(t: float) -> Array:
+        return expit((values - t) / width)
+
     low, high = values[-1] - 60 * width, values[0] + 60 * width
-    for _ in range(100):
-        middle = 0.5 * (low + high)
-        weights = 1.0 / (1.0 + np.exp(np.clip((middle - values) / width, -500, 500)))
-        low, high = (middle, high) if weights.sum() > k else (low, middle)
-    return weights
+    return weights(bisected(lambda t: weights(t).sum() > k, low, high)[0])
 
 
 def _without(X: Array, unit: Array) -> Array:
@@ -525,25 +516,25 @@ def _margins(block: Block) -> Pair:
     return c, sums_at(entries.features, entries.values, F)
 
 
-def _log_weights(entries: Entries, c: Array, rights: tuple[Array, ...], weights: _Weights) -> Array:
-    """Return log B of each entry."""
-    margins = weights.r[entries.features] * c[entries.samples]
-    ratio = np.log(entries.values / margins)
+def _log_weights(
+    block: Block, c: Array, rights: tuple[Array, ...], weights: _Weights
+) -> tuple[Entries, Array, Array, Array]:
+    """Return the entries of V, log B of each, and the roots of r and c there."""
+    entries = entries_of(block)
+    r, c = weights.r[entries.features], c[entries.samples]
+    ratio = np.log(entries.values / (r * c))
     log_b = weights.power * ratio
     for (left, log_size, length), right in zip(weights.steps, rights, strict=True):
         log_b -= log_size
         leading = (1.0 + products_at(entries, left, right)) * np.exp(log_b - ratio)
         log_b += length * np.clip(1.0 - leading, -_LARGEST_CHANGE, _LARGEST_CHANGE)
-    return log_b
+    return entries, log_b, np.sqrt(r), np.sqrt(c / weights.total)
 
 
 def _sums(block: Block, c: Array, *rights: Array, weights: _Weights) -> tuple[Array, Any]:
     """A' sqrt(r), and sums: of v log b, of rc' b, of squared entries of A; A sqrt(c)."""
     F, n = block.shape
-    entries = entries_of(block)
-    log_b = _log_weights(entries, c, rights, weights)
-    root_r = np.sqrt(weights.r)[entries.features]
-    root_c = np.sqrt(c / weights.total)[entries.samples]
+    entries, log_b, root_r, root_c = _log_weights(block, c, rights, weights)
     A = np.exp(log_b) * root_r * root_c
     y = sums_at(entries.samples, A * root_r, n)
     z = sums_at(entries.features, A * root_c, F)
@@ -553,10 +544,8 @@ def _sums(block: Block, c: Array, *rights: Array, weights: _Weights) -> tuple[Ar
 
 def _scaled_weights(block: Block, c: Array, *rights: Array, weights: _Weights) -> Block:
     """A = D_r^1/2 B D_c^1/2."""
-    entries = entries_of(block)
-    log_b = _log_weights(entries, c, rights, weights)
-    margins = weights.r[entries.features] * (c / weights.total)[entries.samples]
-    return with_values(block, entries, np.exp(log_b) * np.sqrt(margins))
+    entries, log_b, root_r, root_c = _log_weights(block, c, rights, weights)
+    return with_values(block, entries, np.exp(log_b) * root_r * root_c)
 
 
 def _right_rows(block: Block, c: Array, *, U: Array, image: Array, total: float) -> PerSample:

@@ -26,12 +26,8 @@ from ..arguments import Pair
 from ..data.blocks import Array
 from .scores import unit_columns
 
-LEVEL = 0.9
-"""The share of entries that the limits are made to cover."""
-
-MAX_MOVE = math.radians(45)
-"""Components that can be moved farther have no limits: they may be nearly anything."""
-
+LEVEL = 0.9  # the share of entries that the limits are made to cover
+MAX_MOVE = math.radians(45)  # components that can be moved farther have no limits
 _NEAR = 1.0  # standard deviations of noise, within which a sample counts as being on a face
 _SLACK = 1.0  # by which the squared distances may grow, in units of what noise gives
 _PRIOR = 5.0  # entries of average noise, added to the residuals of each sample and feature

@@ -21,8 +21,7 @@ from ..errors import DataError
 from ..names import Names, places_of
 from ..text import Texts
 
-KNOWN_COSINE = 0.9
-"""From which on two components count as the same."""
+KNOWN_COSINE = 0.9  # from which on two components count as the same
 
 # --- clusterings and pairs of components --------------------------------------------------------
 

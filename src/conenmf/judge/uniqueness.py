@@ -234,8 +234,7 @@ def uniqueness(
     require_data_matrix(V, nonzero=True, holes=True)
     fitted = get_loss(loss)
     max_iter = integer("max_iter", max_iter, at_least=0)
-    thorough = flag("thorough", thorough)
-    sum_to_one = flag("sum_to_one", sum_to_one)
+    thorough, sum_to_one = flag("thorough", thorough), flag("sum_to_one", sum_to_one)
     radii = uniqueness_radii(V, W, H)
     W, Ht = check_factors(V, W, H)
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
@@ -408,7 +407,8 @@ class _Rows:
             root = _inverse_root(np.delete(rows, k, axis=1))
             if root is None or not least > 0:
                 continue
-            g = math.sqrt(_norm_above(root.T @ _without(whole, k), root)) if root.size else 0.0
+            others = np.delete(np.delete(whole, k, axis=0), k, axis=1)
+            g = math.sqrt(_norm_above(root.T @ others, root)) if root.size else 0.0
             small = float(norm(rows[:, k])) / math.sqrt(whole[k, k])
             inside = (float(norm(rows @ y)) + self.rounding) / least
             if g * small < 1:
@@ -502,10 +502,6 @@ class _Proof:
 
 def _angle(sine: float) -> float:
     return math.asin(_SLACK * sine) if _SLACK * sine < 1 else math.inf
-
-
-def _without(gram: Array, k: int) -> Array:
-    return np.delete(np.delete(gram, k, axis=0), k, axis=1)
 
 
 def _inverse_root(rows: Array) -> Array | None:
@@ -674,7 +670,7 @@ class _Search:
         self.found = found
         self.loss = get_loss(loss)
         self.goal = self.loss.on(V, rescale=False)
-        self.error = self.goal.relative_error(self.finished(W).squared_error)
+        self.error = self.error_of(W)
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
         self.H = exact(np.asarray(Ht[evenly_spaced(V.shape[1], _MAX_PLACING_SAMPLES)])).T
@@ -685,6 +681,10 @@ class _Search:
     def finished(self, W: Array) -> Any:
         """The best coefficients for W, and their error; one pass."""
         return self.goal.finish(np.ascontiguousarray(W, self.goal.V.dtype), sort=False)
+
+    def error_of(self, W: Array) -> float:
+        """The relative error with the best coefficients for W."""
+        return float(self.goal.relative_error(self.finished(W).squared_error))
 
     @property
     def pending(self) -> list[int]:
@@ -703,10 +703,9 @@ class _Search:
         if not thorough or self.error**2 < self.rounding:  # 0.1 % of it is less than rounding
             return
         beyond = _leading_residual(self.V, self.W, self.Ht)
-        places = {}
-        for l in self.pending:
-            both = [*inside[l][: _DIRECTIONS - _BEYOND], *self.places(l, beyond)]
-            places[l] = both[:_DIRECTIONS]
+        places = {
+            l: inside[l][: _DIRECTIONS - _BEYOND] + self.places(l, beyond) for l in self.pending
+        }
         ends = self.visit(places, self.thorough)
         for l in self.pending:
             if all(end.is_converged for end in ends[l]):
@@ -748,11 +747,11 @@ class _Search:
         """Add the factors of a trial if their error on V is low enough."""
         if end.error > _HOPEFUL_RATIO * self.limit:
             return False
-        error = self.goal.relative_error(self.finished(end.W).squared_error)
-        if error > self.limit:
-            return False
-        _add(self.found, self.W, end.W, error / self.error if self.error > self.rounding else 1.0)
-        return True
+        error = self.error_of(end.W)
+        ratio = error / self.error if self.error > self.rounding else 1.0
+        if error <= self.limit:
+            _add(self.found, self.W, end.W, ratio)
+        return error <= self.limit
 
     def refits(
         self, places: list[tuple[int, Array]], W: Array, Ht: Aligned, stopping: Stopping
@@ -767,14 +766,13 @@ class _Search:
         runs = []
         for l, w in places:
             order = np.r_[:n_given, l, n_given:l, l + 1 : W.shape[1]]  # those that are held first
-            moved = partial(_moved_rows, t=inverse @ (w - W[:, l]), l=l, dtype=self.V.dtype)
-            H = self.V.by_rows(partial(moved, order=order), Ht).T
+            how = {"t": inverse @ (w - W[:, l]), "l": l, "order": order, "dtype": self.V.dtype}
+            H = self.V.by_rows(partial(_moved_rows, **how), Ht).T
             start = W[:, order].astype(self.V.dtype, order="C")
             start[:, n_given] = w
             goal = self.loss.on(self.V, n_fixed=n_given + 1)
             runs.append(Run(goal, start, H, solver, stopping))
-        for _ in run_together(self.V, runs):
-            pass
+        list(run_together(self.V, runs))
         for (l, w), run in zip(places, runs, strict=True):
             rest = np.delete(exact(run.factors()[0]), n_given, axis=1)
             is_converged = run.n_iter < stopping.max_iter
