@@ -67,7 +67,7 @@ from ..solve.coefficients import finished
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import dual_gaps, get_loss, margins, regressions, restraints
 from ..solve.run import Stopping, alternate
-from ..text import Facts, counted
+from ..text import counted
 from .dual_bound import (
     COUNT_EFFORT,
     DivergenceBound,
@@ -586,8 +586,10 @@ def noise_floor(
             continue
         factors = W, H
         if refit:
-            how: Facts = {"stopping": _STOPPING, "objective": get_loss("poisson").on(drawn)}
-            solution = alternate(drawn, np.asarray(W), H, "newton", **how)
+            objective = get_loss("poisson").on(drawn)
+            solution = alternate(
+                drawn, np.asarray(W), H, "newton", stopping=_STOPPING, objective=objective
+            )
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
     return NoiseFloor(float(np.mean(left)), float(np.std(left, ddof=1)), refit)

@@ -252,21 +252,21 @@ def _edge(question: Question) -> Iterator[Evidence]:
     if not is_noise:
         text = f"singular values above the edge: {K}, but the others do not look like noise"
     trust, is_sure = _CLEAR if is_noise and K > 1 else _WEAK, gap >= _CLEAR_GAP
-    above = -(-K // 5)
-    interval = (K - 1, K + 1) if gap >= _WIDE_GAP else (K - 1, K + max(2, above))
+    interval = (K - 1, K + 1 if gap >= _WIDE_GAP else K + max(2, -(-K // 5)))
     ks = np.arange(1, last + 1)
     meaning = "singular value over the edge of noise; above 1: signal"
     scores = np.where(np.isfinite(found.values), found.values, np.nan)[:last]
-    edge = Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure)
-    edge = replace(edge, below=max(K // 5, 1))
+    below = max(K // 5, 1)
+    edge = Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure, below)
     is_exact = np.isinf(found.values[0])
     in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
     if in_clusters:
         text = f"{K} clusters of samples have {in_clusters} components"
         trust = _CLEAR if in_clusters > K else _WEAK
-        one = replace(edge, name="clusters", K=in_clusters, text=text, trust=trust, is_sure=False)
-        ks, scores = np.array([in_clusters]), np.array([in_clusters / K])
-        yield replace(one, ks=ks, scores=scores, meaning="components for each cluster")
+        ks, meaning = np.array([in_clusters]), "components for each cluster"
+        yield Evidence(
+            "clusters", in_clusters, interval, text, trust, ks, ks / K, meaning, below=below
+        )
     yield edge
 
 
@@ -303,10 +303,18 @@ def _ratio(question: Question) -> Iterator[Evidence]:
     if ratio.rank <= 2 and ratio.rank < min(V.shape):
         K, text = ratio.rank, f"the rank of the data is {ratio.rank}"
         theorem = "a nonnegative matrix of rank at most 2 has as many components"
-    meaning = "ratio to the next singular value; higher is better"
-    interval = (K - 1, K + 1)
-    one = Evidence("ratio", K, interval, text, trust, ks, ratio.ratios, meaning, is_sure=True)
-    yield replace(one, theorem=theorem)
+    yield Evidence(
+        name="ratio",
+        K=K,
+        interval=(K - 1, K + 1),
+        text=text,
+        trust=trust,
+        ks=ks,
+        scores=ratio.ratios,
+        meaning="ratio to the next singular value; higher is better",
+        is_sure=True,
+        theorem=theorem,
+    )
 
 
 def _shuffled(question: Question) -> Iterator[Evidence]:
@@ -336,10 +344,16 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
     shown = slice(0, 2 * K + 10)
-    ks, trust = np.arange(1, k_max + 1)[shown], _FIRST if is_blurred else _USABLE
-    meaning = "singular value over that of shuffled data; above 1: signal"
-    interval = (K - K // 3, K + 1)
-    yield Evidence("shuffled", K, interval, text, trust, ks, scores[shown], meaning)
+    yield Evidence(
+        name="shuffled",
+        K=K,
+        interval=(K - K // 3, K + 1),
+        text=text,
+        trust=_FIRST if is_blurred else _USABLE,
+        ks=np.arange(1, k_max + 1)[shown],
+        scores=scores[shown],
+        meaning="singular value over that of shuffled data; above 1: signal",
+    )
 
 
 def _hysime(question: Question) -> Iterator[Evidence]:
@@ -366,8 +380,8 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     ratios = signal / np.maximum(lost, np.finfo(float).tiny)
     K = max(int(np.count_nonzero(ratios > 1)), 1)
     text = f"directions that hold more signal than noise (HySime): {K}, an upper end"
-    meaning, shown = "signal over twice the noise; above 1: signal", slice(0, 2 * K + 10)
-    ks, scores = np.arange(1, F + 1)[shown], ratios[shown]
+    scores, meaning = ratios[: 2 * K + 10], "signal over twice the noise; above 1: signal"
+    ks = np.arange(1, scores.size + 1)
     yield Evidence("hysime", K, (1, K), text, _UPPER_END, ks, scores, meaning)
 
 
@@ -390,10 +404,18 @@ def _cones(question: Question) -> Iterator[Evidence]:
         )
     scores = count.separations[: 2 * count.K + 10]
     scores = np.where(np.isfinite(scores), scores, np.nan)
-    ks, interval = np.arange(1, scores.size + 1), (count.K, count.K + 2)
-    meaning = "separation in radians; above 0: apart"
-    one = Evidence("cones", count.K, interval, count.reason, trust, ks, scores, meaning)
-    yield replace(one, is_sure=True, theorem=theorem)
+    yield Evidence(
+        name="cones",
+        K=count.K,
+        interval=(count.K, count.K + 2),
+        text=count.reason,
+        trust=trust,
+        ks=np.arange(1, scores.size + 1),
+        scores=scores,
+        meaning="separation in radians; above 0: apart",
+        is_sure=True,
+        theorem=theorem,
+    )
 
 
 # --- evidence for counts ----------------------------------------------------------------------
@@ -429,9 +451,16 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     k = int(enough[0])
     text = f"the residuals of {k} components have no singular value above the edge of the noise"
     is_same = low <= k <= high  # where costs are near, either may be right
-    meaning = "largest singular value of the residuals over the edge; below 1: noise"
-    agreed = replace(first, name="residuals", K=K if is_same else k, text=text, trust=_WEAK)
-    yield replace(agreed, scores=tops, meaning=meaning, interval=(k, k))
+    yield replace(
+        first,
+        name="residuals",
+        K=K if is_same else k,
+        interval=(k, k),
+        text=text,
+        trust=_WEAK,
+        scores=tops,
+        meaning="largest singular value of the residuals over the edge; below 1: noise",
+    )
 
 
 # --- evidence for data with holes -------------------------------------------------------------
@@ -461,8 +490,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
         f"hidden entries are predicted best, to {means.min():.1%}, with {counted(K, 'component')}"
     )
     meaning = "error on hidden entries; lower is better"
-    interval = (K, best)
-    yield Evidence("hidden", K, interval, text, _CLEAR, ks, means, meaning)
+    yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning)
 
 
 def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
@@ -501,7 +529,7 @@ def hidden_share(V: DataMatrix, W: Array, loss: Loss, penalties: Penalties) -> f
 
     A third of the entries is hidden at a time; the coefficients are those of the others.
     """
-    splits = [_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS)]
+    splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
     shares = [_predicted(V, data, W, loss, penalties) for data in splits]
     return float(np.mean(shares))
 
@@ -642,5 +670,6 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.shape[1]} samples and {V.shape[0]} "
             f"features: try at most {min(V.shape)}"
         )
-    options: Facts = {"spectrum": spectrum, "max_time": budget, "callback": callback}
-    return choose_k(V, get_loss(loss), candidates, **options)
+    return choose_k(
+        V, get_loss(loss), candidates, spectrum=spectrum, max_time=budget, callback=callback
+    )

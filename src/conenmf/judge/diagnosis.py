@@ -352,9 +352,12 @@ def error_in_words(
 
     `observed` is what the settings of a result say about missing and weighted entries.
     """
-    known, explained = _known_in_words(observed), max(1 - relative_error, 0.0)
-    words = {"error": relative_error, "objective": objective, "explained": explained}
-    return get_loss(loss).words.summary.format(**words, known=known)
+    return get_loss(loss).words.summary.format(
+        error=relative_error,
+        objective=objective,
+        explained=max(1 - relative_error, 0.0),
+        known=_known_in_words(observed),
+    )
 
 
 def _known_in_words(observed: Facts | None) -> str:

@@ -30,7 +30,6 @@ from ..linalg.bisection import bisected
 from ..solve.inits import Start
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping, alternate
-from ..text import Facts
 
 _MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at, ...
 _SEARCHED_ENTRIES = 1 << 21  # ... and to which many numbers of components are fitted
@@ -277,8 +276,7 @@ def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
 
 def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solution:
     """Fit counts from given factors with the default solver of the Poisson loss."""
-    how: Facts = {"stopping": stopping, "objective": _LOSS.on(data)}
-    return alternate(data, start.W, start.H, "newton", **how)
+    return alternate(data, start.W, start.H, "newton", stopping=stopping, objective=_LOSS.on(data))
 
 
 def _weights(phi: float, W: Array, H: Array) -> Array:

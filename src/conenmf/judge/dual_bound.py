@@ -477,8 +477,9 @@ class _Trial:
         used = values > np.sqrt(_ROUNDING) * values[0]
         U = leading.vectors[:, used] * (shares / np.where(used, values, 1.0))[used]
         image = self.z @ leading.vectors[:, used]
-        shared = {"U": leading.vectors[:, used], "image": image, "total": weights.total}
-        right, _ = self.matrix.sweep(_right_rows, self.c, **shared)
+        right, _ = self.matrix.sweep(
+            _right_rows, self.c, U=leading.vectors[:, used], image=image, total=weights.total
+        )
         step = over(U, self.root_r[:, None]), float(np.log(self.size(K))), length
         moved = weights._replace(steps=(*weights.steps, step))
         return _Trial(self.V, self.c, (*self.rights, right), moved)

@@ -208,9 +208,15 @@ class _Window:
 
         ends = []
         for push in _pushes(steps * others):
-            how = {"method": "L-BFGS-B", "jac": True, "options": {"maxiter": _MAX_ITER}}
             with np.errstate(all="ignore"):  # a trial step may go too far
-                z = minimize(loss, 0 * units, push[others], **how).x
+                z = minimize(
+                    loss,
+                    0 * units,
+                    push[others],
+                    method="L-BFGS-B",
+                    jac=True,
+                    options={"maxiter": _MAX_ITER},
+                ).x
             for _ in range(_MAX_HALVINGS):
                 if self.excess(moved(z))[0] <= _SLACK:
                     ends.append(self.W @ moved(z))

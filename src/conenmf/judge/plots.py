@@ -14,7 +14,6 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.linalg import norm
 
 from ..arguments import Pair, Shape, choice
 from ..cones.counting import RankEstimate
@@ -24,7 +23,7 @@ from ..data.matrix import Aligned
 from ..errors import Option, OptionError
 from ..names import Names
 from ..solve.run import History
-from .scores import abundance_maps
+from .scores import abundance_maps, unit_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -249,18 +248,11 @@ def endmembers(
     >>> len(endmembers(np.eye(4)[:, :2], Names()).lines)
     2
     """
-    indices, ax = _chosen(which, W.shape[1]), _axes(ax)
     positions = names.feature_positions
-    x = np.arange(len(W)) if positions is None else positions
-    order = np.argsort(x, kind="stable")
-    for place, k in enumerate(indices):
-        length = norm(W[:, k]) or 1.0
-        style = _STYLES[place // _N_COLOURS % len(_STYLES)]
-        ax.plot(x[order], W[order, k] / length, linestyle=style, label=f"component {k}")
     label = "feature" if positions is None else "wavelength, or the name of the feature"
-    ax.set(xlabel=label, ylabel="value, at norm 1", title="Components")
+    words = {"xlabel": label, "ylabel": "value, at norm 1", "title": "Components"}
+    ax = _lines(unit_columns(W).T, positions, ax, which, words)
     ax.set_ylim(bottom=0)
-    ax.legend(fontsize="small", ncols=1 + (len(indices) > _N_COLOURS))
     return ax
 
 
@@ -272,16 +264,23 @@ def contributions(
     >>> len(contributions(np.eye(2), np.ones((2, 5)), Names()).lines)
     2
     """
-    indices, ax = _chosen(which, W.shape[1]), _axes(ax)
     times = names.sample_times
-    x: Array = np.arange(H.shape[1]) if times is None else times
-    order = np.argsort(x, kind="stable")
+    label = "sample" if times is None else "date"
+    words = {"xlabel": label, "ylabel": "sum over features", "title": "Contributions"}
+    return _lines(W.sum(axis=0)[:, None] * H, times, ax, which, words)
+
+
+def _lines(
+    rows: Array, x: Array | None, ax: object, which: Iterable[int] | None, words: dict[str, str]
+) -> Axes:
+    """Draw a row (K, n) for each component that is chosen, over x or over places."""
+    indices, ax = _chosen(which, len(rows)), _axes(ax)
+    places = np.arange(rows.shape[1]) if x is None else x
+    order = np.argsort(places, kind="stable")
     for place, k in enumerate(indices):
         style = _STYLES[place // _N_COLOURS % len(_STYLES)]
-        sums = W[:, k].sum() * H[k, order]
-        ax.plot(x[order], sums, linestyle=style, label=f"component {k}")
-    ax.set(ylabel="sum over features", title="Contributions")
-    ax.set_xlabel("sample" if times is None else "date")
+        ax.plot(places[order], rows[k, order], linestyle=style, label=f"component {k}")
+    ax.set(**words)
     ax.legend(fontsize="small", ncols=1 + (len(indices) > _N_COLOURS))
     return ax
 

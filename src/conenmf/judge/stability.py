@@ -937,15 +937,25 @@ def stability_over(
         noise = _noise(V, candidates[-1], fitted, resample, dispersion)
         found: dict[int, Stability] = {}
         costs: dict[int, float] = {}
-        how: Facts = {"loss": loss, "resample": resample, "max_iter": max_iter, "tol": tol}
-        how |= {"density_threshold": density_threshold, "max_excess": max_excess}
         goes_on = are_counts and ks is None  # until two beyond the best one
         waiting = candidates[:1] if goes_on else candidates
         while waiting:
             k = waiting.pop(0)
             here = place and replace(place, folder=Path(place.folder) / f"K-{k}")
-            one = stability(V, k, n_runs, dispersion=noise, rng=rng, checkpoint=here, **how)
-            found[k] = one
+            one = found[k] = stability(
+                V,
+                k,
+                n_runs,
+                loss=loss,
+                resample=resample,
+                dispersion=noise,
+                density_threshold=density_threshold,
+                max_excess=max_excess,
+                max_iter=max_iter,
+                tol=tol,
+                rng=rng,
+                checkpoint=here,
+            )
             if tell is not None:
                 tell(one)
             if are_counts:

@@ -766,8 +766,9 @@ class _Search:
         runs = []
         for l, w in places:
             order = np.r_[:n_given, l, n_given:l, l + 1 : W.shape[1]]  # those that are held first
-            how = {"t": inverse @ (w - W[:, l]), "l": l, "order": order, "dtype": self.V.dtype}
-            H = self.V.by_rows(partial(_moved_rows, **how), Ht).T
+            t = inverse @ (w - W[:, l])
+            moved = partial(_moved_rows, t=t, l=l, order=order, dtype=self.V.dtype)
+            H = self.V.by_rows(moved, Ht).T
             start = W[:, order].astype(self.V.dtype, order="C")
             start[:, n_given] = w
             goal = self.loss.on(self.V, n_fixed=n_given + 1)
