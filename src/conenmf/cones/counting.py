@@ -297,7 +297,7 @@ def _some_samples(V: DataMatrix) -> Array:
 
 def _above_edge(B: Array, quantile: float) -> EdgeCount:
     F, n = B.shape
-    gram = B.T @ B if n < F else None
+    Q, B = np.linalg.qr(B)  # so that it has no more rows than columns
     squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
     limit = highest_noise(F, n, quantile)
@@ -307,23 +307,20 @@ def _above_edge(B: Array, quantile: float) -> EdgeCount:
         left = squares - (((U / norm(U, axis=0)).T @ B) ** 2).sum(axis=0)
         if left.sum() <= _EXACT_SHARE * squares.sum():
             exact_values = np.where(np.arange(values.size) < k, np.inf, 1.0)
-            return EdgeCount(k, exact_values, 0.0, U, scales)
+            return EdgeCount(k, exact_values, 0.0, Q @ U, scales)
         scales = 1 / np.sqrt(_capped(left * n / ((F - k) * (n - k)), squares))
-        scaled = (B * scales**2) @ B.T if gram is None else scales[:, None] * gram * scales
-        eigenvalues, vectors = np.linalg.eigh(scaled)
+        eigenvalues, vectors = np.linalg.eigh((B * scales**2) @ B.T)
         values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
         new = max(int(np.argmin(np.append(values[:most] > 1.0, False))), 1)
         U = vectors[:, : -new - 1 : -1]
-        if gram is not None:
-            U = B @ (scales[:, None] * U)
         if new <= k:
             break
         k = new
         if k == most:
-            return EdgeCount(k, values, np.inf, U, scales)
+            return EdgeCount(k, values, np.inf, Q @ U, scales)
     expected = _noise_quantiles(F - new, n - new)
     misfit = np.abs(np.quantile(limit * values[new:], _QUANTILES) / expected - 1.0).max()
-    return EdgeCount(new, values, float(misfit), U, scales)
+    return EdgeCount(new, values, float(misfit), Q @ U, scales)
 
 
 def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:

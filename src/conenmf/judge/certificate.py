@@ -351,9 +351,7 @@ def observed_bound(
     if not limit:
         return 0.0
     W = W.astype(float, copy=False)
-    aligned = [V.align(H.T)]
-    if V.observed.weights is not None:
-        aligned.append(V.observed.weights)
+    aligned = V.align(H.T), *V.observed.aligned
     with V.own_threads():
         ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
         left, t = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True), 1.0

@@ -131,9 +131,8 @@ def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> tuple[int,
     k, noise = min(_FIRST, most), None
     while True:
         W, noise = _pilot(part, k, rng, noise)
-        phi, H = noise.dispersion, _LOSS.coefficients(part.V, W)[0]
-        spread = np.log1p(phi * part.counts).sum() / 2
-        costs[k] = quasi_divergence(part.V, W, H, phi) + spread + k * edge_of(part.V.shape)
+        spread = np.log1p(noise.dispersion * part.counts).sum() / 2
+        costs[k] = _divergence(part, W, noise) + spread + k * edge_of(part.V.shape)
         best = min(costs, key=costs.__getitem__)
         if k >= best + _BEYOND or k == most or perf_counter() > deadline:
             return best, k
@@ -191,9 +190,12 @@ def likelihoods(
 def _add(fits: CountFits, k: int, rng: Generator) -> None:
     part, noise = fits.part, fits.noise
     W = _best_of_several(noise.weighed(part.V), k, rng)
-    H = _LOSS.coefficients(part.V, W)[0]
-    divergence = quasi_divergence(part.V, W, H, noise.dispersion)
-    fits.factors[k], fits.costs[k] = W, divergence / edge_of(part.V.shape) + k
+    fits.factors[k] = W
+    fits.costs[k] = _divergence(part, W, noise) / edge_of(part.V.shape) + k
+
+
+def _divergence(part: _Part, W: Array, noise: Noise) -> float:
+    return quasi_divergence(part.V, W, _LOSS.coefficients(part.V, W)[0], noise.dispersion)
 
 
 def largest_residual(fits: CountFits, k: int) -> float:

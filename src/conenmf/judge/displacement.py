@@ -122,10 +122,9 @@ def displacement(
     shares = start.W / start.W.sum(axis=0)
     limits = np.full((2, len(steps), *W.shape), np.nan)
     chosen = range(len(W)) if features is None else several("features", features)
-    for feature in chosen:
-        integer("features", feature, at_least=0, at_most=len(W) - 1)
+    places = [integer("features", f, at_least=0, at_most=len(W) - 1) for f in chosen]
     fall = problem.value(W, H) - start.Q
-    for f, k in product(chosen, range(W.shape[1])):
+    for f, k in product(places, range(W.shape[1])):
         for side, end in enumerate((0.0, 1.0)):
             limits[side, :, f, k], lowest = _limits(problem, start, (f, k), end, steps)
             fall = max(fall, start.Q - lowest)

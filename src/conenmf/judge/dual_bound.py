@@ -38,7 +38,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
-from scipy.special import expit
 
 from ..arguments import Pair
 from ..cones.geometry import leading_plane
@@ -496,7 +495,7 @@ def _shared_weights(values: Array, k: int) -> Array:
         return (np.arange(values.size) < k).astype(float)
 
     def weights(t: float) -> Array:
-        return expit((values - t) / width)
+        return (1.0 + np.tanh((values - t) / (2 * width))) / 2
 
     low, high = values[-1] - 60 * width, values[0] + 60 * width
     return weights(bisected(lambda t: weights(t).sum() > k, low, high)[0])

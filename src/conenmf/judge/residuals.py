@@ -84,11 +84,8 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     n_sides = int(known.any(axis=0).sum()) + int(known.any(axis=1).sum())
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan
-    ratios = []
-    for axis in (0, 1):
-        counts = known.sum(axis=axis)
-        share = np.divide(squares.sum(axis=axis), counts, where=counts > 0, out=counts * np.nan)
-        ratios.append(share / per_entry)
+    with np.errstate(invalid="ignore"):  # where nothing is known
+        ratios = [squares.sum(axis=axis) / known.sum(axis=axis) / per_entry for axis in (0, 1)]
     return Residuals(scaled, Q, expected, *ratios)
 
 
