@@ -184,12 +184,13 @@ def _identity(
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
-    identity = {name: settings[name] for name in ("K", "init", "loss", "solver")}
-    identity["penalties"] = problem.penalties.plain()
-    identity["fixed"] = None if problem.fixed is None else described(problem.fixed)
-    identity["arrays"] = described([np.asarray(array, float) for array in arrays])
-    identity["code"] = [described(one) for one in functions]
-    return identity
+    return {
+        **{name: settings[name] for name in ("K", "init", "loss", "solver")},
+        "penalties": problem.penalties.plain(),
+        "fixed": None if problem.fixed is None else described(problem.fixed),
+        "arrays": described([np.asarray(array, float) for array in arrays]),
+        "code": [described(one) for one in functions],
+    }
 
 
 class _Fit:

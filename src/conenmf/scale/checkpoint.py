@@ -347,13 +347,21 @@ def _write(file: Path, identity: Facts, arrays: Facts, facts: Facts) -> None:
 def _read(file: Path, identity: Facts) -> tuple[Facts, Arrays]:
     """The facts and the arrays of a file; refuse one that is damaged or of another identity."""
     try:
-        with reading(file, _FORMAT, "a checkpoint") as saved:
-            facts, arrays = saved
+        with reading(file, _FORMAT, "a checkpoint") as (facts, arrays):
+            saved = facts["identity"]
     except (FileFormatError, OSError) as problem:
         raise CheckpointError(
             f"{problem}; delete it, and the folder of its iteration, to compute it again"
         ) from problem
-    _refuse_others(file, facts["identity"], identity)
+    for key in {**identity, **saved}:
+        if key in saved and key in identity and saved[key] == identity[key]:
+            continue
+        what = f"its {key} is {saved.get(key)!r}, now it is {identity.get(key)!r}"
+        if key in _DIGESTS:
+            what = f"{_DIGESTS[key]} not those that it was made with"
+        raise CheckpointError(
+            f"{file} belongs to another run: {what}; use another folder, or delete this one"
+        )
     return facts, arrays
 
 
@@ -376,22 +384,10 @@ def held_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _refuse_others(folder: Path, saved: Facts, now: Facts) -> None:
-    """Refuse a folder with other settings than those of now, naming the first that differs."""
-    for key in {**now, **saved}:
-        if key in saved and key in now and saved[key] == now[key]:
-            continue
-        what = f"its {key} is {saved.get(key)!r}, now it is {now.get(key)!r}"
-        if key in _DIGESTS:
-            what = f"{_DIGESTS[key]} not those that it was made with"
-        raise CheckpointError(
-            f"{folder} belongs to another run: {what}; use another folder, or delete this one"
-        )
-
-
 # --- several runs in one folder -----------------------------------------------------------------
 
 
+@dataclass(frozen=True)
 class KeptRuns:
     """The runs in a folder that the caller holds.
 
@@ -402,9 +398,8 @@ class KeptRuns:
         What all runs depend on; see `identity_of`. A run of another folder or number is refused.
     """
 
-    def __init__(self, checkpoint: Checkpoint, identity: Facts) -> None:
-        self._checkpoint = checkpoint
-        self._identity = identity
+    checkpoint: Checkpoint
+    identity: Facts
 
     def load(self, number: int) -> tuple[Array, float] | None:
         """Return W (F, K) and the relative error of a run, or None if it has not ended."""
@@ -425,14 +420,14 @@ class KeptRuns:
         folder = self._file(number).with_suffix("")
         with writing(folder):
             folder.mkdir(exist_ok=True)
-        here = Checkpoint(folder, self._checkpoint.every)
+        here = Checkpoint(folder, self.checkpoint.every)
         return CheckpointedRun(here, V, self._identity_of(number))
 
     def _identity_of(self, number: int) -> Facts:
-        return {**self._identity, "number": number}
+        return {**self.identity, "number": number}
 
     def _file(self, number: int) -> Path:
-        return Path(self._checkpoint.folder) / f"run-{number:04d}.npz"
+        return Path(self.checkpoint.folder) / f"run-{number:04d}.npz"
 
 
 # --- functions, by their code -------------------------------------------------------------------

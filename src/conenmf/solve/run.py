@@ -334,13 +334,11 @@ class Run:
         may have lost more than an iteration gains.
         """
         self.objective, self._in_double = objective, None
-        self.V, dtype = objective.V, objective.V.dtype
+        self.V = objective.V
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
         else:
-            self.W, self._W_before = self.W.astype(dtype), self._W_before.astype(dtype)
-            self.Ht, _ = self.V.map(_scale, self.Ht, factor=1.0, dtype=dtype)
-            self._Ht_before, _ = self.V.map(_scale, self._Ht_before, factor=1.0, dtype=dtype)
+            self._resize(1.0)
         self._beta, self._ceiling = _FIRST_BETA, 1.0  # rounding may have undone good iterations
         self._since = self.n_iter
         self.continue_with(self.stopping)
@@ -434,12 +432,19 @@ class Run:
             return
         # A component that no sample has used for a while may return with a huge column in W, which
         # then sets the scale, so that the others are floored, or lost in single precision.
-        size, dtype = column_units(W), self.V.dtype
+        size = column_units(W)
         if np.any(size != 1):
-            self.W = (self.W / size).astype(dtype, copy=False)
-            self._W_before = (self._W_before / size).astype(dtype, copy=False)
-            self.Ht, _ = self.V.map(_scale, self.Ht, factor=size, dtype=dtype)
-            self._Ht_before, _ = self.V.map(_scale, self._Ht_before, factor=size, dtype=dtype)
+            self._resize(size)
+
+    def _resize(self, size: float | Array) -> None:
+        """Divide W by the size of each column and multiply H by it, in the precision of V."""
+        V, dtype = self.V, self.V.dtype
+        self.W, self._W_before = (
+            (W / size).astype(dtype, copy=False) for W in (self.W, self._W_before)
+        )
+        self.Ht, self._Ht_before = (
+            V.map(_scale, Ht, factor=size, dtype=dtype)[0] for Ht in (self.Ht, self._Ht_before)
+        )
 
     def _end_iteration(self) -> None:
         """Write the history, call the callback, and decide whether to stop."""
@@ -492,9 +497,12 @@ class Run:
         aligned = {"H": self.Ht}
         if self.solver.extrapolate:
             aligned["before"] = self._Ht_before
-        history = [self.errors, self.elapsed, self.passes]
-        plain = {"value": self.value, "history": history, "since": self._since}
-        plain["momentum"] = [self._beta, self._ceiling, self._rests]
+        plain = {
+            "value": self.value,
+            "history": [self.errors, self.elapsed, self.passes],
+            "since": self._since,
+            "momentum": [self._beta, self._ceiling, self._rests],
+        }
         return Parts(arrays, aligned, plain)
 
     def _resume(self, parts: Parts) -> None:

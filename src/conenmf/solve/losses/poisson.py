@@ -41,6 +41,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from math import exp
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -73,6 +74,7 @@ from ...errors import (
     Option,
     OptionError,
 )
+from ...linalg.bisection import bisected
 from ...linalg.svd import Spectrum
 from ...text import Facts, counted, visible
 from ..coefficients import Finish, feature_folds, own_order, predicted_share, sorting, what_is_left
@@ -217,9 +219,6 @@ def _xlogx(values: Array) -> float:
     return float(positive @ np.log(positive))
 
 
-_BALANCING_STEPS = 60
-
-
 def restraints(penalties: Penalties, n_fixed: int = 0) -> tuple[Restraint, Restraint]:
     """Return what holds H, and what holds W."""
     of_W = Restraint(penalties.l1_w, penalties.l2_w, n_fixed)
@@ -237,17 +236,20 @@ def balancing_factors(W: Array, masses: Array, squares: Array, penalties: Penalt
     The loss does not change with it, and the penalties are smallest. `masses` and `squares` are
     sums of the rows of H and of their squares.
     """
-    a = penalties.l1_w * W.sum(axis=0, dtype=float)
-    c = penalties.l2_w * (W.astype(float) ** 2).sum(axis=0)
-    b, d = penalties.l1_h * masses, penalties.l2_h * squares
-    low, high = np.full(len(a), -200.0), np.full(len(a), 200.0)
-    for _ in range(_BALANCING_STEPS):  # a t + b / t + c t^2 / 2 + d / (2 t^2) is convex in log t
-        middle = (low + high) / 2
-        t = np.exp(middle)
-        rises = a * t - b / t + c * t**2 - d / t**2 > 0
-        low, high = np.where(rises, low, middle), np.where(rises, middle, high)
-    is_used = (a + c > 0) & (b + d > 0)
-    return np.where(is_used, np.exp((low + high) / 2), 1.0)
+    of_W = penalties.l1_w * exact(W).sum(axis=0), penalties.l2_w * (exact(W) ** 2).sum(axis=0)
+    of_H = penalties.l1_h * masses, penalties.l2_h * squares
+    return np.array([_balanced(*parts) for parts in np.column_stack([*of_W, *of_H]).tolist()])
+
+
+def _balanced(a: float, c: float, b: float, d: float) -> float:
+    """Minimise a t + b / t + c t^2 / 2 + d / (2 t^2), which is convex in log t."""
+    if not (a + c > 0 and b + d > 0):
+        return 1.0
+
+    def falls(x: float) -> bool:
+        return a * exp(x) - b * exp(-x) + c * exp(2 * x) - d * exp(-2 * x) <= 0
+
+    return exp(sum(bisected(falls, -200.0, 200.0)) / 2)
 
 
 _TINY_SHARE = 1e-100  # of the largest entry of a component: coefficients would leave the range
@@ -576,8 +578,7 @@ class Poisson(Loss):
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features that have counts and none."""
-        totals = margins(V)
-        W = np.ascontiguousarray(W, V.dtype)
+        totals, W = margins(V), np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
