@@ -45,41 +45,40 @@ def facts(result: Factorization) -> Facts:
     """Describe a result in plain values: numbers, texts, lists and dictionaries."""
     values = {
         "n_components": result.K,
-        "n_samples": int(result.H.shape[1]),
-        "n_features": int(result.W.shape[0]),
+        "n_samples": result.H.shape[1],
+        "n_features": result.W.shape[0],
         "loss": result.loss,
         "objective": result.objective,
         "relative_error": result.relative_error,
         "n_iter": result.n_iter,
         "stop_reason": str(result.stop_reason),
-        "seconds": dict(result.seconds),
+        "seconds": {**result.seconds},
         "passes": result.passes,
         "settings": dict(result.settings),
         "K_decided_by": result.K_decided_by,
         "init_used": result.init_used,
-        "summary": list(result.summary()),
+        "summary": result.summary(),
     }
     if result.names.feature_names is not None:
         values["top_features"] = result.top_features()
     if result.race is not None:
         values["race"] = {"entrants": [one._asdict() for one in result.race.entrants]}
     if result.certificate is not None:
-        values["certificate"] = dict(vars(result.certificate))
+        values["certificate"] = vars(result.certificate)
     if (known := result.known_uniqueness) is not None:
         values["uniqueness"] = {
-            "verdicts": list(known.verdicts),
-            "angles": known.angles.tolist(),
-            "error_ratios": known.error_ratios.tolist(),
-            "radii": [float(one) if np.isfinite(one) else None for one in known.radii],
-            "spare": known.spare.tolist(),
+            "verdicts": known.verdicts,
+            "angles": known.angles,
+            "error_ratios": known.error_ratios,
+            "radii": known.radii,
+            "spare": known.spare,
             "in_words": known.lines(result.component_names),
         }
     diagnosis = result.diagnosis
     if diagnosis is not None:
-        init, reason = diagnosis.advice
         values["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
-        values["samples_of_component"] = diagnosis.sizes.tolist()
-        values["advised_init"] = {"init": init, "reason": reason}
+        values["samples_of_component"] = diagnosis.sizes
+        values["advised_init"] = dict(zip(("init", "reason"), diagnosis.advice, strict=True))
         cones = diagnosis.cones
         values["cones"] = cones and {
             "assumption": cones.geometry.verdict,
@@ -87,15 +86,21 @@ def facts(result: Factorization) -> Facts:
             "pairwise_separation": None if result.K == 1 else cones.geometry.pairwise.value,
             "pairwise_separation_is_exact": cones.geometry.pairwise.is_exact,
             "closest": cones.geometry.closest,
-            "size_angles": cones.geometry.angles.tolist(),
-            "ambiguous_samples": int(cones.geometry.ambiguous.size),
-            "samples": cones.sizes.tolist(),
+            "size_angles": cones.geometry.angles,
+            "ambiguous_samples": cones.geometry.ambiguous.size,
+            "samples": cones.sizes,
             "cr1_error": cones.error,
             "cr1_bound": cones.bound,
             "mixing": cones.mixing,
             "unmixed": cones.unmixed,
         }
-    return values
+    return json_values(values)
+
+
+def json_values(value: object) -> Any:
+    """Return values that JSON can hold: arrays become lists, NaN and infinity null."""
+    text = json.dumps(value, default=lambda array: array.tolist())
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def check_packages(tables: str, *, anndata: bool = False) -> None:
@@ -185,7 +190,7 @@ def write_coefficients(
 
 def check_table(path: PathLike) -> None:
     """Check that a table can be written under this name."""
-    kind = Path(path).suffix.lower().removeprefix(".")
+    kind = output_file(path).suffix.lower().removeprefix(".")
     if kind != "npy" and kind not in TABLES:
         raise OptionError(f"{path}: a table ends in .csv, .parquet or .npy")
     check_packages(kind)
@@ -317,8 +322,7 @@ def annotate_file(
 
     The matrix is copied, not read.
     """
-    path = output_file(target)
-    with written_whole(path) as stream:
+    with written_whole(output_file(target)) as stream:
         annotated_copy(source, stream, _annotations(result, key))
 
 

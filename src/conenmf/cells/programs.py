@@ -128,8 +128,8 @@ class Programs:
         sizes = np.bincount(self.labels[self.labels >= 0], minlength=K)
         for k, names in enumerate(self.markers(6)):
             found = f"in {self.stability.found_in[k]:.0%} of the runs"
-            rows.append(f"program {k + 1}: {found}, {counted(int(sizes[k]), 'cell')}")
-            rows[-1] += f"; {', '.join(names)}"
+            cells = f"{counted(int(sizes[k]), 'cell')}; {', '.join(names)}"
+            rows.append(f"program {k + 1}: {found}, {cells}")
         return "\n".join([*rows, *str(self.stability).splitlines()[K + 2 :]])
 
 
@@ -346,8 +346,7 @@ def _refined(
     sums = W.sum(axis=0)
     if not (sums > 0).all():  # a program that no cell needs any more
         return spectra
-    refined = W / sums
-    return refined.astype(spectra.dtype)
+    return np.asarray(W / sums, spectra.dtype)
 
 
 def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) -> Pair:

@@ -21,6 +21,7 @@ from ..export import (
     annotated_copy,
     annotated_counts,
     categories,
+    json_values,
     no_formula,
 )
 from ..text import Facts, PathLike, visible
@@ -140,7 +141,7 @@ def write_programs(
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
         del names["annotated"]
-    facts = {**run_facts(programs), "source": source, "genes": genes}
+    facts = json_values({**run_facts(programs), "source": source, "genes": genes})
     added = _annotations(programs, facts)
     with writing(target):
         target.mkdir(exist_ok=True)
@@ -174,7 +175,7 @@ def pictures(programs: Programs, name: str) -> Facts:
 
 
 def run_facts(programs: Programs) -> Facts:
-    """Describe programs, and how they were found, in plain values."""
+    """Describe programs, and how they were found."""
     found = programs.stability
     return {
         **programs.settings,
@@ -182,8 +183,8 @@ def run_facts(programs: Programs) -> Facts:
         "n_all_genes": len(programs.spectra_tpm),
         "verdict": found.verdict,
         "problem": found.problem,
-        "found_in": found.found_in.tolist(),
-        "silhouettes": [None if np.isnan(one) else one for one in found.silhouettes.tolist()],
+        "found_in": found.found_in,
+        "silhouettes": found.silhouettes,
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,
         "n_left_out": found.n_left_out,

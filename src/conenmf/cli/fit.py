@@ -46,7 +46,6 @@ from .options import (
     Request,
     choosing,
     command,
-    json_values,
 )
 from .output import (
     Q_FILE,
@@ -120,7 +119,7 @@ def fit(request: Request) -> int:
                 if request.uniqueness:
                     result.uniqueness()
         with display.working(f"writing {target}"):
-            summary = json_values({**facts(result), "version": __version__})
+            summary = {**facts(result), "version": __version__}
             files = write_result(folder, result, summary, request, **about)
     answer = {**summary, "files": [str(target / name) for name in files]}
     request.answer(answer, fit_text(result, request, target, replaces), own)

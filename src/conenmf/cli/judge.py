@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from .. import __version__, comparison
 from ..atomic import output_file
 from ..data.blocks import exact
 from ..data.matrix import DataMatrix
-from ..export import REPORT_FILE, facts
+from ..export import REPORT_FILE, facts, json_values
 from ..judge.certificate import quality_in_words
 from ..judge.choose_k import select_k
 from ..judge.scores import named_after
@@ -20,7 +19,6 @@ from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..result import Factorization
-from ..solve.run import Iteration
 from ..text import Facts, visible
 from .fit import result_folder, write_result
 from .options import (
@@ -34,7 +32,6 @@ from .options import (
     Request,
     choosing,
     command,
-    json_values,
 )
 from .output import (
     LIMITS_FILE,
@@ -66,15 +63,15 @@ def rank(request: Request) -> None:
     check_picture(request.plot)
     display = request.display
     V = request.open()
-
-    def show(name: str, place: int) -> None:
-        display.update("", 0.5, f"choosing K, evidence {place + 1}: {name}")
-
     with display.working("estimating the number of components"):
         candidates = [request.K] if isinstance(request.K, int) else request.K
-        candidates = None if candidates == "auto" else candidates
-        how = {"loss": request.loss, "budget": request.max_time, "callback": show}
-        selection = select_k(V, candidates, **how)
+        selection = select_k(
+            V,
+            None if candidates == "auto" else candidates,
+            loss=request.loss,
+            budget=request.max_time,
+            callback=lambda name, _: display.update("", 0.5, f"choosing K: {name}"),
+        )
     if request.plot is not None:
         save_picture(selection.plot()[0].figure, request.plot)
     answer = {
@@ -147,10 +144,6 @@ def compare(request: Request) -> None:
     classes = None
     if request.labels is not None:
         classes = read_labels(request.labels, V.shape[1], V.names)
-
-    def watch(init: str, solver: str) -> Callable[[Iteration], None]:
-        return display.iterations(request.max_iter, f"{init} + {solver}")
-
     with display.working(choosing(request.K)):
         compared = comparison.compare(
             V,
@@ -159,7 +152,7 @@ def compare(request: Request) -> None:
             solvers=request.solvers,
             labels=classes,
             seed=request.seed or 0,
-            watch=watch,
+            watch=lambda *pair: display.iterations(request.max_iter, " + ".join(pair)),
             **request.chosen(STOPPING),
         )
     if request.plot is not None:
@@ -168,11 +161,11 @@ def compare(request: Request) -> None:
     if target is not None:
         write_csv(target, rows[0], (row.values() for row in rows))
     files = {"plot": request.plot, "table": request.output}
-    answer = {"n_components": compared.K, "K_decided_by": request.K_decided_by, "contenders": rows}
-    answer |= files
+    decided = {"n_components": compared.K, "K_decided_by": request.K_decided_by}
     written = [f"written: {visible(path, None)}" for path in files.values() if path]
     is_given = request.K_decided_by == "user"
     number = f"{compared.K} components" if is_given else request.K_decided_by
+    answer = {**decided, "contenders": rows, **files}
     request.answer(answer, "\n".join([number, str(compared), *written]), V)
 
 
@@ -255,7 +248,7 @@ def _fit_many(request: Request, kind: str) -> None:
             with display.working("judging the consensus"):
                 result.diagnose(effort=request.effort)
                 result.uniqueness()  # it costs about one fit of many
-            answer["certificate"] = dict(vars(result.certify()))
+            answer["certificate"] = vars(result.certify())
             lines += quality_in_words(result.certify(), K)
         lines += [f"component {k}: {one}" for k, one in enumerate(answer["known_as"])]
         with display.working(f"writing {target}"):

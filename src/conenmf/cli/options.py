@@ -27,7 +27,7 @@ from ..data.matrix import DataMatrix
 from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn
-from ..export import TABLES
+from ..export import TABLES, json_values
 from ..io.open import open_data, split_member
 from ..io.text import read_names
 from ..judge.choose_k import Selection, select_k
@@ -532,12 +532,6 @@ def _size(V: DataMatrix) -> str:
     if names.image_shape is not None:
         features = "images of {} x {} pixels".format(*names.image_shape)
     return f"{samples}, {features}"
-
-
-def json_values(value: object) -> Any:
-    """Values that JSON can hold; NaN and infinity become null."""
-    text = json.dumps(value, default=lambda array: array.tolist())
-    return json.loads(text, parse_constant=lambda _: None)
 
 
 def choosing(K: int | str | range) -> str:

@@ -47,9 +47,7 @@ def transform(request: Request) -> None:
     if "ratings" in result.settings:
         problem = f"{request.model} is a model of ratings, whose offsets new users do not have: "
         raise OptionError(f"{problem}fit the ratings of old and new users together")
-    output = request.output
-    check_table(output)
-    output_file(output)
+    check_table(request.output)
     is_table = request.path.suffix.lower() in TABLE_SUFFIXES
     request.read_as(result.settings, ["missing", "text_column"] if is_table else ["missing"])
     V = request.open(result.vocabulary)
@@ -62,7 +60,7 @@ def transform(request: Request) -> None:
         W = result.W[features].astype(V.dtype, copy=False)
         loss = get_loss(result.loss)
         H, labels, value = loss.coefficients(V, W, penalties)
-    write_coefficients(output, H.T, V.names, result.component_names)
+    write_coefficients(request.output, H.T, V.names, result.component_names)
     error = loss.relative_error(value, loss.scale(V)) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
@@ -70,10 +68,10 @@ def transform(request: Request) -> None:
         "n_components": result.K,
         "relative_error": error,
         "samples_of_component": np.bincount(components, minlength=result.K),
-        "output": output,
+        "output": request.output,
     }
     said = f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}"
-    where = f"the coefficients are in {visible(output, None)}"
+    where = f"the coefficients are in {visible(request.output, None)}"
     request.answer(answer, f"{said}\n{where}", V)
 
 
