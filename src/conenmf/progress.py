@@ -45,8 +45,7 @@ class Display:
     ) -> None:
         self._stream, self._quiet, self._delay, self._interval = stream, quiet, delay, interval
         self.continued_at: int | None = None
-        self._what, self._note = "", ""
-        self._share: float | None = None
+        self.update("", None, "")
         self._done = threading.Event()
         kernels.compiling.is_announced &= not quiet
 

@@ -146,11 +146,9 @@ def write_report(result: Factorization, path: PathLike, **options: Any) -> None:
     >>> os.path.exists(path)
     True
     """
-    instance("result", result, Factorization)
     target = output_file(checked_path("path", path))
-    page = render(result, **options).encode("utf-8", "replace")
     with written_whole(target) as stream:
-        stream.write(page)
+        stream.write(render(result, **options).encode("utf-8", "replace"))
 
 
 def _template() -> Any:

@@ -511,27 +511,27 @@ def _component_chart(context: Context, k: int) -> Chart:
     """A component over the features: a curve, or bars where features have names."""
     w, limits = context.W[:, k], context.limits(k)
     x, y, curve = context.feature_axis, context.value_axis(k), context.curve
-    marks = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
     if context.view == "curves":
+        marks = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
         marks.append(Mark(curve.path(w, x, y), "line own"))
-    elif context.types is not None:
-        marks = _spectrum(context.types, w, limits, x, y)
     else:
-        path = charts.bars(x.place(np.arange(len(w))), y.place(w), 0.8 / len(w))
-        marks.append(Mark(path, "bar own"))
+        marks = _bars(context.types, w, limits, x, y)
     highs, names = curve.highs(w), curve.named(context.names.feature)
     texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
     label = f"component {k} over the features{', with a band' * (limits is not None)}"
     return Chart(label, x, y, marks, f"curve-{k}", (curve.x, highs), texts)
 
 
-def _spectrum(types: MutationTypes, w: Array, limits: Pair | None, x: Axis, y: Axis) -> list[Mark]:
-    """A bar for each type of mutation in the colour of its class, with its limits."""
-    places, classes, marks = x.place(types.places), np.array(types.classes), []
+def _bars(
+    types: MutationTypes | None, w: Array, limits: Pair | None, x: Axis, y: Axis
+) -> list[Mark]:
+    """A bar for each feature with its limits; types of mutations in the colours of classes."""
+    order, names = (np.arange(len(w)), [""] * len(w)) if types is None else types
+    places, classes, marks = x.place(order), np.array(names), []
     for one in np.unique(classes).tolist():
         own = classes == one
         path = charts.bars(places[own], y.place(w[own]), 0.8 / len(w))
-        marks.append(Mark(path, "bar own", style=f"--colour:{COLOURS[one]}"))
+        marks.append(Mark(path, "bar own", style=f"--colour:{COLOURS[one]}" if one else ""))
     if limits is not None:
         lower, upper = (np.clip(y.place(one), 0, 1) for one in limits)
         marks.append(Mark(charts.whiskers(places, lower, upper), "whisker"))
