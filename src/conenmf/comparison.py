@@ -82,13 +82,6 @@ class Comparison:
         return [dict(zip(names, one, strict=False)) | one.scores for one in self.contenders]
 
     def __repr__(self) -> str:
-        best = self.contenders[0]
-        return (
-            f"Comparison(K={self.K}, {len(self.contenders)} contenders, best: {best.init} + "
-            f"{best.solver}, relative_error={best.relative_error:.4g})"
-        )
-
-    def __str__(self) -> str:
         rows = self._cells()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(

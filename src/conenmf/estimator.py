@@ -355,7 +355,8 @@ class ConeNMF(
         """
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
-        if self._is_restricted(V):
+        is_plain = self.fixed is None and V.observed is None
+        if not (is_plain and self._penalties(V).are_none):
             problem = "partial_fit takes no penalties, fixed components or missing entries: use fit"
             raise NotAvailableError(problem)
         stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
@@ -430,8 +431,6 @@ class ConeNMF(
         """Return the samples (n_samples, n_features) that coefficients X stand for: X C."""
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
-        if A.ndim != 2 or A.shape[1] != self.n_components_:
-            raise DataError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         reconstruction = A @ self.components_
         unknown = getattr(self, "_unknown", None)
         if unknown is None or not unknown.any():
@@ -589,11 +588,6 @@ class ConeNMF(
         names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
         N = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
         return Penalties.as_in_sklearn((V.shape[0], N), **self._options(*names))
-
-    def _is_restricted(self, V: DataMatrix) -> bool:
-        """Whether there are known components, missing entries or penalties."""
-        is_plain = self.fixed is None and V.observed is None
-        return not (is_plain and self._penalties(V).are_none)
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
         """Return components given in rows as columns, in the order of the features of V."""

@@ -232,8 +232,7 @@ def _opened(X: Any) -> DataMatrix:
     """Ratings as a matrix of which only some entries are known, all above zero."""
     if hasattr(X, "iloc") and (places := columns_of_triples([str(one) for one in X.columns])):
         users, items, ratings = (X.iloc[:, place].tolist() for place in places)
-        lines = range(len(users))
-        rows = zip(lines, map(str, users), map(str, items), ratings, strict=True)
+        rows = zip(range(len(X)), map(str, users), map(str, items), ratings, strict=True)
         X = matrix_of_triples("the data frame", rows)
     V = X if isinstance(X, DataMatrix) else from_rows(X, missing="zeros")
     if V.observed is None or V.observed.counts.sum() != V.measures.n_entries:
