@@ -65,9 +65,11 @@ from ..errors import DataError, Message, NotAvailableError, Option
 from ..linalg.svd import Spectrum
 from ..solve.coefficients import finished
 from ..solve.constraints import NO_PENALTIES, Penalties
+from ..solve.inits import Start
 from ..solve.losses import dual_gaps, get_loss, margins, regressions, restraints
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..text import counted
+from .dispersion import fitted_counts
 from .dual_bound import (
     COUNT_EFFORT,
     DivergenceBound,
@@ -116,15 +118,21 @@ def lower_bound(
     return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
 
 
-def proven_in_words(failure_probability: float) -> str:
-    """Say how certain a bound is."""
-    if not failure_probability:
-        return "proven"
-    return f"proven up to a randomized check (failure probability {failure_probability:.0e})"
+class _Bounded:
+    """What has a lower bound."""
+
+    failure_probability: float
+
+    @property
+    def proven(self) -> str:
+        """How certain the bound is, in words."""
+        chance = self.failure_probability
+        known = f"proven up to a randomized check (failure probability {chance:.0e})"
+        return known if chance else "proven"
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(_Bounded):
     """How good a factorization is: its error, a lower bound, and the distance from stationarity.
 
     Attributes
@@ -176,11 +184,6 @@ class Certificate:
         """The share of the gap to Eckart and Young's bound that the effort has closed."""
         whole = self.relative_error - self.eckart_young
         return (self.lower_bound - self.eckart_young) / whole if whole > 0 else 0.0
-
-    @property
-    def proven(self) -> str:
-        """How certain the bound is, in words."""
-        return proven_in_words(self.failure_probability)
 
     @property
     def is_bound_telling(self) -> bool:
@@ -510,8 +513,13 @@ def poisson_gaps(
             "are zero"
         )
     gaps = dual_gaps(sums["ratios"], sums["known"], W, totals.features, for_W)
-    divergence, gap = max(sums["divergence"], 0.0), sums["gap"]
-    return PoissonGaps(divergence, gap, float(gaps.sum()), totals.divergence, totals.total)
+    return PoissonGaps(
+        divergence=max(sums["divergence"], 0.0),
+        coefficient_gap=sums["gap"],
+        component_gap=float(gaps.sum()),
+        of_margins=totals.divergence,
+        total=totals.total,
+    )
 
 
 # --- the noise floor of counts ------------------------------------------------------------------
@@ -584,10 +592,7 @@ def noise_floor(
             continue
         factors = W, H
         if refit:
-            objective = get_loss("poisson").on(drawn)
-            solution = alternate(
-                drawn, np.asarray(W), H, "newton", stopping=_STOPPING, objective=objective
-            )
+            solution = fitted_counts(drawn, Start(np.asarray(W), H, "given"), _STOPPING)
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
     return NoiseFloor(float(np.mean(left)), float(np.std(left, ddof=1)), refit)
@@ -602,7 +607,7 @@ _SPREADS, _NEAR = 3, 0.01  # of the noise floor, and its share: within which a d
 
 
 @dataclass(frozen=True)
-class CountCertificate:
+class CountCertificate(_Bounded):
     """How good a factorization of counts is.
 
     Attributes
@@ -661,11 +666,6 @@ class CountCertificate:
     def proven_share(self) -> float:
         """The lower bound as a share of the divergence."""
         return min(self.lower_bound / self.relative_error, 1.0) if self.relative_error > 0 else 1.0
-
-    @property
-    def proven(self) -> str:
-        """How certain the bound is, in words."""
-        return proven_in_words(self.failure_probability)
 
     @property
     def is_bound_telling(self) -> bool:

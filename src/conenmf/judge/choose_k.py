@@ -365,11 +365,11 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     weak components are missed, and the edge says more. With R = VV' / N and D the inverse
     of the diagonal of R^-1, the noise is D R^-1 V.
     """
-    V, (F, N) = question.V, question.V.shape
+    F, N = question.V.shape
     is_noise = any(one.name == "edge" and one.trust >= _CLEAR for one in question.gathered)
     if is_noise or F > _MANY_FEATURES or N < 2 * F or F < 3:
         return
-    part = some_samples(V, default_rng(0), _MAX_SAMPLES, _MAX_ENTRIES)
+    part = question.samples
     B = dense(exact(part.columns(np.arange(part.shape[1]))))
     R = B @ B.T / B.shape[1]
     inverse = np.linalg.pinv(R, hermitian=True)

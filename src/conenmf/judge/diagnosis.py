@@ -324,12 +324,11 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     component, _ = match_components(axes, W)
     renumber = np.append(component, -1)  # the last one of label -1
     labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
-    order = np.argsort(component)
     return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
         sizes=_component_sizes(labels, K),
         error=error,
-        bound=deterministic_bound(V, axes[:, order], labels),
+        bound=deterministic_bound(V, axes[:, np.argsort(component)], labels),
         mixing=mixed,
         unmixed=error**2 <= _MAX_RESIDUAL_SQ and mixed <= MAX_CONE_MIXING,
     )

@@ -175,23 +175,15 @@ def likelihoods(
     fits = CountFits(part, noise, {}, {})
     start = int(np.argmin(np.abs(np.array(candidates) - first)))
     for step in (-1, 1):
-        place = start
-        while 0 <= place < len(candidates):
-            k, is_late = candidates[place], perf_counter() > deadline
+        for k in candidates[start::step]:
             best = min(fits.costs, key=fits.costs.__getitem__, default=k)
+            is_late = perf_counter() > deadline
             if fits.costs and (is_late or (k - best) * step > _PATIENCE):
                 break
             if k not in fits.costs:
-                _add(fits, k, rng)
-            place += step
+                W = fits.factors[k] = _best_of_several(noise.weighed(part.V), k, rng)
+                fits.costs[k] = _divergence(part, W, noise) / edge_of(part.V.shape) + k
     return fits
-
-
-def _add(fits: CountFits, k: int, rng: Generator) -> None:
-    part, noise = fits.part, fits.noise
-    W = _best_of_several(noise.weighed(part.V), k, rng)
-    fits.factors[k] = W
-    fits.costs[k] = _divergence(part, W, noise) / edge_of(part.V.shape) + k
 
 
 def _divergence(part: _Part, W: Array, noise: Noise) -> float:

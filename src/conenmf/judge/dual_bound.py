@@ -143,9 +143,9 @@ def best_lower_bound(
         if effort == 0 or attained or value == 0.0:  # V >= 0 of rank K: nothing can raise it
             return first
         best = _ascend(V, K, effort, spectrum)
-        risen, chance = energy, 0.0
-        if best.spectrum is not spectrum:
-            risen, chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
+        if best.spectrum is spectrum:
+            return first
+        risen, chance = best.spectrum.energy_bound(K, tol=_RISEN_TOL)
     if risen >= energy:
         return first
     return first._replace(value=_relative(V, risen), failure_probability=chance)
@@ -512,8 +512,10 @@ def _without(X: Array, unit: Array) -> Array:
 def _margins(block: Block) -> Pair:
     F, n = block.shape
     entries = entries_of(block)
-    c = sums_at(entries.samples, entries.values, n)
-    return c, sums_at(entries.features, entries.values, F)
+    return (
+        sums_at(entries.samples, entries.values, n),
+        sums_at(entries.features, entries.values, F),
+    )
 
 
 def _log_weights(

@@ -127,8 +127,8 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     if not max(np.linalg.cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
         reason = "the components, or their coefficients, are linearly dependent"
         return Ranges(nothing, nothing, np.full(K, np.nan), reason)
-    places = [W, *_Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))]
-    moved = np.maximum(np.array(places), 0)
+    ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))
+    moved = np.maximum([W, *ends], 0)
     moved /= moved.sum(axis=1, keepdims=True)
     cosines = np.array([(unit_columns(W) * unit_columns(one)).sum(axis=0) for one in moved])
     angles = np.arccos(np.minimum(cosines.min(axis=0), 1))
@@ -235,10 +235,8 @@ def _pushes(steps: Array) -> list[Array]:
     K, pushes = len(steps), []
     for l in range(K):
         nearest = np.argsort(-steps[:, l], kind="stable")[: K - 1]
-        alone = [np.eye(K)[k] for k in nearest]
-        for along in [steps[:, l], *alone][: max(2, _MAX_PUSHES // K)]:
-            push = np.zeros((K, K))
-            push[:, l] = along / norm(along)
+        for along in [steps[:, l], *np.eye(K)[nearest]][: max(2, _MAX_PUSHES // K)]:
+            push = np.outer(along / norm(along), np.eye(K)[l])
             pushes += [push, -push]
     return pushes
 

@@ -297,8 +297,7 @@ def cones(geometry: ConeGeometry, ax: object = None) -> Axes:
     """Draw the angles between cones; a cross marks pairs too close for the paper's guarantee."""
     ax = _axes(ax)
     K = geometry.angles.size
-    degrees = np.degrees(geometry.between)
-    image = ax.imshow(degrees, vmin=0, vmax=90, cmap="viridis")
+    image = ax.imshow(np.degrees(geometry.between), vmin=0, vmax=90, cmap="viridis")
     ax.figure.colorbar(image, ax=ax, label="angle between axes, degrees")
     if K > 1:
         close = (geometry.between <= geometry.required_angle) & ~np.eye(K, dtype=bool)

@@ -81,7 +81,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
     squares, known = np.nan_to_num(scaled) ** 2, ~np.isnan(scaled)
     Q, n_known = float(squares.sum()), int(known.sum())
-    n_sides = int(known.any(axis=0).sum()) + int(known.any(axis=1).sum())
+    n_sides = sum(int(known.any(axis=axis).sum()) for axis in (0, 1))
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan
     with np.errstate(invalid="ignore"):  # where nothing is known

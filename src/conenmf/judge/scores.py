@@ -259,8 +259,7 @@ def abundance_maps(
         raise DataError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
     step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
     pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
-    amounts = np.asarray(H[:, pixels.ravel()], dtype=float)
-    amounts = amounts * norm(W, axis=0)[:, None]
+    amounts = np.asarray(H[:, pixels.ravel()], dtype=float) * norm(W, axis=0)[:, None]
     return over(amounts, amounts.sum(axis=0)).reshape(K, *pixels.shape)
 
 

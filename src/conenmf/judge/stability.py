@@ -61,7 +61,7 @@ from . import plots
 from .dispersion import POISSON, Noise, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
-from .scores import KNOWN_COSINE, match_components, unit_columns
+from .scores import KNOWN_COSINE, cosines, match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
 
@@ -300,8 +300,8 @@ class Replicates:
 
     def _source(self) -> DataMatrix:
         """The data that runs are on, or are drawn from: counts with the weights of their noise."""
-        V, is_counted = self.V, "counting noise" in self.loss.k_evidence
-        if self.resample == "counts" or not is_counted:
+        V = self.V
+        if self.resample == "counts" or "counting noise" not in self.loss.k_evidence:
             return V
         if self.noise.weights is None:
             V = balanced(V, self.noise.dispersion)
@@ -314,9 +314,8 @@ class Replicates:
         if V.observed is not None:  # samples keep their weights, and what is missing of them
             return take_samples(V, np.sort(rng.integers(V.shape[1], size=V.shape[1])))
         if self.resample == "counts":
-            noise, is_counted = self.noise, "counting noise" in self.loss.k_evidence
-            is_balanced = is_counted and noise.weights is None
-            view = redrawn(V, rng, dispersion=noise.dispersion, balance=is_balanced)
+            balance = "counting noise" in self.loss.k_evidence and self.noise.weights is None
+            view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
             view = bootstrapped(V, rng, degree=self.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
@@ -596,12 +595,10 @@ class Stability:
         kept = self.spectra[self.is_kept]
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
         found = consensus(shown, density_threshold=density_threshold)
-        points = unit_columns(shown.transpose(1, 0, 2).reshape(len(self.W), -1))
-        clusters = found.clusters.ravel()
+        clusters, means = found.clusters.ravel(), found.distances.ravel()
         order = np.argsort(np.where(clusters < 0, self.K, clusters), kind="stable")
-        points = points[:, order]
-        distances = np.sqrt(np.maximum(2 - 2 * points.T @ points, 0))
-        means = found.distances.ravel()
+        spectra = shown.transpose(1, 0, 2).reshape(len(self.W), -1)[:, order]
+        distances = np.sqrt(np.maximum(2 - 2 * cosines(spectra), 0))
         return plots.clustergram(distances, clusters[order], means, density_threshold, axes)
 
 
@@ -744,18 +741,16 @@ def _judged(
     """Return what runs have in common, given the consensus of those that are kept."""
     goal = loss.on(V, rescale=False)
     best_run, best = _finished(goal, best_W)
-    W, end = best_run, best
-    if found.W is not None:
-        W, end = _finished(goal, found.W)
-    cosines = found_again(W, spectra)
+    W, end = (best_run, best) if found.W is None else _finished(goal, found.W)
+    partners = found_again(W, spectra)
     lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, loss)
     return Stability(
         W=W,
         H=end.H,
         labels=end.labels,
-        found_in=(cosines > KNOWN_COSINE).mean(axis=0),
+        found_in=(partners > KNOWN_COSINE).mean(axis=0),
         silhouettes=silhouettes,
-        cosines=cosines,
+        cosines=partners,
         lower=lower,
         upper=upper,
         moves=moves.angles,
@@ -810,11 +805,11 @@ def _spread(
     X = X[:, is_used]
     H = H[:, is_used] * exact(W_end).sum(axis=0)[:, None]  # for components of sum one
     moves = Ranges(W, W, np.full(K, np.nan))  # with weights or holes, noise is seen by displacement
+    least = most = W
     if V.observed is None:
         moves = moved_ranges(X, W, H, steps)
-    least = most = W
-    if loss.degree == 2 and V.observed is None and not moves.problem:
-        least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
+        if loss.degree == 2 and not moves.problem:
+            least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # the errors of runs and of moves are independent, and their squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
     upper = most + np.hypot(half, moves.upper - W)
@@ -972,13 +967,12 @@ def stability_over(
 
 def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> list[int]:
     """Check the numbers, or find those from a good one on to the most that are likely."""
+    if ks is None and are_counts:
+        first, most = scan(V, default_rng(0))
+        return list(range(first, most + 1))
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        if are_counts:
-            first, most = scan(V, default_rng(0))
-        else:
-            first, most = min(2, most), min(count_above_edge(V).K + 2, most)
-        return list(range(first, most + 1))
+        return list(range(min(2, most), min(count_above_edge(V).K + 2, most) + 1))
     candidates = numbers_of_components(ks).tolist()
     checked_components(candidates[-1], V)
     return candidates
