@@ -67,7 +67,7 @@ Factors: TypeAlias = tuple[Array, Aligned | None]
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 """``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W"."""
 
-_ZERO_SHARE = 1e-12  # share of the largest entry up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 
 
 class Start(NamedTuple):
@@ -108,7 +108,7 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     """
     Ht = aligned_coefficients(V, H)
     (largest,) = V.map(lambda _, H: (float(H.max()),), Ht, reduce=max)
-    (total, count) = V.map(_sum_of_positive, Ht, above=_ZERO_SHARE * largest)[0]
+    (total, count) = V.map(_sum_of_positive, Ht, above=_NEGLIGIBLE_SHARE * largest)[0]
     by = total / count if count else 1.0
     lifted = V.by_rows(lambda index, H: (H + by).astype(H.dtype, copy=False), Ht)
     return lifted.T
@@ -169,7 +169,6 @@ def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
     return 1.0 - math.sqrt(min(mixed / pure, 1.0))
 
 
-_NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 _FILL_SHARE = 1e-2  # norm of a component that no singular vector made, of the largest
 _FILL_SEED = (0, 0)
 _CORRECTION_MAX_ITER = 8
@@ -363,9 +362,6 @@ def _means(V: DataMatrix, groups: list[Array]) -> Array:
     return np.column_stack(means).astype(V.dtype)
 
 
-COLUMN_INITS = {"acol": acol, "random-c": random_c, "cur": cur}
-
-
 _KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
 _TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
 _FUZZY_MAX_ITER = 30
@@ -499,9 +495,6 @@ def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
     return ratio / ratio.sum(axis=1, keepdims=True)
 
 
-CLUSTER_INITS = {"spkm": spkm, "kmeans": kmeans, "kl-kmeans": kl_kmeans, "fuzzy": fuzzy}
-
-
 Init: TypeAlias = str | InitFunction | ArrayLike | tuple[Any, Any]
 
 
@@ -621,8 +614,13 @@ INITS: dict[str, InitFunction] = {
     **{name: partial(_cones, name=name) for name in CONE_INITS},
     "random": _random,
     **SVD_INITS,
-    **CLUSTER_INITS,
-    **COLUMN_INITS,
+    "spkm": spkm,
+    "kmeans": kmeans,
+    "kl-kmeans": kl_kmeans,
+    "fuzzy": fuzzy,
+    "acol": acol,
+    "random-c": random_c,
+    "cur": cur,
     "spa": lambda V, K, rng: (_samples(V, spa(V, K)), None),
     "snpa": lambda V, K, rng: (_samples(V, snpa(V, K)), None),
     "simplex": lambda V, K, rng: (simplex(V, K), None),

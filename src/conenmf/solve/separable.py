@@ -12,10 +12,11 @@ on the page "Theorems, code and tests", section "Near-separable data".
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import norm, qr
 from numpy.typing import ArrayLike
 
 from ..arguments import components
@@ -40,20 +41,12 @@ def spa(V: DataMatrix, K: int) -> Array:
     >>> spa(from_columns([[4.0, 0.0, 2.0], [0.0, 3.0, 1.5]]), 2)
     array([0, 1])
     """
-    F, lazy, indices = _begin(V, K, _outside_span)
-    Q = np.empty((F, K), order="F")  # orthonormal basis of the span
-    for k in range(K):
-        indices[k], score, column = lazy.worst(k, Q=Q[:, :k])
-        _require_new(score, float(column @ column), k, K, "linearly independent samples")
-        for _ in range(2):
-            column = column - Q[:, :k] @ (Q[:, :k].T @ column)
-        Q[:, k] = column / norm(column)
-    return indices
+    return _successive(V, K, _outside_span, lambda W: qr(W)[0], "linearly independent samples")
 
 
-def _outside_span(block: Block, squared: Array, *, n_choices: int, Q: Array) -> Array:
-    """Squared distances to the span of the orthonormal columns of Q."""
-    products = exact(block).T @ Q
+def _outside_span(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
+    """Squared distances to the span of the columns of W, which are orthonormal."""
+    products = exact(block).T @ W
     return squared - (products**2).sum(axis=1)
 
 
@@ -67,13 +60,7 @@ def snpa(V: DataMatrix, K: int) -> Array:
     >>> snpa(from_columns([[4.0, 0.0, 2.0, 3.0], [0.0, 3.0, 1.5, 3.0]]), 3)
     array([3, 0, 1])
     """
-    F, lazy, indices = _begin(V, K, _outside_hull)
-    W = np.empty((F, K), order="F")
-    for k in range(K):
-        indices[k], score, W[:, k] = lazy.worst(k, W=W[:, :k])
-        squared = float(W[:, k] @ W[:, k])
-        _require_new(score, squared, k, K, "samples outside the hull of others")
-    return indices
+    return _successive(V, K, _outside_hull, np.asarray, "samples outside the hull of others")
 
 
 def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
@@ -84,7 +71,13 @@ def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
     return squared - fitted
 
 
-def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]:
+def _successive(
+    V: DataMatrix, K: int, score: Score, seen: Callable[[Array], Array], what: str
+) -> Array:
+    """Choose the sample with the largest score, again and again.
+
+    A score sees those chosen before, W (F, k), through the function `seen`.
+    """
     require_data_matrix(V, nonzero=True)
     K = components(K)
     if K > V.shape[1]:
@@ -92,15 +85,15 @@ def _begin(V: DataMatrix, K: int, score: Score) -> tuple[int, LazyScores, Array]
             f"there are {V.shape[1]} samples, fewer than the {K} asked for: ask for fewer"
         )
     lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
-    return V.shape[0], lazy, np.empty(K, dtype=np.intp)
-
-
-def _require_new(score: float, squared: float, k: int, K: int, what: str) -> None:
-    if score <= _NEGLIGIBLE_SHARE * squared:
-        raise ComponentsError(
-            f"the data have only {k} {what}, fewer than the {K} components asked for: "
-            f"use at most {k}"
-        )
+    W, indices = np.empty((V.shape[0], K), order="F"), np.empty(K, dtype=np.intp)
+    for k in range(K):
+        indices[k], largest, W[:, k] = lazy.worst(k, W=seen(W[:, :k]))
+        if largest <= _NEGLIGIBLE_SHARE * float(W[:, k] @ W[:, k]):
+            raise ComponentsError(
+                f"the data have only {k} {what}, fewer than the {K} components asked for: "
+                f"use at most {k}"
+            )
+    return indices
 
 
 def nnls_in_simplex(G: Array, C: Array) -> Array:
