@@ -19,21 +19,14 @@ def _dot(a: Array, b: Array) -> float:
 
 @compiled
 def _gram(B: Array, m: int, A: Array) -> None:
-    """Add the lower triangle of B B', of m columns, to A; two rows with two others at a time."""
-    for k in range(0, A.shape[0], 2):
-        p, q = B[k], B[k + 1]
-        for j in range(0, k + 1, 2):
-            r, s = B[j], B[j + 1]
-            pr = ps = qr = qs = 0.0
+    """Add the lower triangle of B B', of m columns, to A."""
+    for k in range(A.shape[0]):
+        p = B[k]
+        for j in range(k + 1):
+            q, total = B[j], 0.0
             for i in range(m):
-                pr += p[i] * r[i]
-                ps += p[i] * s[i]
-                qr += q[i] * r[i]
-                qs += q[i] * s[i]
-            A[k, j] += pr
-            A[k, j + 1] += ps
-            A[k + 1, j] += qr
-            A[k + 1, j + 1] += qs
+                total += p[i] * q[i]
+            A[k, j] += total
 
 
 @compiled
@@ -85,12 +78,12 @@ def poisson_steps(
 
     `limits` are l2, n_fixed, sweeps and when to end them.
     The columns of B are w_f sqrt(v) / x of the components that may move, as many at a time as it
-    has; it has an even number of rows. u is memory for each entry.
+    has. u is memory for each entry.
     """
     l2, n_fixed, sweeps, stall_ratio_sq = limits
     K, size = W.shape[1], B.shape[1]
     c, slopes, d, active = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K, np.intp)
-    A, y, gradient, way = np.zeros((K + 1, K + 1)), np.zeros(K), np.zeros(K), np.zeros(K)
+    A, y, gradient, way = np.zeros((K, K)), np.zeros(K), np.zeros(K), np.zeros(K)
     for n in range(Y.shape[0]):
         start, stop = indptr[n], indptr[n + 1]
         c[:] = 0.0
@@ -112,15 +105,14 @@ def poisson_steps(
             y[a] = Y[n, k]
             slopes[a] = S[n, k] + l2 * y[a]
             gradient[a] = slopes[a] - c[k]
-        even = m + m % 2
-        A[:even, :even] = 0.0
+        A[:m, :m] = 0.0
         for first in range(start, stop, size):
             count = min(size, stop - first)
             for i in range(count):
                 w, weight = W[indices[first + i]], np.sqrt(v[first + i]) / x[first + i]
                 for a in range(m):
                     B[a, i] = weight * w[active[a]]
-            _gram(B, count, A[:even, :even])
+            _gram(B, count, A[:m, :m])
         for a in range(m):
             A[a, a] += l2
             for b in range(a):

@@ -268,9 +268,8 @@ class Spectrum:
 
     def _features(self, vectors: Array) -> Array:
         """Eigenvectors of VV' (F, m), from what `_leading` returns."""
-        V = self.V
-        if len(vectors) == V.shape[1] != V.shape[0]:
-            return np.linalg.qr(V.sweep(_combine, V.align(vectors))[0])[0]
+        if self.V.shape[0] != len(vectors):
+            return np.linalg.qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
         return vectors
 
 

@@ -104,8 +104,8 @@ def coefficients(
         ||V - W H||^2, exact to rounding.
     """
     with V.own_threads():
-        Ht, sums, own = _best_rows(V, W, penalties)
-        Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=own.places, sizes=own.sizes)
+        Ht, sums, _, how = _best_rows(V, W, penalties)
+        Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how)
     return Ht.T, labels, float(sums["squared"])
 
 
@@ -124,31 +124,21 @@ def finished(
     `given`, (N, K), it is judged as it is.
     """
     with V.own_threads():
-        Ht, sums, own = _best_rows(V, W, penalties, judge=True, given=given)
-        W, HH, VH, penalty = own.W, sums["HH"], sums["VH"], sums["penalty"]
-        shares = shares_of(W.T @ W, HH)[own.places]
+        Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given)
+        HH, VH, penalty, places = sums["HH"], sums["VH"], sums["penalty"], how["order"]
+        shares = shares_of(W.T @ W, HH)[places]
         order = sorting(shares, n_first)
-        Ht, labels, _ = V.map(
-            sorted_rows, Ht, V.norms_squared, order=own.places[order], sizes=own.sizes
-        )
+        Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how | {"order": places[order]})
     grams = HH if V.observed is None else unpacked(sums["grams"], len(HH))
     term = penalties.on_W(V.total, V.shape[1])
     if term is not None:
         penalty += term.value(W)
         grams, VH = term.at(W)(grams, VH, W)
     steps_of = unit_steps if penalties.fixes_columns else coordinate_steps
-    steps = sums["steps"] + steps_of(grams, VH, W, own.places[n_fixed:])
+    steps = sums["steps"] + steps_of(grams, VH, W, places[n_fixed:])
     squared, total = float(sums["squared"]), (V.observed or V).total
     residual = math.sqrt(steps / total) if total else 0.0
     return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
-
-
-class _Own(NamedTuple):
-    """W with its columns in their own order and units, the norms of columns, and their places."""
-
-    W: Array
-    sizes: Array
-    places: Array
 
 
 def _best_rows(
@@ -158,10 +148,11 @@ def _best_rows(
     *,
     judge: bool = False,
     given: Aligned | None = None,
-) -> tuple[Aligned, Facts, _Own]:
+) -> tuple[Aligned, Facts, Array, Facts]:
     """The best H' (N, K), or the given one, with its columns in their own order.
 
-    With the squared error and, to `judge` the two, the sums that this needs.
+    With the squared error and, to `judge` the two, the sums that this needs; W in that order and in
+    its units; and what `sorted_rows` needs to restore the order of the caller.
     """
     W, rows = np.ascontiguousarray(W, dtype=float), () if given is None else (given,)
     order = own_order(W) if given is None else np.arange(W.shape[1])
@@ -173,7 +164,7 @@ def _best_rows(
         shared["is_weighted"] = bool(aligned)
         Ht, sums = V.sweep(_exact_known_rows, *aligned, *rows, **shared)
     sizes = shared["units"] * np.sqrt(np.diagonal(shared["G"]))
-    return Ht, sums, _Own(shared["W"], sizes, np.argsort(order))
+    return Ht, sums, shared["W"], {"order": np.argsort(order), "sizes": sizes}
 
 
 def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> Facts:

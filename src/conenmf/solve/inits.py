@@ -548,8 +548,7 @@ def initialize(
 
 
 def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None) -> Start:
-    if init not in INITS:
-        choice("init", init, ("auto", *INITS))
+    choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
         return from_cones(V, K, rng, init, spectrum)
     if init in SVD_INITS:

@@ -52,8 +52,7 @@ class Problem:
     ) -> Problem:
         """Return the problem that a caller asks for, checked against V, the solver and the loss."""
         loss.check(V, solver, penalties, fixed)
-        known = None if fixed is None else Fixed.of(fixed, V)
-        return cls(loss, penalties, known, V.observed, V.measures.lowest < 0)
+        return cls(loss, penalties, Fixed.of(fixed, V), V.observed, V.measures.lowest < 0)
 
     @property
     def n_fixed(self) -> int:

@@ -122,7 +122,7 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
     if kernels.AVAILABLE:
-        memory = np.empty((Y.shape[1] + 1, _GATHERED)), np.empty_like(x)
+        memory = np.empty((Y.shape[1], _GATHERED)), np.empty_like(x)
         limits = held.l2, held.n_fixed, _SWEEPS, STALL_RATIO_SQ
         places = counts.indices, counts.indptr
         kernels.poisson_steps(entries.values, *places, side.W, x, np.array(S), Y, limits, *memory)
