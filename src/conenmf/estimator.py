@@ -310,12 +310,17 @@ class ConeNMF(
                 raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
             V = weigh_samples(V, sample_weight, loss.degree)
         n_components, init = self._init_in_letters(V)
-        limits = self._options("max_iter", "tol", "max_time")
-        with watching(self.verbose, self.callback, **limits) as callback:
-            options = limits | self._options("loss", "solver", "checkpoint")
-            options |= {"fixed": self._fixed_in_letters(V), "penalties": self._penalties(V)}
-            rng = _generator(self.random_state)
-            result = factorize(V, n_components, init=init, callback=callback, rng=rng, **options)
+        with watching(self.verbose, self.callback, self.max_iter) as callback:
+            result = factorize(
+                V,
+                n_components,
+                init=init,
+                callback=callback,
+                rng=_generator(self.random_state),
+                fixed=self._fixed_in_letters(V),
+                penalties=self._penalties(V),
+                **self._options("loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
+            )
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_, self.n_iter_ = result.K, result.n_iter

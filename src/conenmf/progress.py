@@ -112,7 +112,7 @@ class Display:
 
 @contextmanager
 def watching(
-    verbose: object, callback: Callback | None, *, max_iter: int, **_: object
+    verbose: object, callback: Callback | None, max_iter: int
 ) -> Iterator[Callback | None]:
     """Show a fit while the block runs; yield its callback, which calls that of the user too.
 

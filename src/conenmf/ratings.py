@@ -33,7 +33,6 @@ from .names import Names
 from .pipeline import factorize
 from .result import Factorization
 from .solve.constraints import Fixed, Penalties
-from .text import Facts
 
 _DAMPING = 3.0  # ratings equal to the mean that each user and item has beside its own
 _ROUNDS = 10  # in which offsets of users and of items are computed in turn
@@ -201,8 +200,7 @@ def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, flo
     averaged = from_rows(with_averages(centred, level), missing="zeros")
     fixed = Fixed(np.full((F + _AVERAGES, 1), _LEVEL_SCALE), ("level",))
     penalties = Penalties.as_in_sklearn(averaged.shape, alpha_W=alpha)
-    options: Facts = {"fixed": fixed, "penalties": penalties, "max_iter": _MAX_ITER}
-    full = factorize(averaged, K, **options)
+    full = factorize(averaged, K, fixed=fixed, penalties=penalties, max_iter=_MAX_ITER)
     scales = np.where(np.arange(K) == 0, _LEVEL_SCALE, 1.0)
     W, H = full.W[:F] / scales, np.asarray(full.H)[:, :N] * scales[:, None]
     offsets = users + (mean - level), items

@@ -328,11 +328,16 @@ class Factorization:
         is_more = known is None or (max_iter > 0 and not known.was_searched)
         if known is None or is_more or (thorough and not known.directions.any()):
             V = self._require_data("uniqueness(V, W, H)")
-            H = self._H_of(V)
-            n_given = (self.settings.get("fixed") or {}).get("count", 0)
-            sums = bool(penalties.get("sum_to_one", False))
-            options: Facts = {"n_given": n_given, "thorough": thorough, "sum_to_one": sums}
-            known = uniqueness(V, self.W, H, loss=self.loss, max_iter=max_iter, **options)
+            known = uniqueness(
+                V,
+                self.W,
+                self._H_of(V),
+                loss=self.loss,
+                max_iter=max_iter,
+                thorough=thorough,
+                n_given=self._n_fixed,
+                sum_to_one=bool(penalties.get("sum_to_one", False)),
+            )
             self._remember(known_uniqueness=known)
         return known
 
@@ -345,6 +350,11 @@ class Factorization:
         if get_loss(self.loss).degree != 2:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
+
+    @property
+    def _n_fixed(self) -> int:
+        """The number of known components."""
+        return int((self.settings.get("fixed") or {}).get("count", 0))
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H of the data that were fitted, in which samples may have weights."""
@@ -360,16 +370,14 @@ class Factorization:
         return 0 if self.data is None else usual_effort(self.data, self.loss)
 
     def _judge(self, V: DataMatrix, effort: int) -> AnyCertificate:
-        n_fixed = self.settings.get("fixed", {}).get("count", 0)
-        H = self._H_of(V)
         certificate = certify(
             V,
             self.W,
-            H,
+            self._H_of(V),
             loss=self.loss,
             effort=effort,
             spectrum=self.spectrum,
-            n_fixed=n_fixed,
+            n_fixed=self._n_fixed,
             penalties=Penalties.of_plain(self.settings.get("penalties")),
         )
         first: Any = self.first_certificate
@@ -483,8 +491,7 @@ class Factorization:
         """
         names = self.names if image_shape is None else Names(image_shape=image_shape)
         names.checked(self.H.shape[1], self.W.shape[0])
-        options: Facts = {"which": components, "top": top, "limits": limits}
-        return plots.components(self.W, names, axes, **options)
+        return plots.components(self.W, names, axes, which=components, top=top, limits=limits)
 
     def plot_endmembers(
         self, ax: object = None, *, components: Iterable[int] | None = None

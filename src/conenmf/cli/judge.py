@@ -43,7 +43,7 @@ from .output import (
     save_picture,
     write_csv,
 )
-from .show import diagnosis_text, rank_text
+from .show import diagnosis_text
 from .side_files import read_labels, read_reference
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
@@ -91,7 +91,8 @@ def rank(request: Request) -> None:
         },
         "plot": request.plot,
     }
-    request.answer(answer, rank_text(selection, request.plot), V)
+    where = "" if request.plot is None else f"\nwritten: {visible(request.plot, None)}"
+    request.answer(answer, f"{selection}{where}", V)
 
 
 @command(*_DATA, *STOPPING, "K", "loss", "effort", of=factorize)

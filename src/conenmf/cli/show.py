@@ -13,7 +13,6 @@ from ..data.blocks import dense
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..export import REPORT_FILE
-from ..judge.choose_k import Selection
 from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis
 from ..report.sections import Context, verdict
 from ..result import Factorization
@@ -99,14 +98,6 @@ def _components(result: Factorization) -> list[str]:
     if result.K > _SHOWN_COMPONENTS:
         lines.append(f"  and {result.K - _SHOWN_COMPONENTS} more, in the report and the tables")
     return lines
-
-
-def rank_text(selection: Selection, plot: str | None) -> str:
-    """The answer and its evidence."""
-    lines = [str(selection)]
-    if plot is not None:
-        lines.append(f"the picture is in {visible(plot, None)}")
-    return "\n".join(lines)
 
 
 def diagnosis_text(result: Factorization) -> str:

@@ -101,9 +101,15 @@ def render(
     optional(instance, "stability", stability, Stability, "stability(V, K)")
     title, source = optional(text, "title", title), optional(text, "source", source)
     template = _template()
-    shapes = Names(image_shape=image_shape, pixels_shape=pixels_shape)
-    known: Facts = {"classes": classes, "coordinates": coordinates, "texts": texts}
-    context = Context(result, view, shapes, **known, stability=stability)
+    context = Context(
+        result,
+        view,
+        Names(image_shape=image_shape, pixels_shape=pixels_shape),
+        classes=classes,
+        coordinates=coordinates,
+        texts=texts,
+        stability=stability,
+    )
     source = source or result.settings.get("source")
     components = counted(context.K, "component")
     name = title or (Path(source).name if source else None) or components
