@@ -159,7 +159,8 @@ def estimate_rank(
     require_data_matrix(V, nonzero=True)
     smaller = min(V.shape)
     flag("normalize", normalize)
-    k_min, k_max = integer("k_min", k_min), optional(integer, "k_max", k_max)
+    k_min = integer("k_min", k_min)
+    k_max = optional(integer, "k_max", k_max)
     spectrum = Spectrum.of(V, spectrum)
     if normalize:
         spectrum = Spectrum(unit_samples(V))
@@ -301,7 +302,9 @@ def _above_edge(B: Array, quantile: float) -> EdgeCount:
     squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
     limit = highest_noise(F, n, quantile)
-    k, values, scales = 1, np.ones(min(F, n)), 1 / np.sqrt(squares)
+    k = 1
+    values = np.ones(min(F, n))
+    scales = 1 / np.sqrt(squares)
     U = B @ scales[:, None]
     for _ in range(_MAX_ROUNDS):
         left = squares - (((U / norm(U, axis=0)).T @ B) ** 2).sum(axis=0)
@@ -367,11 +370,15 @@ def _clusters(Y: Array, K: int) -> Array:
     Spherical k-means with squared lengths as weights, the best of some starts. The first begins
     with columns that are long and far from those chosen before, the others draw such columns.
     """
-    rng, tiny = default_rng(0), np.finfo(float).tiny
+    rng = default_rng(0)
+    tiny = np.finfo(float).tiny
     lengths = np.maximum(norm(Y, axis=0), tiny)
-    Z, best, result = Y / lengths, -np.inf, np.zeros(lengths.size, int)
+    Z = Y / lengths
+    best = -np.inf
+    result = np.zeros(lengths.size, int)
     for start in range(_STARTS):
-        nearest, chosen = np.full(lengths.size, -1.0), []
+        nearest = np.full(lengths.size, -1.0)
+        chosen = []
         for _ in range(K):
             distances = lengths**2 * np.maximum(1.0 - nearest, tiny)
             keys = distances if start == 0 else distances / rng.exponential(size=distances.size)
@@ -384,7 +391,8 @@ def _clusters(Y: Array, K: int) -> Array:
             lengths_of_sums = norm(sums, axis=0)
             centres = sums / np.maximum(lengths_of_sums, tiny)
         if lengths_of_sums.sum() > best:  # the weighted sum of cosines
-            best, result = float(lengths_of_sums.sum()), labels
+            best = float(lengths_of_sums.sum())
+            result = labels
     return result
 
 
@@ -414,7 +422,8 @@ def highest_noise(F: int, N: int, quantile: float = _TRACY_WIDOM) -> float:
 
 def _noise_quantiles(F: int, N: int) -> Array:
     """Quantiles of the singular values of noise of variance one (Marchenko and Pastur, 1967)."""
-    share, longer = min(F, N) / max(F, N), max(F, N)
+    share = min(F, N) / max(F, N)
+    longer = max(F, N)
     turn = np.linspace(0.0, np.pi, 4001)[1:-1]
     x = 1 + share - 2 * np.sqrt(share) * np.cos(turn)
     mass = np.cumsum(np.sin(turn) ** 2 / x)
@@ -483,7 +492,8 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     indices, tree, ks = _compared(V, min(size, _MIN_SUBSET_SAMPLES))
     if indices.size < size and 2 * ks.min(initial=size) <= indices.size:
         indices, tree, ks = _compared(V, size)
-    between, within = angles_of(tree.between), angles_of(tree.within)
+    between = angles_of(tree.between)
+    within = angles_of(tree.within)
     between[0] = np.inf
     shortest, is_long = _without_shortest(np.asarray(V.norms_squared[indices]))
     clear = [
@@ -492,7 +502,8 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
         if _is_clear(tree, k, tree.sizes(k))
         and np.logical_or.reduceat(is_long[tree.order], tree.first(k)).all()
     ]
-    K, separation = 0, None
+    K = 0
+    separation = None
     reason = f"no clusters of {indices.size} samples are apart" + " and clear" * bool(ks.size)
     if clear:
         K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], shortest, deadline)
@@ -576,7 +587,8 @@ def linkage(distances: Array) -> Linkage:
     order = leaves_list(joined)
     distances = distances[np.ix_(order, order)]
     spans = [(place, place + 1) for place in np.argsort(order).tolist()]  # of clusters, in order
-    steps, within = np.full(order.size, np.inf), np.zeros(order.size)
+    steps = np.full(order.size, np.inf)
+    within = np.zeros(order.size)
     for n_left, (a, b, step, _) in zip(range(order.size - 1, 0, -1), joined.tolist(), strict=True):
         (begin, middle), (_, end) = sorted((spans[int(a)], spans[int(b)]))
         spans.append((begin, end))
@@ -596,7 +608,8 @@ def _in_all_samples(
 ) -> tuple[int, Separation | None, str]:
     """The number of cones, their separation and the reason, given k clusters of some samples."""
     Z = unit_samples_at(V, indices[tree.order[tree.first(k)]])
-    between, within = tree.between[k - 1], tree.within[k - 1]
+    between = tree.between[k - 1]
+    within = tree.within[k - 1]
     if indices.size == V.nonzero:
         separation = Separation(float(angles_of(between)), float(angles_of(within)), is_exact=True)
         return _checked(Z, separation, "")
@@ -650,7 +663,8 @@ def _cover(V: DataMatrix, Z: Array, limit: float, shortest: float) -> tuple[Alig
 def _cover_block(
     block: Block, squared: Array, *, Z: Array, limit: float, shortest: float, tie: float
 ) -> tuple[Array, _Cover]:
-    block, K = exact(block), Z.shape[1]
+    block = exact(block)
+    K = Z.shape[1]
     cosines = cross_products(block, Z) / norms(squared)[:, None]
     second, largest = np.partition(cosines, K - 2, axis=1)[:, K - 2 :].T
     labels = np.where(squared > 0, cosines.argmax(axis=1), -1)

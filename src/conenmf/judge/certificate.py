@@ -114,7 +114,8 @@ def lower_bound(
     0.447214
     """
     require_data_matrix(V, nonzero=True)
-    K, effort = components(K), integer("effort", effort, at_least=0)
+    K = components(K)
+    effort = integer("effort", effort, at_least=0)
     return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
 
 
@@ -196,7 +197,8 @@ def _certify_squares(
 ) -> Certificate:
     """Judge a factorization by least squares of what is known of V; see `certify`."""
     W, Ht = check_factors(V, W, H)
-    K, total = W.shape[1], (V.observed or V).total
+    K = W.shape[1]
+    total = (V.observed or V).total
     with V.own_threads():
         end = finished(V, W, n_first=K, n_fixed=n_fixed, given=Ht)
         if V.observed is not None:
@@ -325,7 +327,8 @@ def objective_bound(
             (sums,) = V.sweep(lambda block: (dense(block).sum(axis=1),))
             mean = sums[:, None] / V.shape[1]
             return _tail(MappedMatrix(V, lambda block: dense(block) - mean), K - 1)[0]
-        rank, size = min(K, *V.shape), math.sqrt(l2_h * l2_w)
+        rank = min(K, *V.shape)
+        size = math.sqrt(l2_h * l2_w)
         tail = max(V.total - spectrum.energy_bound(rank)[0], 0.0) if rank < min(V.shape) else 0.0
         values = spectrum.singular_values(rank)
     shrunk = np.where(values > size, 2 * size * values - size**2, values**2)
@@ -357,7 +360,8 @@ def observed_bound(
     aligned = V.align(H.T), *V.observed.aligned
     with V.own_threads():
         ((inner, squared),) = V.sweep(_known_sums, *aligned, W=W)
-        left, t = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True), 1.0
+        left = MappedMatrix(V, partial(_known_left, W=W), *aligned, holes=True)
+        t = 1.0
         if left.total > 0:
             t = min(1.0, limit / math.sqrt(Spectrum(left).energy_bound(1)[0]))
     return float(max(2 * t * inner - t**2 * squared, 0.0))
@@ -391,7 +395,8 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
     observed = V.observed
     if observed.weights is None or not observed.total:
         return 0.0, 0.0
-    weights, F = observed.weights, V.shape[0]
+    weights = observed.weights
+    F = V.shape[0]
     with V.own_threads():
         ((known, sums),) = V.map(
             lambda _, rows: (((rows > 0).sum(axis=0).astype(float), exact(rows).sum(axis=0)),),
@@ -410,7 +415,8 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
 
 def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
     """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
-    inside, features = t > 0, np.sqrt(t)[:, None]
+    inside = t > 0
+    features = np.sqrt(t)[:, None]
     roots = V.by_rows(
         lambda _, rows: np.sqrt((exact(rows)[:, inside] / t[inside]).min(axis=1)), weights
     )
@@ -583,7 +589,8 @@ def noise_floor(
     True
     """
     rng = default_rng(_SEED) if rng is None else rng
-    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
+    W = check_shapes(V, W, H)[0]
+    H = H if hasattr(H, "dtype") else np.asarray(H)
     left = []
     for _ in range(n_draws):
         drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
@@ -677,7 +684,8 @@ class CountCertificate(_Bounded):
         above = self.above_floor
         if np.isnan(above):
             return ""
-        estimate, meant = "an estimate, if counts are Poisson", ""
+        estimate = "an estimate, if counts are Poisson"
+        meant = ""
         if not self.is_refitted:
             estimate += "; too high, since it ignores the parameters of the fit"
         floor = "the noise floor, what counting noise alone would leave"
@@ -743,14 +751,16 @@ def certify_counts(
     True
     """
     found = poisson_gaps(V, W, H, n_fixed=n_fixed, penalties=penalties)
-    below, noise = DivergenceBound(0.0, 0.0, 0.0), NoiseFloor(np.inf, 0.0, False)
+    below = DivergenceBound(0.0, 0.0, 0.0)
+    noise = NoiseFloor(np.inf, 0.0, False)
     if V.observed is None:
         below = divergence_bound(V, np.shape(W)[1], effort=effort)
     if floor and V.observed is None and V.unweighed is None:
         noise = noise_floor(V, W, H, refit=V.held_rows(MAX_DENSE_ENTRIES) is not None)
     has_null = found.of_margins > _NULL_SHARE * found.total
     scale = found.of_margins if has_null else found.total
-    error, bound = found.divergence / scale, below.value / scale
+    error = found.divergence / scale
+    bound = below.value / scale
     return CountCertificate(
         divergence=found.divergence,
         of_margins=found.of_margins,
@@ -829,7 +839,8 @@ def certify(
     bounds = get_loss(loss).lower_bounds
     if not bounds:
         raise NotAvailableError("no lower bound is known for this loss: ", Option("loss", loss))
-    W, H = check_shapes(V, W, H)[0], H if hasattr(H, "dtype") else np.asarray(H)
+    W = check_shapes(V, W, H)[0]
+    H = H if hasattr(H, "dtype") else np.asarray(H)
     n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
     effort = optional(integer, "effort", effort, at_least=0)
     optional(instance, "penalties", penalties, Penalties)
@@ -855,7 +866,8 @@ def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
     """Say what a certificate means for a factorization with K components, in sentences."""
     if not isinstance(certificate, CountCertificate):
         return [bound_in_words(certificate, K)]
-    floor, bound = certificate.floor_in_words(), certificate.bound_in_words(K)
+    floor = certificate.floor_in_words()
+    bound = certificate.bound_in_words(K)
     if not floor and certificate.lower_bound == 0 and certificate.relative_error > 0:
         return ["no lower bound and no noise floor are known for the divergence"]
     return [f"the fit is {floor}"] * bool(floor) + [bound] * bool(bound)

@@ -52,7 +52,9 @@ from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
 from .stability import numbers_of_components
 
-PROVED, SUPPORTED, GUESS = "proved", "supported", "guess"
+PROVED = "proved"
+SUPPORTED = "supported"
+GUESS = "guess"
 
 _FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # which piece of evidence decides
 _UPPER_END = -1  # shown as such: it never decides, nor supports a number
@@ -245,13 +247,15 @@ def _edge(question: Question) -> Iterator[Evidence]:
     if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
         return
     found = _without_near(count_above_edge(question.V))
-    K, last = found.K, min(found.values.size - 1, 2 * found.K + 10)
+    K = found.K
+    last = min(found.values.size - 1, 2 * found.K + 10)
     gap = found.gap
     is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
     text = f"singular values above the edge of the noise: {K}, by a gap of {gap:.3g}"
     if not is_noise:
         text = f"singular values above the edge: {K}, but the others do not look like noise"
-    trust, is_sure = _CLEAR if is_noise and K > 1 else _WEAK, gap >= _CLEAR_GAP
+    trust = _CLEAR if is_noise and K > 1 else _WEAK
+    is_sure = gap >= _CLEAR_GAP
     interval = (K - 1, K + 1 if gap >= _WIDE_GAP else K + max(2, -(-K // 5)))
     ks = np.arange(1, last + 1)
     meaning = "singular value over the edge of noise; above 1: signal"
@@ -263,7 +267,8 @@ def _edge(question: Question) -> Iterator[Evidence]:
     if in_clusters:
         text = f"{K} clusters of samples have {in_clusters} components"
         trust = _CLEAR if in_clusters > K else _WEAK
-        ks, meaning = np.array([in_clusters]), "components for each cluster"
+        ks = np.array([in_clusters])
+        meaning = "components for each cluster"
         yield Evidence(
             "clusters", in_clusters, interval, text, trust, ks, ks / K, meaning, below=below
         )
@@ -290,7 +295,8 @@ def _ratio(question: Question) -> Iterator[Evidence]:
     if ratio.rank <= 2 and part is not V:
         ratio = estimate_rank(V, spectrum=question.spectrum)
     unit = estimate_rank(question.directions.V, spectrum=question.directions)
-    K, ks = ratio.K, np.arange(1, ratio.ratios.size + 1)
+    K = ratio.K
+    ks = np.arange(1, ratio.ratios.size + 1)
     margin = min(ratio.margin, unit.margin)
     after = float(ratio.ratios[K : K + 10].max(initial=1.0))
     text = f"the largest ratio of singular values stands out by a factor of {margin:.3g}"
@@ -301,7 +307,8 @@ def _ratio(question: Question) -> Iterator[Evidence]:
         trust = _FIRST if margin >= _CLIFF_MARGIN_RATIO else _CLEAR
     theorem = ""
     if ratio.rank <= 2 and ratio.rank < min(V.shape):
-        K, text = ratio.rank, f"the rank of the data is {ratio.rank}"
+        K = ratio.rank
+        text = f"the rank of the data is {ratio.rank}"
         theorem = "a nonnegative matrix of rank at most 2 has as many components"
     yield Evidence(
         name="ratio",
@@ -380,7 +387,8 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     ratios = signal / np.maximum(lost, np.finfo(float).tiny)
     K = max(int(np.count_nonzero(ratios > 1)), 1)
     text = f"directions that hold more signal than noise (HySime): {K}, an upper end"
-    scores, meaning = ratios[: 2 * K + 10], "signal over twice the noise; above 1: signal"
+    scores = ratios[: 2 * K + 10]
+    meaning = "signal over twice the noise; above 1: signal"
     ks = np.arange(1, scores.size + 1)
     yield Evidence("hysime", K, (1, K), text, _UPPER_END, ks, scores, meaning)
 
@@ -441,7 +449,8 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     is_sharp = ks[0] < K < ks[-1] and high - low <= max(3, K // 4)
     is_sure = bool(is_sharp and phi <= _MAX_DISPERSION)
     meaning = "cost: divergence over what a component explains of noise; lower is better"
-    scores, interval = costs - costs.min(), (low, high)
+    scores = costs - costs.min()
+    interval = (low, high)
     first = Evidence("counting noise", K, interval, text, _CLEAR, ks, scores, meaning, is_sure)
     yield first
     tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
@@ -471,7 +480,9 @@ def _hidden(question: Question) -> Iterator[Evidence]:
 
     More components are tried until four in a row predict worse than the best number.
     """
-    V, loss, rng = question.V, question.loss, default_rng(0)
+    V = question.V
+    loss = question.loss
+    rng = default_rng(0)
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.shape[0], _HIDDEN_ENTRIES)
     most = min(part.shape)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
@@ -483,7 +494,8 @@ def _hidden(question: Question) -> Iterator[Evidence]:
         best = min(errors, key=lambda one: errors[one].mean())
         if k >= best + _PATIENCE or question.is_late:
             break
-    ks, means = np.array(list(errors)), np.array([one.mean() for one in errors.values()])
+    ks = np.array(list(errors))
+    means = np.array([one.mean() for one in errors.values()])
     spread = errors[best].std(ddof=1) / np.sqrt(_N_SPLITS)
     K = int(ks[np.argmax(means <= means.min() + spread)])
     text = (
@@ -505,7 +517,8 @@ def _predicted(
     V: DataMatrix, data: DataMatrix, W: Array, loss: Loss, penalties: Penalties
 ) -> float:
     """The share of the squares of hidden entries that W and the other entries predict."""
-    H, W = loss.coefficients(data, W, penalties)[0].T, np.asarray(W, float)
+    H = loss.coefficients(data, W, penalties)[0].T
+    W = np.asarray(W, float)
     left = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[0] for one in (V, data)]
     hidden = V.observed.total - data.observed.total
     return min(1.0 - float(left[0] - left[1]) / (hidden or 1.0), 1.0)
@@ -604,10 +617,13 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
         return Selection(K, (K, K), PROVED, best.name, reason, tuple(gathered))
     if best.is_sure and best.trust >= _CLEAR and agreeing and is_complete:
         low, high = best.interval
-        reason, grade = "; ".join([best.text, *(one.text for one in agreeing)]), SUPPORTED
+        reason = "; ".join([best.text, *(one.text for one in agreeing)])
+        grade = SUPPORTED
     else:
         below = K // 3 if best.below is None else best.below
-        low, high, grade = K - below, 2 * K - below, GUESS
+        low = K - below
+        high = 2 * K - below
+        grade = GUESS
         others = ", ".join(f"{one.name} says {one.K}" for one in gathered if one.K != K)
         late = "" if is_complete else "the time ran out; "
         reason = late + best.text + (f"; {others}" if others else "")

@@ -64,7 +64,8 @@ def typical_samples(coefficients: Array, count: int) -> Array:
 def shrink(image: Array, factor: int) -> Array:
     """Return the means over squares of pixels; incomplete squares at the ends are cut off."""
     high, wide = (max(1, min(factor, side)) for side in image.shape)
-    rows, columns = image.shape[0] // high, image.shape[1] // wide
+    rows = image.shape[0] // high
+    columns = image.shape[1] // wide
     squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
     return squares.mean(axis=(1, 3))
 
@@ -93,7 +94,8 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
 def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
     """Return samples (F, n) and the weights of their entries, 0 for missing ones."""
     unique, back = np.unique(indices, return_inverse=True)
-    block, observed = V.columns(unique), V.observed
+    block = V.columns(unique)
+    observed = V.observed
     columns = dense(block)
     if observed is None:
         weights = np.ones_like(columns)
@@ -298,7 +300,8 @@ def diagnose(
     """
     require_data_matrix(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
-    K, is_whole = W.shape[1], V.observed is None and V.measures.lowest >= 0
+    K = W.shape[1]
+    is_whole = V.observed is None and V.measures.lowest >= 0
     spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
     # Every singular value shown has a next one, for their ratio.
@@ -320,7 +323,8 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         axes, H, cones = cr1_nmf(V, K)
     except ComponentsError:
         return None
-    error, mixed = cr1_error(V, axes, H), mixing(V, K, axes)
+    error = cr1_error(V, axes, H)
+    mixed = mixing(V, K, axes)
     component, _ = match_components(axes, W)
     renumber = np.append(component, -1)  # the last one of label -1
     labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)

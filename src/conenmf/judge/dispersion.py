@@ -38,7 +38,8 @@ _MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory
 _MIN_RATE = 1.0  # of counts whose residuals are looked at
 _ACTIVE_SHARE = 1e-3  # of a sample or component, from which on a coefficient counts as fitted
 _STARTS = 3
-_BEGINNING, _STOPPING = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=150)
+_BEGINNING = Stopping(1e-4, max_iter=40)
+_STOPPING = Stopping(1e-4, max_iter=150)
 _ROUNDS = 3  # those after the first have weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
@@ -128,7 +129,8 @@ def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> tuple[int,
     counts the dispersion around each of them, and what each component explains of noise.
     """
     costs: dict[int, float] = {}
-    k, noise = min(_FIRST, most), None
+    k = min(_FIRST, most)
+    noise = None
     while True:
         W, noise = _pilot(part, k, rng, noise)
         spread = np.log1p(noise.dispersion * part.counts).sum() / 2
@@ -195,7 +197,9 @@ def largest_residual(fits: CountFits, k: int) -> float:
 
     Residuals are the signed roots of the deviance of each entry, of variance about one.
     """
-    part, phi, W = fits.part, fits.noise.dispersion, fits.factors[k]
+    part = fits.part
+    phi = fits.noise.dispersion
+    W = fits.factors[k]
     rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], np.finfo(float).tiny)
     roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, phi), 0.0))
     residuals = np.sign(part.counts - rates) * roots
@@ -248,7 +252,8 @@ class _Part(NamedTuple):
 
 def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> tuple[Array, Noise]:
     """W of a short fit with the weights of a fit before, by default several, and its noise."""
-    noise, W = before or POISSON, np.empty(0)
+    noise = before or POISSON
+    W = np.empty(0)
     for _ in range(_ROUNDS if before is None else 1):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
         H = np.asarray(_LOSS.coefficients(part.V, W)[0], float)
@@ -259,7 +264,8 @@ def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> 
 
 def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
     """W of a fit from the best of a few random inits."""
-    loss, begun = _LOSS, []
+    loss = _LOSS
+    begun = []
     for _ in range(_STARTS):
         (start,) = loss.warm_up(data, [data], [loss.initialize(data, K, "random", rng=rng)])
         begun.append(fitted_counts(data, start, _BEGINNING))

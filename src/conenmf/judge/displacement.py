@@ -182,7 +182,9 @@ class _Problem:
 
     def fit(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> _Fit:
         """Fit from W and H, with a share of an entry held; H is exact at the end."""
-        before, step, last = H, 0.0, np.inf
+        before = H
+        step = 0.0
+        last = np.inf
         for _ in range(_MAX_ITER):
             tried = np.maximum(H + step * (H - before), 0.0)
             new_W = self.columns(W, tried, held)
@@ -193,7 +195,9 @@ class _Problem:
                 step = 0.0
                 continue
             step = min(1.0, 1.1 * step + 0.1)
-            W, before, H = new_W, H, new_H
+            W = new_W
+            before = H
+            H = new_H
             if last - Q < _SETTLED:
                 break
             last = Q
@@ -218,7 +222,8 @@ class _Problem:
 def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
     """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w), with a share for w_f."""
     others = np.arange(a.size) != f
-    own, sides = np.maximum(a[others], np.finfo(float).tiny), b[others]
+    own = np.maximum(a[others], np.finfo(float).tiny)
+    sides = b[others]
     if share >= 1.0:
         return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], np.finfo(float).tiny))
     ratio = share / (1.0 - share)

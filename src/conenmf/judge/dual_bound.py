@@ -68,7 +68,8 @@ from ..linalg.svd import Leading, Spectrum, davidson, gram_of_features, gram_of_
 _DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
 # Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
 # Fits of sparse data are quick, and the first step closes most of what three do.
-DEFAULT_EFFORT, SPARSE_EFFORT = 3, 1
+DEFAULT_EFFORT = 3
+SPARSE_EFFORT = 1
 _FIRST_STEP = 1.0  # along the rank-K part
 _LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
 _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
@@ -188,14 +189,18 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     sum_j weight_j sigma_j^2, which is smooth.
     """
     vectors, values = spectrum.leading_subspace(K)
-    Q, width = vectors[:, :K], support_width(V)
+    Q = vectors[:, :K]
+    width = support_width(V)
     features = _candidate_features(V, Q * np.sqrt(values[:K]))
     support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
     best = _Point(P, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
         return best  # by concavity the first step raises the bound by no more than this
-    step, smoothing, failures = _FIRST_STEP, _FIRST_WIDTH, 0
-    first, risen = best.energy, [0.0]
+    step = _FIRST_STEP
+    smoothing = _FIRST_WIDTH
+    failures = 0
+    first = best.energy
+    risen = [0.0]
     for _ in range(effort):
         weights = _weights(best.values, K, smoothing * best.values[K - 1])
         P, _ = best.spectrum.V.sweep(
@@ -203,11 +208,15 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
         )
         trial = _point(V, K, support, P, features, best.vectors)
         if trial.energy < best.energy - _LEAST_GAIN * (V.total - best.energy):
-            best, step, failures = trial, _LONGER * step, 0
+            best = trial
+            step = _LONGER * step
+            failures = 0
         else:
-            step, failures = _SHORTER * step, failures + 1
+            step = _SHORTER * step
+            failures = failures + 1
             if failures == 2:
-                smoothing, failures = _NARROWER * smoothing, 0
+                smoothing = _NARROWER * smoothing
+                failures = 0
         risen.append(first - best.energy)
         needed = _STALL_SHARE * risen[-1] + _STALL_BOUND * (V.total - best.energy)
         if len(risen) > _STALL_STEPS and risen[-1] - risen[-1 - _STALL_STEPS] < needed:
@@ -347,7 +356,8 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
         weights = _Weights(sums / sums.sum(), float(sums.sum()), 1.0, ())
         first = _Trial(V, c, (), weights)
         of_margins = first.log_sum
-        value, chance = 0.0, 0.0
+        value = 0.0
+        chance = 0.0
         if K == 1 < min(V.shape):
             value = of_margins * (1 - _ROUNDING)
         elif K < min(V.shape):
@@ -401,7 +411,10 @@ class _Trial:
     def __init__(
         self, V: DataMatrix, c: Aligned, rights: tuple[Aligned, ...], weights: _Weights
     ) -> None:
-        self.V, self.c, self.rights, self.weights = V, c, rights, weights
+        self.V = V
+        self.c = c
+        self.rights = rights
+        self.weights = weights
         self.root_r = np.sqrt(weights.r)
         self.y, sums = V.sweep(_sums, c, *rights, weights=weights)
         self.log_sum, self.first, self.squared, self.z = sums
@@ -456,10 +469,13 @@ class _Trial:
         rounding = 10 * min(F, N) * EPS * float(self.squared)
         if min(F, N) <= _MAX_GRAM_SIDE:
             if F <= N:
-                margin, image, gram = self.root_r, self.z, gram_of_features(self.matrix)
+                margin = self.root_r
+                image = self.z
+                gram = gram_of_features(self.matrix)
             else:
                 margin = np.sqrt(np.asarray(self.c) / self.weights.total)
-                image, gram = np.asarray(self.y), gram_of_samples(self.matrix)
+                image = np.asarray(self.y)
+                gram = gram_of_samples(self.matrix)
             gram = _without(_without(gram - np.outer(image, image), margin).T, margin)
             values = np.linalg.eigvalsh(gram)[::-1][:k]
             return EnergyBound(float(np.sqrt(np.maximum(values, 0.0) + rounding).sum()), 0.0)
@@ -470,7 +486,8 @@ class _Trial:
 
     def moved(self, K: int, length: float) -> _Trial:
         """Weights after a step from these, along a supergradient of the bound."""
-        leading, weights = self.leading(K), self.weights
+        leading = self.leading(K)
+        weights = self.weights
         values = np.sqrt(np.maximum(leading.values, 0.0))
         shares = _shared_weights(values, K - 1)
         used = values > np.sqrt(_ROUNDING) * values[0]
@@ -497,7 +514,8 @@ def _shared_weights(values: Array, k: int) -> Array:
     def weights(t: float) -> Array:
         return (1.0 + np.tanh((values - t) / (2 * width))) / 2
 
-    low, high = values[-1] - 60 * width, values[0] + 60 * width
+    low = values[-1] - 60 * width
+    high = values[0] + 60 * width
     return weights(bisected(lambda t: weights(t).sum() > k, low, high)[0])
 
 
@@ -523,7 +541,8 @@ def _log_weights(
 ) -> tuple[Entries, Array, Array, Array]:
     """Return the entries of V, log B of each, and the roots of r and c there."""
     entries = entries_of(block)
-    r, c = weights.r[entries.features], c[entries.samples]
+    r = weights.r[entries.features]
+    c = c[entries.samples]
     ratio = np.log(entries.values / (r * c))
     log_b = weights.power * ratio
     for (left, log_size, length), right in zip(weights.steps, rights, strict=True):

@@ -178,7 +178,8 @@ class _Window:
                 (D.T, E), self.by_noise, self.at_start, strict=True
             )
         )
-        norms, M = norm(U, axis=1, keepdims=True), self.inverse @ T
+        norms = norm(U, axis=1, keepdims=True)
+        M = self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))
         by_U = D @ self.A.T / norms - (D**2).sum(axis=1, keepdims=True) * U / norms**2
         by_T = self.Q.T @ E / sizes - (E**2).sum(axis=0) * M / sizes**2
@@ -232,7 +233,8 @@ def _outside(distances: Array, by_noise: Array) -> Array:
 
 def _pushes(steps: Array) -> list[Array]:
     """Directions (K, K) in which one component is pushed: along all others, and along each."""
-    K, pushes = len(steps), []
+    K = len(steps)
+    pushes = []
     for l in range(K):
         nearest = np.argsort(-steps[:, l], kind="stable")[: K - 1]
         for along in [steps[:, l], *np.eye(K)[nearest]][: max(2, _MAX_PUSHES // K)]:
@@ -272,7 +274,8 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
     clear = fitted > 2 * math.sqrt(squares.mean())
     noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean())
     noise = max(noise, _ROUNDING * float(np.abs(X).max()))
-    inverse, found = np.linalg.pinv(H @ H.T), W
+    inverse = np.linalg.pinv(H @ H.T)
+    found = W
     errors = noise * np.sqrt(inverse.diagonal())
     for _ in range(_MAX_CORRECTIONS):
         u = found @ H / noise

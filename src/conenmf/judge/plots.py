@@ -274,7 +274,8 @@ def _lines(
     rows: Array, x: Array | None, ax: object, which: Iterable[int] | None, words: dict[str, str]
 ) -> Axes:
     """Draw a row (K, n) for each component that is chosen, over x or over places."""
-    indices, ax = _chosen(which, len(rows)), _axes(ax)
+    indices = _chosen(which, len(rows))
+    ax = _axes(ax)
     places = np.arange(rows.shape[1]) if x is None else x
     order = np.argsort(places, kind="stable")
     for place, k in enumerate(indices):

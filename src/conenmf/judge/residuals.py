@@ -79,8 +79,10 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     has_holes = V.observed is not None
     aligned = V.observed.aligned if V.observed is not None else ()
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
-    squares, known = np.nan_to_num(scaled) ** 2, ~np.isnan(scaled)
-    Q, n_known = float(squares.sum()), int(known.sum())
+    squares = np.nan_to_num(scaled) ** 2
+    known = ~np.isnan(scaled)
+    Q = float(squares.sum())
+    n_known = int(known.sum())
     n_sides = sum(int(known.any(axis=axis).sum()) for axis in (0, 1))
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan

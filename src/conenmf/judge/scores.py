@@ -49,7 +49,8 @@ def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
 
 def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Array:
     """Return how many samples each pair of a class (row) and a cluster (column) shares."""
-    true, pred = classes("labels_true", labels_true), classes("labels_pred", labels_pred)
+    true = classes("labels_true", labels_true)
+    pred = classes("labels_pred", labels_pred)
     if true.shape != pred.shape:
         raise DataError(
             f"labels have shapes {true.shape} and {pred.shape}: "
@@ -144,7 +145,8 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
     padding = np.zeros((F, max(K - len(names), 0)))  # so that each component has a partner
     order, cosines_of_pairs = match_components(W, np.hstack([reference, padding]))
     similarity = unit_columns(W).T @ unit_columns(reference)
-    component_names, known_as = [], []
+    component_names = []
+    known_as = []
     for k, cosine in enumerate(cosines_of_pairs):
         nearest = int(similarity[k].argmax())
         name = f"new {k}"
@@ -289,7 +291,8 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
     Where both have names, features are matched by them; the error names those that are missing in
     V, and those that only V has, and calls W what `owner` says.
     """
-    known, given = names.feature_names, V.names.feature_names
+    known = names.feature_names
+    given = V.names.feature_names
     if known is not None and given is not None:
         order = places_of(given, known, owner)
         return W if order is None else W[order]

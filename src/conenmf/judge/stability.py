@@ -118,7 +118,8 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     distances = distances.reshape(n_runs, K)
     kept = distances < density_threshold
     points = points[kept.ravel()]
-    clusters, silhouettes = np.full((n_runs, K), -1), np.full((n_runs, K), np.nan)
+    clusters = np.full((n_runs, K), -1)
+    silhouettes = np.full((n_runs, K), np.nan)
     found = _clustered(points, K)
     W = np.zeros((F, K))
     for k in np.unique(found):
@@ -226,7 +227,9 @@ class Replicates:
 
     def fit(self, n_runs: int, rng: Generator, checkpoint: Checkpoint | None = None) -> Pair:
         """Return W (n_runs, F, K) of each run, and the relative error of each on its own data."""
-        generators, ends, kept = rng.spawn(n_runs), {}, None
+        generators = rng.spawn(n_runs)
+        ends = {}
+        kept = None
         with ExitStack() as stack:
             if checkpoint is not None:
                 stack.enter_context(held_folder(Path(checkpoint.folder)))
@@ -251,7 +254,8 @@ class Replicates:
         A median is no optimum, nor is a fit of counts that were drawn again. If the best run ends
         at a lower error, it replaces the consensus, in the order of the latter.
         """
-        data, solver = replace(self, resample="start")._source(), self.loss.solver("auto")
+        data = replace(self, resample="start")._source()
+        solver = self.loss.solver("auto")
         runs = []
         for W in [best] if found.W is None else [best, found.W]:
             start = self.loss.initialize(data, self.K, W)
@@ -289,7 +293,8 @@ class Replicates:
         self, generators: dict[int, Generator], kept: KeptRuns | None
     ) -> Iterator[tuple[int, Array, float]]:
         """The number, W and relative error of each run, as soon as it has ended."""
-        V, numbers = self._source(), list(generators)
+        V = self._source()
+        numbers = list(generators)
         views = [self._drawn(V, rng) for rng in generators.values()]
         if self._holds_draws:
             (V,) = views
@@ -552,7 +557,8 @@ class Stability:
 
     def in_sentences(self) -> list[str]:
         """Return the verdict, the errors and the number of distinct solutions, in sentences."""
-        n_stable, n_kept = int(self.is_stable.sum()), int(self.is_kept.sum())
+        n_stable = int(self.is_stable.sum())
+        n_kept = int(self.is_kept.sum())
         error = get_loss(self.loss).words.of_runs
         scope = "limits include how far noise lets a component move"
         if np.isnan(self.moves).all():
@@ -595,7 +601,8 @@ class Stability:
         kept = self.spectra[self.is_kept]
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
         found = consensus(shown, density_threshold=density_threshold)
-        clusters, means = found.clusters.ravel(), found.distances.ravel()
+        clusters = found.clusters.ravel()
+        means = found.distances.ravel()
         order = np.argsort(np.where(clusters < 0, self.K, clusters), kind="stable")
         spectra = shown.transpose(1, 0, 2).reshape(len(self.W), -1)[:, order]
         distances = np.sqrt(np.maximum(2 - 2 * cosines(spectra), 0))
@@ -605,7 +612,8 @@ class Stability:
 # --- one number of components -------------------------------------------------------------------
 
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
-_MIN_RUNS, _MAX_RUNS = 2, 10_000
+_MIN_RUNS = 2
+_MAX_RUNS = 10_000
 _MAX_DRAWN = 2000  # components of runs in a clustergram
 _MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
 
@@ -672,7 +680,8 @@ def stability(
     'stable'
     """
     require_data_matrix(V, nonzero=True, holes=True)
-    K, fitted = checked_components(K, V), get_loss(loss)
+    K = checked_components(K, V)
+    fitted = get_loss(loss)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     resample = choice("resample", resample, RESAMPLINGS)
     threshold = number("density_threshold", density_threshold, above=0)
@@ -687,7 +696,8 @@ def stability(
         noise = _noise(V, K, fitted, resample, dispersion)
         replicates = Replicates(V, K, fitted, resample, noise, stopping)
         spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
-        is_kept, on_V = np.full(n_runs, True), errors
+        is_kept = np.full(n_runs, True)
+        on_V = errors
         if resample == "start":
             is_kept = _best(errors, max_excess)
         else:  # the error of a run is that of the data it drew
@@ -787,10 +797,12 @@ def _spread(
     """
     _, F, K = spectra.shape
     lower, upper = np.full((2, F, K), np.nan)
-    silhouettes, steps = np.full(K, np.nan), np.zeros((K, K))
+    silhouettes = np.full(K, np.nan)
+    steps = np.zeros((K, K))
     if found.W is None:
         return lower, upper, silhouettes, Ranges(lower, upper, silhouettes, found.problem)
-    rows, W = spectra.transpose(0, 2, 1), found.W[:, end.order]
+    rows = spectra.transpose(0, 2, 1)
+    W = found.W[:, end.order]
     coordinates = np.linalg.pinv(W).T
     for place, k in enumerate(end.order):
         is_own = found.clusters == k
@@ -800,7 +812,8 @@ def _spread(
         silhouettes[place] = found.silhouettes[is_own].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
     samples = evenly_spaced(V.shape[1], max(_MAX_MOVED_ENTRIES // F, 2 * K))
-    X, H = dense(V.columns(samples)), exact(np.asarray(end.H[:, samples]))
+    X = dense(V.columns(samples))
+    H = exact(np.asarray(end.H[:, samples]))
     is_used = X.any(axis=0)
     X = X[:, is_used]
     H = H[:, is_used] * exact(W_end).sum(axis=0)[:, None]  # for components of sum one
@@ -920,7 +933,8 @@ def stability_over(
     """
     require_data_matrix(V, nonzero=True)
     tell = optional(function, "callback", callback, takes=1)
-    fitted, place = get_loss(loss), _place(checkpoint)
+    fitted = get_loss(loss)
+    place = _place(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
     if place is not None:
         with held_folder(Path(place.folder)):  # it is made, and can be written to
@@ -989,7 +1003,8 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
 def _next_numbers(costs: dict[int, float], first: int, most: int) -> list[int]:
     """The number to try next: fewer than the first, then more, until two beyond the best one."""
     best = min(costs, key=costs.__getitem__)
-    fewer, more = min(costs) - 1, max(costs) + 1
+    fewer = min(costs) - 1
+    more = max(costs) + 1
     if max(costs) == first and fewer >= 1 and best - fewer <= _PATIENCE:
         return [fewer]
     return [more] if more <= most and more - best <= _PATIENCE else []
