@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
 from ..data.blocks import Array
@@ -142,7 +143,7 @@ def energy_above(
     for s in slacks.tolist():
         raised = values
         if not no_residual:
-            raised = np.linalg.eigvalsh(np.diag(values) + residual_gram / s)[::-1]
+            raised = eigvalsh(np.diag(values) + residual_gram / s)[::-1]
         of_C = np.minimum(j * tail, rest) + j * s
         if roots:
             raised, of_C = np.sqrt(np.maximum(raised, 0.0)), np.sqrt(j * of_C)
@@ -209,7 +210,7 @@ def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling:
     place = np.arange(len(diagonal))
     matrix[:, place, place] = np.transpose(diagonal)
     matrix[:, place[1:], place[:-1]] = np.transpose(beside[:-1])  # only this triangle is read
-    low = np.linalg.eigvalsh(matrix)[:, -1]
+    low = eigvalsh(matrix)[:, -1]
     high = np.maximum(low, ceiling)
     for _ in range(_SEARCHES):
         places = np.linspace(low, high, _PLACES)

@@ -23,7 +23,7 @@ conditions of its solutions are checked, and SciPy solves the rows in which they
 from __future__ import annotations
 
 import numpy as np
-from numpy.linalg import LinAlgError
+from numpy.linalg import LinAlgError, cholesky, eigvalsh, solve
 
 from .. import kernels
 from ..data.blocks import EPS, Array
@@ -91,7 +91,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
 def _smallest_pivot_squared(gram: Array) -> float:
     """Of the Cholesky decomposition; 0 if there is none."""
     try:
-        return float(np.diagonal(np.linalg.cholesky(gram)).min()) ** 2
+        return float(np.diagonal(cholesky(gram)).min()) ** 2
     except LinAlgError:
         return 0.0
 
@@ -132,10 +132,10 @@ def by_scipy(gram: Array, sides: Array) -> Array:
     n, K = sides.shape
     size = np.abs(sides).max(axis=1, keepdims=True)
     unit = sides / np.where(size > 0, size, 1.0)
-    least = np.linalg.eigvalsh(gram)[..., 0]
+    least = eigvalsh(gram)[..., 0]
     shift = np.where(least > 0, 0.0, _ROUNDING * K - 2 * least)
-    roots = np.linalg.cholesky(gram + shift[..., None, None] * np.eye(K))
+    roots = cholesky(gram + shift[..., None, None] * np.eye(K))
     L = np.broadcast_to(roots, (n, K, K))
-    B = np.linalg.solve(L, unit[:, :, None])[:, :, 0]
+    B = solve(L, unit[:, :, None])[:, :, 0]
     rows = [scipy_nnls(root.T, b, maxiter=_MAX_STEPS)[0] for root, b in zip(L, B, strict=True)]
     return np.array(rows) * size

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.linalg import norm
+from numpy.linalg import cholesky, eigh, eigvalsh, inv, norm, qr, svd
 from numpy.random import default_rng
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -187,7 +187,7 @@ class Spectrum:
                 B, triangle = V.sweep(
                     _project, X=X, reduce=lambda a, b: _triangle(np.vstack([a, b]))
                 )
-                _, sigma, turn = np.linalg.svd(triangle)
+                _, sigma, turn = svd(triangle)
                 turn = _canonical(X, sigma, turn)
                 turn *= _signs(X @ turn.T)[:, None]
                 U, right = X @ turn.T, _right_vectors(V, B, turn, sigma)
@@ -228,9 +228,7 @@ class Spectrum:
                 is_wide = self.V.shape[0] <= self.V.shape[1]
                 gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
                 self._gram = (
-                    np.linalg.eigh(gram)
-                    if self._has_vectors
-                    else (np.linalg.eigvalsh(gram), np.empty((len(gram), 0)))
+                    eigh(gram) if self._has_vectors else (eigvalsh(gram), np.empty((len(gram), 0)))
                 )
             values, vectors = (part[..., ::-1] for part in self._gram)
             return Leading(vectors, values, None)
@@ -269,7 +267,7 @@ class Spectrum:
     def _features(self, vectors: Array) -> Array:
         """Eigenvectors of VV' (F, m), from what `_leading` returns."""
         if self.V.shape[0] != len(vectors):
-            return np.linalg.qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
+            return qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
         return vectors
 
 
@@ -300,10 +298,10 @@ def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
     calculation of a few of the lowest eigenvalues", J. Comput. Phys. 17, 1975; in blocks: Liu,
     1978; without a preconditioner, as A is never formed).
     """
-    basis, size = np.linalg.qr(start)[0], start.shape[1]
+    basis, size = qr(start)[0], start.shape[1]
     image = apply(basis)
     for _ in range(_MAX_STEPS):
-        values, mix = np.linalg.eigh(basis.T @ image)
+        values, mix = eigh(basis.T @ image)
         values, mix = values[: -size - 1 : -1], mix[:, : -size - 1 : -1]
         X, AX = basis @ mix, image @ mix
         R = AX - X * values
@@ -327,7 +325,7 @@ def _new_directions(basis: Array, R: Array) -> Array:
     R = R[:, scale > 0] / scale[scale > 0]
     for _ in range(2):
         R = R - basis @ (basis.T @ R)
-        orthonormal, triangle = np.linalg.qr(R)
+        orthonormal, triangle = qr(R)
         R = orthonormal[:, np.abs(np.diagonal(triangle)) > 1e-10]
     return R
 
@@ -347,7 +345,7 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
         (gram,) = V.map(lambda _, rows: (rows.T @ rows,), right)
         is_zero = np.diagonal(gram) == 0
         shift = is_zero + 4 * len(gram) * EPS
-        inverse = np.linalg.inv(np.linalg.cholesky(gram + np.diag(shift)).T)
+        inverse = inv(cholesky(gram + np.diag(shift)).T)
         right = V.by_rows(partial(_times, inverse), right)
     return right
 
@@ -356,7 +354,7 @@ def _completed(image: Array, U: Array) -> Array:
     """Orthonormal vectors that span the columns of an image; where it is zero, those of U."""
     norms = norm(image, axis=0)
     is_known = norms > EPS * norms.max()
-    return np.linalg.qr(np.where(is_known, image, U * norms.max()))[0]
+    return qr(np.where(is_known, image, U * norms.max()))[0]
 
 
 def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
@@ -400,7 +398,7 @@ def _project(block: Block, *, X: Array) -> Pair:
 
 def _triangle(B: Array) -> Array:
     n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # which make it square
-    return np.asarray(np.linalg.qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r"))
+    return np.asarray(qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r"))
 
 
 def _times(X: Array, index: range, B: Array) -> Array:

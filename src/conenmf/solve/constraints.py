@@ -23,6 +23,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.linalg import eigvalsh, inv, slogdet, solve
 
 from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import Array, exact
@@ -198,7 +199,7 @@ class Term:
         if not self.volume:
             return self
         gram = exact(W).T @ exact(W)
-        inverse = np.linalg.inv(gram + self.shift * np.eye(len(gram)))
+        inverse = inv(gram + self.shift * np.eye(len(gram)))
         return replace(self, weights=self.volume * (inverse + inverse.T) / 2)
 
     def __call__(self, G: Array, C: Array, Y: Array) -> Pair:
@@ -220,7 +221,7 @@ class Term:
         if self.volume:
             K = rows.shape[1]
             gram = rows.T @ rows / self.shift + np.eye(K)
-            value += self.volume * float(np.linalg.slogdet(gram)[1])
+            value += self.volume * float(slogdet(gram)[1])
         return value
 
 
@@ -245,7 +246,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
         G, C = term(G, C, C)
     if simplex:
         return sum_to_one(G, C)
-    if term is None or not term.pairs or float(np.linalg.eigvalsh(G)[..., 0].min()) > 0:
+    if term is None or not term.pairs or float(eigvalsh(G)[..., 0].min()) > 0:
         return nnls(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
     alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(float).tiny)
@@ -253,7 +254,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
     starts = best, nnls(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
     ends = [_descended(G, C, start) for start in starts]
-    values = [np.einsum("nk,nk->n", times_gram(Y, G) / 2 - C, Y) for Y in ends]
+    values = [np.vecdot(times_gram(Y, G) / 2 - C, Y) for Y in ends]
     return np.where((values[0] <= values[1])[:, None], ends[0], ends[1])
 
 
@@ -290,12 +291,8 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0
     G, C = G / size, C / size  # the scale does not matter
     ridge = 1e-12 * np.eye(K)
-    inner = (
-        np.linalg.solve(G + ridge, C.T).T
-        if G.ndim == 2
-        else np.linalg.solve(G + ridge, C[:, :, None])[:, :, 0]
-    )
-    shifts = np.einsum("nk,nk->n", C, inner) + _TIE_WEIGHT
+    inner = solve(G + ridge, C.T).T if G.ndim == 2 else solve(G + ridge, C[:, :, None])[:, :, 0]
+    shifts = np.vecdot(C, inner) + _TIE_WEIGHT
     grams = (G + ridge) - C[:, :, None] - C[:, None, :] + shifts[:, None, None]
     Z = nnls(grams, np.ones_like(C))
     total = Z.sum(axis=1, keepdims=True)

@@ -110,8 +110,7 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     (largest,) = V.map(lambda _, H: (float(H.max()),), Ht, reduce=max)
     (total, count) = V.map(_sum_of_positive, Ht, above=_NEGLIGIBLE_SHARE * largest)[0]
     by = total / count if count else 1.0
-    lifted = V.by_rows(lambda index, H: (H + by).astype(H.dtype, copy=False), Ht)
-    return lifted.T
+    return V.by_rows(lambda index, H: (H + by).astype(H.dtype, copy=False), Ht).T
 
 
 def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:

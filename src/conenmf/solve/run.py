@@ -186,10 +186,9 @@ class History:
     passes: Array
 
     def __repr__(self) -> str:
-        n = self.relative_error.size
-        first, last = self.relative_error[:1], self.relative_error[-1:]
-        ends = f": relative error {first[0]:.4g} to {last[0]:.4g}" if n else ""
-        return f"<History of {n} iterations{ends}>"
+        errors = self.relative_error
+        ends = f": relative error {errors[0]:.4g} to {errors[-1]:.4g}" if errors.size else ""
+        return f"<History of {errors.size} iterations{ends}>"
 
 
 @dataclass(frozen=True)

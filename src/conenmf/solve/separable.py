@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.linalg import norm, qr
+from numpy.linalg import norm, qr, svd
 from numpy.typing import ArrayLike
 
 from ..arguments import components
@@ -67,7 +67,7 @@ def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
     """Squared distances to the convex hull of zero and the columns of W."""
     G, C = W.T @ W, exact(block).T @ W
     H = nnls_in_simplex(G, C)
-    fitted = 2 * np.einsum("nk,nk->n", C, H) - np.einsum("nk,nk->n", H @ G, H)
+    fitted = 2 * np.vecdot(C, H) - np.vecdot(H @ G, H)
     return squared - fitted
 
 
@@ -169,7 +169,7 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
         squares, _ = V.sweep(_distances, V.norms_squared, W=W)
     K, apart = chosen.size, np.asarray(squares)
     epsilon = math.sqrt(apart.max())
-    sigma = float(np.linalg.svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
+    sigma = float(svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
     longest = float(norm(W, axis=0).max())
     condition = longest / sigma if sigma > 0 else np.inf
     amplified = 1.0 + _SPA_CONSTANT * condition**2

@@ -35,6 +35,7 @@ import math
 import warnings
 
 import numpy as np
+from numpy.linalg import inv, lstsq, norm, slogdet
 from numpy.random import default_rng
 from scipy.linalg import qr
 from scipy.special import log_ndtr
@@ -107,7 +108,7 @@ def simplex(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> Array
     largest = float(squares[K : K + 1].sum()) / N / edge
     bounds = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
     Q = _facets(Y, bounds)
-    W: Array = np.maximum(basis @ np.linalg.inv(Q) * unit, 0.0)
+    W: Array = np.maximum(basis @ inv(Q) * unit, 0.0)
     return W.astype(V.dtype)
 
 
@@ -120,7 +121,7 @@ def _facets(Y: Array, noise: Array) -> Array:
     from scipy.optimize import minimize  # slow to import
 
     K = Y.shape[1]
-    scale = np.linalg.lstsq(Y, np.ones(len(Y)))[0]
+    scale = lstsq(Y, np.ones(len(Y)))[0]
     bright = Y @ scale
     rates = (K / np.maximum(bright, _MIN_BRIGHTNESS))[:, None]
     Q = _first_facets(Y, bright, scale)
@@ -150,7 +151,7 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
     is_bright = bright > _MIN_START_BRIGHTNESS
     rest = Y[is_bright] / bright[is_bright, None]
     far = qr(rest.T, mode="r", pivoting=True)[1][:K]
-    Q = np.linalg.inv(rest[far].T)
+    Q = inv(rest[far].T)
     growth = max(1.0 - K * float((rest @ Q.T).min()), 1.0)
     return Q / growth + (1 - 1 / growth) / K * scale
 
@@ -168,7 +169,7 @@ def _loss(given: Array, Y: Array, scale: Array, rates: Array) -> tuple[float, Ar
     """
     Q, noise = _all_rows(given[:-2], scale), math.exp(given[-1])
     zeros = 1 / (1 + math.exp(-given[-2]))
-    lengths = np.linalg.norm(Q, axis=1)
+    lengths = norm(Q, axis=1)
     spread = noise * lengths  # s_k
     T = Y @ Q.T
     Z = T / spread
@@ -185,7 +186,7 @@ def _loss(given: Array, Y: Array, scale: Array, rates: Array) -> tuple[float, Ar
     by_spread = (by_spread + of_spike * (Z**2 - 1) / spread).sum(axis=0)
     by_zeros = float(of_spike.sum() - zeros * of_spike.size)
     by_Q = by_T.T @ Y + (by_spread * noise / lengths)[:, None] * Q
-    by_Q += len(Y) * np.linalg.inv(Q).T
-    value = len(Y) * np.linalg.slogdet(Q)[1] + values.sum()
+    by_Q += len(Y) * inv(Q).T
+    value = len(Y) * slogdet(Q)[1] + values.sum()
     gradient = np.r_[(by_Q[:-1] - by_Q[-1]).ravel(), by_zeros, by_spread @ spread]
     return -float(value) / len(Y), -gradient / len(Y)

@@ -24,6 +24,7 @@ import numpy as np
 from .. import kernels
 from ..arguments import DType, Pair, choice, flag, function, integer, optional
 from ..data.blocks import Array
+from ..data.known import unpacked
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
@@ -76,15 +77,15 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     return Y.astype(dtype, copy=False)
 
 
-def takes_packed(update: Update) -> bool:
-    """Whether an update of the loop has a compiled form for packed Gram matrices of each row."""
-    return kernels.AVAILABLE and isinstance(update, partial) and update.func is hals
-
-
 def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
-    """Apply such an update; G (n, K (K + 1) / 2) has the upper half of a matrix for each row."""
+    """Apply an update; G (n, K (K + 1) / 2) has the upper half of a Gram matrix for each row.
+
+    That of the loop by `hals` has a compiled form for these; others get the whole matrices.
+    """
+    if not (kernels.AVAILABLE and isinstance(update, partial) and update.func is hals):
+        return update(unpacked(G, C.shape[1]), C, Y)
     Y = np.array(Y, float, order="C")
-    limits = {"sweeps": 1, "floor": FLOOR} | update.keywords  # type: ignore[attr-defined]
+    limits = {"sweeps": 1, "floor": FLOOR} | update.keywords
     C = np.ascontiguousarray(C, float)
     kernels.hals_packed_rows(G, C, Y, limits["floor"], limits["sweeps"], STALL_RATIO_SQ)
     return Y

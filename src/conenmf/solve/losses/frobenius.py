@@ -31,7 +31,7 @@ import numpy as np
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
-from ...data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ...data.known import observed_residual, packed, row_grams, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.resources import run_in_order
 from ...data.together import products_together
@@ -62,7 +62,6 @@ from ..solvers import (
     get_solver,
     packed_update,
     solver_name,
-    takes_packed,
 )
 from .loss import Loss, Objective, Sums
 
@@ -369,7 +368,7 @@ class KnownSquares(_Squares):
             for rows in slices(len(H), max(1, _GRAM_NUMBERS // W.shape[1] ** 2)):
                 part = None if weights is None else weights[rows]
                 grams = row_grams(block[:, rows], part, shared["pairs"])
-                updated[rows] = _updated(update, grams, C[rows], exact(H[rows]))
+                updated[rows] = packed_update(update, grams, C[rows], exact(H[rows]))
         else:
             left, _ = observed_residual(block, weights, W, exact(H))
             C = products(left, W) + exact(H) @ shared["G"]
@@ -405,7 +404,7 @@ class KnownSquares(_Squares):
         if "grams" in sums:
 
             def update_rows(rows: slice) -> Array:
-                return _updated(update, sums["grams"][rows], sums["VH"][rows], exact(W[rows]))
+                return packed_update(update, sums["grams"][rows], sums["VH"][rows], exact(W[rows]))
 
             size = min(max(1, _GRAM_NUMBERS // W.shape[1] ** 2), _BATCH_FEATURES)
             updated = self._updated_rows(update_rows, W, size)
@@ -458,13 +457,6 @@ def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     if updated.size and updated.min() < 0:
         raise DataError(f"the solver returned a negative entry: {updated.min():g}")
     return updated
-
-
-def _updated(update: Update, grams: Array, C: Array, Y: Array) -> Array:
-    """Apply an update with a Gram matrix for each row, packed."""
-    if takes_packed(update):
-        return packed_update(update, grams, C, Y)
-    return update(unpacked(grams, C.shape[1]), C, Y)
 
 
 FROBENIUS = Frobenius()

@@ -293,10 +293,10 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
     free = slice(held.n_fixed, None)
     slopes = np.broadcast_to(sums + held.l1, C.shape) + held.l2 * Y
     excess = over(C, slopes)[:, free].max(axis=1, initial=0.0)
-    masses = np.einsum("nk,nk->n", Y[:, free], slopes[:, free])
+    masses = np.vecdot(Y[:, free], slopes[:, free])
     if held.n_fixed:
         excess = np.maximum(excess, 1.0)
-        given = np.einsum("nk,nk->n", Y[:, : held.n_fixed], C[:, : held.n_fixed])
+        given = np.vecdot(Y[:, : held.n_fixed], C[:, : held.n_fixed])
         masses = masses + given / excess
     with np.errstate(divide="ignore"):
         logs = np.where(totals > 0, np.log(np.where(excess > 0, excess, 1.0)), 0.0)
