@@ -423,11 +423,10 @@ def highest_noise(F: int, N: int, quantile: float = _TRACY_WIDOM) -> float:
 def _noise_quantiles(F: int, N: int) -> Array:
     """Quantiles of the singular values of noise of variance one (Marchenko and Pastur, 1967)."""
     share = min(F, N) / max(F, N)
-    longer = max(F, N)
     turn = np.linspace(0.0, np.pi, 4001)[1:-1]
     x = 1 + share - 2 * np.sqrt(share) * np.cos(turn)
     mass = np.cumsum(np.sin(turn) ** 2 / x)
-    return np.asarray(np.sqrt(longer * np.interp(_QUANTILES, mass / mass[-1], x)))
+    return np.asarray(np.sqrt(max(F, N) * np.interp(_QUANTILES, mass / mass[-1], x)))
 
 
 # --- counting cones ---------------------------------------------------------------------------

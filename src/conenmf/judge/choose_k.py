@@ -196,8 +196,7 @@ class Selection:
         for one in facts["evidence"]:
             arrays = {name: np.array(one[name]) for name in ("ks", "scores")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
-        interval = tuple(facts["interval"])
-        return cls(**{**facts, "interval": interval, "evidence": tuple(pieces)})
+        return cls(**{**facts, "interval": tuple(facts["interval"]), "evidence": tuple(pieces)})
 
     def plot(self, axes: object = None) -> Array:
         """Draw the scores of each piece of evidence, its number, and the interval."""
@@ -296,7 +295,6 @@ def _ratio(question: Question) -> Iterator[Evidence]:
         ratio = estimate_rank(V, spectrum=question.spectrum)
     unit = estimate_rank(question.directions.V, spectrum=question.directions)
     K = ratio.K
-    ks = np.arange(1, ratio.ratios.size + 1)
     margin = min(ratio.margin, unit.margin)
     after = float(ratio.ratios[K : K + 10].max(initial=1.0))
     text = f"the largest ratio of singular values stands out by a factor of {margin:.3g}"
@@ -316,7 +314,7 @@ def _ratio(question: Question) -> Iterator[Evidence]:
         interval=(K - 1, K + 1),
         text=text,
         trust=trust,
-        ks=ks,
+        ks=np.arange(1, ratio.ratios.size + 1),
         scores=ratio.ratios,
         meaning="ratio to the next singular value; higher is better",
         is_sure=True,
@@ -435,8 +433,7 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     Then the residuals of the best fit, which have no singular value above the edge of the noise if
     nothing but noise is left.
     """
-    V = question.V
-    fits = likelihoods(V, default_rng(0), question.ks, question.deadline)
+    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline)
     ks = np.array(sorted(fits.costs))
     costs = np.array([fits.costs[k] for k in ks])
     K = int(ks[np.argmin(costs)])
@@ -450,8 +447,7 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     is_sure = bool(is_sharp and phi <= _MAX_DISPERSION)
     meaning = "cost: divergence over what a component explains of noise; lower is better"
     scores = costs - costs.min()
-    interval = (low, high)
-    first = Evidence("counting noise", K, interval, text, _CLEAR, ks, scores, meaning, is_sure)
+    first = Evidence("counting noise", K, (low, high), text, _CLEAR, ks, scores, meaning, is_sure)
     yield first
     tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
     enough = ks[tops <= _MAX_RESIDUAL]
@@ -481,7 +477,6 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     More components are tried until four in a row predict worse than the best number.
     """
     V = question.V
-    loss = question.loss
     rng = default_rng(0)
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.shape[0], _HIDDEN_ENTRIES)
     most = min(part.shape)
@@ -490,7 +485,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     errors: dict[int, Array] = {}
     best = candidates[0]
     for k in (k for k in candidates if k <= most):
-        errors[k] = np.array([_prediction(part, data, k, loss, rng) for data in splits])
+        errors[k] = np.array([_prediction(part, data, k, question.loss, rng) for data in splits])
         best = min(errors, key=lambda one: errors[one].mean())
         if k >= best + _PATIENCE or question.is_late:
             break

@@ -198,10 +198,9 @@ def largest_residual(fits: CountFits, k: int) -> float:
     Residuals are the signed roots of the deviance of each entry, of variance about one.
     """
     part = fits.part
-    phi = fits.noise.dispersion
     W = fits.factors[k]
     rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], np.finfo(float).tiny)
-    roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, phi), 0.0))
+    roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, fits.noise.dispersion), 0.0))
     residuals = np.sign(part.counts - rates) * roots
     return float(norm(residuals, 2) / highest_noise(*rates.shape))
 

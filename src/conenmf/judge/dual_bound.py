@@ -190,9 +190,8 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     """
     vectors, values = spectrum.leading_subspace(K)
     Q = vectors[:, :K]
-    width = support_width(V)
     features = _candidate_features(V, Q * np.sqrt(values[:K]))
-    support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=width)
+    support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=support_width(V))
     best = _Point(P, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
         return best  # by concavity the first step raises the bound by no more than this

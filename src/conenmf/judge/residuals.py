@@ -81,14 +81,13 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)
-    Q = float(squares.sum())
     n_known = int(known.sum())
     n_sides = sum(int(known.any(axis=axis).sum()) for axis in (0, 1))
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan
     with np.errstate(invalid="ignore"):  # where nothing is known
         ratios = [squares.sum(axis=axis) / known.sum(axis=axis) / per_entry for axis in (0, 1)]
-    return Residuals(scaled, Q, expected, *ratios)
+    return Residuals(scaled, float(squares.sum()), expected, *ratios)
 
 
 def _scaled(

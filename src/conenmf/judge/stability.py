@@ -158,8 +158,7 @@ def _clustered(points: Array, K: int) -> Array:
     model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
-        labels = model.fit(points).labels_
-    return labels
+        return np.asarray(model.fit(points).labels_)
 
 
 def _silhouettes(points: Array, clusters: Array, K: int) -> Array:

@@ -111,11 +111,13 @@ class Uniqueness:
     @property
     def verdicts(self) -> Texts:
         """Of each component one of `VERDICTS`."""
-        is_moved = self.angles >= VISIBLE_ANGLE
-        is_proved = self.radii <= UNIQUE_RADIUS
-        cases = [self.given.astype(bool), is_moved, is_proved, self.directions > 0]
-        names = ["given", "can be moved", "unique", "not found to move"]
-        return tuple(np.select(cases, names, "undecided").tolist())
+        cases = {
+            "given": self.given.astype(bool),
+            "can be moved": self.angles >= VISIBLE_ANGLE,
+            "unique": self.radii <= UNIQUE_RADIUS,
+            "not found to move": self.directions > 0,
+        }
+        return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
 
     def in_words(self, k: int, names: Sequence[str] | None = None) -> str:
         """Return what is known of a component, in a line; `names` are those of all components."""
@@ -772,8 +774,7 @@ class _Search:
             H = self.V.by_rows(moved, Ht).T
             start = W[:, order].astype(self.V.dtype, order="C")
             start[:, n_given] = w
-            goal = self.loss.on(self.V, n_fixed=n_given + 1)
-            runs.append(Run(goal, start, H, solver, stopping))
+            runs.append(Run(self.loss.on(self.V, n_fixed=n_given + 1), start, H, solver, stopping))
         list(run_together(self.V, runs))
         for (l, w), run in zip(places, runs, strict=True):
             rest = np.delete(exact(run.factors()[0]), n_given, axis=1)
