@@ -509,8 +509,7 @@ class Factorization:
 
         Samples are drawn over time if their names are dates.
         """
-        H = np.asarray(self.H)
-        return plots.contributions(self.W, H, self.names, ax, which=components)
+        return plots.contributions(self.W, np.asarray(self.H), self.names, ax, which=components)
 
     def plot_maps(
         self,

@@ -12,7 +12,6 @@ from ..cells.programs import Programs, find_programs, scaled_genes
 from ..cells.tables import check_run, pictures, run_facts, runs_folder, write_programs
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
-from ..errors import OptionError
 from ..export import check_packages
 from ..io.text import read_names
 from ..report import write_report
@@ -61,7 +60,8 @@ def cells(request: Request) -> None:
     """
     fitting = request.chosen(_FITTING)
     request.log1p = None  # logarithms are taken of chosen genes, not while counts are read
-    _choose_layer(request)
+    if request.layer is not None:
+        request.dataset = f"layers/{request.layer}"
     name = request.name or request.path.name.partition(".")[0] or "cells"
     chosen, how = None, f"{request.n_genes} most overdispersed"
     if request.genes_file is not None:
@@ -127,12 +127,3 @@ def _found(
             result = consensus(scaled_genes(V, programs.statistics, *fitted), found, request)
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths
-
-
-def _choose_layer(request: Request) -> None:
-    if request.layer is not None:
-        if request.dataset is not None or request.path != Path(request.data):
-            raise OptionError("DATA names its matrix already: leave --layer out")
-        if request.path.suffix.lower() != ".h5ad":
-            raise OptionError("--layer is for .h5ad files: leave it out")
-        request.dataset = f"layers/{request.layer}"

@@ -443,8 +443,6 @@ class Request(SimpleNamespace):
         """The data file, how it was read, and the command, to be kept with a result."""
         values = self.chosen((*READING, *ENTRIES, "sample_weight", *PREPARING))
         changed = {name: value for name, value in values.items() if value != _default(name)}
-        for name in {"drop", "pixels_shape", "triples"} & changed.keys():
-            changed[name] = ", ".join(map(str, changed[name]))
         return {"source": self.data, **changed, "seed": self.seed, "command": self.words}
 
     def chosen_k(self, V: DataMatrix) -> int:
@@ -473,8 +471,7 @@ class Request(SimpleNamespace):
         for name in names:
             value = settings.get(name)
             if value is not None and name not in self.given:
-                is_list = name in ("drop", "triples")
-                setattr(self, name, tuple(value.split(", ")) if is_list else value)
+                setattr(self, name, value)
 
     def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
         """Open the data; texts with the words that the options say, or with a vocabulary.
