@@ -169,14 +169,16 @@ def compare(
     """
     require_data_matrix(V, nonzero=True, holes=True)
     require_nonnegative(V, "a comparison")
-    K, seed = components(K), integer("seed", seed, at_least=0)
+    K = components(K)
+    seed = integer("seed", seed, at_least=0)
     inits = _checked("inits", inits, ("auto", *INITS))
     solvers = _checked("solvers", solvers, SOLVERS)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
     if true is not None and true.size != V.shape[1]:
         raise DataError(f"there are {true.size} labels for {V.shape[1]} samples: give one for each")
-    contenders, problem = [], None
+    contenders = []
+    problem = None
     for init, solver in product(inits, solvers):
         names = init if isinstance(init, str) else function_name(init), str(solver_name(solver))
         try:
@@ -195,7 +197,8 @@ def compare(
             problem = reason
             continue
         judged = {} if true is None else scores(true, np.asarray(result.labels))
-        error, seconds = result.relative_error, result.total_seconds
+        error = result.relative_error
+        seconds = result.total_seconds
         contenders.append(Contender(*names, error, seconds, result.n_iter, result.history, judged))
     for name, program in {} if others is None else others.items():
         contenders.append(_other(V, K, name, program, true))
@@ -217,7 +220,8 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
     else:
         A, C = function("others", program, takes=1)(X)
     seconds = perf_counter() - began
-    A, C = np.asarray(A, float), np.asarray(C, float)
+    A = np.asarray(A, float)
+    C = np.asarray(C, float)
     if (A.shape, C.shape) != ((V.shape[1], K), (K, V.shape[0])):
         raise DataError(
             f"{name} returned factors of shape {A.shape} and {C.shape}, expected "

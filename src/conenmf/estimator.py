@@ -323,8 +323,10 @@ class ConeNMF(
             )
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
-        self.n_components_, self.n_iter_ = result.K, result.n_iter
-        self.labels_, self.history_ = result.labels, result.history
+        self.n_components_ = result.K
+        self.n_iter_ = result.n_iter
+        self.labels_ = result.labels
+        self.history_ = result.history
         self.relative_error_ = result.relative_error
         left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
         self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
@@ -384,8 +386,10 @@ class ConeNMF(
     def _new_stream(self, n_features: int, K: int) -> ConeStream:
         if not hasattr(self, "result_"):
             return ConeStream(n_features, K)
-        W, H = self.result_.W, self.result_.H
-        HH, sums = np.asarray(H @ H.T), np.asarray(H.sum(axis=1))
+        W = self.result_.W
+        H = self.result_.H
+        HH = np.asarray(H @ H.T)
+        sums = np.asarray(H.sum(axis=1))
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
 
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
@@ -485,7 +489,8 @@ class ConeNMF(
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
         components, names = self._named_components()
         V = self._read(X, reset=False)
-        W, penalties = matched_rows(components, names, V), self._penalties(V)
+        W = matched_rows(components, names, V)
+        penalties = self._penalties(V)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
         return V, H.T, labels, value
@@ -701,7 +706,8 @@ class ConeNMF(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.input_tags.positive_only = True, self.negative != "keep"
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = self.negative != "keep"
         tags.input_tags.allow_nan = self.missing not in ("raise", "zeros")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
@@ -733,7 +739,8 @@ def sklearn_init(
     >>> NMF(2, init="custom").fit_transform(X, W=W, H=H).shape
     (3, 2)
     """
-    solver, V = choice("solver", solver, ("cd", "mu")), from_rows(X)
+    solver = choice("solver", solver, ("cd", "mu"))
+    V = from_rows(X)
     W, H, _ = cr1_nmf(V, n_components, rng=_generator(random_state), tol=1e-4)
     components = np.ascontiguousarray(W.T)
     if solver == "mu":

@@ -144,7 +144,8 @@ def write_tables(
     kind = choice("tables", kind, TABLES)
     batch_rows = integer("batch_rows", batch_rows, at_least=1)
     check_packages(kind)
-    names, target = result.names, Path(checked_path("folder", folder))
+    names = result.names
+    target = Path(checked_path("folder", folder))
     labels = np.asarray(result.labels)
     history = {
         "iteration": np.arange(1, result.n_iter + 1),
@@ -152,7 +153,8 @@ def write_tables(
         "seconds": result.history.elapsed,
         "passes": result.history.passes,
     }
-    sample_names, titles = _row_names(names.sample_names, labels.size), result.component_names
+    sample_names = _row_names(names.sample_names, labels.size)
+    titles = result.component_names
     tables = (
         _rows_of_factor("feature", names.feature_names, result.W, titles, batch_rows),
         _rows_of_factor("sample", names.sample_names, result.H.T, titles, batch_rows),
@@ -275,14 +277,16 @@ def annotate(
     check_annotated(adata)
     instance("result", result, Factorization)
     key = _checked_key(key)
-    N, F = int(result.H.shape[1]), int(result.W.shape[0])
+    N = int(result.H.shape[1])
+    F = int(result.W.shape[0])
     if tuple(adata.shape) != (N, F) and genes is None:
         raise DataError(
             f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}: use the same"
         )
     for place, name, values in _annotations(result, key):
         if place == "varm" and genes is not None:
-            chosen, values = values, np.zeros((adata.shape[1], result.K), values.dtype)
+            chosen = values
+            values = np.zeros((adata.shape[1], result.K), values.dtype)
             values[genes] = chosen
         getattr(adata, place)[name] = values
 

@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from .text import Texts
 
-_BASES, _COUNTS = "ACGT", "012345"
+_BASES = "ACGT"
+_COUNTS = "012345"
 _HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12345"}
 _KINDS = {"repeats": "R", "MH": "M"}
 

@@ -201,7 +201,8 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
     if own == given:
         return None
     place = {name: number for number, name in enumerate(given)}
-    extra, there = [name for name in own if name not in place], set(own)
+    extra = [name for name in own if name not in place]
+    there = set(own)
     missing = [name for name in given if name not in there]
     if extra or missing:
         absent = (f"; missing in the data: {_listed(missing)}",) if missing else ()

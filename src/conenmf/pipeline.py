@@ -215,10 +215,14 @@ class _Fit:
         callback: Callback | None,
         rng: Generator | None,
     ) -> None:
-        self.V, self.solver, self.stopping = V, solver, stopping
+        self.V = V
+        self.solver = solver
+        self.stopping = stopping
         self.data, self.problem = problem.iterated(V)
-        self.init, self.is_auto = init, isinstance(init, str) and init == "auto"
-        self.callback, self.rng = callback, rng
+        self.init = init
+        self.is_auto = isinstance(init, str) and init == "auto"
+        self.callback = callback
+        self.rng = rng
         self._passes = V.passes_here
         self._began = clock(), self.data.passes_here
         self.seconds = dict.fromkeys(("rank", "init", "solve", "finish"), 0.0)
@@ -252,8 +256,10 @@ class _Fit:
         if parts is None:
             return False
         facts = self._checkpoint.facts
-        self.K_decided_by, self.init_used = facts["K_decided_by"], facts["init_used"]
-        self.race, self.seconds = Race.of_plain(facts["race"]), facts["seconds"]
+        self.K_decided_by = facts["K_decided_by"]
+        self.init_used = facts["init_used"]
+        self.race = Race.of_plain(facts["race"])
+        self.seconds = facts["seconds"]
         self._run = self._new_run(parts.arrays["W"], None, resume=parts)
         return True
 
@@ -295,14 +301,17 @@ class _Fit:
                 return K
             limit = self.stopping.max_time
             left = None if limit is None else max(limit + self._began[0] - clock(), 0.0)
-            loss, known = self.problem.loss, self.spectrum
+            loss = self.problem.loss
+            known = self.spectrum
             chosen = choose_k(self.V, loss, spectrum=known, max_time=left)
-            self.K_decided_by, self.selection = chosen.sentence, chosen
+            self.K_decided_by = chosen.sentence
+            self.selection = chosen
             return max(chosen.K, self.problem.n_fixed)
 
     def begin(self, K: int) -> None:
         """Make the initial factors, which are the result if there is no solver."""
-        known, is_free = self.V.observed, self.problem.penalties.are_none
+        known = self.V.observed
+        is_free = self.problem.penalties.are_none
         if known is not None and known.missing > _MOSTLY_MISSING and is_free and K > 1:
             problem = (
                 f"{known.missing:.0%} of the entries are missing, so a fit without a penalty may "
@@ -351,7 +360,8 @@ class _Fit:
 
     def _winner(self, run: Run) -> Run:
         """The run with which to continue, after a race with other inits where it may pay."""
-        K, min_gap = run.W.shape[1], may_pay(run, self.stopping.max_iter)
+        K = run.W.shape[1]
+        min_gap = may_pay(run, self.stopping.max_iter)
         rivals = self.problem.inits(self.data, K, self.solver)[1:]
         if min_gap is None or not rivals:
             return run
@@ -378,7 +388,8 @@ class _Fit:
     def _report(self, now: Iteration) -> object:
         """Call the callback while inits compete, until it or the time limit ends the race."""
         seconds, passes = self._began
-        elapsed, passes = clock() - seconds, self.data.passes_here - passes
+        elapsed = clock() - seconds
+        passes = self.data.passes_here - passes
         if self.callback is not None:
             now = replace(now, iteration=0, elapsed=elapsed, passes=passes)
             self._is_stopped = self._is_stopped or asks_to_stop(self.callback, now)
@@ -387,11 +398,14 @@ class _Fit:
 
     def finish(self, W: Array, settings: Facts) -> Factorization:
         """Return the result: the exact H for W, and how good the two are."""
-        V, run = self.V, self._run
+        V = self.V
+        run = self._run
         is_run = run is not None
-        history, reason = History(*np.zeros((3, 0))), StopReason.INIT
+        history = History(*np.zeros((3, 0)))
+        reason = StopReason.INIT
         if run is not None and run.reason is not None:
-            history, reason = run.history(), run.reason
+            history = run.history()
+            reason = run.reason
         self._run = None  # its H may be large
         with self._timed("finish"):
             end, error = self.problem.finish(V, W, sort=is_run)

@@ -43,7 +43,10 @@ class Display:
     def __init__(
         self, stream: TextIO, *, quiet: bool = False, delay: float = 1.0, interval: float = 5.0
     ) -> None:
-        self._stream, self._quiet, self._delay, self._interval = stream, quiet, delay, interval
+        self._stream = stream
+        self._quiet = quiet
+        self._delay = delay
+        self._interval = interval
         self.continued_at: int | None = None
         self.update("", None, "")
         self._done = threading.Event()
@@ -66,7 +69,8 @@ class Display:
 
     def update(self, note: str, share: float | None = None, what: str | None = None) -> None:
         """Add a note, and the share of the work that is done."""
-        self._note, self._share = note, share
+        self._note = note
+        self._share = share
         if what is not None:
             self._what = visible(what, None)
 

@@ -99,7 +99,8 @@ class Ratings:
         -------
         list of pairs: the item and its predicted rating
         """
-        names, place = [*self._places["item"]], self._place("user", user)
+        names = [*self._places["item"]]
+        place = self._place("user", user)
         items = np.setdiff1d(np.arange(len(names)), self.known[[place]].indices)
         found = _scores(self.offsets, self.result, np.full(items.size, place), items)
         best = items[np.argsort(-found, kind="stable")[: integer("n", n, at_least=1)]]
@@ -115,8 +116,10 @@ class Ratings:
     @cached_property
     def _places(self) -> dict[str, dict[Any, int]]:
         """The places of users and of items, by their names, or by indices if there are none."""
-        names, (N, F) = self.result.names, self.known.shape
-        users, items = names.sample_names or range(N), names.feature_names or range(F)
+        names = self.result.names
+        N, F = self.known.shape
+        users = names.sample_names or range(N)
+        items = names.feature_names or range(F)
         sides = {"user": users, "item": items}
         return {kind: {name: n for n, name in enumerate(side)} for kind, side in sides.items()}
 
@@ -189,8 +192,10 @@ def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, flo
     Return the offsets of users and items, the level that is part of those of users, and a
     factorization of what they leave.
     """
-    (F, N), mean = V.shape, float(known.values.mean())
-    users, items = np.zeros(N), np.zeros(F)
+    F, N = V.shape
+    mean = float(known.values.mean())
+    users = np.zeros(N)
+    items = np.zeros(F)
     for _ in range(_ROUNDS):
         users = _offsets(known.samples, known.values - mean - items[known.features], N)
         items = _offsets(known.features, known.values - mean - users[known.samples], F)
@@ -202,7 +207,8 @@ def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, flo
     penalties = Penalties.as_in_sklearn(averaged.shape, alpha_W=alpha)
     full = factorize(averaged, K, fixed=fixed, penalties=penalties, max_iter=_MAX_ITER)
     scales = np.where(np.arange(K) == 0, _LEVEL_SCALE, 1.0)
-    W, H = full.W[:F] / scales, np.asarray(full.H)[:, :N] * scales[:, None]
+    W = full.W[:F] / scales
+    H = np.asarray(full.H)[:, :N] * scales[:, None]
     offsets = users + (mean - level), items
     fit = replace(full, W=W, H=H, labels=np.asarray(full.labels)[:N], names=Names(), data=None)
     found = _scores(offsets, fit, known.samples, known.features)

@@ -321,10 +321,13 @@ class Factorization:
         for more. For fits with penalties or missing entries it looks for exact factors of W H only,
         because others would have other penalties, or other values for the unknown entries.
         """
-        max_iter, thorough = integer("max_iter", max_iter, at_least=0), flag("thorough", thorough)
-        known, penalties = self.known_uniqueness, self.settings.get("penalties") or {}
+        max_iter = integer("max_iter", max_iter, at_least=0)
+        thorough = flag("thorough", thorough)
+        known = self.known_uniqueness
+        penalties = self.settings.get("penalties") or {}
         if penalties or self.settings.get("observed"):
-            max_iter, thorough = 0, False
+            max_iter = 0
+            thorough = False
         is_more = known is None or (max_iter > 0 and not known.was_searched)
         if known is None or is_more or (thorough and not known.directions.any()):
             V = self._require_data("uniqueness(V, W, H)")

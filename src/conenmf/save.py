@@ -80,7 +80,8 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
 
 def _read_fields(facts: Facts, arrays: Arrays) -> Facts:
     names = names_of_arrays(arrays, facts)
-    preparation, vocabulary = None, None
+    preparation = None
+    vocabulary = None
     if facts["preparation"] is not None:
         preparation = Preparation(idf=arrays.get("feature_weights"), **facts["preparation"])
     if facts["vocabulary"] is not None:  # the words of texts are the names of the features

@@ -101,7 +101,8 @@ def shown(value: object) -> Shown:
     shape = getattr(value, "shape", ())
     if shape == () or isinstance(value, type):
         return Shown(visible(_BRIEF.repr(value), _MAX_VALUE_CHARS))
-    kind, dtype = type(value).__name__, getattr(value, "dtype", None)
+    kind = type(value).__name__
+    dtype = getattr(value, "dtype", None)
     return Shown(visible(f"<{kind} of shape {shape} and type {dtype}>"))
 
 

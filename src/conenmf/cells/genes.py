@@ -53,7 +53,8 @@ def gene_statistics(V: DataMatrix) -> GeneStatistics:
             f"gene {excerpt(gene)!r} has entries that are not counts: give raw counts, before "
             "scaling and logarithms, such as those of a layer (layers/counts) or of raw (raw/X)"
         )
-    first, second = sums["first"] / N, sums["second"] / N
+    first = sums["first"] / N
+    second = sums["second"] / N
     spread = np.maximum(second - first**2, 0.0)
     variance = spread[:, 0] * (N / max(N - 1, 1))
     return GeneStatistics(totals, first[:, 0], variance, first[:, 1], spread[:, 1])
@@ -65,9 +66,11 @@ def overdispersion(statistics: GeneStatistics) -> Array:
     The line is A^2 mean + B^2: A is the least variation of the most expressed genes, B^2 the median
     of variance over mean of genes that are extreme in neither. NaN for genes without counts.
     """
-    mean, variance = statistics.tpm_mean, statistics.tpm_variance
+    mean = statistics.tpm_mean
+    variance = statistics.tpm_variance
     with np.errstate(divide="ignore", invalid="ignore"):
-        fano, variation = variance / mean, np.sqrt(variance) / mean
+        fano = variance / mean
+        variation = np.sqrt(variance) / mean
     A = np.nanmin(variation[np.argsort(-mean, kind="stable")[:_TOP_GENES]])
     low, high = np.quantile(mean, _WINSOR)
     least, most = np.nanquantile(fano, _WINSOR)

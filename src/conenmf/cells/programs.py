@@ -118,7 +118,8 @@ class Programs:
         return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
 
     def __str__(self) -> str:
-        (N, K), F = self.usages.shape, len(self.spectra_tpm)
+        N, K = self.usages.shape
+        F = len(self.spectra_tpm)
         rows = [
             f"{counted(N, 'cell')}, {counted(len(self.genes), 'gene')} of {F:,}, "
             f"{counted(K, 'program')}"
@@ -204,7 +205,8 @@ def find_programs(
     require_nonnegative(V, "counting")
     is_open = len(K) > 0 if isinstance(K, range) else isinstance(K, str) and K == "auto"
     K = K if is_open else components(K, auto=True)
-    n_genes, log1p = integer("n_genes", n_genes, at_least=1), flag("log1p", log1p)
+    n_genes = integer("n_genes", n_genes, at_least=1)
+    log1p = flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
@@ -229,10 +231,13 @@ def find_programs(
             callback=lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5),
             **how,
         )
-        K, found = over.K, over.found[over.K]
+        K = over.K
+        found = over.found[over.K]
         if isinstance(ks, range):
-            reason, tried = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}", over
-        spectra, H = found.W, found.H
+            reason = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}"
+            tried = over
+        spectra = found.W
+        H = found.H
         if refine:
             report("refining the consensus", 0.91)
             spectra = _refined(V, spectra, H, statistics, chosen, refine)
@@ -287,7 +292,8 @@ def scaled_genes(
     V: DataMatrix, statistics: GeneStatistics, genes: Array, log1p: bool
 ) -> DataMatrix:
     """Return a view of these genes with unit variance, in single precision; held if it is small."""
-    variance, source = statistics.variance[genes], V
+    variance = statistics.variance[genes]
+    source = V
     if log1p:
         source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
         (sums,) = take_features(source, genes).sweep(_moments)
@@ -301,7 +307,8 @@ def scaled_genes(
 
 
 def _moments(block: Block) -> tuple[Array]:
-    ones, values = np.ones((block.shape[1], 1)), exact(block)
+    ones = np.ones((block.shape[1], 1))
+    values = exact(block)
     squares = entrywise(values, np.square)
     return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
 
@@ -379,7 +386,8 @@ def _to_tpm(block: Block, totals: Array, *, dtype: npt.DTypeLike = np.float64) -
 
 def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:
     """The usages that explain the TPM of the chosen genes best, each over its deviation."""
-    N, variance = V.shape[1], statistics.tpm_variance[genes]
+    N = V.shape[1]
+    variance = statistics.tpm_variance[genes]
     variance = np.where(variance > 0, variance, 1.0)
     cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))
     factors = np.sqrt(max(N - 1, 1) / (N * variance))

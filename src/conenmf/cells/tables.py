@@ -212,7 +212,8 @@ def _tables(programs: Programs) -> Facts:
     """
     import pandas as pd
 
-    names, tpm = programs.names, programs.spectra_tpm
+    names = programs.names
+    tpm = programs.spectra_tpm
     all_genes = [no_formula(names.feature(f)) for f in range(len(tpm))]
     chosen = [all_genes[f] for f in programs.genes.tolist()]
     numbers = range(1, programs.K + 1)

@@ -63,7 +63,8 @@ def cells(request: Request) -> None:
     if request.layer is not None:
         request.dataset = f"layers/{request.layer}"
     name = request.name or request.path.name.partition(".")[0] or "cells"
-    chosen, how = None, f"{request.n_genes} most overdispersed"
+    chosen = None
+    how = f"{request.n_genes} most overdispersed"
     if request.genes_file is not None:
         chosen = read_names(request.genes_file, memory_budget(None))
         how = f"listed, {len(chosen)} genes, {zlib.crc32(chr(10).join(chosen).encode()):08x}"
@@ -90,7 +91,8 @@ def _found(
     identity: Facts,
 ) -> tuple[Programs, DataMatrix, list[Path]]:
     """Find programs; write all files into the folder, and return their paths, the page last."""
-    display, runs = request.display, target / runs_folder(name)
+    display = request.display
+    runs = target / runs_folder(name)
     if request.force:
         shutil.rmtree(runs, ignore_errors=True)
     V = request.open()

@@ -216,7 +216,8 @@ def write_result(
 
 def _write_residuals(folder: Path, result: Factorization) -> None:
     """Write the residuals in units of sigma, and Q of each sample and of each feature."""
-    left, names = result.residuals(), result.names
+    left = result.residuals()
+    names = result.names
     samples = [names.sample(n) for n in range(left.by_sample.size)]
     features = [names.feature(f) for f in range(left.by_feature.size)]
     rows = zip(samples, left.by_sample.tolist(), left.scaled.tolist(), strict=True)

@@ -451,7 +451,8 @@ class Request(SimpleNamespace):
             return self.K
         candidates = None if self.K == "auto" else self.K
         chosen = select_k(V, candidates, loss=self.loss or "frobenius")
-        self.K_decided_by, self.selection = chosen.sentence, chosen
+        self.K_decided_by = chosen.sentence
+        self.selection = chosen
         return chosen.K
 
     def described(self, result: Factorization, **more: Any) -> Factorization:

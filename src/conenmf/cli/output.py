@@ -34,9 +34,12 @@ from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABL
 from ..text import Facts
 
 _SUMMARY_FILE = "summary.json"
-STABILITY_FILE, LIMITS_FILE, RUNS_FILE = "stability.npz", "limits.csv", "runs.csv"
+STABILITY_FILE = "stability.npz"
+LIMITS_FILE = "limits.csv"
+RUNS_FILE = "runs.csv"
 RECOMMENDATIONS_FILE = "recommendations.csv"
-RESIDUALS_FILE, Q_FILE = "residuals.csv", "q.csv"
+RESIDUALS_FILE = "residuals.csv"
+Q_FILE = "q.csv"
 RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
@@ -55,7 +58,8 @@ def check_folder(target: Path, force: bool) -> None:
     """
     if not output_folder(target).is_dir():
         return
-    earlier, ours = earlier_files(target), {RUNS_FOLDER, _NEW_FOLDER}
+    earlier = earlier_files(target)
+    ours = {RUNS_FOLDER, _NEW_FOLDER}
     others = {path.name for path in target.iterdir() if not path.name.startswith(".")} - ours
     if others and not (earlier or force):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
@@ -101,7 +105,8 @@ def locked_folder(target: Path) -> Iterator[None]:
 
 
 def _replace_files(new: Path, target: Path) -> None:
-    names, earlier = {*os.listdir(new)}, earlier_files(target)
+    names = {*os.listdir(new)}
+    earlier = earlier_files(target)
     write_summary(target, {"complete": False}, names | earlier)
     for name in earlier - names:
         (target / name).unlink(missing_ok=True)

@@ -141,7 +141,8 @@ def _judged(result: Factorization, request: Request) -> Factorization:
         return result
     V = request.open(result.vocabulary)
     if V.shape != (result.W.shape[0], result.H.shape[1]):
-        (F, N), n = V.shape, result.H.shape[1]
+        F, N = V.shape
+        n = result.H.shape[1]
         raise DataError(
             f"{request.data} has {N} samples and {F} features, and the data of {request.result} "
             f"had {n} and {result.W.shape[0]}: name the right file, and how to read it"

@@ -21,7 +21,8 @@ from ..solve.run import StopReason
 from ..text import counted, visible
 from .options import Request
 
-_SHOWN_FEATURES, _SHOWN_COMPONENTS = 8, 20
+_SHOWN_FEATURES = 8
+_SHOWN_COMPONENTS = 20
 _MAX_WORD_CHARS = 30
 _LOOKED_AT = 50  # samples that are looked at to see whether they are counts
 _WIDE_RATIO = 10  # features per sample from which on they may have been exchanged
@@ -31,7 +32,8 @@ _MIN_SIDE = 8  # pixels of images that features may be
 
 def advice(V: DataMatrix, request: Request) -> str:
     """Say in a line what else the data may be, and the option for it; empty if nothing."""
-    (F, N), names = V.shape, V.names
+    F, N = V.shape
+    names = V.names
     block = dense(V.columns(evenly_spaced(N, _LOOKED_AT)))
     changes = (V.preparation, V.observed, V.vocabulary, names.image_shape)
     is_plain = all(one is None for one in changes)
@@ -124,7 +126,8 @@ def diagnosis_text(result: Factorization) -> str:
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:
-    geometry, K = cones.geometry, cones.geometry.angles.size
+    geometry = cones.geometry
+    K = cones.geometry.angles.size
     lines = ["", "cone  samples  size angle"]
     sizes = enumerate(zip(cones.sizes, geometry.angles, strict=True))
     lines += [f"{k:>4}{size:>9}{angle:>8.3f} rad" for k, (size, angle) in sizes]

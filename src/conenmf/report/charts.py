@@ -109,7 +109,8 @@ class Chart(NamedTuple):
 
     def data(self) -> Facts:
         """Return the points for the script."""
-        x, y = self.x.place(self.points[0]), np.clip(self.y.place(self.points[1]), 0, 1)
+        x = self.x.place(self.points[0])
+        y = np.clip(self.y.place(self.points[1]), 0, 1)
         return {"x": x.round(4).tolist(), "y": y.round(4).tolist(), "text": self.texts}
 
 
@@ -157,7 +158,8 @@ class Curve:
 
     def path(self, values: Array, x: Axis, y: Axis) -> str:
         """Return the curve as a line through the peaks of bins, with gaps where they are NaN."""
-        places, heights = x.place(self.x), y.place(self.highs(values))
+        places = x.place(self.x)
+        heights = y.place(self.highs(values))
         known = np.isfinite(heights)
         ends = np.flatnonzero(np.diff(known)) + 1
         parts = np.split(np.arange(known.size), ends)
@@ -199,7 +201,8 @@ class SampleMap:
     """
 
     def __init__(self, places: Array, anchors: Array) -> None:
-        self.places, self.anchors = places, anchors
+        self.places = places
+        self.anchors = anchors
         self.spacing = _spacing(len(places))
         along = places @ anchors.T
         aside = np.abs(places[:, :1] * anchors[:, 1] - places[:, 1:] * anchors[:, 0])
@@ -219,7 +222,8 @@ class SampleMap:
 
 def map_at(coordinates: Array) -> SampleMap:
     """Draw samples at given coordinates (S, 2), the second one upwards, both to one scale."""
-    low, high = coordinates.min(axis=0), coordinates.max(axis=0)
+    low = coordinates.min(axis=0)
+    high = coordinates.max(axis=0)
     half = max((high - low).max(), np.finfo(float).tiny) / 2
     return SampleMap((coordinates - (low + high) / 2) / half * (1, -1), np.zeros((0, 2)))
 
@@ -266,7 +270,8 @@ def rows_to_one(rows: Array) -> Array:
 
 def round_tour(similarity: Array) -> Array:
     """Return an order of components in which the most similar one of those left is next."""
-    tour, left = [0], set(range(1, len(similarity)))
+    tour = [0]
+    left = set(range(1, len(similarity)))
     while left:
         tour.append(max(sorted(left), key=lambda k: similarity[tour[-1], k]))
         left.remove(tour[-1])
@@ -282,5 +287,6 @@ def _honeycomb(spacing: float) -> Array:
     """Return the centres of its cells."""
     last = int(_HALF_SIDE / spacing / _ROW_SPACING)
     row, column = np.mgrid[-last : last + 1, -last : last + 1]
-    x, y = (column + 0.5 * (row % 2)) * spacing, row * spacing * _ROW_SPACING
+    x = (column + 0.5 * (row % 2)) * spacing
+    y = row * spacing * _ROW_SPACING
     return np.stack([x, y], axis=-1).reshape(-1, 2)

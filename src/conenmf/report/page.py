@@ -99,7 +99,8 @@ def render(
     """
     instance("result", result, Factorization)
     optional(instance, "stability", stability, Stability, "stability(V, K)")
-    title, source = optional(text, "title", title), optional(text, "source", source)
+    title = optional(text, "title", title)
+    source = optional(text, "source", source)
     template = _template()
     context = Context(
         result,
@@ -187,7 +188,8 @@ def _pointed(parts: Facts) -> Facts:
 
 
 def _subtitle(context: Context, before: str) -> str:
-    result, shape = context.result, context.names.pixels_shape
+    result = context.result
+    shape = context.names.pixels_shape
     samples = counted(result.H.shape[1], "sample")
     if shape is not None:
         samples = f"a scene of {shape[0]} x {shape[1]} pixels"

@@ -97,7 +97,8 @@ def image(pixels: Array, white: float, description: str, palette: Array | None =
     from PIL import Image as Picture
 
     scaled = np.clip(pixels * (255.0 / white if white > 0 else 0.0), 0, 255).round()
-    picture, stream = Picture.fromarray(scaled.astype(np.uint8)), io.BytesIO()
+    picture = Picture.fromarray(scaled.astype(np.uint8))
+    stream = io.BytesIO()
     if palette is not None:
         picture.putpalette(palette.astype(np.uint8).tobytes())
     picture.save(stream, "png", optimize=True)
@@ -167,8 +168,10 @@ class Context:
         texts: Sequence[str] | None = None,
         stability: Stability | None = None,
     ) -> None:
-        (F, self.K), N = result.W.shape, result.H.shape[1]
-        self.result, self.stability = result, stability
+        F, self.K = result.W.shape
+        N = result.H.shape[1]
+        self.result = result
+        self.stability = stability
         self.diagnosis = result.diagnose()
         self.certificate: AnyCertificate = result.certify()
         self.uniqueness = result.uniqueness(max_iter=0)  # the diagnosis made it
@@ -215,8 +218,11 @@ class Context:
         """Return limits (F,) of a component over runs, else its range in other factors, or None."""
         known: Any = self.uniqueness
         if self.has_limits:
-            known, own, total = self.stability, self.partners[k], self.W[:, k].sum()
-            lower, upper = known.lower[:, own] * total, known.upper[:, own] * total
+            known = self.stability
+            own = self.partners[k]
+            total = self.W[:, k].sum()
+            lower = known.lower[:, own] * total
+            upper = known.upper[:, own] * total
             return None if known.withheld[own] else (lower, upper)
         can_move = known.verdicts[k] == "can be moved"
         return (known.lower[:, k], known.upper[:, k]) if can_move else None
@@ -237,7 +243,8 @@ class Context:
     @cached_property
     def feature_axis(self) -> Axis:
         """The features from left to right."""
-        x, positions = self.curve.x, self.names.feature_positions
+        x = self.curve.x
+        positions = self.names.feature_positions
         name = "feature"
         if self.names.pixels_shape is not None:
             name = "band" if positions is None else "wavelength"
@@ -249,7 +256,8 @@ class Context:
 
     def value_axis(self, k: int) -> Axis:
         """The values of a component; its band may go beyond them."""
-        highest, limits = self.W[:, k].max(), self.limits(k)
+        highest = self.W[:, k].max()
+        limits = self.limits(k)
         if limits is not None:
             highest = max(highest, min(limits[1].max(), _MAX_BAND_RATIO * highest))
         return charts.value_axis(highest)
@@ -315,7 +323,8 @@ def verdict(context: Context) -> list[Verdict]:
 
 
 def _error_verdict(context: Context) -> Verdict:
-    result, certificate = context.result, context.certificate
+    result = context.result
+    certificate = context.certificate
     quality = quality_in_words(certificate, context.K)
     lines = [result.summary()[0], *(line for line in quality if "noise floor" not in line)]
     text = ". ".join(sentence(line) for line in lines)
@@ -329,7 +338,8 @@ def _error_verdict(context: Context) -> Verdict:
 
 
 def _number_verdict(context: Context) -> Verdict:
-    result, rank = context.result, context.diagnosis.rank
+    result = context.result
+    rank = context.diagnosis.rank
     if result.K_decided_by != "user":
         level = "open" if " a guess: " in result.K_decided_by else "good"
         return Verdict(level, "Number", visible(result.K_decided_by, None))
@@ -388,7 +398,8 @@ def components(context: Context) -> Facts:
 
 def _bands_in_words(context: Context) -> str:
     """What the bands of components show; empty if there are none."""
-    found, known = context.stability, context.uniqueness
+    found = context.stability
+    known = context.uniqueness
     if found is not None and context.has_limits:
         origin = f"within limits of 90% over {found.n_runs} runs ({found.difference})"
     elif "can be moved" in known.verdicts:
@@ -404,7 +415,9 @@ def _bands_in_words(context: Context) -> str:
 
 def _component(context: Context, k: int) -> Facts:
     """What a page shows of one component."""
-    share, found, w = float(context.result.shares[k]), context.uniqueness, context.W[:, k]
+    share = float(context.result.shares[k])
+    found = context.uniqueness
+    w = context.W[:, k]
     names = context.result.component_names
     reason = found.in_words(k, names).removeprefix(found.verdicts[k]).lstrip(":, ")
     card = {
@@ -460,7 +473,8 @@ def _typical_samples(context: Context, k: int) -> list[Facts]:
     shown = []
     for place, n in enumerate(typical.tolist()):
         if n >= 0:
-            share, name = float(context.shares[n, k]), context.sample_name(n)
+            share = float(context.shares[n, k])
+            name = context.sample_name(n)
             one = {"name": name, "value": percent(share), "share": share}
             if context.texts is not None:
                 line = text("texts", context.texts[int(inspected.indices[n])])
@@ -482,7 +496,8 @@ def _specific_terms(context: Context, k: int) -> str:
 
 
 def _picture(context: Context, k: int) -> Facts:
-    w, limits = context.W[:, k], context.limits(k)
+    w = context.W[:, k]
+    limits = context.limits(k)
     if context.view == "images":
         white = w.max()
         picture = {"image": context.image(w, white, f"component {k} as an image")}
@@ -499,7 +514,8 @@ def _picture(context: Context, k: int) -> Facts:
             bar: Facts = {"name": context.names.feature(f), "value": f"{w[f]:.3g}"}
             bar["share"] = w[f] / top
             if limits is not None:
-                low, high = limits[0][f], limits[1][f]
+                low = limits[0][f]
+                high = limits[1][f]
                 bar["value"] += f" [{low:.3g}, {high:.3g}]"
                 bar |= {"low": min(low / top, 1.0), "high": min(high / top, 1.0)}
             bars.append(bar)
@@ -509,14 +525,18 @@ def _picture(context: Context, k: int) -> Facts:
 
 def _component_chart(context: Context, k: int) -> Chart:
     """A component over the features: a curve, or bars where features have names."""
-    w, limits = context.W[:, k], context.limits(k)
-    x, y, curve = context.feature_axis, context.value_axis(k), context.curve
+    w = context.W[:, k]
+    limits = context.limits(k)
+    x = context.feature_axis
+    y = context.value_axis(k)
+    curve = context.curve
     if context.view == "curves":
         marks = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
         marks.append(Mark(curve.path(w, x, y), "line own"))
     else:
         marks = _bars(context.types, w, limits, x, y)
-    highs, names = curve.highs(w), curve.named(context.names.feature)
+    highs = curve.highs(w)
+    names = curve.named(context.names.feature)
     texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
     label = f"component {k} over the features{', with a band' * (limits is not None)}"
     return Chart(label, x, y, marks, f"curve-{k}", (curve.x, highs), texts)
@@ -527,7 +547,9 @@ def _bars(
 ) -> list[Mark]:
     """A bar for each feature with its limits; types of mutations in the colours of classes."""
     order, names = (np.arange(len(w)), [""] * len(w)) if types is None else types
-    places, classes, marks = x.place(order), np.array(names), []
+    places = x.place(order)
+    classes = np.array(names)
+    marks = []
     for one in np.unique(classes).tolist():
         own = classes == one
         path = charts.bars(places[own], y.place(w[own]), 0.8 / len(w))
@@ -573,7 +595,8 @@ def maps(context: Context) -> Facts | None:
     shares = abundance_maps(context.W, context.result.H, shape, max_pixels=_MAX_MAP_PIXELS)
     rows, columns = shares.shape[1:]
     thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
-    tops, palette = shares.max(axis=(1, 2)), _palette()
+    tops = shares.max(axis=(1, 2))
+    palette = _palette()
     figures = [
         {"k": k, "image": image(share, top, f"map of component {k}", palette), "top": percent(top)}
         for k, (share, top) in enumerate(zip(shares, tops, strict=True))
@@ -623,7 +646,8 @@ def _largest_shares(row: Array) -> list[tuple[int, int]]:
 
 def _contributions(context: Context) -> Chart | None:
     """What each component contributes to the samples; None of many in no visible order."""
-    inspected, labels = context.diagnosis.inspected, context.names.sample_names or ()
+    inspected = context.diagnosis.inspected
+    labels = context.names.sample_names or ()
     S = inspected.indices.size
     if S < 3 or (S > _MAX_UNORDERED and not _closer(context.shares, 1, S // 2)):
         return None
@@ -652,7 +676,8 @@ def _compared(context: Context, original: Array, again: Array) -> Facts:
         both = (("sample", np.nan_to_num(original)), ("reconstruction", again))
         return {"images": [context.image(pixels, top, name) for name, pixels in both]}
     if context.view == "curves":
-        x, y = context.feature_axis, charts.value_axis(top)
+        x = context.feature_axis
+        y = charts.value_axis(top)
         both = (("line original", original), ("line main", again))
         marks = [Mark(context.curve.path(values, x, y), style) for style, values in both]
         return {"chart": Chart("a sample and its reconstruction", x, y, marks)}
@@ -671,14 +696,16 @@ def _compared(context: Context, original: Array, again: Array) -> Facts:
 
 def number(context: Context) -> Facts:
     """Return the ratios of singular values and the number of components that they suggest."""
-    rank, K = context.diagnosis.rank, context.K
+    rank = context.diagnosis.rank
+    K = context.K
     ratios = rank.ratios
     first = " after the first" * (rank.K > 1)
     text = f"The largest ratio{first} is at K = {rank.K}; this result has K = {K}."
     numbers = np.arange(1, ratios.size + 1)
     x = Axis("number of components", 0.5, ratios.size + 0.5)
     y = Axis("ratio", 1.0, rank.highest_shown)
-    places, heights = x.place(numbers), np.minimum(y.place(ratios), 1.0)
+    places = x.place(numbers)
+    heights = np.minimum(y.place(ratios), 1.0)
     marks = [
         Mark(charts.bars(places[chosen], heights[chosen], 0.6 / ratios.size), class_)
         for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K))
@@ -697,7 +724,8 @@ def _evidence(context: Context) -> list[Chart]:
     drawn = []
     for one in chosen.evidence:
         finite = np.isfinite(one.scores)
-        ks, scores = one.ks[finite], one.scores[finite]
+        ks = one.ks[finite]
+        scores = one.scores[finite]
         if ks.size < 2:
             continue
         x = Axis("number of components", 0.5, ks[-1] + 0.5)
