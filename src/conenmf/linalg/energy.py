@@ -36,10 +36,6 @@ Apply: TypeAlias = Callable[[Array], Array]
 """Returns A X for X (n, m)."""
 
 
-Ritz: TypeAlias = tuple[Array, Array, Array | None]
-"""Vectors, values, and A times the vectors."""
-
-
 class EnergyBound(NamedTuple):
     """An upper bound for a sum of eigenvalues, and the probability that it is none."""
 
@@ -48,7 +44,7 @@ class EnergyBound(NamedTuple):
 
 
 def subspace_energy(
-    found: Ritz,
+    found: tuple[Array, Array, Array | None],
     k: int,
     total: float,
     rounding: float,

@@ -533,10 +533,9 @@ def initialize(
     """
     require_data_matrix(V, holes=not isinstance(init, str))
     K, rng = checked_components(K, V), optional(generator, "rng", rng)
-    if isinstance(init, str):
-        initial = _named(V, K, init, rng, spectrum)
-    else:
-        initial = users_own(V, K, init, rng)
+    initial = (
+        _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)
+    )
     W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
@@ -566,12 +565,9 @@ def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
         init = function("init", init, takes=3)(V, K, rng)
         if not isinstance(init, tuple):
             raise DataError(f"the init returned {shown(init)}, expected the pair (W, H)")
-    if isinstance(init, tuple):
-        if len(init) != 2:
-            raise DataError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
-        W, H = init
-    else:
-        W, H = init, None
+    if isinstance(init, tuple) and len(init) != 2:
+        raise DataError(f"init is a tuple of {len(init)}, expected the pair (W, H)")
+    W, H = init if isinstance(init, tuple) else (init, None)
     F, N = V.shape
     names = V.names.turned()  # features are rows of W, samples are columns of H
     W = check_factor(in_order(names, "W", W, "sample", ""), (F, K), "W", V.dtype)

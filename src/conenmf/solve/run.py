@@ -323,8 +323,9 @@ class Run:
         error = self.errors[-1]
         if self.reason is StopReason.CALLBACK:
             return False
-        fall = self.stopping.fall(self.errors)
-        return error < _MIN_SINGLE_ERROR or fall < _SINGLE_NOISE / error**2
+        return (
+            error < _MIN_SINGLE_ERROR or self.stopping.fall(self.errors) < _SINGLE_NOISE / error**2
+        )
 
     def _continue_in_double(self, objective: Objective) -> None:
         """Continue from the same state; only errors in double precision may converge then.

@@ -252,9 +252,7 @@ class LeastSquares(_Squares):
                 again["W"] = exact(shared["W"])
                 return LeastSquares.step(exact(block), *given, **again)
         if not shared.get("in_both_orders"):
-            sums["VH"] = exact(weighted_sums(block, moved))
-            if unit != 1:
-                sums["VH"] /= unit
+            sums["VH"] = exact(weighted_sums(block, moved)) / unit
         return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> Facts:

@@ -465,9 +465,7 @@ class Poisson(Loss):
             W, _, name, *_ = initialize(source, K, init, None, rng, spectrum=scaled)
             W, H = _lifted(W, mean), None
         W = np.ascontiguousarray(W, V.dtype)
-        if H is None:
-            H = _equal_coefficients(V, W)
-        return Start(W, H, name)
+        return Start(W, _equal_coefficients(V, W) if H is None else H, name)
 
     def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
         """Leave the choice to `initialize`: a sprint, or NNDSVD of samples that sum to one."""
@@ -600,8 +598,7 @@ class Divergence(Objective):
         self.aligned = () if V.observed is None else V.observed.aligned
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
-            of_H, of_W = self._held
-            self.terms = _term(of_H), _term(of_W)
+            self.terms = _term(self._held[0]), _term(self._held[1])
         self._known: tuple[Array, float] | None = None
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
@@ -629,12 +626,10 @@ class Divergence(Objective):
         if before and beta:
             moved = _moved(updated, before[0], beta)
         if shared["is_last"]:
-            logs = 0.0
-            if shared["is_judged"]:
-                logs = float(log_sums(counts, ratios_of(counts, side, moved)).sum())
-            return moved, {"logs": logs}
-        rows = exact(moved)
-        has_own = shared["has_holes"]
+            if not shared["is_judged"]:
+                return moved, {"logs": 0.0}
+            return moved, {"logs": float(log_sums(counts, ratios_of(counts, side, moved)).sum())}
+        rows, has_own = exact(moved), shared["has_holes"]
         sums: Sums = {"H": weighted_grams(block, weights, rows) if has_own else rows.sum(axis=0)}
         if not shared["in_both_orders"]:
             ratios = ratios_of(counts, side, moved)
@@ -661,8 +656,9 @@ class Divergence(Objective):
         """Update W by the step for samples on the turned data, or from the sums of the pass."""
         held = self._held[1]
         if self.turned is None and "curvatures" in sums:
-            R, A, totals = sums["ratios"], sums["curvatures"], self.margins.features / self.unit
-            return newton_from_sums(R, A, sums["H"], totals, W, held)
+            totals = self.margins.features / self.unit
+            moments = sums["ratios"], sums["curvatures"], sums["H"]
+            return newton_from_sums(*moments, totals, W, held)
         if self.turned is None:
             return multiplied(W, sums["ratios"], sums["H"], held)
         options = {**self.shared(np.asarray(Ht)), "is_last": True}
