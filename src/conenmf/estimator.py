@@ -52,8 +52,13 @@ from .solve.solvers import Solver, Update
 from .text import Facts, PathLike
 
 _OF_SAMPLES = (  # attributes that describe the samples of a fit
-    *("labels_", "relative_error_", "reconstruction_err_"),
-    *("history_", "stop_reason_", "result_", "_unknown"),
+    "labels_",
+    "relative_error_",
+    "reconstruction_err_",
+    "history_",
+    "stop_reason_",
+    "result_",
+    "_unknown",
 )
 
 

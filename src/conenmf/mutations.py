@@ -20,12 +20,28 @@ _HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12
 _KINDS = {"repeats": "R", "MH": "M"}
 
 COLOURS = {
-    **{"C>A": "#03bcee", "C>G": "#010101", "C>T": "#e32926"},
-    **{"T>A": "#cac9c9", "T>C": "#a1ce63", "T>G": "#ebc6c4"},
-    **{"1:Del:C": "#fdbe6f", "1:Del:T": "#ff8001", "1:Ins:C": "#b0dd8b", "1:Ins:T": "#36a12e"},
-    **{"2:Del:R": "#fdcab5", "3:Del:R": "#fc8a6a", "4:Del:R": "#f14432", "5:Del:R": "#bc141a"},
-    **{"2:Ins:R": "#d0e1f2", "3:Ins:R": "#94c4df", "4:Ins:R": "#4a98c9", "5:Ins:R": "#1764ab"},
-    **{"2:Del:M": "#e2e2ef", "3:Del:M": "#b6b6d8", "4:Del:M": "#8683bd", "5:Del:M": "#61409b"},
+    "C>A": "#03bcee",
+    "C>G": "#010101",
+    "C>T": "#e32926",
+    "T>A": "#cac9c9",
+    "T>C": "#a1ce63",
+    "T>G": "#ebc6c4",
+    "1:Del:C": "#fdbe6f",
+    "1:Del:T": "#ff8001",
+    "1:Ins:C": "#b0dd8b",
+    "1:Ins:T": "#36a12e",
+    "2:Del:R": "#fdcab5",
+    "3:Del:R": "#fc8a6a",
+    "4:Del:R": "#f14432",
+    "5:Del:R": "#bc141a",
+    "2:Ins:R": "#d0e1f2",
+    "3:Ins:R": "#94c4df",
+    "4:Ins:R": "#4a98c9",
+    "5:Ins:R": "#1764ab",
+    "2:Del:M": "#e2e2ef",
+    "3:Del:M": "#b6b6d8",
+    "4:Del:M": "#8683bd",
+    "5:Del:M": "#61409b",
 }
 """The classes of types in the order of the field, with the colours of its pictures."""
 

@@ -10,7 +10,7 @@ import pytest
 
 
 def test_rank_prints_the_evidence(folder, capsys, run):
-    options = ("-k", "2-8")
+    options = ("--k", "2-8")
     assert run("rank", "cells.csv", *options, "--plot", "rank.png") == 0
     output = capsys.readouterr().out
     assert "3 components, proved: 3 clusters are apart" in output

@@ -25,7 +25,14 @@ _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p
 
 
 @command(
-    *("K", "n_runs", "name", "layer", "genes_file", "anndata", "negative", "sample_names"),
+    "K",
+    "n_runs",
+    "name",
+    "layer",
+    "genes_file",
+    "anndata",
+    "negative",
+    "sample_names",
     "no_report",
     *_READING,
     *_FITTING,

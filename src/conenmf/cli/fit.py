@@ -66,8 +66,19 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
 
 
 @command(
-    *("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "tables", "anndata"),
-    *("no_report", "effort", "uniqueness", "scene"),
+    "K",
+    "init",
+    "loss",
+    "solver",
+    "fixed",
+    "sample_weight",
+    "checkpoint",
+    "tables",
+    "anndata",
+    "no_report",
+    "effort",
+    "uniqueness",
+    "scene",
     *OUTPUT,
     *READING,
     *WORDS,

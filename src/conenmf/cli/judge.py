@@ -125,7 +125,12 @@ def diagnose(request: Request) -> None:
 @command(
     *_DATA,
     *STOPPING,
-    *("K", "inits", "solvers", "labels", "output", "plot"),
+    "K",
+    "inits",
+    "solvers",
+    "labels",
+    "output",
+    "plot",
     of=comparison.compare,
     K={"default": "auto"},
     output={"help": "Also write the table to this .csv."},

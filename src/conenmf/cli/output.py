@@ -44,8 +44,16 @@ RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
     *(f"{name}.{kind}" for name in TABLE_NAMES for kind in TABLES),
-    *(RESULT_FILE, ANNOTATED_FILE, REPORT_FILE, STABILITY_FILE, LIMITS_FILE, RUNS_FILE),
-    *(RECOMMENDATIONS_FILE, RESIDUALS_FILE, Q_FILE, _SUMMARY_FILE),
+    RESULT_FILE,
+    ANNOTATED_FILE,
+    REPORT_FILE,
+    STABILITY_FILE,
+    LIMITS_FILE,
+    RUNS_FILE,
+    RECOMMENDATIONS_FILE,
+    RESIDUALS_FILE,
+    Q_FILE,
+    _SUMMARY_FILE,
 }
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
 _DOTS_PER_INCH = 150

@@ -90,7 +90,9 @@ def _load(path: str) -> Factorization:
     *ENTRIES,
     *VIEWING,
     *RUNNING,
-    *("output", "data", "sample_weight"),
+    "output",
+    "data",
+    "sample_weight",
     arguments={"result": {}},
     output={"help": "File of the report; by default report.html in the folder of RESULT."},
 )
