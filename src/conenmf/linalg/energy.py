@@ -27,7 +27,8 @@ _STEPS_BETWEEN = 12  # and starts, between two looks at the bound, which take as
 _BEYOND = 8  # values after the k-th that set the aim of the tail
 _N_SLACKS = 25
 _NEGLIGIBLE_SHARE = 1e-9  # of the energy, by which a bound need not be better
-_SEARCHES, _PLACES = 7, 65  # for where a growing function reaches a limit
+_SEARCHES = 7  # for where a growing function reaches a limit
+_PLACES = 65  # at which each of them looks
 _ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rounding
 _HUGE = 1e150
 
@@ -142,7 +143,8 @@ def energy_above(
             raised = eigvalsh(np.diag(values) + residual_gram / s)[::-1]
         of_C = np.minimum(j * tail, rest) + j * s
         if roots:
-            raised, of_C = np.sqrt(np.maximum(raised, 0.0)), np.sqrt(j * of_C)
+            raised = np.sqrt(np.maximum(raised, 0.0))
+            of_C = np.sqrt(j * of_C)
         of_T = np.concatenate([[0.0], np.cumsum(raised[:k])])
         best = min(best, float((of_T[k - j] + of_C).max()))
     return best
@@ -219,11 +221,14 @@ def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling:
 
 def _sum_of_squares(x: Array, diagonal: list[Array], beside: list[Array]) -> Array:
     """sum_j p_j(x)^2 by the three-term recurrence, for x (..., n): each start has its own."""
-    previous, current = np.zeros_like(x), np.ones_like(x)
+    previous = np.zeros_like(x)
+    current = np.ones_like(x)
     total = np.ones_like(x)
     link = np.zeros_like(x)
     for centre, following in zip(diagonal, beside, strict=True):
         new = ((x - centre) * current - link * previous) / following
-        previous, current, link = current, np.clip(new, -_HUGE, _HUGE), following
+        previous = current
+        current = np.clip(new, -_HUGE, _HUGE)
+        link = following
         total = total + current**2
     return total

@@ -107,7 +107,8 @@ def _pivot(gram: Array, sides: Array, Y: Array | None) -> Array:
         kernels.hals_sweeps(gram, sides, solution, 0.0, _GUESS_SWEEPS, 0.0)
     else:
         solution = np.array(Y, dtype=float, order="C")
-    grams, memory = gram.reshape(-1, K, K), kernels.nnls_memory(K)
+    grams = gram.reshape(-1, K, K)
+    memory = kernels.nnls_memory(K)
     kernels.nnls_rows(grams, sides, solution, _GRADIENT_TOL, 5 * K + 20, *memory)
     return solution
 

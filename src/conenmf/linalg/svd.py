@@ -44,17 +44,20 @@ from .energy import Apply, EnergyBound, subspace_energy
 VECTOR_TOL = 1e-10
 """Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere."""
 
-_VALUE_TOL, _ROUGH_TOL = 1e-5, 1e-2  # of vectors of which only the values are used; squared there
+_VALUE_TOL = 1e-5  # of vectors of which only the values are used; squared there
+_ROUGH_TOL = 1e-2  # the same for rough values
 _ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 
 _MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k ...
 _MAX_SPARSE_GRAM_SIDE = 128  # ... and of sparse V in memory, unless a bound is asked for
 _GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
-_STARTS_BY_PASSES, _STARTS_IN_MEMORY = 8, 3  # random vectors: a pass is read for all of them
+_STARTS_BY_PASSES = 8  # random vectors: a pass is read for all of them
+_STARTS_IN_MEMORY = 3
 
 _HAS_SEED = "rng" in inspect.signature(eigsh).parameters  # from SciPy 1.17 on
-_VECTORS_PER_EIGENVECTOR, _MIN_VECTORS = 2.5, 20  # of the basis of ARPACK
+_VECTORS_PER_EIGENVECTOR = 2.5  # of the basis of ARPACK
+_MIN_VECTORS = 20  # of that basis, beyond those asked for
 _MAX_RESTARTS = 100
 _MAX_DENSE_ENTRIES = 1 << 22  # a larger array is read from memory for every vector
 
@@ -134,7 +137,8 @@ class Spectrum:
         From a Gram matrix it always holds; from a subspace, but for the probability that comes
         with it: see `linalg.energy`. It is the closer, the smaller `tol`, as in `leading_subspace`.
         """
-        V, k = self.V, self._asked(k)
+        V = self.V
+        k = self._asked(k)
         if k in self._energy:
             return self._energy[k]
         with V.own_threads():
@@ -175,7 +179,8 @@ class Spectrum:
             ||V r - sigma u|| <= tol * sigma_1 for each pair of vectors, as far as rounding allows;
             V' u = sigma r to rounding.
         """
-        V, k = self.V, self._asked(k)
+        V = self.V
+        k = self._asked(k)
         with V.own_threads():
             X, values = self.leading_subspace(k, tol=tol)
             limit = values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
@@ -190,7 +195,8 @@ class Spectrum:
                 _, sigma, turn = svd(triangle)
                 turn = _canonical(X, sigma, turn)
                 turn *= _signs(X @ turn.T)[:, None]
-                U, right = X @ turn.T, _right_vectors(V, B, turn, sigma)
+                U = X @ turn.T
+                right = _right_vectors(V, B, turn, sigma)
                 if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
                     break
                 image = V.sweep(_combine, right)[0]
@@ -200,7 +206,8 @@ class Spectrum:
         return U[:, :k], sigma[:k], right[:, :k].T
 
     def _asked(self, k: int) -> int:
-        k, largest_k = integer("k", k), min(self.V.shape)
+        k = integer("k", k)
+        largest_k = min(self.V.shape)
         if not 1 <= k <= largest_k:
             raise ComponentsError(
                 f"a {self.V.shape[1]} x {self.V.shape[0]} matrix has {largest_k} singular values, "
@@ -253,7 +260,8 @@ class Spectrum:
 
     def _operator(self) -> tuple[Apply, int, bool]:
         """VV', or V'V if it is shorter and V in memory; its side, and whether V is in memory."""
-        V, rows = self.V, self._rows
+        V = self.V
+        rows = self._rows
         if rows is None and _HAS_SEED:
             rows = V.held_rows(_MAX_DENSE_ENTRIES)
         if rows is None:
@@ -298,19 +306,23 @@ def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
     calculation of a few of the lowest eigenvalues", J. Comput. Phys. 17, 1975; in blocks: Liu,
     1978; without a preconditioner, as A is never formed).
     """
-    basis, size = qr(start)[0], start.shape[1]
+    basis = qr(start)[0]
+    size = start.shape[1]
     image = apply(basis)
     for _ in range(_MAX_STEPS):
         values, mix = eigh(basis.T @ image)
-        values, mix = values[: -size - 1 : -1], mix[:, : -size - 1 : -1]
-        X, AX = basis @ mix, image @ mix
+        values = values[: -size - 1 : -1]
+        mix = mix[:, : -size - 1 : -1]
+        X = basis @ mix
+        AX = image @ mix
         R = AX - X * values
         residuals = norm(R[:, :k], axis=0)
         relevant = np.maximum(values[:k], _SMALLEST_SHARE * values[0])
         if np.all(residuals <= np.maximum(tol * relevant, _RESIDUAL_ROUNDING * values[0])):
             break
         if basis.shape[1] + size > 4 * size:
-            basis, image = X, AX
+            basis = X
+            image = AX
         new = _new_directions(basis, R)
         if new.shape[1] == 0:
             break

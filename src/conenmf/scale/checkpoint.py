@@ -298,7 +298,8 @@ def known_digest(V: DataMatrix) -> str | None:
     >>> known_digest(from_columns(X)) is None
     True
     """
-    observed, samples = V.observed, None
+    observed = V.observed
+    samples = None
     if observed is None and V.unweighed is None:
         return None
     total = 0

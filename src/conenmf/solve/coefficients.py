@@ -125,7 +125,10 @@ def finished(
     """
     with V.own_threads():
         Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given)
-        HH, VH, penalty, places = sums["HH"], sums["VH"], sums["penalty"], how["order"]
+        HH = sums["HH"]
+        VH = sums["VH"]
+        penalty = sums["penalty"]
+        places = how["order"]
         shares = shares_of(W.T @ W, HH)[places]
         order = sorting(shares, n_first)
         Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how | {"order": places[order]})
@@ -136,7 +139,8 @@ def finished(
         grams, VH = term.at(W)(grams, VH, W)
     steps_of = unit_steps if penalties.fixes_columns else coordinate_steps
     steps = sums["steps"] + steps_of(grams, VH, W, places[n_fixed:])
-    squared, total = float(sums["squared"]), (V.observed or V).total
+    squared = float(sums["squared"])
+    total = (V.observed or V).total
     residual = math.sqrt(steps / total) if total else 0.0
     return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
 
@@ -154,7 +158,8 @@ def _best_rows(
     With the squared error and, to `judge` the two, the sums that this needs; W in that order and in
     its units; and what `sorted_rows` needs to restore the order of the caller.
     """
-    W, rows = np.ascontiguousarray(W, dtype=float), () if given is None else (given,)
+    W = np.ascontiguousarray(W, dtype=float)
+    rows = () if given is None else (given,)
     order = own_order(W) if given is None else np.arange(W.shape[1])
     shared = finishing(V, W[:, order], penalties) | {"judge": judge, "keep": given is not None}
     if V.observed is None:
@@ -250,9 +255,12 @@ def _exact_known_rows(
     **_: Array,
 ) -> tuple[Array, Facts]:
     """Step: the same for what is known of each sample."""
-    weights, K = given[0] if is_weighted else None, W.shape[1]
-    entries, pairs = weighed(block, weights), packed(W)
-    C, H = products(entries, W), np.empty((block.shape[1], K))
+    weights = given[0] if is_weighted else None
+    K = W.shape[1]
+    entries = weighed(block, weights)
+    pairs = packed(W)
+    C = products(entries, W)
+    H = np.empty((block.shape[1], K))
     judged: Facts = {"steps": 0.0, "penalty": 0.0}
     for rows in slices(len(H), max(1, _GRAM_NUMBERS // (K * K))):
         part = None if weights is None else weights[rows]
@@ -283,7 +291,8 @@ def coordinate_steps(G: Array, C: Array, Y: Array, columns: Array | slice = slic
     G is one Gram matrix (K, K), or one for each row (n, K, K). Only entries in `columns` count.
     """
     curvature = np.diagonal(G, axis1=-2, axis2=-1)[..., columns]
-    gradient, Y = (times_gram(Y, G) - C)[:, columns], Y[:, columns]
+    gradient = (times_gram(Y, G) - C)[:, columns]
+    Y = Y[:, columns]
     return float((curvature * np.minimum(Y, over(gradient, curvature)) ** 2).sum())
 
 
@@ -372,7 +381,8 @@ def held_out_share(
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    fitted, folds = finishing(V, np.asarray(W))["W"], feature_folds(V.shape[0], n_folds)
+    fitted = finishing(V, np.asarray(W))["W"]
+    folds = feature_folds(V.shape[0], n_folds)
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
     grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])
     return predicted_share(V, weights, _predict, W=fitted, grams=grams, members=members)

@@ -35,7 +35,8 @@ from ..text import Facts, Texts
 from .solvers import Solver, Update, hals
 
 _VOLUME_SHIFT = 0.1  # d, relative to the squared length of a column of W
-_SWEEPS, _ROUNDS = 300, 50  # of coordinate descent, where the problem for H has several minima
+_SWEEPS = 300  # of coordinate descent, where the problem for H has several minima
+_ROUNDS = 50  # of so many sweeps
 _SETTLED_SHARE = 1e-9  # of its largest entry, by which a row that has ended still changes
 _TIE_WEIGHT = 1.0  # of (sum y - 1)^2 beside the rest, which fixes the scale of an inner problem
 
@@ -264,7 +265,8 @@ def _descended(G: Array, C: Array, Y: Array) -> Array:
     for _ in range(_ROUNDS):
         new = hals(G if G.ndim == 2 else G[rows], C[rows], Y[rows], sweeps=_SWEEPS, floor=0.0)
         moves = np.abs(new - Y[rows]).max(axis=1) > _SETTLED_SHARE * new.max(axis=1)
-        Y[rows], rows = new, rows[moves]
+        Y[rows] = new
+        rows = rows[moves]
         if not rows.size:
             break
     return Y
@@ -286,10 +288,13 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     array([[0.8, 0.2],
            [1. , 0. ]])
     """
-    K, dtype = G.shape[-1], C.dtype
-    G, C = exact(G), exact(C)
+    K = G.shape[-1]
+    dtype = C.dtype
+    G = exact(G)
+    C = exact(C)
     size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0
-    G, C = G / size, C / size  # the scale does not matter
+    G = G / size
+    C = C / size  # the scale does not matter
     ridge = 1e-12 * np.eye(K)
     inner = solve(G + ridge, C.T).T if G.ndim == 2 else solve(G + ridge, C[:, :, None])[:, :, 0]
     shifts = np.vecdot(C, inner) + _TIE_WEIGHT
@@ -307,7 +312,8 @@ def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: i
     positive, the unit vector of its largest entry.
     """
     W = np.array(exact(W), order="F")
-    G, C = exact(G), exact(C)
+    G = exact(G)
+    C = exact(C)
     for _ in range(sweeps):
         for k in range(n_fixed, W.shape[1]):
             W[:, k] = _best_column(G, C, W, k)
@@ -404,7 +410,8 @@ class Fixed:
 
 def update_others(G: Array, C: Array, Y: Array, *, update: Update, n_fixed: int) -> Array:
     """Apply an update to all columns of Y (n, K) but the first `n_fixed`."""
-    fixed, rest = Y[:, :n_fixed], slice(n_fixed, None)
+    fixed = Y[:, :n_fixed]
+    rest = slice(n_fixed, None)
     seen = C[:, rest] - times_gram(fixed, G[..., :n_fixed, rest].astype(Y.dtype, copy=False))
     updated = np.array(Y, order="C")
     if seen.shape[1]:

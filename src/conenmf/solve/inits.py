@@ -120,7 +120,8 @@ def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[flo
 
 def random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Aligned:
     """Return an H (K, N) that is uniform on [0, 1)."""
-    seed, dtype = new_seed(rng), V.dtype
+    seed = new_seed(rng)
+    dtype = V.dtype
     return V.by_rows(lambda index: uniform_rows(index, K, seed).astype(dtype)).T
 
 
@@ -186,17 +187,21 @@ def nndsvd(
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
     norms = np.sqrt([_squares_of_parts(U), squares_R])
-    best, order = norms.prod(axis=0).argmax(axis=0), np.arange(K)
+    best = norms.prod(axis=0).argmax(axis=0)
+    order = np.arange(K)
     norms_U, norms_R = norms[:, best, order]
     signs = 1.0 - 2.0 * best
-    signs[0], norms_U[0], norms_R[0] = 0.0, 1.0, 1.0  # the first pair has one sign, and all of it
+    signs[0] = 0.0  # the first pair has one sign, and all of it is used
+    norms_U[0] = 1.0
+    norms_R[0] = 1.0
     used = np.where(sigma > _NEGLIGIBLE_SHARE * sigma[0], sigma, 0.0)
     sizes = np.sqrt(used * norms_U * norms_R)
     W = _parts(U, order, signs) * over(sizes, norms_U)
     shared = {"pairs": order, "signs": signs, "sizes": over(sizes, norms_R)}
     Ht, largest = V.map(_sized_parts, R.T, reduce=max, **shared)
     W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
-    floor, dtype = _NEGLIGIBLE_SHARE * largest, V.dtype
+    floor = _NEGLIGIBLE_SHARE * largest
+    dtype = V.dtype
     Ht = V.by_rows(lambda index, H: np.where(floor > H, 0, H).astype(dtype), Ht)
     return W.astype(dtype), Ht.T
 
@@ -250,7 +255,8 @@ def nnsvdlrc(
     """
     rank = min(K // 2 + 1, *V.shape)
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank)
-    size, sigma = sigma[0], sigma / sigma[0]  # what `hals` floors must not depend on the scale
+    size = sigma[0]
+    sigma = sigma / sigma[0]  # what `hals` floors must not depend on the scale
     sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
     A = U * np.sqrt(sigma)
     if 2 * rank - 1 < K:
@@ -258,14 +264,17 @@ def nnsvdlrc(
             f"nnsvdlrc makes at most {2 * rank - 1} components of a {V.shape[1]} x {V.shape[0]} "
             f"matrix, not the {K} asked for"
         )
-    pairs, signs = (np.arange(K) + 1) // 2, np.resize([-1.0, 1.0], K)
+    pairs = (np.arange(K) + 1) // 2
+    signs = np.resize([-1.0, 1.0], K)
     signs[0] = 0.0
     left = _parts(A, pairs, signs)
     B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
-    total, before = float((sigma**2).sum()), np.inf
+    total = float((sigma**2).sum())
+    before = np.inf
     for _ in range(_CORRECTION_MAX_ITER):
         left = hals(HH, A @ BH, left, sweeps=_CORRECTION_SWEEPS)
-        G, small = left.T @ left, A.T @ left
+        G = left.T @ left
+        small = A.T @ left
         right, (HH, BH) = V.map(_correct, B, right, G=G, small=small)
         squared = total - 2 * float(np.vdot(small, BH)) + float(np.vdot(G, HH))
         if before - squared < _CORRECTION_TOL * total:
@@ -274,7 +283,9 @@ def nnsvdlrc(
     norms = np.sqrt(np.diagonal(HH) * (left**2).sum(axis=0))
     unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
     left[:, unused] = default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
-    by, small, dtype = np.sqrt(size), _FILL_SHARE / np.sqrt(V.shape[1]), V.dtype
+    by = np.sqrt(size)
+    small = _FILL_SHARE / np.sqrt(V.shape[1])
+    dtype = V.dtype
 
     def resized(index: range, right: Array) -> Array:
         right = right.copy()
@@ -333,7 +344,8 @@ _LONGEST_SHARE = 0.2  # of the samples that random C draws from
 
 def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Random Acol: each component is the mean of 20 samples drawn at random."""
-    rng, count = default_rng(rng), min(_SAMPLES_PER_MEAN, V.nonzero)
+    rng = default_rng(rng)
+    count = min(_SAMPLES_PER_MEAN, V.nonzero)
     require_samples(V, K)
     groups = [draw_samples(V, count, rng) for _ in range(K)]
     return _means(V, groups), random_coefficients(V, K, rng)
@@ -391,7 +403,8 @@ def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 
 def _with_indicators(V: DataMatrix, W: Array, labels: Aligned) -> Factors:
-    K, dtype = W.shape[1], V.dtype
+    K = W.shape[1]
+    dtype = V.dtype
     Ht = V.by_rows(lambda index, own: (0.2 + np.eye(K)[own]).astype(dtype), labels)
     return W.astype(dtype), Ht.T
 
@@ -428,11 +441,13 @@ def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> tuple[
     with V.own_threads():
         centroids = _weighted_columns(V, draw_samples(V, K, rng), kind)
         for _ in range(_KMEANS_MAX_ITER):
-            floored, before = np.maximum(centroids, floor), centroids
+            floored = np.maximum(centroids, floor)
+            before = centroids
             labels, (sums, counts) = V.sweep(
                 _nearest, V.norms_squared, centroids=floored, kind=kind
             )
-            means, empty = sums / np.maximum(counts, 1), np.flatnonzero(counts == 0)
+            means = sums / np.maximum(counts, 1)
+            empty = np.flatnonzero(counts == 0)
             if empty.size:
                 means[:, empty] = _weighted_columns(V, draw_samples(V, empty.size, rng), kind)
             centroids = np.maximum(means, 0.0)
@@ -450,7 +465,8 @@ def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
 
 def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
     """Label samples by their nearest centroid; sum them, and count them, per label."""
-    exact_block, weights = exact(block), np.ones_like(squared)
+    exact_block = exact(block)
+    weights = np.ones_like(squared)
     if kind == "angle":
         weights = np.sqrt(over(1.0, squared))
     distances, sizes = _distances(exact_block, weights, centroids, kind)
@@ -532,7 +548,8 @@ def initialize(
     ((2, 2), 'cr1')
     """
     require_data_matrix(V, holes=not isinstance(init, str))
-    K, rng = checked_components(K, V), optional(generator, "rng", rng)
+    K = checked_components(K, V)
+    rng = optional(generator, "rng", rng)
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)
     )
@@ -575,7 +592,8 @@ def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
         H = in_order(names, "H", H, "", "feature")
         if not is_elsewhere(H):
             return Start(W, check_factor(H, (K, N), "H", V.dtype), name)
-        Ht, dtype = check_factors(V, W, H)[1], V.dtype
+        Ht = check_factors(V, W, H)[1]
+        dtype = V.dtype
         H = V.by_rows(lambda index, rows: np.ascontiguousarray(rows, dtype), Ht).T
     return Start(W, H, name)
 

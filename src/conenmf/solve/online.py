@@ -71,7 +71,8 @@ class _Factors:
         over the two of them.
         """
         unit = float(self.D.max()) or 1.0
-        D, G = self.D / unit, np.clip(self.W.T @ self.W, 0.0, 1.0)
+        D = self.D / unit
+        G = np.clip(self.W.T @ self.W, 0.0, 1.0)
         own = np.diagonal(D)
         t = own[:, None] + own + 2.0 * G * D
         d = (1.0 - G**2) * np.maximum(np.outer(own, own) - D**2, 0.0)
@@ -83,13 +84,16 @@ class _Factors:
 
     def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
         """Components i and j become one; j represents `count` samples with that sum instead."""
-        W, M = self.W.copy(), np.eye(len(self.A))
+        W = self.W.copy()
+        M = np.eye(len(self.A))
         weights = np.sqrt(self.D[[i, j], [i, j]])
         joint = W[:, [i, j]] @ (weights if weights.any() else np.ones(2))
         W[:, i] = joint / np.linalg.norm(joint)
         M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # what their coefficients are worth on it
         M[j, j] = 0.0
-        A, B, D = M @ self.A @ M.T, self.B @ M.T, M @ self.D @ M.T
+        A = M @ self.A @ M.T
+        B = self.B @ M.T
+        D = M @ self.D @ M.T
         norm = float(np.linalg.norm(total))
         W[:, j] = total / norm
         A[j, j] = D[j, j] = norm**2 / count
@@ -184,7 +188,8 @@ class ConeStream:
         self.F, self.K = F, K = integer("F", F, at_least=1), components(K)
         require_memory("K", K, 8 * K * max(F, K), ComponentsError)
         self.n_samples = self.n_batches = 0
-        columns, none = np.zeros((F, 0)), np.zeros((0, 0))
+        columns = np.zeros((F, 0))
+        none = np.zeros((0, 0))
         self.cones = StreamCones.empty(F)
         self._factors = _Factors(columns, none, columns, none)
 
@@ -207,7 +212,8 @@ class ConeStream:
         stream.n_samples = n_samples
         size = np.linalg.norm(W, axis=0)
         is_used = (size > 0) & (np.diagonal(HH) > 0)
-        W, size = W[:, is_used] / size[is_used], size[is_used]
+        W = W[:, is_used] / size[is_used]
+        size = size[is_used]
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
         sums = np.asarray(sums, dtype=float)[is_used] * size
         # So many equal samples have this sum and this sum of squares.
@@ -239,12 +245,14 @@ class ConeStream:
             raise DataError(
                 f"the batch has {V.shape[0]} features, the stream has {self.F}: they must agree"
             )
-        cones, factors = self.cones, self._factors
+        cones = self.cones
+        factors = self._factors
         if V.nonzero:
             with V.own_threads():
                 cones = update_cones(V, cones, self.K)
                 factors = _update_W(V, _assign_components(cones, factors), self.n_samples)
-        self.cones, self._factors = cones, factors
+        self.cones = cones
+        self._factors = factors
         self.n_samples += V.shape[1]
         self.n_batches += 1
 
@@ -254,7 +262,8 @@ class ConeStream:
 
 def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
     """Give components to new cones, and to those that need one more than others do."""
-    S, counts = cones.sums, np.maximum(cones.counts, 1.0)
+    S = cones.sums
+    counts = np.maximum(cones.counts, 1.0)
     K = S.shape[1]
     for k in range(factors.W.shape[1], K):
         norm = np.linalg.norm(S[:, k])
@@ -281,7 +290,8 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
     Ht: list[Aligned] = []
     for _ in range(_BATCH_ITER if factors.D.any() else _FIRST_BATCH_ITER):
         *Ht, (VH, HH) = V.sweep(_solve_H, *Ht, W=W, G=W.T @ W)
-        A, B = past * factors.A + HH, past * factors.B + VH
+        A = past * factors.A + HH
+        B = past * factors.B + VH
         for _ in range(_W_SWEEPS):
             W = hals(A, B, W)
     size = np.linalg.norm(W, axis=0)

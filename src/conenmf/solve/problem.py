@@ -115,16 +115,21 @@ class Problem:
         """Return where the solver begins; the callback is called if inits compete before."""
         if self.is_plain:
             return self._begin(V, K, init, solver, rng, spectrum, callback)
-        loss, is_named = self.loss, isinstance(init, str)
-        source, count, roots = filled(V), K, None
+        loss = self.loss
+        is_named = isinstance(init, str)
+        source = filled(V)
+        count = K
+        roots = None
         weights = None if self.observed is None else self.observed.of_features
         if weights is not None and loss.degree == 2 and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
         if self.fixed is not None and is_named:
             given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
-            source, count = loss.rest(source, given), K - self.n_fixed
-        name, own = "fixed", None
+            source = loss.rest(source, given)
+            count = K - self.n_fixed
+        name = "fixed"
+        own = None
         if count and source.nonzero:
             W, own, name = self._begin(source, count, init, solver, rng)
             if roots is not None:  # back to the units of the features

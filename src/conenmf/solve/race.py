@@ -31,8 +31,10 @@ from .run import Run, Stopping, StopReason, run_together
 PATIENCE = 100
 """Iterations of the first init, after which others may compete."""
 _MAX_SMALL_ENTRIES = 1 << 16
-_MIN_GAP_OF_SMALL, _MIN_GAP = 1e-3, 0.05  # shares of the error
-_ROUND_ITERATIONS, _ROUND_TOL = 30, 1e-4
+_MIN_GAP_OF_SMALL = 1e-3  # a share of the error
+_MIN_GAP = 0.05
+_ROUND_ITERATIONS = 30
+_ROUND_TOL = 1e-4
 _TIE_SHARE = 1e-5  # by which errors that count as equal may differ: rounding does not decide
 
 
@@ -120,7 +122,8 @@ def hold_race(
     """
     seeds = range(len(rivals)) if rng is None else rng.integers(2**32, size=len(rivals)).tolist()
     limits = replace(stopping, tol=_ROUND_TOL, max_iter=min(_ROUND_ITERATIONS, stopping.max_iter))
-    names, runs = [name], [first]
+    names = [name]
+    runs = [first]
     for rival, seed in zip(rivals, seeds, strict=True):
         with suppress(ComponentsError):
             name, run = begin(rival, default_rng(seed))

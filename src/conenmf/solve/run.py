@@ -51,7 +51,9 @@ _SINGLE_NOISE = 3e-8  # of ||V||^2, by which single precision rounds the squared
 _MIN_SINGLE_ERROR = 1e-2  # below which it does not show enough
 # the first extrapolation and its factors, as published
 _FIRST_BETA = 0.5
-_GROWTH_RATIO, _CEILING_GROWTH_RATIO, _CAUTION_RATIO = 1.05, 1.01, 1.5
+_GROWTH_RATIO = 1.05
+_CEILING_GROWTH_RATIO = 1.01
+_CAUTION_RATIO = 1.5
 
 
 class StopReason(StrEnum):
@@ -168,7 +170,8 @@ class Stopping:
 
     def fall(self, errors: list[float]) -> float:
         """The share by which the error fell over the window; infinite before it is full."""
-        first, falls = len(errors) - 1, 0
+        first = len(errors) - 1
+        falls = 0
         while first > 0 and falls < self.window and len(errors) - 1 - first < 2 * self.window:
             falls += errors[first] < errors[first - 1]
             first -= 1
@@ -256,7 +259,8 @@ class Run:
         V = objective.V
         self.solver = objective.runs_as(solver)
         self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
-        self.callback, self.save = callback, save
+        self.callback = callback
+        self.save = save
         (F, N), K = V.shape, np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(F * (F + N), 2 * V.n_entries)
@@ -264,9 +268,11 @@ class Run:
             one.updates(solver, 2 * work / K / N, 2 * work / K / F)
         self._dtype = V.dtype
         if single is None or (resume is not None and resume.arrays["W"].dtype == V.dtype):
-            self.objective, self._in_double = objective, None
+            self.objective = objective
+            self._in_double = None
         else:
-            self.objective, self._in_double = single, objective
+            self.objective = single
+            self._in_double = objective
             self._given = (W, H) if resume is None else None  # until the first iteration
         self.V = self.objective.V
         self._seconds, self._read = (clock(), V.passes_here) if began is None else began
@@ -287,7 +293,8 @@ class Run:
         self.elapsed: list[float] = []
         self.passes: list[float] = []
         # W one iteration earlier, and H as the last update left it, before it was moved further
-        self._W_before, self._Ht_before = self.W, self.Ht
+        self._W_before = self.W
+        self._Ht_before = self.Ht
         self._beta = (
             _FIRST_BETA  # how far to move beyond an update, as a share of the way since the last
         )
@@ -333,13 +340,15 @@ class Run:
         Where the first iteration shows that the init is nearly exact, from the init: rounding it
         may have lost more than an iteration gains.
         """
-        self.objective, self._in_double = objective, None
+        self.objective = objective
+        self._in_double = None
         self.V = objective.V
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
         else:
             self._resize(1.0)
-        self._beta, self._ceiling = _FIRST_BETA, 1.0  # rounding may have undone good iterations
+        self._beta = _FIRST_BETA  # rounding may have undone good iterations
+        self._ceiling = 1.0
         self._since = self.n_iter
         self.continue_with(self.stopping)
 
@@ -353,7 +362,8 @@ class Run:
         """Choose the factors with which V is read next; before the first iteration, save."""
         if self.save is not None:
             self.save(self, False)
-        objective, W = self.objective, self.W
+        objective = self.objective
+        W = self.W
         objective.number = self.n_iter
         if self.solver.first == "W":
             if not self.sums:
@@ -396,7 +406,8 @@ class Run:
         # Compared as relative errors: a rise within rounding is no reason to undo an iteration.
         if self._tried_beta and self.errors and error > self.errors[-1]:
             self._rests = True
-            self._ceiling, self._beta = self._tried_beta, self._tried_beta / _CAUTION_RATIO
+            self._ceiling = self._tried_beta
+            self._beta = self._tried_beta / _CAUTION_RATIO
             error = self.errors[-1]
         else:
             self._accept(W, rows, sums)
@@ -420,14 +431,17 @@ class Run:
 
     def _accept(self, W: Array, rows: list[Aligned], sums: Sums) -> None:
         before = self.W
-        self.W, self.Ht, self.sums = W, rows[0], sums
+        self.W = W
+        self.Ht = rows[0]
+        self.sums = sums
         if not self.solver.extrapolate:
             return
         if self._tried_beta:
             self._beta = min(self._ceiling, _GROWTH_RATIO * self._tried_beta)
             self._ceiling = min(1.0, _CEILING_GROWTH_RATIO * self._ceiling)
         self._rests = False
-        self._W_before, self._Ht_before = before, rows[-1]
+        self._W_before = before
+        self._Ht_before = rows[-1]
         if not self.objective.penalties.are_none:
             return
         # A component that no sample has used for a while may return with a huge column in W, which
@@ -438,7 +452,8 @@ class Run:
 
     def _resize(self, size: float | Array) -> None:
         """Divide W by the size of each column and multiply H by it, in the precision of V."""
-        V, dtype = self.V, self.V.dtype
+        V = self.V
+        dtype = self.V.dtype
         self.W, self._W_before = (
             (W / size).astype(dtype, copy=False) for W in (self.W, self._W_before)
         )
@@ -480,7 +495,8 @@ class Run:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self.solver.first == "W" or self.solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")
-        W, dtype = np.asarray(W), self.V.dtype
+        W = np.asarray(W)
+        dtype = self.V.dtype
         size = column_units(W) if self.objective.penalties.are_none else np.ones(W.shape[1])
         if H is None:
             Ht = self.V.by_rows(lambda index: np.zeros((len(index), len(size)), dtype))
@@ -507,13 +523,15 @@ class Run:
 
     def _resume(self, parts: Parts) -> None:
         arrays, aligned, plain = parts
-        self.W, self._W_before = arrays["W"], arrays["W before"]
+        self.W = arrays["W"]
+        self._W_before = arrays["W before"]
         self.sums = {
             name.removeprefix(_SUM_PREFIX): array
             for name, array in arrays.items()
             if name.startswith(_SUM_PREFIX)
         }
-        self.value, self._since = plain["value"], plain["since"]
+        self.value = plain["value"]
+        self._since = plain["since"]
         self.errors, self.elapsed, self.passes = plain["history"]
         self._beta, self._ceiling, self._rests = plain["momentum"]
         self.relocate(aligned)

@@ -65,7 +65,8 @@ def snpa(V: DataMatrix, K: int) -> Array:
 
 def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
     """Squared distances to the convex hull of zero and the columns of W."""
-    G, C = W.T @ W, exact(block).T @ W
+    G = W.T @ W
+    C = exact(block).T @ W
     H = nnls_in_simplex(G, C)
     fitted = 2 * np.vecdot(C, H) - np.vecdot(H @ G, H)
     return squared - fitted
@@ -85,7 +86,8 @@ def _successive(
             f"there are {V.shape[1]} samples, fewer than the {K} asked for: ask for fewer"
         )
     lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
-    W, indices = np.empty((V.shape[0], K), order="F"), np.empty(K, dtype=np.intp)
+    W = np.empty((V.shape[0], K), order="F")
+    indices = np.empty(K, dtype=np.intp)
     for k in range(K):
         indices[k], largest, W[:, k] = lazy.worst(k, W=seen(W[:, :k]))
         if largest <= _NEGLIGIBLE_SHARE * float(W[:, k] @ W[:, k]):
@@ -163,11 +165,13 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     >>> bound.noise < 1e-12, round(bound.condition, 4), bound.error < 1e-12
     (True, 1.3333, True)
     """
-    N, chosen = V.shape[1], np.asarray(samples)
+    N = V.shape[1]
+    chosen = np.asarray(samples)
     W = np.ascontiguousarray(exact(dense(V.columns(chosen))))
     with V.own_threads():
         squares, _ = V.sweep(_distances, V.norms_squared, W=W)
-    K, apart = chosen.size, np.asarray(squares)
+    K = chosen.size
+    apart = np.asarray(squares)
     epsilon = math.sqrt(apart.max())
     sigma = float(svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
     longest = float(norm(W, axis=0).max())

@@ -58,7 +58,8 @@ _MIN_START_BRIGHTNESS = 0.3  # of pixels with which the search may begin
 _FIRST_ZEROS = 0.5  # share of abundances that are zero, at first
 _MAX_LOGIT = 12.0  # of that share
 _MIN_SQUARE = 1e-12  # of the largest, below which a direction is empty
-_MAX_ITER, _TOL = 500, 1e-9
+_MAX_ITER = 500
+_TOL = 1e-9
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
 
@@ -167,7 +168,8 @@ def _loss(given: Array, Y: Array, scale: Array, rates: Array) -> tuple[float, Ar
 
     `given` has the rows of Q but the last, the logit of the share of zeros, and log s.
     """
-    Q, noise = _all_rows(given[:-2], scale), math.exp(given[-1])
+    Q = _all_rows(given[:-2], scale)
+    noise = math.exp(given[-1])
     zeros = 1 / (1 + math.exp(-given[-2]))
     lengths = norm(Q, axis=1)
     spread = noise * lengths  # s_k

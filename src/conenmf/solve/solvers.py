@@ -110,9 +110,11 @@ def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array
         distance_sq = np.zeros(rows.size)
         for k in range(G.shape[-1]):
             if G.ndim == 2:
-                size, product = G[k, k], y @ G[:, k]
+                size = G[k, k]
+                product = y @ G[:, k]
             else:
-                size, product = G[rows, k, k], np.einsum("nj,nj->n", y, G[rows, k])
+                size = G[rows, k, k]
+                product = np.einsum("nj,nj->n", y, G[rows, k])
             gradient = product - C[rows, k]
             alive = size > kernels.SMALLEST_SQUARE
             step = np.divide(gradient, size, out=np.zeros_like(gradient), where=alive)
@@ -137,7 +139,8 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], Pair]) -> Arra
         Y[rows], distance_sq = sweep(Y[rows], rows)
         first = first if done else distance_sq
         active = distance_sq > STALL_RATIO_SQ * first
-        rows, first = rows[active], first[active]
+        rows = rows[active]
+        first = first[active]
         if rows.size == 0:
             break
     return Y
@@ -154,7 +157,8 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
 
 def extrapolated(Y: Array, before: Array, share: float, floor: float) -> Array:
     """Return Y (n, K) moved on by a share of the way from `before`, down to `floor` at most."""
-    moved, kind = np.empty_like(Y), Y.dtype.type
+    moved = np.empty_like(Y)
+    kind = Y.dtype.type
     if kernels.AVAILABLE:
         kernels.extrapolate_rows(Y, before, kind(share), kind(floor), moved)
     else:

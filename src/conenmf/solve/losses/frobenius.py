@@ -66,7 +66,9 @@ from ..solvers import (
 from .loss import Loss, Objective, Sums
 
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
-_BATCHES, _BATCH_ROWS, _MAX_BATCH_ROWS = 8, 512, 4096  # of features, on threads
+_BATCHES = 8  # of features, on threads
+_BATCH_ROWS = 512
+_MAX_BATCH_ROWS = 4096
 _UNIT_SWEEPS = 5  # over columns of unit length
 _MAX_FILLED = 0.5  # share of missing entries up to which they are filled in the loop
 _GRAMS_EVERY = 6  # iterations, where others fill holes; chosen on indian_pines, digits and yale
@@ -175,21 +177,24 @@ class _Squares(Objective):
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
         """Return the updates of rows of H and of W, with the penalties and known components."""
-        is_simplex, n_kept = self.penalties.sum_to_one, None if self._whole else self.n_fixed
+        is_simplex = self.penalties.sum_to_one
+        n_kept = None if self._whole else self.n_fixed
         update_H: Update = sum_to_one if is_simplex else solver.sweeping(affordable_H)
         self._update_W: Update = solver.sweeping(affordable_W)
         if self._whole:
             self._update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
         elif self.n_fixed:
             self._update_W = partial(update_others, update=self._update_W, n_fixed=self.n_fixed)
-        of_H, self._n_kept = self.terms[0], n_kept
+        of_H = self.terms[0]
+        self._n_kept = n_kept
         self.update_rows = update_H
         if of_H is not None:
             self.update_rows = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
 
     def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
         """W with so many features updated at a time, on threads."""
-        updated, parts = np.empty_like(W), slices(len(W), size)
+        updated = np.empty_like(W)
+        parts = slices(len(W), size)
 
         def run(number: int) -> None:
             updated[parts[number]] = update_rows(parts[number])
@@ -242,7 +247,8 @@ class LeastSquares(_Squares):
         updated = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
         moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
         rows = exact(moved)
-        HH, inner = rows.T @ rows, float(np.vdot(exact(C), rows))
+        HH = rows.T @ rows
+        inner = float(np.vdot(exact(C), rows))
         sums: Sums = {"HH": HH, "inner": inner}
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
@@ -269,7 +275,8 @@ class LeastSquares(_Squares):
         Where V is kept in both orders, by the step for samples on the turned data: NMF is
         symmetric. Otherwise from the sums of the pass, many rows at a time.
         """
-        other, update = None if "VH" in sums else self.V.other_order, self._update_near(W)
+        other = None if "VH" in sums else self.V.other_order
+        update = self._update_near(W)
         if other is not None:
             turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
             known = (sums.pop("C"),) if "C" in sums else ()
@@ -284,10 +291,12 @@ class LeastSquares(_Squares):
                 in_both_orders=True,
                 **turned,
             )
-            updated, sums["inner after"] = np.asarray(updated), moments["inner"]
+            updated = np.asarray(updated)
+            sums["inner after"] = moments["inner"]
             self._last = updated, moments["HH"]
             return updated
-        F, dtype = len(W), self._sufficient_dtype(sums, W)
+        F = len(W)
+        dtype = self._sufficient_dtype(sums, W)
         size = F if self._whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
 
         def update_rows(rows: slice) -> Array:
@@ -385,7 +394,8 @@ class KnownSquares(_Squares):
     def shared(self, W: Array) -> Facts:
         """Return W in float64, W'W, and the products of pairs of its columns if they are needed."""
         W = exact(W)
-        is_mask, missing = self.V.observed.is_mask, self.V.observed.missing
+        is_mask = self.V.observed.is_mask
+        missing = self.V.observed.missing
         usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
         every = self.grams_every or usual if is_mask and missing < _MAX_FILLED else 1
         has_grams = self.knows_after = self.number % every == 0
@@ -418,7 +428,8 @@ class KnownSquares(_Squares):
         """Return W times the number that makes it best for the H of the sums."""
         product = float(np.vdot(sums["VH"], W))  # <pV, WH>, or that less <pWH, WH>
         if "grams" in sums:
-            inner, squared = product, self._squares(sums, W)
+            inner = product
+            squared = self._squares(sums, W)
         else:
             squared = self.total - 2 * product - sums["value"]
             inner = product + squared

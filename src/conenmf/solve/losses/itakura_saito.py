@@ -21,7 +21,8 @@ from ..inits import Init, Start
 from ..solvers import Solver
 from .loss import Loss, Objective, Sums, Words
 
-_STEPS, _SETTLED = 2000, 1e-8  # of the updates that end at H; the largest change in the last one
+_STEPS = 2000  # of the updates that end at H
+_SETTLED = 1e-8  # the largest change in the last of them
 _LIFTED_SHARE = 0.01  # of the mean of W, added to an init, since updates cannot leave zeros
 
 
@@ -82,7 +83,8 @@ class SpectralDivergence(Objective):
     @staticmethod
     def step(block: Block, *given: Array, **shared: Any) -> Results:
         """Update a block's rows of H, and sum at the new ones; see `Objective`."""
-        V, W = exact(dense(block)), shared["W"]
+        V = exact(dense(block))
+        W = shared["W"]
         H = shared["update"](V, W, exact(given[0])).astype(given[0].dtype, copy=False)
         return H, _sums(V, W, exact(H))
 
@@ -100,7 +102,8 @@ class SpectralDivergence(Objective):
 
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
         """Return H at a stationary point; the residual says how far from one it is."""
-        V, W = self.V, exact(np.asarray(W))
+        V = self.V
+        W = exact(np.asarray(W))
         with V.own_threads():
             Ht, sums = V.sweep(_finish, W=W, dtype=V.dtype)
             sizes = W.sum(axis=0)
@@ -108,7 +111,8 @@ class SpectralDivergence(Objective):
             order = sorting(shares, 0 if sort else len(shares))
             Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
         slopes = sums["slopes"] + np.abs(W * (sums["below"] - sums["above"])).sum()
-        value, residual = max(sums["value"], 0.0), float(slopes) / V.n_entries
+        value = max(sums["value"], 0.0)
+        residual = float(slopes) / V.n_entries
         return Finish(Ht.T, labels, value, value, residual, order, shares[order])
 
 
@@ -123,11 +127,13 @@ def _finish(block: Block, *, W: Array, dtype: DType) -> tuple[Array, Sums]:
     """Step: update H until it hardly changes."""
     V, (H, _) = exact(dense(block)), _equal(block, W=W, dtype=W.dtype)
     for _ in range(_STEPS):
-        before, H = H, multiplicative(V, W, H)
+        before = H
+        H = multiplicative(V, W, H)
         if np.abs(H - before).max() <= _SETTLED * H.max():
             break
     returned = H.astype(dtype)
-    H, X = exact(returned), W @ exact(returned).T
+    H = exact(returned)
+    X = W @ exact(returned).T
     slopes = np.abs(H * ((1 / X - V / X**2).T @ W)).sum()
     return returned, {**_sums(V, W, H), "slopes": float(slopes)}
 

@@ -148,7 +148,8 @@ class Loss(ABC):
         asked |= {"fixed": "known components"} if fixed is not None else {}
         for name, what in asked.items():
             if name not in self.constraints:
-                loss, other = Option("loss", self.name), Option("loss", "frobenius")
+                loss = Option("loss", self.name)
+                other = Option("loss", "frobenius")
                 raise OptionError(loss, f" takes no {what} ({name}): use ", other)
 
     def data(self, V: DataMatrix) -> DataMatrix:
@@ -288,7 +289,10 @@ class Objective(ABC):
         rescale: bool = True,
     ) -> None:
         require_data_matrix(V, nonzero=True, holes="missing" in loss.constraints)
-        self.loss, self.V, self.penalties, self.n_fixed = loss, V, penalties, n_fixed
+        self.loss = loss
+        self.V = V
+        self.penalties = penalties
+        self.n_fixed = n_fixed
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0

@@ -157,7 +157,8 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
     with V.own_threads():
         measured = sweep_together(V, parts)
         for part, (samples, (features, logs, of_weights)) in zip(parts, measured, strict=True):
-            total, logs = float(features.sum()), logs - of_weights
+            total = float(features.sum())
+            logs = logs - of_weights
             if part.V.observed is None:
                 (of_samples,) = V.map(lambda _, sums: (_xlogx(sums),), samples)
                 null = logs + _xlogx(np.array([total])) - _xlogx(features) - float(of_samples)
@@ -192,13 +193,16 @@ def _measure(
 
 def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> float:
     """The divergence of the best single component w h for what is known of V."""
-    weights, w, last = V.observed.aligned, np.array(features), np.inf
+    weights = V.observed.aligned
+    w = np.array(features)
+    last = np.inf
     for _ in range(_MAX_FITTING_PASSES):
         ((of_samples, masses),) = V.sweep(_fit, samples, *weights, w=w)
         value = logs - float(features @ np.log(np.where(w > 0, w, 1.0))) - of_samples
         if last - value <= _FITTED_SHARE * features.sum():
             return float(min(value, last))
-        last, w = value, over(features, masses)
+        last = value
+        w = over(features, masses)
     return last
 
 
@@ -278,10 +282,13 @@ def regressions(
     aligned = () if V.observed is None else V.observed.aligned
     shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
     shared["held"], _ = restraints(penalties)
-    order, is_seen, rows = np.arange(W.shape[1]), np.full(len(W), True), aligned
+    order = np.arange(W.shape[1])
+    is_seen = np.full(len(W), True)
+    rows = aligned
     if given is None:
         W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
-        order, is_seen = own_order(W), np.asarray(W.any(axis=1))
+        order = own_order(W)
+        is_seen = np.asarray(W.any(axis=1))
     else:
         rows = (*aligned, given)
     shared |= {"side": Side.of(W[:, order]), "places": np.argsort(order), "is_seen": is_seen}
@@ -302,7 +309,8 @@ def _regress(
     held: Restraint,
 ) -> tuple[Array, Array, Facts]:
     """The step of `regressions`; columns are in their own order, `places` are the caller's."""
-    weights, of_all = given[0] if is_weighted else None, side.sums
+    weights = given[0] if is_weighted else None
+    of_all = side.sums
     kept = given[is_weighted:]
     counts = known_counts(block, weights)
     if has_holes:
@@ -313,7 +321,8 @@ def _regress(
         counts = counts_of(features_scaled(counts, is_seen.astype(float)))
     Y = exact(kept[0]) if kept else regression(counts, side, held)
     returned = Y.astype(block.dtype, copy=False)
-    Y, totals = exact(returned), sample_sums(counts)
+    Y = exact(returned)
+    totals = sample_sums(counts)
     labels = np.where(totals > 0, (Y * of_all)[:, places].argmax(axis=1), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
@@ -352,7 +361,8 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 _LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
 _WARMING_ITERATIONS = 10
 _INITS = ("nndsvd", "cr1-robust", "random", "random")  # of a sprint
-_ROUNDS, _LEADERS = (4, 10), 2  # iterations at the end of each round; inits in the second
+_ROUNDS = (4, 10)  # iterations at the end of each round
+_LEADERS = 2  # inits in the second
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features, which every thread sums
@@ -416,7 +426,8 @@ class Poisson(Loss):
         super().check(V, solver, penalties)
         if V.unweighed is not None and V.unweighed.repeated is None and penalties.l2_h:
             problem = " goes with L1 penalties of the coefficients of counts, not with L2: set "
-            weight, ratio = Option("sample_weight"), Option("l1_ratio", 1)
+            weight = Option("sample_weight")
+            ratio = Option("l1_ratio", 1)
             raise OptionError(weight, problem, ratio, ", or leave one of the two out")
 
     def data(self, V: DataMatrix) -> DataMatrix:
@@ -451,10 +462,13 @@ class Poisson(Loss):
             W = _with_counts(W, mean)
             H = regressions(V, W)[0] if H is None else H
         elif K == 1:
-            W, H, name = mean[:, None], None, "margins"
+            W = mean[:, None]
+            H = None
+            name = "margins"
         elif init == "random":
             rng = default_rng(rng)
-            W, name = rng.random((V.shape[0], K)) * mean[:, None], "random"
+            W = rng.random((V.shape[0], K)) * mean[:, None]
+            name = "random"
             seed = new_seed(rng)
             H = V.by_rows(
                 lambda index, counts: uniform_rows(index, K, seed) * (counts[:, None] * (2.0 / K)),
@@ -463,7 +477,8 @@ class Poisson(Loss):
         else:
             source = unit_sums(V) if scaled is None else scaled.V
             W, _, name, *_ = initialize(source, K, init, None, rng, spectrum=scaled)
-            W, H = _lifted(W, mean), None
+            W = _lifted(W, mean)
+            H = None
         W = np.ascontiguousarray(W, V.dtype)
         return Start(W, _equal_coefficients(V, W) if H is None else H, name)
 
@@ -478,7 +493,8 @@ class Poisson(Loss):
         hardly win where there are many counts, and do not take part there. A callback may end it.
         """
         names = _INITS if V.n_entries <= _MANY_ENTRIES else _INITS[:2]
-        spectrum, solver = Spectrum(unit_sums(V)), self.solvers["newton"]
+        spectrum = Spectrum(unit_sums(V))
+        solver = self.solvers["newton"]
         runs: dict[Run, str] = {}
         limits = [Stopping(0.0, max_iter=n) for n in _ROUNDS]
         for name in names:
@@ -514,7 +530,8 @@ class Poisson(Loss):
 
         Components get the scale with which penalties are smallest; that of given ones stays.
         """
-        totals, W = margins(V), np.array(W, float)
+        totals = margins(V)
+        W = np.array(W, float)
         if K > n_fixed:
             W = _with_counts(W, totals.features / totals.total, n_fixed)
         W = np.ascontiguousarray(W, V.dtype)
@@ -547,7 +564,8 @@ class Poisson(Loss):
         Newton's steps from far away often end in a worse minimum. On mutation catalogues the
         divergence from random inits was 3 % to 7 % higher without them.
         """
-        runs, stopping = [], Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
+        runs = []
+        stopping = Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
         for view, (W, H, *_) in zip(views, starts, strict=True):
             objective = self.on(view, n_fixed=n_fixed, rescale=False)
             objective.is_judged = False
@@ -576,7 +594,8 @@ class Poisson(Loss):
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features that have counts and none."""
-        totals, W = margins(V), np.asarray(W, V.dtype)
+        totals = margins(V)
+        W = np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
@@ -619,7 +638,8 @@ class Divergence(Objective):
         """Update a block's rows of H and return them with the sums that are needed; see `Loss`."""
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
         H, *before = given
-        side, counts = shared["side"], known_counts(block, weights, shared["unit"])
+        side = shared["side"]
+        counts = known_counts(block, weights, shared["unit"])
         if shared["has_holes"]:
             side = side._replace(sums=row_grams(block, weights, side.W))
         updated = moved = update(counts, side, H)
@@ -629,7 +649,8 @@ class Divergence(Objective):
             if not shared["is_judged"]:
                 return moved, {"logs": 0.0}
             return moved, {"logs": float(log_sums(counts, ratios_of(counts, side, moved)).sum())}
-        rows, has_own = exact(moved), shared["has_holes"]
+        rows = exact(moved)
+        has_own = shared["has_holes"]
         sums: Sums = {"H": weighted_grams(block, weights, rows) if has_own else rows.sum(axis=0)}
         if not shared["in_both_orders"]:
             ratios = ratios_of(counts, side, moved)
@@ -698,7 +719,8 @@ class Divergence(Objective):
 
         Counts of features that no component has, where all are given, are left out with a warning.
         """
-        held, n_first = self._held[1], self.n_fixed if sort else W.shape[1]
+        held = self._held[1]
+        n_first = self.n_fixed if sort else W.shape[1]
         H, labels, sums = regressions(self.V, W, self.penalties)
         if sums["unseen"].any():
             report_unseen(self.V, sums["unseen"])
@@ -766,7 +788,8 @@ def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
 
 def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     """H (K, N) with equal shares of all components."""
-    sums, dtype = W.sum(axis=0), V.dtype
+    sums = W.sum(axis=0)
+    dtype = V.dtype
     shares = over(1.0, sums) / max(np.count_nonzero(sums > 0), 1)
     counts = margins(V).samples
     return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
@@ -804,7 +827,8 @@ def held_out_deviance(
     >>> held_out_deviance(V, W) > 0.9
     True
     """
-    side, folds = Side.of(np.asarray(W)), feature_folds(V.shape[0], n_folds)
+    side = Side.of(np.asarray(W))
+    folds = feature_folds(V.shape[0], n_folds)
     return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
@@ -813,7 +837,8 @@ def _predict(
 ) -> tuple[tuple[float, float]]:
     has_component: Array = W.max(axis=1) > 0
     counts = counts_of(features_scaled(exact(block), exact(has_component)))
-    totals, mean = sample_sums(counts), W.mean(axis=1, keepdims=True)
+    totals = sample_sums(counts)
+    mean = W.mean(axis=1, keepdims=True)
     mean /= mean.sum() or 1.0
     missed = np.zeros(counts.shape[1])
     for fold in range(folds.max() + 1):
@@ -824,7 +849,8 @@ def _predict(
         H = regression(outside, Side.of(W * other[:, None]))
         masses = H @ W.sum(axis=0)
         share = np.where(masses > 0, _MIXED_SHARE, 1.0)
-        rest, known = float(mean[member == 0].sum()), sample_sums(outside)
+        rest = float(mean[member == 0].sum())
+        known = sample_sums(outside)
         unknown = np.where(known > 0, known / (rest or 1.0), totals)  # as the mean would have it
         joined = np.hstack([H * (1 - share)[:, None], (share * unknown)[:, None]])
         missed += _sample_divergences(inside, np.hstack([W, mean]) * member[:, None], joined)

@@ -110,7 +110,8 @@ def newton(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array
 
 def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
     """The step of samples whose curvatures fit in the cache, or nearly."""
-    S, totals = np.broadcast_to(side.sums + held.l1, Y.shape), sample_sums(counts)
+    S = np.broadcast_to(side.sums + held.l1, Y.shape)
+    totals = sample_sums(counts)
     is_given = np.arange(Y.shape[1]) < held.n_fixed
     is_used = is_given | (S > 0) & (totals > 0)[:, None]
     Y = _scaled(np.where(is_used, Y, 0.0), S, totals, held)
@@ -140,9 +141,11 @@ def _moved(
     A = products(with_data(counts, entries.values / x**2), packed(W))
     Y, D, falls = _direction(A, C, S, Y, held)
     u = products_at(entries, W, D) / x
-    straight, bent = np.vecdot(S + held.l2 * Y, D), held.l2 * np.vecdot(D, D)
+    straight = np.vecdot(S + held.l2 * Y, D)
+    bent = held.l2 * np.vecdot(D, D)
     bends = _sums_of_samples(counts, entries.values * u * u) + bent
-    safe, length = _safe_lengths(Y, D, falls, bends), np.ones(len(Y))
+    safe = _safe_lengths(Y, D, falls, bends)
+    length = np.ones(len(Y))
     for shorter in ((1.0 + safe) / 2, safe):
         shares = np.maximum(1.0 + length[entries.samples] * u, 1e-200)  # positive, but for rounding
         gains = _sums_of_samples(counts, entries.values * u / shares)
@@ -212,7 +215,8 @@ def newton_from_sums(
     W : array (F, K)
     held : Restraint, optional
     """
-    S, Y = np.broadcast_to(sums + held.l1, W.shape), exact(W)
+    S = np.broadcast_to(sums + held.l1, W.shape)
+    Y = exact(W)
     Y, D, falls = _direction(A, R, S, Y, held)
     twice = 2.0 - np.eye(W.shape[1])[np.triu_indices(W.shape[1])]  # each pair but the diagonal
     bends = np.vecdot(packed(D) * twice, A) + held.l2 * np.vecdot(D, D)
@@ -239,7 +243,8 @@ def multiplied(Y: Array, C: Array, sums: Array, held: Restraint) -> Array:
     array([[1.30277564, 0.5       ]])
     """
     with np.errstate(invalid="ignore"):  # what has no rate is noticed by its value
-        parts, slopes = exact(Y) * C, np.broadcast_to(sums + held.l1, Y.shape)
+        parts = exact(Y) * C
+        slopes = np.broadcast_to(sums + held.l1, Y.shape)
     if held.l2:
         parts, slopes = 2 * parts, slopes + np.sqrt(slopes**2 + 4 * held.l2 * parts)
     new = over(parts, slopes)
@@ -258,11 +263,13 @@ def regression(counts: Block, side: Side, held: Restraint = FREE) -> Array:
     for _ in range(_MAX_STEPS):
         own = side.of_rows(rows)
         Y[rows] = newton(counts, own, Y[rows], held)
-        gaps, totals = row_gaps(counts, own, Y[rows], held), sample_sums(counts)
+        gaps = row_gaps(counts, own, Y[rows], held)
+        totals = sample_sums(counts)
         left = gaps > GAP_SHARE * totals
         if not left.any():
             break
-        rows, counts = rows[left], counts[:, left]
+        rows = rows[left]
+        counts = counts[:, left]
     return Y
 
 
