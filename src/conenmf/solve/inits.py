@@ -197,8 +197,9 @@ def nndsvd(
     used = np.where(sigma > _NEGLIGIBLE_SHARE * sigma[0], sigma, 0.0)
     sizes = np.sqrt(used * norms_U * norms_R)
     W = _parts(U, order, signs) * over(sizes, norms_U)
-    shared = {"pairs": order, "signs": signs, "sizes": over(sizes, norms_R)}
-    Ht, largest = V.map(_sized_parts, R.T, reduce=max, **shared)
+    Ht, largest = V.map(
+        _sized_parts, R.T, reduce=max, pairs=order, signs=signs, sizes=over(sizes, norms_R)
+    )
     W[_NEGLIGIBLE_SHARE * W.max() > W] = 0
     floor = _NEGLIGIBLE_SHARE * largest
     dtype = V.dtype
