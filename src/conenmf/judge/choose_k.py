@@ -250,7 +250,8 @@ def _edge(question: Question) -> Iterator[Evidence]:
     last = min(found.values.size - 1, 2 * found.K + 10)
     gap = found.gap
     is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
-    text = f"singular values above the edge of the noise: {K}, by a gap of {gap:.3g}"
+    size = f"by a gap of {gap:.3g}" if np.isfinite(gap) else "and all others are zero"
+    text = f"singular values above the edge of the noise: {K}, {size}"
     if not is_noise:
         text = f"singular values above the edge: {K}, but the others do not look like noise"
     trust = _CLEAR if is_noise and K > 1 else _WEAK
