@@ -199,7 +199,8 @@ def sample_size(
     279807
     """
     angles_, _, rates_, p = _model(angles, rates, weights)
-    K, p = angles_.size, p / p.sum()
+    K = angles_.size
+    p = p / p.sum()
     bound = probabilistic_bound(angles, rates, weights)
     nodes, node_weights = np.polynomial.legendre.leggauss(64)
     sines = np.sin(np.outer(angles_, (nodes + 1) / 2)) ** 2  # (K, 64)
@@ -208,7 +209,8 @@ def sample_size(
     if F is None:
         return _enough(np.log(1 / delta), above, epsilon)
     f = _mean_squared_sine(angles_)
-    ends, shares = np.tile([1.0, 0.0], (K, 1)), np.column_stack([1 - f, f])
+    ends = np.tile([1.0, 0.0], (K, 1))
+    shares = np.column_stack([1 - f, f])
     t = 1 - max(bound - epsilon, 0.0) ** 2
     below = _rate(ends, shares, np.ones(K), t, p, rates_)
     log_delta = np.log(2 / delta)

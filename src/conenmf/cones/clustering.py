@@ -502,7 +502,8 @@ class LazyScores:
         """Score some samples after k choices."""
         for part in np.array_split(stale, 1 + stale.size // self.V.max_gather):
             if part.size:
-                block, known = self.V.columns(part), int(self.counts[part].min())
+                block = self.V.columns(part)
+                known = int(self.counts[part].min())
                 fresh = self.score(block, self.squared[part], n_choices=known, **shared)
                 self.bounds[part] = np.minimum(self.bounds[part], fresh)
                 self.counts[part] = k

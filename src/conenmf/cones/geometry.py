@@ -99,7 +99,8 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
     points : array (K, F)
         Unit vectors, or any points p_k.
     """
-    length, cones = norms(squared), np.maximum(labels, 0)
+    length = norms(squared)
+    cones = np.maximum(labels, 0)
     products, _ = cone_products(block, labels, points, sums=False)
     distances = 1.0 + np.vecdot(points, points)[cones] - 2.0 * products / length
     doubtful = np.flatnonzero(distances < _DOUBTFUL_SQ)
@@ -374,7 +375,8 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
         angles=angles,
     )
     margin = separation = float("inf")
-    closest, pairwise = None, pairwise_separation(V, labels, cones=(axes, angles))
+    closest = None
+    pairwise = pairwise_separation(V, labels, cones=(axes, angles))
     if K > 1:
         largest, second = np.sort(angles)[::-1][:2]
         apart = between + np.where(np.eye(K, dtype=bool), np.inf, 0.0)
@@ -409,7 +411,8 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> Pa
         (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
         active = [indices[:1] for _, indices in longest]
         supports = [unit_samples_at(V, indices) for indices in active]
-        centres, radii = np.stack([support[:, 0] for support in supports]), np.zeros(K)
+        centres = np.stack([support[:, 0] for support in supports])
+        radii = np.zeros(K)
         for _ in range(_MAX_PASSES):
             (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
             is_done = True
@@ -519,7 +522,8 @@ def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extr
 def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
     extremes = []
     for (values_a, indices_a), (values_b, indices_b) in zip(a, b, strict=True):
-        values, indices = np.append(values_a, values_b), np.append(indices_a, indices_b)
+        values = np.append(values_a, values_b)
+        indices = np.append(indices_a, indices_b)
         order = np.argsort(values, kind="stable")[:_MAX_NEW_SAMPLES]
         extremes.append((values[order], indices[order]))
     return extremes
@@ -612,7 +616,8 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
         turn = np.array([[cosine, -sine], [sine, cosine]])
         Q = U @ turn
         first, last = _extreme_angles(Q, _ZERO_NORM)
-        low, high = last - np.pi / 2, first + np.pi / 2
+        low = last - np.pi / 2
+        high = first + np.pi / 2
         if low > high:  # rounding
             low = high = (low + high) / 2
         turn = sigma[:, None] * turn

@@ -186,7 +186,8 @@ class StreamCones:
         """The same cones with the samples of both."""
         pairs = zip(self.sketches, other.sketches, strict=True)
         sketches = np.array([merge_sketches(a, b) for a, b in pairs]).reshape(self.sketches.shape)
-        sums, counts = self.sums + other.sums, self.counts + other.counts
+        sums = self.sums + other.sums
+        counts = self.counts + other.counts
         return StreamCones(self.directions, sums, counts, sketches)
 
     @property
@@ -227,7 +228,9 @@ _Scan: TypeAlias = tuple[Array, StreamCones]
 def _scan_block(
     block: Block, squared: Array, *, Z: Array, max_count: int, min_score: float, tie: float
 ) -> tuple[_Scan]:
-    samples, sample_norms, nonzero = exact(block), norms(squared), squared > 0
+    samples = exact(block)
+    sample_norms = norms(squared)
+    nonzero = squared > 0
     member = np.zeros((squared.size, Z.shape[1]))
     best = np.full(squared.size, -2.0)
     if Z.shape[1]:
@@ -239,7 +242,8 @@ def _scan_block(
     _, candidates = farthest_first(samples, sample_norms, scores, max_count, min_score, tie)
     sketches = [_sketch(samples, np.flatnonzero(column)) for column in member.T]
     shape = (Z.shape[1], Z.shape[0], SKETCH_SIZE)
-    sums, counts = samples @ member, member.sum(axis=0)
+    sums = samples @ member
+    counts = member.sum(axis=0)
     return ((candidates, StreamCones(Z, sums, counts, np.array(sketches).reshape(shape))),)
 
 
@@ -298,7 +302,9 @@ def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) ->
 
 def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
     """The same with the samples of cone j in cone i, which keeps its centre; j is gone."""
-    sums, counts, sketches = cones.sums.copy(), cones.counts.copy(), cones.sketches.copy()
+    sums = cones.sums.copy()
+    counts = cones.counts.copy()
+    sketches = cones.sketches.copy()
     sums[:, i] += sums[:, j]
     counts[i] += counts[j]
     sketches[i] = merge_sketches(sketches[i], sketches[j])
@@ -323,7 +329,9 @@ def sketch_columns(columns: Array, size: int) -> Array:
     if columns.shape[1] <= size:
         return np.pad(columns, ((0, 0), (0, size - columns.shape[1])))
     squares, turn = np.linalg.eigh(columns.T @ columns)
-    lost, squares, turn = max(squares[-size - 1], 0.0), squares[-size:], turn[:, -size:]
+    lost = max(squares[-size - 1], 0.0)
+    squares = squares[-size:]
+    turn = turn[:, -size:]
     share = np.maximum(squares - lost, 0.0) / np.where(squares > 0, squares, 1.0)
     return columns @ (turn * np.sqrt(share))
 

@@ -156,7 +156,8 @@ def _sum_of_squares(index: range, H: Array) -> tuple[float]:
 def _residual_of_factors(
     block: Block, squared: Array, H: Array, *, W: Array, G: Array
 ) -> tuple[float]:
-    block, H = exact(block), exact(H)
+    block = exact(block)
+    H = exact(H)
     return (float(residual_squared(block, squared, products(block, W), G, W, H).sum()),)
 
 
@@ -320,7 +321,8 @@ def cr1_plus_plus(
             factors = factors_from_centres(V, centres, Z, comparison_tol)
             squared = cr1_error(V, *factors[:2]) ** 2
             if squared < lowest_squared - _TIE_SHARE:
-                lowest_squared, best = squared, factors
+                lowest_squared = squared
+                best = factors
         W, H, cones = best
         if comparison_tol > tol:
             W, H = rank_one_factors(V, cones, tol=tol)

@@ -173,7 +173,8 @@ def _farthest_for_certain(
     """
     certain, best = V.map(_first_scores, squared, Y, reduce=_higher, r=r, first=first)
     centres = np.empty(K, dtype=np.intp)
-    Z, turns = np.empty((K, K)), np.empty(K)
+    Z = np.empty((K, K))
+    turns = np.empty(K)
     for k in range(K):
         _, centres[k], y = best
         length_sq = np.vecdot(y, y)

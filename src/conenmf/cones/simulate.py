@@ -108,7 +108,8 @@ def make_cones(
     >>> np.round(np.arccos(model.axes[:, 0] @ model.axes[:, 2]), 6)
     np.float64(0.81)
     """
-    F, K = integer("F", F, at_least=2), integer("K", K, at_least=1)
+    F = integer("F", F, at_least=2)
+    K = integer("K", K, at_least=1)
     n_samples = integer("n_samples", n_samples, at_least=1)
     require_memory("F", F, 8 * F * (min(K, F) + _TEMPORARY_VECTORS))
     require_memory("K", K, 8 * F * K)
@@ -121,7 +122,8 @@ def make_cones(
     weights = None if weights is None else _probabilities(weights, K)
     draw = optional(function, "squared_norm", squared_norm, takes=2)
     draw = draw or Generator.exponential
-    project, noise = flag("project", project), number("noise", noise, at_least=0)
+    project = flag("project", project)
+    noise = number("noise", noise, at_least=0)
     generator("rng", rng)
     if axes is None:
         angle = 4 * angles.max() + 0.01 if angle is None else angle

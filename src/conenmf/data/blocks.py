@@ -70,7 +70,9 @@ def sparse_block(
 def of_arrays(data: Array, indices: Array, indptr: Array, shape: Shape) -> Block:
     """Return a sparse block of these arrays; SciPy's constructor would copy short slices."""
     block = sp.csc_array(shape, dtype=data.dtype)
-    block.data, block.indices, block.indptr = data, indices, indptr
+    block.data = data
+    block.indices = indices
+    block.indptr = indptr
     return block
 
 
@@ -229,7 +231,8 @@ def over(numbers: Any, divisors: Array) -> Array:
     >>> over(np.array([2.0, 3.0]), np.array([4.0, 0.0]))
     array([0.5, 0. ])
     """
-    shape, dtype = np.broadcast(numbers, divisors).shape, np.result_type(numbers, divisors)
+    shape = np.broadcast(numbers, divisors).shape
+    dtype = np.result_type(numbers, divisors)
     return np.divide(numbers, divisors, out=np.zeros(shape, dtype), where=divisors > 0)
 
 
@@ -273,7 +276,8 @@ def entries_of(block: Block) -> Entries:
     """Return the nonzero entries of a block (F, n)."""
     if is_sparse(block):
         samples = owners(block)
-        features, values = block.indices, block.data.astype(float, copy=False)
+        features = block.indices
+        values = block.data.astype(float, copy=False)
         there = values != 0
         if there.all():
             return Entries(features, samples, values)
@@ -308,7 +312,8 @@ def products_at(entries: Entries, left: Array, right: Array) -> Array:
     """Return <left_f, right_n> for each entry, given left (F, K) and right (n, K)."""
     products = np.empty(entries.features.size)
     if kernels.AVAILABLE:
-        left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+        left = np.ascontiguousarray(left)
+        right = np.ascontiguousarray(right)
         kernels.entry_products(entries.features, entries.samples, left, right, products)
         return products
     size = 1 + _PIECE_NUMBERS // max(left.shape[1], 1)

@@ -109,7 +109,9 @@ class Observed:
         """
         (F, N), aligned = view.shape, () if rows is None else (rows,)
         sums, (lowest, highest) = view.sweep(_survey, *aligned, reduce=_join)[0]
-        counts, inverses, squares = sums["counts"], sums["inverses"], sums["squares"]
+        counts = sums["counts"]
+        inverses = sums["inverses"]
+        squares = sums["squares"]
         n_known = int(counts.sum())
         is_mask = n_known == 0 or lowest == highest == 1
         if n_known == F * N and is_mask:
@@ -122,7 +124,8 @@ class Observed:
             of_features /= of_features.max()
         elif rows is not None and rows.dtype != bool:
             rows = view.by_rows(_is_positive, rows)
-        missing, is_alike = 1.0 - n_known / (F * N), is_mask or lowest == highest
+        missing = 1.0 - n_known / (F * N)
+        is_alike = is_mask or lowest == highest
         return cls(rows, is_mask, missing, squares, sums["empty"], counts, of_features, is_alike)
 
     @property
@@ -345,7 +348,8 @@ def remark_on_weights(V: DataMatrix) -> str:
     if V.observed is None or V.observed.weights is None:
         return ""
     some = np.arange(0, V.shape[1], max(V.shape[1] // _LOOKED_AT, 1))
-    rows, weights = dense(V.columns(some)).T, np.asarray(V.observed.weights[some], float)
+    rows = dense(V.columns(some)).T
+    weights = np.asarray(V.observed.weights[some], float)
     correlations = []
     for feature, weight in zip(rows.T, weights.T, strict=True):
         known = weight > 0
@@ -454,7 +458,8 @@ def observed_residual(
 ) -> tuple[Block, Array]:
     """Return weights times (block - W H') as a block, and the weighted squares of each sample."""
     if weights is None and is_sparse(block):
-        owner, data = owners(block), exact(block.data)
+        owner = owners(block)
+        data = exact(block.data)
         left = data - products_at(Entries(block.indices, owner, data), W, H)
         return with_data(block, left), sums_at(owner, left**2, block.shape[1])
     values: Any = block.toarray() if is_sparse(block) else block
@@ -525,7 +530,8 @@ def filled(V: DataMatrix) -> DataMatrix:
     Sparse data of which only stored entries are known stay as they are: zeros. Negative entries
     are zeros too.
     """
-    observed, own = V.observed, V.unweighed
+    observed = V.observed
+    own = V.unweighed
     if observed is not None and own is not None and own.repeated is None:
         return own.again(filled(own.V))
     if observed is None and V.measures.lowest >= 0:

@@ -124,7 +124,9 @@ def _measure_rows(rows: Array) -> tuple[Array, float, int]:
         whole = exact(rows)
         squared = np.einsum("nf,nf->n", whole, whole)
         return squared, float(rows.min()), int(np.count_nonzero(rows))
-    squared, n_entries, lowest = np.empty(len(rows)), 0, np.inf
+    squared = np.empty(len(rows))
+    n_entries = 0
+    lowest = np.inf
     at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
     for start in range(0, len(rows), at_a_time):
         part = exact(rows[start : start + at_a_time])

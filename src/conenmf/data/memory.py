@@ -118,7 +118,8 @@ class LocalMatrix(DataMatrix):
     # --- running a step ---
 
     def _run(self, work: Work) -> Results:
-        N, borders = self.shape[1], self._blocks()
+        N = self.shape[1]
+        borders = self._blocks()
         wholes: list[Array] = []
         total: Any = None
 
@@ -174,7 +175,8 @@ def by_entries(V: DataMatrix) -> DataMatrix:
     if 2 * V.n_entries * entry_bytes > max(V._rows.nbytes, _MAX_COMPRESSED_BYTES):
         return V
     twin = SparseMatrix(sp.csr_array(V._rows), dtype=V.dtype, n_threads=V.n_threads)
-    twin._measures, twin._passes_by_thread = V.measures, V._passes_by_thread
+    twin._measures = V.measures
+    twin._passes_by_thread = V._passes_by_thread
     return twin
 
 
@@ -195,7 +197,8 @@ def single_copy(V: DataMatrix) -> DataMatrix | None:
         return twin
     parts = V._rows.data.astype(np.float32), V._rows.indices, V._rows.indptr
     twin._rows = sp.csr_array(parts, shape=V._rows.shape)
-    twin._kept, twin._other_order = {}, None
+    twin._kept = {}
+    twin._other_order = None
     return twin
 
 
@@ -287,7 +290,8 @@ class SparseMatrix(LocalMatrix):
     def clipped(self) -> Self:
         """Return the same data with negative entries read as zeros."""
         twin = super().clipped()
-        twin._other_order, twin._kept = None, {}
+        twin._other_order = None
+        twin._kept = {}
         return twin
 
     def held_rows(self, max_dense_entries: int) -> Rows:

@@ -38,7 +38,8 @@ _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are no words
 _LOOKED_AT_TEXTS = 1000  # for their language
 _FREQUENT_WORDS = 25  # of which half have to be English stop words
 _MAX_NGRAMS = 5
-_MAX_DF, _MAX_DF_WITHOUT_LIST = 0.95, 0.5
+_MAX_DF = 0.95
+_MAX_DF_WITHOUT_LIST = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,8 @@ def prepare(
     """
     require_data_matrix(V, holes=True)  # `prepared` refuses holes, with advice
     total = optional(number, "normalize_total", normalize_total, above=0, at_most=_MAX_TOTAL)
-    log1p, tfidf = flag("log1p", log1p), flag("tfidf", tfidf)
+    log1p = flag("log1p", log1p)
+    tfidf = flag("tfidf", tfidf)
     normalize = flag("normalize", normalize)
     if tfidf and V.vocabulary is not None:
         raise OptionError(

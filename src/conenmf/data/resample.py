@@ -251,7 +251,8 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
            [  0.,   0.,   0.]])
     """
     seed = new_seed(rng)
-    W, Ht = exact(W), V.align(H.T)
+    W = exact(W)
+    Ht = V.align(H.T)
     sums = W.sum(axis=0)
     (of_H,) = V.map(_sum_rows, Ht)
     index = V.indices()
@@ -293,7 +294,8 @@ def _sum_rows(index: range, H: Array) -> tuple[Array]:
 def _generators(index: Array, seed: Seed) -> Iterator[Generator]:
     """A generator for each sample, at a place of its own in one sequence; to be used in turn."""
     bits = np.random.Philox(key=np.array(seed, dtype=np.uint64))
-    rng, state = np.random.Generator(bits), bits.state
+    rng = np.random.Generator(bits)
+    state = bits.state
     for n in index.tolist():
         state["state"]["counter"] = np.array([0, 0, 0, n], dtype=np.uint64)
         bits.state = state
@@ -315,7 +317,8 @@ def _redraw(block: Block, index: Array, *, seed: Seed, dispersion: float, balanc
 
 
 def _balance(block: Block, *, dispersion: float) -> Block:
-    entries, n = entries_of(block), block.shape[1]
+    entries = entries_of(block)
+    n = block.shape[1]
     totals = sums_at(entries.samples, entries.values, n)
     # the mean square of a Poisson count is that of its rate and the rate
     squares = sums_at(entries.samples, entries.values * np.maximum(entries.values - 1, 0), n)
@@ -359,7 +362,9 @@ def _draw_by_components(
 ) -> Block:
     F = block.shape[0]
     rates = exact(H) * sums
-    components, uniform, totals = [], [], []
+    components = []
+    uniform = []
+    totals = []
     for row, rng in zip(rates, _generators(index, seed), strict=True):
         counts = rng.poisson(row)
         components.append(np.repeat(np.arange(sums.size), counts))

@@ -74,7 +74,8 @@ def require_memory(
 ) -> None:
     """Refuse an argument for which arrays would take more memory than there is."""
     if n_bytes > available_memory():
-        needed, there = n_bytes / 1e9, available_memory() / 1e9
+        needed = n_bytes / 1e9
+        there = available_memory() / 1e9
         problem = f" needs arrays of {needed:.3g} GB, and there are {there:.3g} GB of memory"
         raise error(Option(name, value), f"{problem}: give less")
 
@@ -231,7 +232,8 @@ class _BlasLimit:
         with self._lock:
             if bool(self.users) == (self._before is not None):
                 return
-            before, numbers = None, self._before
+            before = None
+            numbers = self._before
             if numbers is None:
                 before = [library.num_threads for library in libraries]
                 numbers = [1] * len(before)

@@ -65,12 +65,15 @@ class Part(NamedTuple):
 
 def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
     """Read V once for all parts; return for each what ``part.V.sweep(...)`` would return."""
-    inputs, steps = [], []
+    inputs = []
+    steps = []
     for part in parts:
-        step, own = part.step, ()
+        step = part.step
+        own = ()
         if part.V is not V:
             assert isinstance(part.V, MappedMatrix)
-            step, own = partial(on_changed, step, part.V.change, len(part.V.arrays)), part.V.arrays
+            step = partial(on_changed, step, part.V.change, len(part.V.arrays))
+            own = part.V.arrays
             part.V._count(1.0)
         inputs.append((*own, *part.aligned))
         steps.append(step)
@@ -162,7 +165,8 @@ def _steps_together(
         split = side_by_side.split(products(block, side_by_side.X))
         shared = [{**own, **C} for own, C in zip(shared, split, strict=True)]
     for step, count, own in zip(steps, counts, shared, strict=True):
-        mine, aligned = aligned[:count], aligned[count:]
+        mine = aligned[:count]
+        aligned = aligned[count:]
         *results, part = step(block, *mine, **own)
         rows += results
         sums.append(part)

@@ -218,7 +218,8 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     Errors name an entry by its row and column in the caller's matrix, whose samples are in
     `samples_in`.
     """
-    total, lowest = V.measures.total, V.measures.lowest
+    total = V.measures.total
+    lowest = V.measures.lowest
     largest, smallest = _SQUARES[V.dtype.name]
     if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
         return V
@@ -291,7 +292,8 @@ def _find_in_block(
     if hits.size == 0:
         return (None,)
     first = hits[np.lexsort((entries.row[hits], entries.col[hits]))[0]]
-    sample, feature = indices[entries.col[first]], entries.row[first]
+    sample = indices[entries.col[first]]
+    feature = entries.row[first]
     return ((int(sample), int(feature), float(entries.data[first])),)
 
 

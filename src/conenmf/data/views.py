@@ -43,7 +43,8 @@ from .validate import require_data_matrix
 Change: TypeAlias = Callable[..., Block]
 """``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
 
-_DOUBLE, _SINGLE = np.dtype(float), np.dtype(np.float32)
+_DOUBLE = np.dtype(float)
+_SINGLE = np.dtype(np.float32)
 _N_ORDERS = 64  # of samples, in which features are shuffled: few share one and its beginning
 _MIN_SINGLE_ENTRIES = 1 << 16  # for which single precision saves time
 _SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2, where float32 holds entries and their products
@@ -75,10 +76,13 @@ class MappedMatrix(DataMatrix):
     ) -> None:
         require_data_matrix(V, holes=holes)
         super().__init__(V.shape, dtype, n_threads=V.n_threads, names=V.names)
-        self.is_in_memory, self.is_remote = V.is_in_memory, V.is_remote
+        self.is_in_memory = V.is_in_memory
+        self.is_remote = V.is_remote
         self.max_gather = V.max_gather
-        self.remarks, self.vocabulary = V.remarks, V.vocabulary
-        self.V, self.change = V, change
+        self.remarks = V.remarks
+        self.vocabulary = V.vocabulary
+        self.V = V
+        self.change = change
         self.arrays = tuple(V.align(array) for array in aligned)
         self.turn: Callable[[DataMatrix], DataMatrix] | None = None
 
@@ -260,7 +264,8 @@ def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
     F, N = V.shape
     samples = V.columns(np.arange(N)).T
     orders = rng.permuted(np.tile(np.arange(N), (_N_ORDERS, 1)), axis=1)
-    chosen, first = rng.integers(_N_ORDERS, size=F), rng.integers(N, size=F)
+    chosen = rng.integers(_N_ORDERS, size=F)
+    first = rng.integers(N, size=F)
     if sp.issparse(samples):
         entries = sp.coo_array(samples)
         places = orders[chosen[entries.col], (entries.row + first[entries.col]) % N]

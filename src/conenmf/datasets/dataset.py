@@ -199,7 +199,8 @@ def _check_options(description: Description, **options: object) -> None:
 
 def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
     """Samples in rows, images upright."""
-    X, shape = contents.X, description.image_shape
+    X = contents.X
+    shape = description.image_shape
     if shape is not None and description.kind == "images" and description.variables:
         upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # they run down columns
         X = np.ascontiguousarray(upright).reshape(X.shape)
@@ -308,7 +309,8 @@ def fingerprint(X: Rows, labels: Array | None) -> str:
 def _digest_dtype(numbers: Array) -> str:
     """The same for whole numbers of any dtype."""
     if numbers.dtype.kind in "iub" or (numbers == np.floor(numbers)).all():
-        lowest, highest = numbers.min(initial=0), numbers.max(initial=0)
+        lowest = numbers.min(initial=0)
+        highest = numbers.max(initial=0)
         if 0 <= lowest and highest < 1 << 16:
             return "<u2"
         if -(1 << 53) <= lowest and highest <= 1 << 53:
@@ -403,7 +405,8 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     with named_damage(folder):
         contents = read(folder, description)
     if contents is not None and contents.labels is not None:
-        n_samples, n_labels = contents.X.shape[0], len(contents.labels)
+        n_samples = contents.X.shape[0]
+        n_labels = len(contents.labels)
         if n_samples != n_labels:
             raise FileFormatError(
                 f"{folder} holds {n_samples} samples and {n_labels} labels, expected one for "
@@ -506,7 +509,8 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the file has the format of an older version
         cells = anndata.read_h5ad(path)
-    logs, types = sp.csr_array(cells.raw.X), cells.obs["bulk_labels"].cat
+    logs = sp.csr_array(cells.raw.X)
+    types = cells.obs["bulk_labels"].cat
     totals = cells.obs["n_counts"].to_numpy(float)
     counts = np.expm1(logs.data.astype(float)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
     X = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)

@@ -146,10 +146,12 @@ def _check(array: Member, path: Path, budget: int) -> None:
     if hasattr(array, "nchunks_initialized"):  # of Zarr
         _refuse_pickles(array, place)
         stored = array.nbytes_stored()
-        written, expected = array.nchunks_initialized, array.nchunks
+        written = array.nchunks_initialized
+        expected = array.nchunks
     else:
         stored = int(array.id.get_storage_size())
-        written, expected = int(not array.size or (stored > 0 and not array.external)), 1
+        written = int(not array.size or (stored > 0 and not array.external))
+        expected = 1
         if array.chunks:
             sides = zip(array.shape, array.chunks, strict=True)
             expected = math.prod(-(-side // length) for side, length in sides)

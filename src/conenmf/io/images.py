@@ -87,8 +87,10 @@ def open_stack(path: Path, reading: Reading) -> NamedMatrix:
     """Open a TIFF file of several pages, the bands of a scene: its pixels are the samples."""
     pages = []
     with _open(path) as image:
-        count, mode = image.n_frames, image.mode
-        rows, columns = image.height, image.width
+        count = image.n_frames
+        mode = image.mode
+        rows = image.height
+        columns = image.width
         if mode not in _DTYPES or count == 1:
             raise FileFormatError(
                 f"{path} is a picture of {count} pages in mode {visible(mode)}, expected several "

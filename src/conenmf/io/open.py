@@ -343,7 +343,8 @@ def _read(
     )
     optional(instance, "names", names, Names)
     optional(flag, "persist", persist)
-    budget, vocabulary = memory_budget(max_memory), None
+    budget = memory_budget(max_memory)
+    vocabulary = None
     if reading is not None:
         opened = open_path(X, reading)
     else:

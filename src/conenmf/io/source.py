@@ -128,7 +128,8 @@ class ArraySource(Source):
 
     def slice_along(self, rows: Lengths, columns: Lengths) -> None:
         """Make rows of these axes, and columns of the others."""
-        self._rows, self._columns = rows, columns
+        self._rows = rows
+        self._columns = columns
         sides = self.array.shape
         chunks = getattr(self.array, "chunks", None) or [1] * len(sides)
         self._width = math.prod(sides[axis] for axis in rows[1:])  # pixels in a row of the image
@@ -147,7 +148,8 @@ class ArraySource(Source):
     def read(self, start: int, stop: int) -> Array:
         """Rows start..stop."""
         self.check(few=True)  # what is mapped must not be read beyond the end of its file
-        first, last = start // self._width, -(-stop // self._width)
+        first = start // self._width
+        last = -(-stop // self._width)
         part = slice(start - first * self._width, stop - first * self._width)
         index = [slice(None)] * len(self.axes)
         index[self._rows[0]] = slice(first, last)
@@ -196,9 +198,11 @@ def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
     lengths = tuple(source.array.shape[axis] for axis in source.axes)
     if 0 in lengths:
         raise DataError(f"{source.name} has shape {lengths}: it needs some of each")
-    order, pixels = "rows x columns x bands", lengths[:2]
+    order = "rows x columns x bands"
+    pixels = lengths[:2]
     if samples_in == "columns":
-        order, pixels = "bands x rows x columns", lengths[1:]
+        order = "bands x rows x columns"
+        pixels = lengths[1:]
         source.slice_along(source.axes[1:], source.axes[:1])
     sides = " x ".join(map(str, lengths))
     text = f"a cube of {sides} was taken as {order}: each pixel is a sample, each band a feature"
@@ -279,7 +283,9 @@ class CompressedSource(Source):
 
     def blocks(self, size: int, max_bytes: int) -> Borders:
         """Rows differ in length: a block ends where it would become too large."""
-        n_rows, borders, start = self.shape[0], [], 0
+        n_rows = self.shape[0]
+        borders = []
+        start = 0
         while start < n_rows:
             entries = self._indptr[start] + max_bytes // self._entry_bytes
             full = int(np.searchsorted(self._indptr, entries, side="right")) - 1
@@ -297,7 +303,8 @@ class CompressedSource(Source):
     def _entries(self, start: int, stop: int) -> Pair:
         """The entries of rows start..stop, and their columns."""
         self.check(few=True)
-        first, last = int(self._indptr[start]), int(self._indptr[stop])
+        first = int(self._indptr[start])
+        last = int(self._indptr[stop])
         data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
         indices = np.array(self._indices[first:last])
         if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:

@@ -48,7 +48,8 @@ def band_names(sides: tuple[int, ...], vectors: Iterable[Any]) -> Names:
 def open_envi(path: Path, reading: Reading) -> NamedMatrix:
     """Open a scene by its header or by its file of numbers."""
     envi = require_package("spectral.io.envi", path)
-    header, data = path, None
+    header = path
+    data = None
     if path.suffix.lower() != ".hdr":
         places = (path.with_suffix(".hdr"), Path(f"{path}.hdr"), path.with_suffix(".HDR"))
         header = next(filter(Path.is_file, places), places[0])

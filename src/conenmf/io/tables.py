@@ -195,7 +195,8 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[Column]:
     rows = np.asarray(rows, np.float64)  # differences of booleans and unsigned integers are none
     if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
         return []
-    low, high = rows.min(axis=0), rows.max(axis=0)
+    low = rows.min(axis=0)
+    high = rows.max(axis=0)
     steps = np.diff(rows, axis=0)
     counts = (np.abs(steps - steps[0]) <= 1e-6 * np.abs(steps[0])).all(axis=0) & (steps[0] != 0)
     integers = (low >= 0) & (rows % 1 == 0).all(axis=0)
@@ -239,7 +240,8 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
     """Read a table in batches of rows."""
     pa = require_package("pyarrow", path)
     are = pa.types
-    names, kinds = schema.names, schema.types
+    names = schema.names
+    kinds = schema.types
     index = _pandas_index(schema)
     others = frozenset(index[1:] if reading.names_column is None else ())
     columns = Columns(len(names), names, index[0] if index else None, others).chosen(path, reading)

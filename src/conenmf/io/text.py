@@ -75,7 +75,8 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
 
 def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix | None:
     """Open a long table of ratings; None if it is another table."""
-    given, columns = reading.triples, dialect.columns
+    given = reading.triples
+    columns = dialect.columns
     places = columns_of_triples([title.strip() for title in columns.titles or ()])
     if given is not None:
         places = tuple(columns.place(path, column) for column in given)
@@ -228,7 +229,8 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
     lines = islice(_filled_lines(path), columns.titles is not None, None)
     size = max(1, batch_bytes(budget) // (_FIELD_BYTES * columns.width))
     while batch := list(islice(lines, size)):
-        names, rows = [], []
+        names = []
+        rows = []
         for number, line in batch:
             fields = _split(path, number, line, dialect)
             if columns.named_by is not None:

@@ -107,7 +107,8 @@ def reading(path: PathLike, format_name: str, what: str) -> Iterator[tuple[Facts
     A file that is damaged, was changed or is something else is refused with `FileFormatError`,
     also if that is noticed only when an object is made of its arrays.
     """
-    path, arrays = checked_path("path", path), {}
+    path = checked_path("path", path)
+    arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():

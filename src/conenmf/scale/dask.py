@@ -150,7 +150,8 @@ class ClusterMatrix(DataMatrix):
     def _run(self, work: Work) -> Results:
         """Give every group to a task, and reduce the parts."""
         name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
-        call, n_groups = f"{name}-call", len(self._groups)
+        call = f"{name}-call"
+        n_groups = len(self._groups)
         graph: _Graph = {call: _Call(work._replace(aligned=()), self._options())}
         chunks: list[Any] = [None] * n_groups
         if work.reads or self._persisted:  # what is new should be where the chunk is
@@ -228,7 +229,8 @@ class ClusterMatrix(DataMatrix):
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
     """How many chunks form a group: a power of two, for subtrees of one binary tree."""
-    width, threads = 1, _n_threads()
+    width = 1
+    threads = _n_threads()
     largest = max(sizes, default=0) * sample_bytes
     while (
         2 * width * largest <= _MAX_GROUP_BYTES
@@ -326,9 +328,12 @@ def _run_group(
     if group is not None:
         chunks = _addressable(group.chunks)
         _compare(group, start, known)
-    aligned, shared = tuple(_addressable(list(aligned))), _addressable(call.work.shared)
+    aligned = tuple(_addressable(list(aligned)))
+    shared = _addressable(call.work.shared)
     evidence = {g: group.evidence} if group is not None and known is None else {}
-    results, outcomes, first = [], [], 0
+    results = []
+    outcomes = []
+    first = 0
     for rows, n in zip(chunks, sizes, strict=True):
         given = [array[first : first + n] for array in aligned]
         index = range(start, start + n)
@@ -336,7 +341,8 @@ def _run_group(
         kinds = [(array.shape[1:], array.dtype) for array in per_sample]
         results.append(per_sample)
         outcomes.append(_Outcome(part, kinds, evidence))
-        start, first = start + n, first + n
+        start = start + n
+        first = first + n
     joined = tuple(_joined(parts, axis=0) for parts in zip(*results, strict=True))
     return joined, _reduce_outcomes(call, outcomes)
 

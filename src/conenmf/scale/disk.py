@@ -115,7 +115,8 @@ class Source(ABC):
     max_block_rows: int = sys.maxsize
 
     def __init__(self, name: str, path: PathLike | None, stamp: Stamp | None) -> None:
-        self.name, self.stamp = name, stamp
+        self.name = name
+        self.stamp = stamp
         self.folder = Path(tempfile.gettempdir() if path is None else Path(path).absolute().parent)
 
     @abstractmethod
@@ -196,7 +197,8 @@ class DiskMatrix(LocalMatrix):
 
     def turned(self) -> LocalMatrix:
         """Return the same data with the features as samples, read from the same file."""
-        rows, options = self._source.turned().readable(self.budget), self._turned_options()
+        rows = self._source.turned().readable(self.budget)
+        options = self._turned_options()
         if isinstance(rows, Source):
             return DiskMatrix(rows, self.budget, **options)
         return hold(canonical_rows(rows), **options)
@@ -288,7 +290,8 @@ def release_rows(array: Array, start: int, stop: int) -> None:
     offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
     first = offset + start * array.strides[0]
     last = offset + stop * array.strides[0]
-    first, last = first - first % mmap.PAGESIZE, min(last - last % mmap.PAGESIZE, len(mapping))
+    first = first - first % mmap.PAGESIZE
+    last = min(last - last % mmap.PAGESIZE, len(mapping))
     if last > first:
         mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
