@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import MethodType
 from typing import Any, Self
 
@@ -445,6 +446,8 @@ class ConeNMF(
         """Return the samples (n_samples, n_features) that coefficients X stand for: X C."""
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
+        if A.ndim != 2 or A.shape[1] != self.n_components_:
+            raise DataError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         reconstruction = A @ self.components_
         unknown = getattr(self, "_unknown", None)
         if unknown is None or not unknown.any():
@@ -682,7 +685,11 @@ class ConeNMF(
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair
-        A = in_order(V.names, "coefficients", A, "sample")
+        of_A = names_of(A).feature_names
+        of_C = names_of(C).sample_names
+        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
+        names = replace(V.names, feature_names=of_both)
+        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
         C = in_order(V.names, "components", C, "", "feature")
         K = self.n_components
         if isinstance(K, str) and K == "auto":
