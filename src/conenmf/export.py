@@ -333,8 +333,8 @@ def annotate_file(
 # --- files of AnnData -------------------------------------------------------------------------
 
 
+# Where it goes (obsm, varm, obs, var or uns), under which name, and what it is.
 Annotation: TypeAlias = tuple[str, str, Any]
-"""Where it goes (obsm, varm, obs, var or uns), under which name, and what it is."""
 
 _COPIED_BYTES = 16 << 20  # at a time
 

@@ -19,6 +19,7 @@ _COUNTS = "012345"
 _HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12345"}
 _KINDS = {"repeats": "R", "MH": "M"}
 
+# The classes of types in the order of the field, with the colours of its pictures.
 COLOURS = {
     "C>A": "#03bcee",
     "C>G": "#010101",
@@ -43,15 +44,14 @@ COLOURS = {
     "4:Del:M": "#8683bd",
     "5:Del:M": "#61409b",
 }
-"""The classes of types in the order of the field, with the colours of its pictures."""
 
+# Titles of columns that name a type together, in small letters.
 TITLES = (
     ("type", "subtype", "indel_size", "repeat_mh_size"),
     ("substitution type", "trinucleotide", "somatic mutation type"),
     ("mutation type", "trinucleotide"),
     ("type", "subtype"),
 )
-"""Titles of columns that name a type together, in small letters."""
 
 
 def _types_of(class_: str) -> Texts:
@@ -70,8 +70,8 @@ def _label(class_: str) -> str:
     return "MH" if bases == "M" else label
 
 
+# The class of each type, in the order of the field.
 CLASSES = {one: class_ for class_ in COLOURS for one in _types_of(class_)}
-"""The class of each type, in the order of the field."""
 
 _CATALOGUES = [[one for one in CLASSES if (">" in one) is is_sbs] for is_sbs in (True, False)]
 

@@ -31,13 +31,13 @@ _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _TEXT_FIELDS = ("stop_reason", "K_decided_by", "init_used", "loss")
 _NUMBER_FIELDS = ("objective", "relative_error", "passes")
 _HISTORY_FIELDS = ("relative_error", "elapsed", "passes")
+# The fields that are objects of their own, and their classes by the name of the loss.
 _PARTS: dict[str, Callable[[str], type]] = {
     "certificate": kind_of_certificate,
     "first_certificate": kind_of_certificate,
     "diagnosis": lambda loss: Diagnosis,
     "known_uniqueness": lambda loss: Uniqueness,
 }
-"""The fields that are objects of their own, and their classes by the name of the loss."""
 
 
 def write_factorization(path: PathLike, fields: Facts) -> None:

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Texts: TypeAlias = tuple[str, ...]
+# Plain values by their names.
 Facts: TypeAlias = dict[str, Any]
-"""Plain values by their names."""
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40

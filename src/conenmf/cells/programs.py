@@ -45,8 +45,8 @@ from ..solve.run import Stopping, alternate
 from ..text import Facts, PathLike, counted, excerpt
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
+# Called with what is done, and the share of the work that is done.
 Progress: TypeAlias = Callable[[str, float], object]
-"""Called with what is done, and the share of the work that is done."""
 
 _HELD_ENTRIES = 1 << 25  # of the chosen genes, to be kept in memory
 _CELLS_FOR_K = 20_000  # from which the number of programs is estimated

@@ -52,6 +52,7 @@ _CODES_OF_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     4: (ComponentsError, OptionError, CheckpointError, ImportError, MemoryError),
     3: (ConeNMFError, OSError),
 }
+# The module of each command, which is imported when it is run, and its line in the help.
 _COMMANDS = {
     "fit": ("fit", "Factor DATA; write the factors, labels, history and a report to a folder."),
     "rank": (
@@ -85,7 +86,6 @@ _COMMANDS = {
     ),
     "demo": ("fit", "Factor handwritten digits: write digits.csv, the results and a report."),
 }
-"""The module of each command, which is imported when it is run, and its line in the help."""
 
 _MAX_LINE_CHARS = 2000
 _LEFT = "no result was written; the same command continues from a checkpoint, if one was saved"

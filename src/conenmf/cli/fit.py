@@ -61,8 +61,8 @@ from .show import advice, fit_text
 from .side_files import about_samples, drop_class_column, read_fixed, with_sample_weights
 
 RATIO = "Q / expected Q"
+# Options for which ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
-"""Options for which ratings are fitted like other data."""
 
 
 @command(

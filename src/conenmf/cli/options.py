@@ -87,6 +87,7 @@ _NONE_OR_MORE = IntRange(0)
 _ONE_OR_MORE = IntRange(1)
 _LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.aliases)]
 
+# The help and the type of each option, under its name in Python, by the groups of the help.
 _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
     "Common options": {
         "K": (
@@ -271,9 +272,9 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "debug": ("Show tracebacks.", bool),
     },
 }
-"""The help and the type of each option, under its name in Python, by the groups of the help."""
 
 _OPTIONS = {name: one for group in _TABLE.values() for name, one in group.items()}
+# The flags of options that are not called as in Python.
 _FLAGS = {
     "K": "-k --k --components",
     "output": "-o --output",
@@ -285,7 +286,6 @@ _FLAGS = {
     "quiet": "-q --quiet",
     "as_json": "--json",
 }
-"""The flags of options that are not called as in Python."""
 
 _METAVARS = {
     "K": "K|auto|LOW-HIGH",

@@ -494,8 +494,8 @@ def _clusters(index: range, labels: Array, squared: Array) -> Pair:
     return labels, np.unique(labels[labels >= 0])
 
 
+# For every cone a few values and the indices of their samples, lowest first.
 _Extremes: TypeAlias = list[Pair]
-"""For every cone a few values and the indices of their samples, lowest first."""
 
 
 def _longest_of_each(

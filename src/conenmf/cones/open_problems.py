@@ -47,8 +47,8 @@ from .geometry import angles_of, cosine_rounding, distances, unit_samples_at
 _MAX_SAMPLES = 2000  # that are compared with each other
 _EXPANSION = 3.0  # of the angle within which a centre removes what it covers
 
+# Columns that are kept of each cone: axes are then within sqrt(1.1) of the best.
 SKETCH_SIZE = 10
-"""Columns that are kept of each cone: axes are then within sqrt(1.1) of the best."""
 
 _DENSE_COLUMNS = 64  # of sparse samples, at a time
 
@@ -221,8 +221,8 @@ def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     return after + new
 
 
+# What blocks yield: samples that may become centres (F, m); cones with the samples of each.
 _Scan: TypeAlias = tuple[Array, StreamCones]
-"""What blocks yield: samples that may become centres (F, m); cones with the samples of each."""
 
 
 def _scan_block(

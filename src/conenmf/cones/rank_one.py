@@ -35,8 +35,8 @@ from ..linalg.svd import Spectrum
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
 
+# Vectors w (K, F), one for each cone, and A w.
 _Pair: TypeAlias = tuple[Array, Array]
-"""Vectors w (K, F), one for each cone, and A w."""
 
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared

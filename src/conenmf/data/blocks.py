@@ -19,14 +19,14 @@ from ..arguments import DType, Pair, Shape
 
 Array: TypeAlias = npt.NDArray[Any]
 
+# The precision of float64.
 EPS = float(np.finfo(float).eps)
-"""The precision of float64."""
 
 
 Rows: TypeAlias = Any  # samples in rows, (N, F): an ndarray, or a `scipy.sparse.csr_array`
 
+# A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`.
 Block: TypeAlias = Any
-"""A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`."""
 
 _DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
 _DOUBTFUL_SAMPLES = 256  # made dense at a time
@@ -348,8 +348,8 @@ _BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
 _MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
 _MAX_SPARSE_ENTRIES = 4 << 20  # of a block
 _MIN_PAIRED_ENTRIES = 1 << 17
+# From this size on, dense data of a single block are left to the threads of BLAS.
 LARGE_BYTES = 4 * _BLOCK_BYTES
-"""From this size on, dense data of a single block are left to the threads of BLAS."""
 
 
 def slices(count: int, size: int) -> list[slice]:

@@ -31,14 +31,14 @@ from ..text import Facts, Texts
 from .blocks import Array, Block, Rows, exact, is_sparse, owners, products, sums_at, weighted_sums
 from .resources import available_threads
 
+# An array with one row per sample, to be handed to steps: an ndarray, or a Dask array.
 Aligned: TypeAlias = Any
-"""An array with one row per sample, to be handed to steps: an ndarray, or a Dask array."""
 
+# What a step returns: rows for the samples of its block, then sums.
 Results: TypeAlias = tuple[Any, ...]
-"""What a step returns: rows for the samples of its block, then sums."""
 
+# What a step returns that has no sums.
 PerSample: TypeAlias = tuple[Array, None]
-"""What a step returns that has no sums."""
 
 Step: TypeAlias = Callable[..., Results]
 Reduce: TypeAlias = Callable[[Any, Any], Any]
@@ -97,8 +97,8 @@ class Measures(NamedTuple):
     lowest: float
 
 
+# The fields of `Measures` after the first, for a part of the samples.
 _Sums: TypeAlias = tuple[float, int, int, float, float]
-"""The fields of `Measures` after the first, for a part of the samples."""
 
 
 def measure_block(block: Block) -> tuple[Array, _Sums]:

@@ -36,8 +36,8 @@ from .matrix import DataMatrix
 from .views import MappedMatrix
 
 Seed: TypeAlias = tuple[int, int]
+# Keys and indices of samples, and how many are to be chosen.
 _Chosen: TypeAlias = tuple[Array, Array, int]
-"""Keys and indices of samples, and how many are to be chosen."""
 
 _LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
 _known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()

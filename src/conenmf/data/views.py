@@ -40,8 +40,8 @@ from .matrix import Aligned, DataMatrix, Results, Step, Work
 from .memory import LocalMatrix, hold, single_copy
 from .validate import require_data_matrix
 
+# ``change(block, *aligned_rows) -> block``, sample by sample; a function of a module.
 Change: TypeAlias = Callable[..., Block]
-"""``change(block, *aligned_rows) -> block``, sample by sample; a function of a module."""
 
 _DOUBLE = np.dtype(float)
 _SINGLE = np.dtype(np.float32)

@@ -434,6 +434,7 @@ def _enough_memory(what: str) -> AbstractContextManager[None]:
 
 Opener: TypeAlias = Callable[[Path, Reading], NamedMatrix]
 
+# By the ending of a file, the function that opens it.
 KINDS: dict[str, Opener] = {
     ".npy": open_npy,
     ".npz": open_npz,
@@ -447,14 +448,13 @@ KINDS: dict[str, Opener] = {
     **dict.fromkeys((".hdr", ".img", ".bsq", ".bil", ".bip"), open_envi),
     **dict.fromkeys((".tif", ".tiff"), open_stack),
 }
-"""By the ending of a file, the function that opens it."""
 
+# The options that only some formats have.
 _OPTIONS: dict[Opener, tuple[str, ...]] = {
     **dict.fromkeys((open_npz, open_matlab, open_h5, open_zarr), ("dataset",)),
     open_text: ("header", "names_column", "drop", "text_column", "triples"),
     **dict.fromkeys((open_parquet, open_arrow), ("names_column", "drop")),
 }
-"""The options that only some formats have."""
 
 _ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
 

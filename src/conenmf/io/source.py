@@ -26,8 +26,8 @@ from ..text import PathLike
 from .limits import check_fits, check_sides
 
 Remarks: TypeAlias = tuple[Message, ...]
+# A column of a table: its title, or its number, counted from 0.
 Column: TypeAlias = str | int
-"""A column of a table: its title, or its number, counted from 0."""
 
 
 class Reading(NamedTuple):

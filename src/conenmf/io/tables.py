@@ -34,8 +34,8 @@ _INDEX_TITLE = re.compile(r"(?i:(.*[\W_])?(id|idx|index|no|nr|number))|.*I[Dd]")
 _LOOKED_AT_ENTRIES = 1 << 19  # of the first rows, which are at most ...
 _LOOKED_AT_ROWS = 4096
 _MIN_ROWS = 10  # with fewer, any column may look like anything
+# Years, days such as 20191231, and times since 1970 in seconds or smaller units.
 _DATES = ((1900, 2100), (19000101, 21001231), *((9e8 * u, 2.2e9 * u) for u in (1, 1e3, 1e6, 1e9)))
-"""Years, days such as 20191231, and times since 1970 in seconds or smaller units."""
 
 
 class Columns(NamedTuple):

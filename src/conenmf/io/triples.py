@@ -20,13 +20,13 @@ from ..names import Names
 from ..text import counted, excerpt
 from .source import NamedMatrix
 
+# What the titles of users, items and ratings have in them.
 _ROLES = (
     r".*(user|customer|reviewer|reader|viewer|listener|rater|uid).*",
     r".*(item|movie|film|book|isbn|product|track|song|artist|album|game|recipe|restaurant|"
     r"business|anime|joke|iid).*",
     r".*(rating|score|stars).*",
 )
-"""What the titles of users, items and ratings have in them."""
 
 _MOST_COLUMNS = 5
 

@@ -19,8 +19,8 @@ from numpy.random import default_rng
 
 from ..data.blocks import Array
 
+# That of a tail bounded from random vectors; a smaller one costs a few more passes.
 FAILURE_PROBABILITY = 1e-9
-"""That of a tail bounded from random vectors; a smaller one costs a few more passes."""
 
 _MAX_STEPS = 32
 _STEPS_BETWEEN = 12  # and starts, between two looks at the bound, which take as long as a product
@@ -33,8 +33,8 @@ _ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rou
 _HUGE = 1e150
 
 
+# Returns A X for X (n, m).
 Apply: TypeAlias = Callable[[Array], Array]
-"""Returns A X for X (n, m)."""
 
 
 class EnergyBound(NamedTuple):

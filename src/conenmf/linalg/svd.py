@@ -41,8 +41,8 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, subspace_energy
 
+# Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere.
 VECTOR_TOL = 1e-10
-"""Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere."""
 
 _VALUE_TOL = 1e-5  # of vectors of which only the values are used; squared there
 _ROUGH_TOL = 1e-2  # the same for rough values

@@ -46,8 +46,8 @@ from ..linalg.nnls import nnls
 from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
+# Sizes between which nothing is rescaled.
 ORDINARY = 1e-6, 1e6
-"""Sizes between which nothing is rescaled."""
 
 _NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
 _TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ

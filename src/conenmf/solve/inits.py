@@ -64,8 +64,8 @@ from .solvers import Solver, hals
 
 Generator: TypeAlias = np.random.Generator | None
 Factors: TypeAlias = tuple[Array, Aligned | None]
+# ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W".
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
-"""``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W"."""
 
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 

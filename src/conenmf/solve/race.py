@@ -28,8 +28,8 @@ from ..text import Facts
 from .inits import Generator, Init
 from .run import Run, Stopping, StopReason, run_together
 
+# Iterations of the first init, after which others may compete.
 PATIENCE = 100
-"""Iterations of the first init, after which others may compete."""
 _MAX_SMALL_ENTRIES = 1 << 16
 _MIN_GAP_OF_SMALL = 1e-3  # a share of the error
 _MIN_GAP = 0.05

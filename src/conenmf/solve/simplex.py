@@ -48,8 +48,8 @@ from ..errors import ComponentsError, InputWarning, Message, Option
 from ..linalg.svd import Spectrum
 from ..text import Facts
 
+# The options of a fit that unmixes a scene.
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
-"""The options of a fit that unmixes a scene."""
 
 _MAX_PIXELS = 10_000  # that the likelihood is computed from
 _MIN_NOISE = 3e-4  # relative to the size of a pixel; less would only slow the search

@@ -34,11 +34,9 @@ FLOOR = 1e-16  # smallest entry that the solvers of the published experiments le
 _SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32
 STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
 
+# ``(G, C, Y) -> Y`` with one row of C and Y per sample, or per feature; G is (K, K) or (n, K, K).
+# It may take a keyword `sweeps`; see `Solver`.
 Update: TypeAlias = Callable[..., Array]
-"""``(G, C, Y) -> Y`` with one row of C and Y per sample, or per feature; G is (K, K) or (n, K, K).
-
-It may take a keyword `sweeps`; see `Solver`.
-"""
 
 
 def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:

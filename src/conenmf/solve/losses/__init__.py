@@ -25,11 +25,11 @@ __all__ = [
     "restraints",
 ]
 
+# By their names.
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
-"""By their names."""
 
+# Those of all losses.
 SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))
-"""Those of all losses."""
 
 
 def get_loss(loss: str | Loss) -> Loss:

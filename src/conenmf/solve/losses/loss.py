@@ -31,8 +31,8 @@ from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
 from ..solvers import Solver, Update, extrapolated
 
+# What a pass sums over the samples, by name: arrays and numbers that a loss understands.
 Sums: TypeAlias = dict[str, Any]
-"""What a pass sums over the samples, by name: arrays and numbers that a loss understands."""
 
 
 @dataclass(frozen=True)

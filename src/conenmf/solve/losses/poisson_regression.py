@@ -49,8 +49,8 @@ _SWEEPS = 10  # of coordinate descent in a step
 _MAX_STEPS = 300
 _GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
+# Of the total of a sample: the duality gap at which its regression has ended.
 GAP_SHARE = 1e-11
-"""Of the total of a sample: the duality gap at which its regression has ended."""
 
 
 class Side(NamedTuple):
@@ -90,8 +90,8 @@ class Restraint(NamedTuple):
     n_fixed: int = 0
 
 
+# Nothing holds it.
 FREE = Restraint()
-"""Nothing holds it."""
 
 
 def counts_of(block: Block, unit: float = 1.0) -> Block:
