@@ -18,6 +18,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from measure import cones, fitted, in_turn, machine, topics, use_one_thread, versions
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
@@ -38,7 +39,8 @@ OURS, THEIRS, FLOOR = "#2563a8", "#e07b39", "#6b7280"
 
 
 def contenders(K: int) -> dict[str, Callable[[], Any]]:
-    return {"scikit-learn": lambda: NMF(K), "conenmf": lambda: ConeNMF(K, n_threads=1)}
+    theirs = NMF(K, random_state=0)  # its initial singular vectors are random
+    return {"scikit-learn": lambda: clone(theirs), "conenmf": lambda: ConeNMF(K, n_threads=1)}
 
 
 def in_words(ratio: float) -> str:
