@@ -217,6 +217,9 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys, rng):
     assert run("report", "out", "-q") == 0
     assert run("transform", "out", "ratings.csv", "-o", "x.csv", "-q") != 0
     assert "fit the ratings of old and new users together" in capsys.readouterr().err
+    assert run("report", "out", "--data", "ratings.csv", "-q") != 0
+    assert "leave out --data" in capsys.readouterr().err
+    assert run("report", "out", "-q") == 0
 
 
 def test_uncertainties_and_codes_for_missing_entries_are_options(X, run, capsys):

@@ -141,6 +141,8 @@ def _judged(result: Factorization, request: Request) -> Factorization:
             raise OptionError(f"{request.result} was not judged: name its data with --data")
     if request.data is None:
         return result
+    if "ratings" in result.settings:
+        raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
     V = request.open(result.vocabulary)
     if V.shape != (result.W.shape[0], result.H.shape[1]):
         F, N = V.shape
