@@ -1,7 +1,7 @@
 """How fast: default fits beside scikit-learn's, sparse iterations, the first fit; docs/speed.md.
 
     python benchmarks/speed.py [sets | small | iteration | first | gpu] [--rounds 3]
-    python benchmarks/speed.py checkouts --other ../other-checkout
+    python benchmarks/speed.py checkouts --other DIR --data DIR [--components 10] [--rounds 3]
 
 ``sets``: for every real dataset of the zoo, the CPU seconds and errors of the default fits of both,
 on one thread each, in turn. Sets with a star were not used to choose constants.
@@ -10,42 +10,36 @@ on one thread each, in turn. Sets with a star were not used to choose constants.
 nonzeros, beside scikit-learn's `cd` and SciPy's two products, with errors after 25 iterations.
 ``first``: what compiling adds to the first fit of digits. ``gpu``: 20 iterations at the sizes for
 which RcppML 1.0 publishes times on an H100, on drawn data; wall and CPU seconds on all threads.
-``checkouts``: parts of a fit in this checkout and another one, each in a process of its own, in
-turn; and whether both return the same bits. Only names that both have are used.
+``checkouts``: default fits of this checkout, of another one and of scikit-learn, each in a process
+of its own, in turn, for every file of a folder that `open_data` opens, and every ``V.npz`` in its
+subfolders. K is the number of classes in ``labels.npy`` beside ``V.npz``, else --components.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from measure import (
-    fitted,
-    heading,
-    in_turn,
-    output_of,
-    relative_error,
-    row,
-    use_one_thread,
-)
+from measure import fitted, heading, in_turn, output_of, relative_error, row, timed, use_one_thread
 from sklearn.base import clone
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 from zoo_matrices import zoo
 
-from conenmf import ConeNMF, certify, cr1_nmf, factorize, from_rows, make_cones, open_data
+from conenmf import ConeNMF, ConeNMFError, open_data
 
 PUBLISHED = {  # samples, features, nonzeros, K, loss: seconds on an H100 for 20 iterations
     (5000, 40_000, 33_000_000, 20, "frobenius"): 2.78,
@@ -62,16 +56,13 @@ def sets(rounds: int) -> None:
     for member in zoo():
         if member.kind == "real":
             X, K = member.load()
-            found = in_turn(
-                {
-                    "theirs": partial(fitted, NMF(K), X),
-                    "ours": partial(fitted, ConeNMF(K, n_threads=1), X),
-                },
-                rounds,
-            )
-            ratios.append(found["theirs"][0] / found["ours"][0])
+            models = [NMF(K), ConeNMF(K, n_threads=1)]
+            found = in_turn({model: partial(model.fit_transform, X) for model in models}, rounds)
+            (theirs, _), (ours, _) = found.values()
+            ratios.append(theirs / ours)
+            errors = [relative_error(X, A, model.components_) for model, (_, A) in found.items()]
             name = member.name + "*" * (not member.is_chosen_on)
-            row(name, K, *found["theirs"], *found["ours"], ratios[-1])
+            row(name, K, theirs, errors[0], ours, errors[1], ratios[-1])
     print(f"{statistics.geometric_mean(ratios):.2f} times as fast")
 
 
@@ -155,79 +146,114 @@ def gpu(rounds: int) -> None:
         row(f"{N} x {F}", nnz, K, loss, seconds, cpu, published, last.relative_error_)
 
 
-def parts_of_a_fit(folder: Path) -> dict[str, Callable[[], Any]]:
-    """What `checkouts` times: each returns arrays or numbers."""
-    rng = np.random.default_rng(0)
-    X = rng.gamma(0.4, size=(6000, 20)) @ rng.gamma(0.5, size=(20, 800))
-    X += 0.05 * rng.random(X.shape)
-    sparse = sp.random_array((4000, 12000), density=0.008, rng=rng, format="csr")
-    cones = from_rows(make_cones(400, 20, 0.2, n_samples=10_000, rng=rng).V.T.copy())
-    small, V, VS = rng.random((300, 40)), from_rows(X), from_rows(sparse)
-    np.save(folder / "X.npy", X)
-    stored = open_data(folder / "X.npy", max_memory="200MB")
-    W, H, _ = cr1_nmf(V, 20)
-
-    def fit(V: Any, solver: str = "hals") -> tuple[np.ndarray, np.ndarray]:
-        found = factorize(V, 20, init="cr1", solver=solver, max_iter=15, tol=0.0)
-        return found.W, found.H
-
-    def transform(times: int = 500) -> list[np.ndarray]:
-        model = ConeNMF(5).fit(small)
-        return [model.transform(small[:1]) for _ in range(times)]
-
-    runs = {f"15 x {s}": partial(fit, V, s) for s in ("hals", "mult", "nnlsb", "plain-hals")}
-    runs |= {"15 x hals, sparse": partial(fit, VS), "15 x hals, file": partial(fit, stored)}
-    runs |= {"cr1_nmf": lambda: cr1_nmf(cones, 20)[:2]}
-    runs |= {"default fit, 300 x 40": lambda: ConeNMF(5).fit_transform(small)}
-    runs |= {"500 x transform": transform, "certify": lambda: certify(V, W, H).lower_bound}
-    return runs
-
-
-def measure_here() -> str:
-    """Seconds and digests of the checkout that is imported, as JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        runs = parts_of_a_fit(Path(folder))
-        in_turn(runs, 1)  # compiled and warm
-        found = in_turn(runs, 3)
-    return json.dumps(
-        {name: (seconds, digest(result)) for name, (seconds, result) in found.items()}
+def begin(checkout: Path, program: str, cache: Path) -> subprocess.Popen[str]:
+    """A process that makes default fits of a checkout, compiled there alone, or of scikit-learn."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", __file__, "fits", "--program", program],
+        env=os.environ | {"PYTHONPATH": f"{checkout}/src", "NUMBA_CACHE_DIR": str(cache)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
-def digest(result: Any) -> str:
-    arrays = result if isinstance(result, tuple | list) else (result,)
-    return hashlib.sha256(b"".join(np.asarray(one).tobytes() for one in arrays)).hexdigest()
+def ask(process: subprocess.Popen[str], path: Path, K: int) -> tuple[float, float]:
+    """The CPU seconds of a fit in that process, and its relative error."""
+    print(json.dumps([str(path), K]), file=process.stdin, flush=True)
+    seconds, error = json.loads(process.stdout.readline())
+    return seconds, error
 
 
-def checkouts(other: Path, rounds: int) -> None:
-    """Medians of both, their ratio, and whether the bits are the same."""
-    places = {"other": other.resolve(), "this": Path(__file__).parents[1]}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in places}
-    for _ in range(rounds):
-        for name, place in places.items():
-            said = output_of("import speed; print(speed.measure_here())", PYTHONPATH=f"{place}/src")
-            found[name].append(json.loads(said))
-    heading("part", "other, s", "this, s", "ratio", "bits")
-    for part, (_, digest) in found["this"][0].items():
-        theirs, ours = (
-            statistics.median(run[part][0] for run in found[name]) for name in ("other", "this")
-        )
-        is_same = found["other"][0][part][1] == digest
-        row(part, theirs, ours, ours / theirs, "same" if is_same else "other")
+def fits(program: str) -> None:
+    """Make the fits that lines of the standard input ask for."""
+    for line in sys.stdin:
+        path, K = json.loads(line)
+        X = stored(path)
+        model = NMF(K) if program == "scikit-learn" else ConeNMF(K, n_threads=1)
+        seconds, A = timed(partial(model.fit_transform, X))
+        error = max(relative_error(X, A, model.components_), 1e-6)  # below that it is exact
+        print(json.dumps([seconds, error]), flush=True)
+
+
+@lru_cache(maxsize=1)
+def stored(path: str) -> Any:
+    return np.load(path) if path.endswith(".npy") else sp.load_npz(path)
+
+
+def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, bool, int]]:
+    """Matrices in a folder as both libraries take them: name, file, whether sparse, components."""
+    for path in sorted([*data.glob("*.*"), *data.glob("*/V.*")]):
+        name = path.parent.name if path.stem == "V" else path.name
+        try:
+            V = open_data(path)
+            X = V.columns(range(V.shape[1])).T.astype(np.float64)
+        except (ConeNMFError, OSError, ValueError) as error:
+            print(f"{name} is left out: {error}")
+            continue
+        labels = path.with_name("labels.npy")
+        classes = np.unique(np.load(labels)).size if path.stem == "V" and labels.exists() else K
+        copy = folder / (f"{name}.npz" if sp.issparse(X) else f"{name}.npy")
+        if sp.issparse(X):
+            sp.save_npz(copy, sp.csr_array(X), compressed=False)
+        else:
+            np.save(copy, X)
+        yield name, copy, sp.issparse(X), classes
+        copy.unlink()
+
+
+def checkouts(other: Path, data: Path, K: int, rounds: int) -> None:
+    """Default fits of both and of scikit-learn on every file; means of the ratios."""
+    here = Path(__file__).parents[1]
+    places = {"scikit-learn": here, "other": other.resolve(), "this": here}
+    heading("set", "K", "scikit-learn, s", "error", "other, s", "error", "this, s", "error",
+            "this / other", "error", "scikit-learn / this")  # fmt: skip
+    ratios: dict[str, list[tuple[float, float]]] = {"dense": [], "sparse": []}
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        processes = {name: begin(place, name, folder / name) for name, place in places.items()}
+        for name, path, is_sparse, count in converted(data, K, folder):
+            found: dict[str, list[tuple[float, float]]] = {one: [] for one in processes}
+            for _ in range(1 + rounds):  # the first one compiles
+                for one, process in processes.items():
+                    found[one].append(ask(process, path, count))
+            seconds = {one: statistics.median(s for s, _ in found[one][1:]) for one in found}
+            errors = {one: found[one][-1][1] for one in found}
+            cells = [cell for one in found for cell in (seconds[one], f"{errors[one]:.6f}")]
+            old, new = seconds["this"] / seconds["other"], seconds["scikit-learn"] / seconds["this"]
+            row(name, count, *cells, old, f"{errors['this'] / errors['other'] - 1:+.3%}", new)
+            ratios["sparse" if is_sparse else "dense"].append((old, new))
+        for process in processes.values():
+            process.communicate()  # ends it
+    for kind, pairs in ratios.items():
+        for title, each in (
+            ("this / other", [old for old, _ in pairs]),
+            ("scikit-learn / this", [new for _, new in pairs]),
+        ):
+            if each:
+                mean, middle = statistics.geometric_mean(each), statistics.median(each)
+                print(
+                    f"{len(each)} {kind} sets, {title}: geometric mean {mean:.2f}, "
+                    f"median {middle:.2f}, from {min(each):.2f} to {max(each):.2f}"
+                )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parts = {"sets": sets, "small": small, "iteration": iteration, "first": first, "gpu": gpu}
-    parser.add_argument("part", nargs="?", choices=[*parts, "checkouts"], default="sets")
+    parser.add_argument("part", nargs="?", choices=[*parts, "checkouts", "fits"], default="sets")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--other", type=Path, default=".", help="another checkout")
+    parser.add_argument("--data", type=Path, default=".", help="a folder of matrices")
+    parser.add_argument("--components", type=int, default=10)
+    parser.add_argument("--program", help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     if options.part != "gpu":
         use_one_thread()
     if options.part == "checkouts":
-        checkouts(options.other, options.rounds)
+        checkouts(options.other, options.data, options.components, options.rounds)
+    elif options.part == "fits":
+        fits(options.program)
     else:
         parts[options.part](options.rounds)
 

@@ -1,6 +1,8 @@
 """The parts of the benchmarks that numbers rest on."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -60,3 +62,30 @@ def test_both_losses_of_counts_are_measured_alike(monkeypatch, rng):
     rates = ours.transform(X) @ ours.components_
     assert reached == pytest.approx(kl_div(X, rates).sum(), rel=1e-6)
     assert reached <= mark
+
+
+@pytest.mark.nightly
+def test_checkouts_are_compared_on_every_file_of_a_folder(tmp_path, rng):
+    """This one with itself, and scikit-learn, on a dense and a sparse set."""
+    X = rng.random((30, 3)) @ rng.random((3, 20))
+    np.save(tmp_path / "mixtures.npy", X)
+    np.save(tmp_path / "vector.npy", X[0])
+    (tmp_path / "classes").mkdir()
+    sp.save_npz(tmp_path / "classes" / "V.npz", sp.csr_array(X * (X > 0.7)))
+    np.save(tmp_path / "classes" / "labels.npy", np.arange(30) % 4)
+    options = ["--other", FOLDER.parent, "--data", tmp_path, "--components", "3", "--rounds", "1"]
+    command = [sys.executable, FOLDER / "speed.py", "checkouts", *options]
+    environment = os.environ | {"CONENMF_NUMBA": "0"}
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = said.stdout.splitlines()
+    (dense,) = [line.split(" | ") for line in lines if line.startswith("| mixtures.npy | 3 ")]
+    (sparse,) = [line.split(" | ") for line in lines if line.startswith("| classes | 4 ")]
+    assert dense[5] == dense[7]  # the same error
+    assert sparse[5] == sparse[7]
+    assert sum(line.startswith("vector.npy is left out: expected a matrix") for line in lines) == 1
+    means = [line.partition(":")[0] for line in lines[-4:]]
+    assert means == [
+        f"1 {kind} sets, {ratio}"
+        for kind in ("dense", "sparse")
+        for ratio in ("this / other", "scikit-learn / this")
+    ]
