@@ -305,6 +305,18 @@ def same():
     return check
 
 
+@pytest.fixture
+def same_factors():
+    """Check that fits have the same factors, bit for bit."""
+
+    def check(one, *others):
+        for other in others:
+            np.testing.assert_array_equal(one.W, other.W)
+            np.testing.assert_array_equal(np.asarray(one.H), np.asarray(other.H))
+
+    return check
+
+
 @pytest.fixture(params=["compiled", "numpy"])
 def both_twins(request, monkeypatch):
     """Run with the compiled kernels and with their NumPy twins."""

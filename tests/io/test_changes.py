@@ -114,14 +114,9 @@ def files_of(path):
     return sorted(f for f in path.rglob("*") if f.is_file() and "json" not in f.name)[1:]
 
 
-def cut(path):
+def cut(path, share=0.5):
     for file in files_of(path):
-        os.truncate(file, file.stat().st_size // 2)
-
-
-def empty(path):
-    for file in files_of(path):
-        os.truncate(file, 0)
+        os.truncate(file, round(share * file.stat().st_size))
 
 
 def overwrite(path, value=1.5):
@@ -133,10 +128,6 @@ def overwrite(path, value=1.5):
             stream.write(np.full(size // 8, value).tobytes())
 
 
-def overwrite_with_infinity(path):
-    overwrite(path, np.inf)
-
-
 def replace(path):
     """By a file of the same size."""
     for file in files_of(path)[:1]:
@@ -145,9 +136,15 @@ def replace(path):
         os.replace(new, file)
 
 
-HARM = (cut, empty, overwrite, overwrite_with_infinity, replace)
+HARM = {
+    "cut": cut,
+    "emptied": lambda path: cut(path, 0),
+    "overwritten": overwrite,
+    "overwritten with infinity": lambda path: overwrite(path, np.inf),
+    "replaced": replace,
+}
 MAIN = ("npy", "h5-chunks", "zarr")  # with every harm
-CASES = [(kind, harm) for kind in BY_PATH for harm in (HARM if kind in MAIN else HARM[::3])]
+CASES = [(kind, harm) for kind in BY_PATH for harm in (HARM if kind in MAIN else [*HARM][::3])]
 
 
 def fit(V, init="random", **options):
@@ -164,7 +161,7 @@ def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm):
     path = BY_PATH[kind](tmp_path, X)
     V = open_path(path)
     with pytest.raises(DataChangedError, match=path.name):
-        fit(V, callback=after_iteration(2, lambda: harm(path)))
+        fit(V, callback=after_iteration(2, lambda: HARM[harm](path)))
 
 
 @pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
@@ -221,7 +218,7 @@ def harmless(path):
 
 
 @pytest.mark.parametrize("kind", BY_PATH)
-def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read):
+def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read, same_factors):
     path = BY_PATH[kind](tmp_path, X)
     V = open_path(path)
     n_rows = [sum(rows_read)]
@@ -230,8 +227,7 @@ def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read):
     result = fit(V, callback=lambda now: harmless(path))
     n_rows.append(sum(rows_read))
     assert n_rows[2] - n_rows[1] == n_rows[1] - n_rows[0] > 0
-    assert np.array_equal(result.W, expected.W)
-    assert np.array_equal(result.H, expected.H)
+    same_factors(result, expected)
     result.certify()
 
 

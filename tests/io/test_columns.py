@@ -109,19 +109,32 @@ def test_a_column_of_texts_does_not_make_a_header(tmp_path):
     assert read(tmp_path / "a.csv", drop=1)[0] == [[5.0, 7.0], [3.0, 4.0]]
 
 
-def test_a_doubt_is_said(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text("1,2,5,9,11,19\n" + "0.5,0.2,3,1,1,1\n0.7,0.1,2,3,4,1\n" * 9)
-    with pytest.warns(InputWarning, match=r"taken as titles.*if it holds data, give header=False"):
-        V = open_data(path)
-    assert V.shape == (6, 18)
-    path.write_text("0,1\n" + "0.5,0.25\n0.75,0.125\n" * 9)
-    with pytest.warns(InputWarning, match=r"taken as data.*if it holds titles, give header=True"):
-        V = open_data(path)
-    assert V.shape == (2, 19)
+@pytest.mark.parametrize(
+    ("first", "rows", "shape", "message"),
+    [
+        (
+            "1,2,5,9,11,19\n",
+            "0.5,0.2,3,1,1,1\n0.7,0.1,2,3,4,1\n",
+            (6, 18),
+            r"taken as titles.*if it holds data, give header=False",
+        ),
+        (
+            "0,1\n",
+            "0.5,0.25\n0.75,0.125\n",
+            (2, 19),
+            r"taken as data.*if it holds titles, give header=True",
+        ),
+    ],
+)
+def test_a_doubtful_first_line_gives_a_warning_unless_the_caller_decides(
+    tmp_path, first, rows, shape, message
+):
+    (tmp_path / "a.csv").write_text(first + 9 * rows)
+    with pytest.warns(InputWarning, match=message):
+        assert open_data(tmp_path / "a.csv").shape == shape
     for header, N in ((True, 18), (False, 19)):
-        assert open_data(path, header=header).shape == (2, N)
-        assert open_data(path, header=header).remarks == ()
+        V = open_data(tmp_path / "a.csv", header=header)
+        assert (V.shape[1], V.remarks) == (N, ())
 
 
 @settings(max_examples=25, deadline=None)

@@ -10,11 +10,8 @@ import zarr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from conenmf import Factorization, factorize, from_columns, from_rows, open_data
+from conenmf import Factorization, factorize, from_rows, open_data
 from conenmf.errors import (
-    DataError,
-    DataTypeError,
-    FileFormatError,
     InputWarning,
 )
 from conenmf.names import Names
@@ -110,19 +107,3 @@ def test_names_of_bands_and_the_shape_are_kept(tmp_path):
     names = Factorization.load(tmp_path / "result.npz").names
     assert names == Names(None, ("red", "green", "blue"), pixels_shape=(5, 4))
     assert result.H.reshape(2, *names.pixels_shape).shape == (2, 5, 4)
-
-
-def test_cubes_that_are_refused(tmp_path, refuses):
-    cube = np.ones((60, 50, 40))
-    for door in (from_rows, from_columns):
-        with pytest.raises(DataError, match=r"got 3: .*X\.reshape\(len\(X\), -1\).*shape\[-1\]"):
-            door(cube)
-    np.save(tmp_path / "a.npy", np.ones((2, 2, 2, 2)))
-    refuses(DataError, "got 4", lambda: open_data(tmp_path / "a.npy"))
-    np.save(tmp_path / "a.npy", np.ones((2, 0, 3)))
-    refuses(DataError, r"a\.npy has shape \(2, 0, 3\)", lambda: open_data(tmp_path / "a.npy"))
-    np.save(tmp_path / "a.npy", 1j * cube)
-    refuses(DataTypeError, "Complex", lambda: open_data(tmp_path / "a.npy"))
-    np.save(tmp_path / "a.npy", cube)
-    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-8])
-    refuses(FileFormatError, "greater than file size", lambda: open_data(tmp_path / "a.npy"))

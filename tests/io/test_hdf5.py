@@ -47,8 +47,8 @@ def test_hdf5(same, tmp_path, X, refuses):
     same(open_data(f"{path}:/chunked"), X)
     same(open_data(path, dataset="columns", samples_in="columns"), X)
     same(open_data(path, dataset="sparse"), X)
-    with pytest.raises(FileFormatError, match="holds chunked, columns, group, sparse, text: name"):
-        open_data(path)
+    message = "holds chunked, columns, group, sparse, text: name"
+    refuses(FileFormatError, message, lambda: open_data(path))
     refuses(FileFormatError, "has no 'nowhere'", lambda: open_data(path, dataset="nowhere"))
     with h5py.File(path) as file:
         same(from_rows(file["chunked"]), X)
@@ -112,74 +112,27 @@ def test_chunks_that_were_never_written_are_refused(tmp_path, write, refuses):
     assert from_rows(array).norms_squared.sum() == 40.0  # as the caller says
 
 
-def test_a_dataset_of_which_nothing_was_written(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("X", (10**6, 10**6), "f8")
-        file.create_dataset("chunked", (10**6, 10**6), "f8", chunks=(1000, 1000))
-    for name in ("X", "chunked"):
-        with pytest.raises(FileFormatError, match="never written"):
-            open_data(tmp_path / "a.h5", dataset=name, max_memory="100MB")
-    zarr.create_array(tmp_path / "a.zarr", shape=(10**6, 10**6), chunks=(1000, 1000), dtype="f8")
-    with pytest.raises(FileFormatError, match="1000000 of 1000000 chunks were never written"):
-        open_data(tmp_path / "a.zarr", max_memory="100MB")
-
-
-def test_a_lost_chunk_of_zarr(tmp_path, X):
-    zarr.create_array(tmp_path / "a.zarr", data=X + 1, chunks=(10, 12))
-    (tmp_path / "a.zarr" / "c" / "2" / "0").unlink()
-    with pytest.raises(FileFormatError, match="1 of 4 chunks were never written"):
-        open_data(tmp_path / "a.zarr")
-
-
-def test_chunks_that_do_not_fit(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("giant", (40, 10**7), "f8", chunks=(1, 10**7))
-    with pytest.raises(FileFormatError, match="a chunk takes 80000000 bytes"):
-        open_data(tmp_path / "a.h5", max_memory="100MB")
-    zarr.create_array(tmp_path / "b.zarr", shape=(4, 10**9), chunks=(1, 10**9), dtype="f8")
-    with pytest.raises(FileFormatError, match="a chunk takes 8000000000 bytes"):
-        open_data(tmp_path / "b.zarr", max_memory="100MB")
-
-
-def test_a_dataset_that_is_stored_in_other_files(tmp_path, X):
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file["X"] = X
-    layout = h5py.VirtualLayout(X.shape, X.dtype)
-    layout[:] = h5py.VirtualSource(tmp_path / "other.h5", "X", X.shape)
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_virtual_dataset("X", layout)
-        file["texts"] = np.array(["a", "b"], dtype=object)
-        file["pairs"] = np.zeros((3, 3), [("re", "f8"), ("im", "f8")])
-    with pytest.raises(FileFormatError, match=r"never written here, .* or they are in other files"):
-        open_data(tmp_path / "a.h5")
-    for name in ("texts", "pairs"):
-        with pytest.raises(DataTypeError):
-            open_data(tmp_path / "a.h5", dataset=name)
-
-
 @pytest.mark.parametrize("shape", [(6, 4), (3, 2, 4)])
-def test_entries_that_are_marked_as_missing(tmp_path, shape):
+def test_entries_that_are_marked_as_missing(tmp_path, shape, refuses):
     X = np.arange(1, 25, dtype=np.uint16).reshape(shape)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["X"] = X
         file["X"].attrs["_FillValue"] = np.uint16(65535)
-    root = zarr.create_array(str(tmp_path / "a.zarr"), data=X)
-    root.attrs["missing_value"] = 24
     assert open_data(tmp_path / "a.h5").shape == (4, 6)
-    with pytest.raises(DataTypeError, match=r"row 5, column 3, .* is 24, which its attribute"):
-        open_data(tmp_path / "a.zarr")
     with h5py.File(tmp_path / "a.h5", "a") as file:
         file["X"][0, ..., 0] = 65535
-    with pytest.raises(DataTypeError, match=r"a\.h5:/X: row 0, column 0, .* is 65535"):
-        open_data(tmp_path / "a.h5")
+    message = r"a\.h5:/X: row 0, column 0, .* is 65535"
+    refuses(DataTypeError, message, lambda: open_data(tmp_path / "a.h5"))
+    zarr.create_array(str(tmp_path / "a.zarr"), data=X).attrs["missing_value"] = 24
+    message = r"row 5, column 3, .* is 24, which its attribute"
+    refuses(DataTypeError, message, lambda: open_data(tmp_path / "a.zarr"))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, about codecs beyond its standard
-@pytest.mark.parametrize("codec", ["pickle"])
-def test_no_pickle_is_read(tmp_path, X, codec, refuses):
+def test_no_pickle_is_read(tmp_path, X, refuses):
     zarr.create_array(tmp_path / "a.zarr", data=X, chunks=X.shape, zarr_format=2)
     settings = json.loads((tmp_path / "a.zarr" / ".zarray").read_text())
-    settings["filters"] = [{"id": codec}]
+    settings["filters"] = [{"id": "pickle"}]
     (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
     bomb = f"(cposix\nsystem\nS'touch {tmp_path}/pwned'\ntR.".encode()
     (tmp_path / "a.zarr" / "0.0").write_bytes(bomb)

@@ -5,7 +5,6 @@ from PIL import Image
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import (
-    FileFormatError,
     OptionError,
 )
 from conenmf.scale.disk import DiskMatrix
@@ -81,18 +80,6 @@ def test_deep_images_keep_their_numbers(tmp_path):
     deep = np.array([[0, 60_000], [1, 256]], np.uint16)
     Image.fromarray(deep).save(tmp_path / "a.png")
     assert open_data(tmp_path).columns([0]).ravel().tolist() == [0, 60_000, 1, 256]
-    Image.fromarray(deep.astype(np.uint8)).save(tmp_path / "b.png")
-    with pytest.raises(
-        FileFormatError, match=r"b\.png has 2 x 2 pixels of 8 bits, unlike .*a\.png"
-    ):
-        open_data(tmp_path)
-
-
-def test_an_image_that_claims_too_many_pixels(folder, refuses):
-    (folder / "a3.png").write_bytes(b"")
-    header = b"BM" + b"\0" * 12 + np.array([40, 60_000, 60_000, 8 << 16 | 1], "<u4").tobytes()
-    (folder / "a3.png").write_bytes(header + b"\0" * 24)
-    refuses(FileFormatError, r"a3\.png", lambda: open_data(folder))
 
 
 # --- images that take more than they seem to --------------------------------------------------

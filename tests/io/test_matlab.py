@@ -58,12 +58,6 @@ def test_matrix_market_that_is_not_what_its_header_claims(tmp_path, content, mes
         opened(tmp_path / "a.mtx.gz", gzip.compress(content), max_memory="1GB")
 
 
-def test_matrix_market_that_does_not_fit_is_refused(tmp_path):
-    scipy.io.mmwrite(tmp_path / "a.mtx", sp.eye_array(5000))
-    with pytest.raises(FileFormatError, match="only be read as a whole"):
-        open_data(tmp_path / "a.mtx", max_memory="100kB")
-
-
 # --- MATLAB ---
 
 
@@ -111,12 +105,10 @@ def test_the_variable_that_is_meant(tmp_path, refuses):
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "u4", "i8", "f4", "?"])
-def test_types_of_numbers(tmp_path, dtype, refuses):
+def test_types_of_numbers(tmp_path, dtype):
     scipy.io.savemat(tmp_path / "a.mat", {"V": MATRIX.astype(dtype)}, do_compression=True)
     V = open_data(tmp_path / "a.mat")
     np.testing.assert_array_equal(V.columns([0, 1, 2]).T, MATRIX.astype(dtype))
-    scipy.io.savemat(tmp_path / "b.mat", {"V": MATRIX * 1j})
-    refuses(DataTypeError, "Complex", lambda: open_data(tmp_path / "b.mat"))
 
 
 def test_files_are_read_as_they_are_made_here(tmp_path):

@@ -1,4 +1,8 @@
+"""Tables in text, Parquet and Arrow."""
+
+import csv
 import gzip
+import io
 import os
 import sys
 
@@ -9,15 +13,15 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conenmf import factorize, from_rows, open_data
-from conenmf.errors import (
-    DataError,
-    FileFormatError,
-)
+from conenmf.errors import ConeNMFError, DataError, FileFormatError
 from conenmf.io import tables, text
 from conenmf.io.open import open_path
 from conenmf.io.source import Reading
+from conenmf.io.text import guess
 from conenmf.names import Names
 from conenmf.scale.disk import DiskMatrix
 
@@ -41,6 +45,7 @@ def read(path, text, **options):
         ("g|a|b\nx|1.0|2,0\n".replace(",", ".") + "y|3|4", ("x", "y"), ("a", "b")),
         ("g;a;b\nx;1,0;2\ny;3;4,0", ("x", "y"), ("a", "b")),
         ("id,a,a\n7,1,2\n8,3,4\n", ("7", "8"), ("a", "a")),
+        pytest.param(5000 * "\n" + "a,b\n1,2\n\n\r\n3,4\n", None, ("a", "b"), id="empty lines"),
     ],
 )
 def test_texts(tmp_path, text, rows, columns):
@@ -51,13 +56,9 @@ def test_texts(tmp_path, text, rows, columns):
     assert (turned, names) == ([[1.0, 3.0], [2.0, 4.0]], Names(columns, rows))
 
 
-def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
+def test_names_that_would_act_on_a_terminal_are_escaped(tmp_path):
     _, names = read(tmp_path / "a.csv", "n,\x1b[2Jx,<b>\ncafé,1,2\nb,3,4\n".encode())
     assert names == Names(("café", "b"), ("\\x1b[2Jx", "<b>"))
-    for row in (1, 100):
-        text = b"n,x\n" + row * b"b,3\n" + b"caf\xe9,1\n"
-        with pytest.raises(FileFormatError, match=r"it is not UTF-8.*iconv -f latin1 -t utf-8"):
-            read(tmp_path / "a.csv", text)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,26 @@ def test_names_that_are_not_in_utf_8_or_would_act_on_a_terminal(tmp_path):
         ("1,2\n3,\x004\n", FileFormatError, "line 2, column '1': .* is not a number"),
         ("1,2\r3,4\r", FileFormatError, "new-line character"),
         ("a,b\n1,2\n".encode("utf-16"), FileFormatError, "it is not UTF-8"),
+        (b"n,x\nb,3\ncaf\xe9,1\n", FileFormatError, r"not UTF-8.*iconv -f latin1 -t utf-8"),
+        (b"n,x\n" + 100 * b"b,3\n" + b"caf\xe9,1\n", FileFormatError, "not UTF-8.*iconv"),
+        ("n,a,b\nx,1,2\nu,1", FileFormatError, "line 3.* has 2 fields"),
+        ("n,a,b\nx,1,2\nu,1,x", FileFormatError, "line 3.* 'x' is not a number"),
+        ("n,a,b\nx,1,2\nx,1,\n", DataError, "row 1 .* column 1"),
+        ("a,b\n1,2,3,4", FileFormatError, "the header has 2 fields and the first row has 4"),
+        # 1.234 may be 1234 where others are 1,5
+        ("a;b\n1,5;1.234\n3;4\n", FileFormatError, "line 2, column 'a': '1,5' is not a number"),
+        pytest.param(
+            "a,b\n" + 299_999 * "1,2\n" + "1,x\n" + 100_000 * "1,2\n",
+            FileFormatError,
+            "line 300001, column 'b': 'x' is not a number",
+            id="far inside",
+        ),
+        pytest.param(  # two rows more than lines, and all numbers behind them in other columns
+            20 * (200 * "1," + "1\n") + 402 * ("1,1,1,1,1,1\r7" + 195 * ",1" + "\n"),
+            FileFormatError,
+            "line 21 cannot be split into fields",
+            id="carriage returns",
+        ),
     ],
 )
 def test_texts_that_are_wrong_somewhere(tmp_path, text, error, message, refuses):
@@ -139,18 +160,11 @@ def test_a_table_that_does_not_fit_is_read_from_a_temporary_file(
 
 
 @pytest.mark.parametrize("sign", [",", ";"])
-def test_names_in_quotes_and_errors_by_line(tmp_path, sign, refuses):
+def test_names_in_quotes(tmp_path, sign):
     text = 'n,a,b\n"x ""1"", y",1,2\n\nz,3.5,4\r\nw,"1",2\n'.replace(",", sign)
-    (tmp_path / "a.csv").write_text(text)
-    V = open_data(tmp_path / "a.csv")
-    assert V.columns([0, 1, 2]).T.tolist() == [[1.0, 2.0], [3.5, 4.0], [1.0, 2.0]]
-    assert V.names.sample_names == (f'x "1"{sign} y', "z", "w")
-    for line, message in (("u,1", "has 2 fields"), ("u,1,x", "'x' is not a number")):
-        (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\n" + line)
-        with pytest.raises(FileFormatError, match=f"line 3.* {message}"):
-            open_data(tmp_path / "b.csv")
-    (tmp_path / "b.csv").write_text("n,a,b\nx,1,2\nx,1,\n")
-    refuses(DataError, r"row 1 .* column 1", lambda: open_data(tmp_path / "b.csv"))
+    rows, names = read(tmp_path / "a.csv", text)
+    assert rows == [[1.0, 2.0], [3.5, 4.0], [1.0, 2.0]]
+    assert names.sample_names == (f'x "1"{sign} y', "z", "w")
 
 
 def test_types_of_columns(tmp_path):
@@ -208,14 +222,6 @@ def test_what_numpy_writes(tmp_path):
     assert names == Names(("b c", "d e f"), ("x",))
 
 
-def test_a_fault_far_inside_a_long_table(tmp_path):
-    rows = ["a,b"] + ["1,2"] * 400_000
-    rows[300_000] = "1,x"
-    (tmp_path / "a.csv").write_text("\n".join(rows) + "\n")
-    with pytest.raises(FileFormatError, match="line 300001, column 'b': 'x' is not a number"):
-        open_data(tmp_path / "a.csv")
-
-
 def test_printed_numbers_come_back_to_the_last_bit(tmp_path, rng):
     """100,000 doubles of all magnitudes, as Python prints them and with 17 digits."""
     X = rng.random((1000, 100)) * 10.0 ** rng.integers(-30, 30, (1000, 100))
@@ -240,12 +246,17 @@ def test_what_is_no_number(tmp_path, field):
             read(tmp_path / "a.tsv", "a\tb\n" + "\n".join(rows))
 
 
-def test_blanks_and_missing_entries(tmp_path):
-    text = "a;b\n 1,5 ;+2\n;3e2\nNA; inf\n"
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a;b\n 1,5 ;+2\n;3e2\nNA; inf\n", [[1.5, 2.0], [np.nan, 300.0], [np.nan, np.inf]]),
+        ("a;b\n;1,5\n3;\n", [[np.nan, 1.5], [3.0, np.nan]]),
+    ],
+)
+def test_blanks_and_missing_entries(tmp_path, text, rows):
     (tmp_path / "a.csv").write_text(text)
     matrix = open_path(str(tmp_path / "a.csv"), Reading(1 << 30)).matrix
-    expected = [[1.5, 2.0], [np.nan, 300.0], [np.nan, np.inf]]
-    np.testing.assert_array_equal(matrix, expected)
+    np.testing.assert_array_equal(matrix, rows)
 
 
 def test_without_the_extra_a_table_says_which_one(tmp_path, monkeypatch):
@@ -253,3 +264,143 @@ def test_without_the_extra_a_table_says_which_one(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(FileFormatError, match=r"pyarrow: pip install 'conenmf\[files\]'"):
         open_data(tmp_path / "a.parquet")
+
+
+# --- one row on each line ---
+
+
+def named_rows(count):
+    return ["name,a,b"] + [f"s{i},{i % 7},{i % 5 + 1}" for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ('"{}', '"{}', 52),  # the rows between them were lost
+        ('"{}', "{}", 52),
+        ('"{}', '{}"', 52),
+        ('"{}', '"x",1,2', 52),
+        ('""{}', "{}", 52),
+        ('"x"{}', "{}", 52),
+        ("{}", '"3",4,"5', 92),
+        ("{}", 's,4,"5', 92),
+        ("{}", 's,"3"4,5', 92),
+        ("{}", 's,""3,5', 92),
+    ],
+)
+def test_stray_quotes(tmp_path, first, second, expected):
+    rows = named_rows(100)
+    rows[51], rows[91] = first.format(rows[51]), second.format(rows[91])
+    text = "\n".join(rows).encode()
+    for name, content in (("a.csv", text), ("a.csv.gz", gzip.compress(text))):
+        for options in ({}, {"names_column": 0, "drop": 2}, {"drop": [0, 1]}):
+            with pytest.raises(FileFormatError, match=f"line {expected} cannot be split"):
+                read(tmp_path / name, content, **options)
+
+
+@pytest.mark.parametrize("line", [0, 3, 50, 100])
+@pytest.mark.parametrize("field", ["1\r7", "\r", "1\r"])
+def test_carriage_returns(tmp_path, line, field):
+    rows = named_rows(100)
+    rows[line] = f"s,{field},7"
+    for end in ("\n", "\r\n"):
+        with pytest.raises(FileFormatError, match=f"line {line + 1} cannot be split|damaged"):
+            read(tmp_path / "a.csv", end.join(rows) + end)
+
+
+@given(st.lists(st.text(alphabet='1a",\r\n ;', max_size=12), min_size=1, max_size=30))
+def test_what_is_accepted_is_what_the_module_csv_reads(tmp_path_factory, parts):
+    path = tmp_path_factory.mktemp("fuzz") / "a.csv"
+    text = "n,x\n" + 20 * "s,1\n" + "\n".join(parts)
+    path.write_bytes(text.encode())
+    try:
+        named = open_path(str(path), Reading(1 << 30))
+    except FileFormatError:
+        return
+    rows = [
+        row
+        for row in csv.reader(io.StringIO(text, newline=""))
+        if "".join(row).strip(" ") or len(row) > 1
+    ][1:]
+    assert [row[0].lstrip(" ") for row in rows] == list(named.names.sample_names)
+    assert [float(row[1].strip() or "nan") for row in rows] == pytest.approx(
+        named.matrix[:, 0].tolist(), rel=0, abs=0, nan_ok=True
+    )
+
+
+@given(st.lists(st.text(max_size=30), min_size=1, max_size=4))
+def test_any_text_has_a_dialect_or_is_refused(lines):
+    try:
+        dialect = guess(lines, "it")
+    except ConeNMFError:
+        return
+    columns = dialect.columns
+    assert columns.titles is None or len(columns.titles) == columns.width
+
+
+@pytest.mark.parametrize(
+    ("title", "column", "named"),
+    [
+        ("Sample_ID", ["1000", "1001", "1002"], True),
+        ("patient no", ["1", "2", "3"], True),
+        ("sampleID", ["7", "8", "9"], True),
+        ("Sample_ID", ["1", "1", "2"], False),  # these repeat
+        ("patient_id", ["1.5", "2.5", "3.5"], False),
+        ("valid", ["1", "2", "3"], False),
+        ("gene_0", ["1", "2", "3"], False),
+        ("gene_0", ["1", "n.d.", "3"], False),  # one that is wrong makes no names of the others
+        ("gene_0", ["a", "b", "3"], True),
+    ],
+)
+def test_a_first_column_that_names_the_rows(title, column, named):
+    lines = [f"{title},x,y", *(f"{text},2,3" for text in column)]
+    assert (guess(lines, "file").columns.named_by == 0) is named
+
+
+# --- files of Arrow in all their versions ---
+
+
+def write_arrow(path, table, new=pa.ipc.new_file, **options):
+    with new(path, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_table(table)
+
+
+WRITE = {"parquet": lambda path, table: pq.write_table(table, path), "arrow": write_arrow}
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "binary", "string_view"])
+@pytest.mark.parametrize("stored", WRITE)
+def test_long_names_are_cut(tmp_path, kind, stored):
+    if (kind, stored) == ("string_view", "parquet") and int(pa.__version__.split(".")[0]) < 21:
+        pytest.skip("pyarrow writes views to Parquet from version 21 on")
+    names = pa.array(["é" * 300, "b" * 200, "c"]).cast(kind)
+    WRITE[stored](tmp_path / f"a.{stored}", pa.table({"a": [1.0, 2.0, 3.0], "name": names}))
+    found = open_data(tmp_path / f"a.{stored}", names_column="name").names.sample_names
+    assert found == ("é" * 199 + "…", "b" * 200, "c")
+
+
+TABLE = pa.table(
+    {
+        "name": pa.array(["a", "b", "c"] * 400).dictionary_encode(),
+        "a": [5.0, 2.0, 7.0] * 400,
+        "b": [1.0, 2.0, 4.0] * 400,
+    }
+)
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"compression": "lz4"},
+        {"compression": "zstd"},
+        {"metadata_version": pa.ipc.MetadataVersion.V4},
+        {"use_legacy_format": True},  # files of before 2019
+    ],
+)
+def test_files_and_streams(tmp_path, new, options):
+    write_arrow(tmp_path / "a.arrow", TABLE, new, **options)
+    V = open_data(tmp_path / "a.arrow")
+    np.testing.assert_array_equal(V.columns([0, 1199])[0], [5.0, 7.0])
+    assert V.names.sample_names[:4] == ("a", "b", "c", "a")

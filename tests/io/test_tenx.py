@@ -78,14 +78,15 @@ def test_an_h5_file(tmp_path, old):
     check(open_data(path, dataset="GRCh38" if old else "matrix"))
 
 
-def test_folders_that_are_not_whole(tmp_path):
+def test_folders_that_are_not_whole(tmp_path, refuses):
     folder = write_folder(tmp_path / "f", packed=False)
+
+    def check_refused(message):
+        refuses(FileFormatError, message, lambda: open_data(folder))
+
     (folder / "barcodes.tsv").write_text("AAAC-1\n")
-    with pytest.raises(FileFormatError, match=r"6 genes and 9 cells, .* 6 genes and 1 cells"):
-        open_data(folder)
+    check_refused("6 genes and 9 cells, .* 6 genes and 1 cells")
     (folder / "barcodes.tsv").unlink()
-    with pytest.raises(FileFormatError, match=r"matrix\.mtx without barcodes\.tsv: copy the whole"):
-        open_data(folder)
+    check_refused(r"matrix\.mtx without barcodes\.tsv: copy the whole")
     (folder / "x_matrix.mtx").write_text("")
-    with pytest.raises(FileFormatError, match=r"matrix\.mtx, x_matrix\.mtx: put each matrix"):
-        open_data(folder)
+    check_refused(r"matrix\.mtx, x_matrix\.mtx: put each matrix")

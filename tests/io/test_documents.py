@@ -1,10 +1,11 @@
+"""Folders and columns of documents, whose words are counted; and lists of names."""
+
 import gzip
 
 import pytest
 
 from conenmf import open_data
 from conenmf.data.prepare import Words
-from conenmf.errors import FileFormatError
 from conenmf.io.text import read_names
 
 TEXTS = {
@@ -33,15 +34,6 @@ def test_a_folder_of_texts(folder):
     assert V.shape == (4, 4)
     again = open_data(folder / "a", words=V.vocabulary)
     assert again.names.feature_names == V.names.feature_names
-
-
-def test_files_that_are_no_texts(folder, refuses):
-    (folder / "bad.txt").write_bytes(b"caf\xe9")
-    refuses(FileFormatError, r"bad\.txt is damaged.*: it is not UTF-8", lambda: open_data(folder))
-    (folder / "bad.txt").unlink()
-    (folder / "large.txt").write_text("oak " * 100_000)
-    with pytest.raises(FileFormatError, match="only be read as a whole"):
-        open_data(folder, max_memory=1 << 20)
 
 
 def test_a_column_of_texts(tmp_path):
