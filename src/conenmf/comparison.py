@@ -175,8 +175,10 @@ def compare(
     solvers = _checked("solvers", solvers, SOLVERS)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
-    if true is not None and true.size != V.shape[1]:
-        raise DataError(f"there are {true.size} labels for {V.shape[1]} samples: give one for each")
+    if true is not None and true.size != V.n_samples:
+        raise DataError(
+            f"there are {true.size} labels for {V.n_samples} samples: give one for each"
+        )
     contenders = []
     problem = None
     for init, solver in product(inits, solvers):
@@ -210,7 +212,7 @@ def compare(
 
 def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contender:
     """Fit another program, and judge its factors."""
-    X = V.held_rows(V.shape[0] * V.shape[1])
+    X = V.held_rows(V.n_features * V.n_samples)
     if X is None or V.observed is not None:
         raise OptionError("others need complete data in memory: leave out `others`")
     began = perf_counter()
@@ -222,10 +224,10 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
     seconds = perf_counter() - began
     A = np.asarray(A, float)
     C = np.asarray(C, float)
-    if (A.shape, C.shape) != ((V.shape[1], K), (K, V.shape[0])):
+    if (A.shape, C.shape) != ((V.n_samples, K), (K, V.n_features)):
         raise DataError(
             f"{name} returned factors of shape {A.shape} and {C.shape}, expected "
-            f"{(V.shape[1], K)} and {(K, V.shape[0])}"
+            f"{(V.n_samples, K)} and {(K, V.n_features)}"
         )
     end = finished(V, C.T, given=V.align(A))
     error = sqrt(end.squared_error / V.total)

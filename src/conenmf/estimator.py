@@ -372,7 +372,7 @@ class ConeNMF(
         if not (is_plain and self._penalties(V).are_none):
             problem = "partial_fit takes no penalties, fixed components or missing entries: use fit"
             raise NotAvailableError(problem)
-        stream = getattr(self, "_stream", None) or self._new_stream(V.shape[0], K)
+        stream = getattr(self, "_stream", None) or self._new_stream(V.n_features, K)
         if stream.K != K:
             raise OptionError(
                 f"n_components={K}, but the model to continue has {stream.K} components: "
@@ -604,8 +604,8 @@ class ConeNMF(
 
     def _penalties(self, V: DataMatrix) -> Penalties:
         names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
-        N = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
-        return Penalties.as_in_sklearn((V.shape[0], N), **self._options(*names))
+        N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
+        return Penalties.as_in_sklearn((V.n_features, N), **self._options(*names))
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
         """Return components given in rows as columns, in the order of the features of V."""

@@ -166,8 +166,8 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     if own.observed is not None and own.observed.weights is None and not request.given & _PLAIN:
         return _rated(request, own)
     V = with_sample_weights(request, own, request.loss)
-    n_counted = V.shape[1] if V.unweighed is None else V.unweighed.n_counted
-    penalties = Penalties.as_in_sklearn((V.shape[0], n_counted), **request.chosen(TERMS))
+    n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
+    penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
     show = request.display.iterations(request.max_iter)
     with request.display.working(choosing(request.K)):
         result = factorize(

@@ -149,7 +149,7 @@ def compare(request: Request) -> None:
     V = request.open()
     classes = None
     if request.labels is not None:
-        classes = read_labels(request.labels, V.shape[1], V.names)
+        classes = read_labels(request.labels, V.n_samples, V.names)
     with display.working(choosing(request.K)):
         compared = comparison.compare(
             V,

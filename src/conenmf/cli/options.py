@@ -484,7 +484,9 @@ class Request(SimpleNamespace):
         if is_guessed and mutation_types(V.names.sample_names) is not None:
             self.read_as({"samples_in": "columns"})
             V = self._opened(vocabulary)
-            V.remarks += (f"rows are the {V.shape[0]} types of mutations, so columns are samples",)
+            V.remarks += (
+                f"rows are the {V.n_features} types of mutations, so columns are samples",
+            )
         return V
 
     def _opened(self, vocabulary: Vocabulary | None) -> DataMatrix:
@@ -523,10 +525,10 @@ class Request(SimpleNamespace):
 def _size(V: DataMatrix) -> str:
     """The size of a matrix, and whether names were read: a wrong guess is seen here."""
     names = V.names
-    samples = f"{V.shape[1]} samples{' without names' * (names.sample_names is None)}"
+    samples = f"{V.n_samples} samples{' without names' * (names.sample_names is None)}"
     if names.pixels_shape is not None:
-        samples = "{} pixels of an image of {} x {}".format(V.shape[1], *names.pixels_shape)
-    features = f"{V.shape[0]} features{' without names' * (names.feature_names is None)}"
+        samples = "{} pixels of an image of {} x {}".format(V.n_samples, *names.pixels_shape)
+    features = f"{V.n_features} features{' without names' * (names.feature_names is None)}"
     if names.image_shape is not None:
         features = "images of {} x {} pixels".format(*names.image_shape)
     return f"{samples}, {features}"

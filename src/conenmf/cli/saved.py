@@ -64,13 +64,13 @@ def transform(request: Request) -> None:
     error = loss.relative_error(value, loss.scale(V)) if V.total else 0.0
     components = np.asarray(labels)[np.asarray(labels) >= 0]
     answer = {
-        "n_samples": V.shape[1],
+        "n_samples": V.n_samples,
         "n_components": result.K,
         "relative_error": error,
         "samples_of_component": np.bincount(components, minlength=result.K),
         "output": request.output,
     }
-    said = f"{V.shape[1]} samples in {result.K} components; relative error {error:.4g}"
+    said = f"{V.n_samples} samples in {result.K} components; relative error {error:.4g}"
     where = f"the coefficients are in {visible(request.output, None)}"
     request.answer(answer, f"{said}\n{where}", V)
 

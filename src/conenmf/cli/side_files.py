@@ -48,7 +48,7 @@ def read_entries(request: Request) -> Facts:
         table = pd.DataFrame(rows, M.names.sample_names, M.names.feature_names)
         if M.observed is not None:
             table = table.where(np.asarray(M.observed.weights) > 0)
-        if option == "weights" and M.shape[1] == 1:  # of features
+        if option == "weights" and M.n_samples == 1:  # of features
             entries[option] = table.iloc[0]
             continue
         table = table.ne(0) if option == "mask" else table
@@ -72,13 +72,13 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
     M = _opened(request, "reference", request.reference, samples_in="columns")
     if {*features} & {*(M.names.sample_names or ())}:
         M = _opened(request, "reference", request.reference, samples_in="rows")
-    names = tuple(M.names.sample(n) for n in range(M.shape[1]))
+    names = tuple(M.names.sample(n) for n in range(M.n_samples))
     return _components(M, V, "--reference"), names
 
 
 def _components(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
     """The columns of M, with features in the order of those of V."""
-    W = exact(dense(M.columns(np.arange(M.shape[1]))))
+    W = exact(dense(M.columns(np.arange(M.n_samples))))
     return matched_rows(W, M.names, V, owner)
 
 

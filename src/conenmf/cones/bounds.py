@@ -56,7 +56,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     True
     """
     require_data_matrix(V)
-    W = np.asarray(factor("W", W, (V.shape[0], "K")), dtype=float)
+    W = np.asarray(factor("W", W, (V.n_features, "K")), dtype=float)
     labels = check_labels(V, labels, W.shape[1])
     axes = np.ascontiguousarray(W.T)
     norms = norm(axes, axis=1, keepdims=True)

@@ -290,12 +290,12 @@ def require_samples(V: DataMatrix, K: int) -> None:
 def _first_centre(V: DataMatrix, rng: Generator | None, first: int | None) -> int:
     if first is not None:
         first = integer("first", first)
-        squared = V.norms_squared[first] if 0 <= first < V.shape[1] else 0.0
+        squared = V.norms_squared[first] if 0 <= first < V.n_samples else 0.0
         if not float(squared) > 0:
             raise OptionError(
                 Option("first", first),
                 " is not the index of a nonzero sample: "
-                f"use one of {V.nonzero} such samples, counted from 0 to {V.shape[1] - 1}",
+                f"use one of {V.nonzero} such samples, counted from 0 to {V.n_samples - 1}",
             )
         return first
     if rng is not None:
@@ -315,7 +315,7 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     if V.is_in_memory and V.n_entries <= _FEW_ENTRIES:
         return plain_centres(V, K, first, tie)
     centres = np.full(K, first, dtype=np.intp)
-    Z = np.empty((V.shape[0], K), order="F")
+    Z = np.empty((V.n_features, K), order="F")
     Z[:, 0] = _direction(V, first)
     scores, _ = V.sweep(_first_scores, V.norms_squared, z=Z[:, 0])
     lazy = LazyScores(V, scores, _score, n_choices=1, tie=tie)

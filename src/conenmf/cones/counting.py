@@ -180,7 +180,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     if not 1 <= k_min <= k_max <= smaller:
         raise ComponentsError(
             f"the search range {k_min}..{k_max} must lie within 1..{smaller}, "
-            f"the smaller side of a {V.shape[1]} x {V.shape[0]} matrix"
+            f"the smaller side of a {V.n_samples} x {V.n_features} matrix"
         )
     values = np.zeros(k_max + 1)
     k = min(k_max + 1, smaller)
@@ -292,7 +292,7 @@ def count_above_edge(V: DataMatrix) -> EdgeCount:
 
 def _some_samples(V: DataMatrix) -> Array:
     """Nonzero samples as columns, at most as many as are affordable."""
-    size = _MANY_FEATURES if V.shape[0] > _MANY_FEATURES else _EDGE_SAMPLES
+    size = _MANY_FEATURES if V.n_features > _MANY_FEATURES else _EDGE_SAMPLES
     return dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
 
 
@@ -521,7 +521,7 @@ def _n_compared(V: DataMatrix) -> int:
     """How many samples to compare: n of them take n^2 / 2 products of all features."""
     if V.nonzero <= _MAX_SAMPLES:
         return V.nonzero
-    entries = 1 + V.n_entries // V.shape[1]
+    entries = 1 + V.n_entries // V.n_samples
     affordable = int(np.sqrt(2 * _SUBSET_PRODUCTS / entries))
     return int(np.clip(affordable, _MIN_SUBSET_SAMPLES, _SUBSET_SAMPLES))
 

@@ -83,7 +83,7 @@ _SAME_ANGLE = 1e-9  # between two rays up to which they count as one
 
 def cosine_rounding(V: DataMatrix) -> float:
     """Return how close two cosines to samples of V must be to count as equal."""
-    return float(8.0 * EPS * np.sqrt(V.shape[0]))
+    return float(8.0 * EPS * np.sqrt(V.n_features))
 
 
 def squared_distances(block: Block, labels: Array, squared: Array, points: Array) -> Array:
@@ -238,7 +238,7 @@ def _members(index: range, own: Array) -> tuple[Array]:
 def distances(V: DataMatrix, indices: Array) -> Array:
     """Return the distances (n, n) between some samples, none of them zero, scaled to norm 1."""
     X = unit_samples(V)
-    size = int(np.clip(_GATHERED_BYTES // (8 * V.shape[0]), 1, V.max_gather))
+    size = int(np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather))
     result = np.empty((indices.size, indices.size))
     for start in range(0, indices.size, size):
         rows = slice(start, start + size)
@@ -477,7 +477,7 @@ def _differences(points: Array, centre: Array) -> Pair:
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
     """Labels that are -1 for zero samples, and how many clusters there are."""
-    labels = check_labels(V, labels, V.shape[1])
+    labels = check_labels(V, labels, V.n_samples)
     labels, clusters = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
     K = clusters.size
     if K == 0 or clusters[-1] >= K:
@@ -605,7 +605,8 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
     """
     if min(V.shape) < 2:
         raise ComponentsError(
-            f"a {V.shape[1]} x {V.shape[0]} matrix has no two singular vectors; use one component"
+            f"a {V.n_samples} x {V.n_features} matrix has no two singular vectors; "
+            "use one component"
         )
     with V.own_threads():
         U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)

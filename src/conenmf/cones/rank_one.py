@@ -336,7 +336,7 @@ def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
     seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
     tie = cosine_rounding(V)
     centres = np.empty((runs, K), dtype=np.intp)
-    Z = np.empty((runs, V.shape[0], K))
+    Z = np.empty((runs, V.n_features, K))
     index = V.indices()
     nearest, winners = V.map(
         _first_race,

@@ -347,7 +347,7 @@ def remark_on_weights(V: DataMatrix) -> str:
     """
     if V.observed is None or V.observed.weights is None:
         return ""
-    some = np.arange(0, V.shape[1], max(V.shape[1] // _LOOKED_AT, 1))
+    some = np.arange(0, V.n_samples, max(V.n_samples // _LOOKED_AT, 1))
     rows = dense(V.columns(some)).T
     weights = np.asarray(V.observed.weights[some], float)
     correlations = []
@@ -403,8 +403,8 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
-    if is_whole and weights.sum() * V.shape[0] <= _MAX_REPEATED_ENTRIES:
-        repeated = np.repeat(np.arange(V.shape[1]), weights.astype(np.intp))
+    if is_whole and weights.sum() * V.n_features <= _MAX_REPEATED_ENTRIES:
+        repeated = np.repeat(np.arange(V.n_samples), weights.astype(np.intp))
         view = take_samples(V, repeated)
         view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
@@ -515,7 +515,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
     A fit reads them often, and to hide entries takes as long as to multiply them.
     """
     view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
-    size = V.shape[0] * V.shape[1]
+    size = V.n_features * V.n_samples
     is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
     if not isinstance(V, DenseMatrix) or V.clip or not is_small:
         return view
@@ -539,7 +539,7 @@ def filled(V: DataMatrix) -> DataMatrix:
     if observed is not None and observed.weights is not None:
         (sums,) = V.sweep(_feature_sums)
         means = sums / np.maximum(observed.counts, 1)
-        return completed(V, means[:, None], np.ones((V.shape[1], 1)))
+        return completed(V, means[:, None], np.ones((V.n_samples, 1)))
     if V.measures.lowest < 0:
         clip = partial(entrywise, function=partial(np.maximum, 0))
         return MappedMatrix(V, clip, dtype=V.dtype, holes=True)

@@ -231,6 +231,16 @@ class DataMatrix(ABC):
         self._passes_by_thread: dict[int, float] = {}
         self._measures: Measures | None = None
 
+    @property
+    def n_features(self) -> int:
+        """F, the number of rows of V."""
+        return self.shape[0]
+
+    @property
+    def n_samples(self) -> int:
+        """N, the number of columns of V."""
+        return self.shape[1]
+
     # --- what was read ---
 
     @property
@@ -285,7 +295,7 @@ class DataMatrix(ABC):
     def mean(self) -> float:
         """Return the mean entry of V; costs a pass."""
         (total,) = self.sweep(_sum_entries)
-        return float(total) / (self.shape[0] * self.shape[1])
+        return float(total) / (self.n_features * self.n_samples)
 
     def clipped(self) -> Self:
         """Return the same data with negative entries read as zeros."""
@@ -382,7 +392,7 @@ class DataMatrix(ABC):
     def columns(self, indices: ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n)."""
         array = np.asarray(indices, dtype=np.intp)
-        self._count(array.size / self.shape[1])
+        self._count(array.size / self.n_samples)
         return self._gather(array)
 
     def held_rows(self, max_dense_entries: int) -> Rows:

@@ -73,7 +73,7 @@ class LocalMatrix(DataMatrix):
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
         """Return how many times `count` aligned arrays with rows of this size fit in memory."""
-        return self.budget // 2 // (count * max(row_bytes * self.shape[1], 1))
+        return self.budget // 2 // (count * max(row_bytes * self.n_samples, 1))
 
     @contextmanager
     def own_threads(self) -> Iterator[None]:
@@ -104,7 +104,7 @@ class LocalMatrix(DataMatrix):
 
     def _blocks(self) -> Borders:
         """Where blocks begin and end."""
-        return equal_borders(self.shape[1], self.block_samples)
+        return equal_borders(self.n_samples, self.block_samples)
 
     def _check_unchanged(self) -> None:
         """Refuse data that changed during a pass."""
@@ -118,7 +118,7 @@ class LocalMatrix(DataMatrix):
     # --- running a step ---
 
     def _run(self, work: Work) -> Results:
-        N = self.shape[1]
+        N = self.n_samples
         borders = self._blocks()
         wholes: list[Array] = []
         total: Any = None
@@ -311,7 +311,7 @@ class SparseMatrix(LocalMatrix):
         return block
 
     def _as_block(self, data: Array, indices: Array, indptr: Array) -> Block:
-        return sparse_block(data, indices, indptr, self.shape[0], self.dtype, self.clip)
+        return sparse_block(data, indices, indptr, self.n_features, self.dtype, self.clip)
 
     def _gather(self, indices: Array) -> Block:
         rows = self._rows[indices]

@@ -176,7 +176,7 @@ def to_sums(V: DataMatrix, total: float) -> DataMatrix:
 def _idf(V: DataMatrix) -> Array:
     """log(N / df) of each feature."""
     (count,) = V.sweep(_samples_with)
-    idf: Array = np.log(V.shape[1] / np.maximum(count, 1))
+    idf: Array = np.log(V.n_samples / np.maximum(count, 1))
     idf[count == 0] = 0.0
     if not idf.any():
         raise OptionError(

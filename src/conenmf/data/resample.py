@@ -100,7 +100,7 @@ def draw_longest(V: DataMatrix, count: int) -> Array:
 def _with_largest_keys(
     V: DataMatrix, count: int, seed: Seed | None = None, total: float | None = None
 ) -> Array:
-    options: Facts = {"count": min(count, V.shape[1]), "seed": seed, "total": total}
+    options: Facts = {"count": min(count, V.n_samples), "seed": seed, "total": total}
     ((_, indices, _),) = V.map(_choose, V.norms_squared, reduce=_largest_of_two, **options)
     return np.asarray(indices)
 
@@ -221,7 +221,7 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int = 2) -> MappedMat
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
-    weights = rng.poisson(1.0, V.shape[1]).astype(float)
+    weights = rng.poisson(1.0, V.n_samples).astype(float)
     if degree == 2:
         weights = np.sqrt(weights)
     return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
@@ -256,7 +256,7 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
     sums = W.sum(axis=0)
     (of_H,) = V.map(_sum_rows, Ht)
     index = V.indices()
-    if float(sums @ of_H) >= _DIRECT_RATE * V.shape[0] * V.shape[1]:
+    if float(sums @ of_H) >= _DIRECT_RATE * V.n_features * V.n_samples:
         change = partial(_draw_directly, seed=seed, W=W)
     else:
         change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))

@@ -135,10 +135,10 @@ def checked_components(K: object, V: DataMatrix) -> int:
     K = components(K)
     if K > max(V.shape):
         raise ComponentsError(
-            f"there are {V.shape[1]} samples and {V.shape[0]} features, fewer than the {K} "
+            f"there are {V.n_samples} samples and {V.n_features} features, fewer than the {K} "
             f"components asked for: use at most {min(V.shape)}"
         )
-    require_memory("K", K, 8 * K * max(K, V.shape[0]), ComponentsError)
+    require_memory("K", K, 8 * K * max(K, V.n_features), ComponentsError)
     return K
 
 
@@ -161,13 +161,13 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Align
 
 def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Aligned]:
     """Do the same in the precision of W, and do not look at the entries of H."""
-    W = factor("W", W, (V.shape[0], "K"))
+    W = factor("W", W, (V.n_features, "K"))
     return W, aligned_coefficients(V, H, W.shape[1])
 
 
 def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Aligned:
     """Return H' (N, K), aligned with the samples of V; raise `DataError` for another shape."""
-    N = V.shape[1]
+    N = V.n_samples
     if isinstance(H, np.generic) or not (hasattr(H, "dtype") and hasattr(H, "shape")):
         H = factor("H", H, (K, N))
     sides = tuple(H.shape) if len(H.shape) == 2 else (0, 0)
@@ -192,10 +192,10 @@ def check_labels(V: DataMatrix, labels: Aligned, K: int) -> Aligned:
         if hasattr(labels, "dtype")
         else real_numbers("labels", labels, V.shape[1:], DataError)
     )
-    if array.shape != (V.shape[1],) or array.dtype.kind not in "iu":
+    if array.shape != (V.n_samples,) or array.dtype.kind not in "iu":
         raise DataError(
             f"labels have shape {array.shape} and type {array.dtype}, "
-            f"expected {V.shape[1]} integers, one per sample"
+            f"expected {V.n_samples} integers, one per sample"
         )
     integers, (below, high) = V.map(_label_range, array, reduce=np.maximum)
     if below > 1 or high >= K:
@@ -221,7 +221,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     total = V.measures.total
     lowest = V.measures.lowest
     largest, smallest = _SQUARES[V.dtype.name]
-    if lowest >= 0 and total < largest and V.measures.largest_squared >= V.shape[0] * smallest:
+    if lowest >= 0 and total < largest and V.measures.largest_squared >= V.n_features * smallest:
         return V
 
     highest = float(V.sweep(_highest, reduce=np.maximum)[0])

@@ -213,11 +213,11 @@ def take_features(
     """
     kind = np.dtype(dtype)
     weights = None if factors is None else factors.astype(kind)
-    is_all = len(features) == V.shape[0]
+    is_all = len(features) == V.n_features
     rows = None if is_all else features
     change = partial(_select, features=rows, factors=weights, dtype=kind)
     view = MappedMatrix(V, change, dtype=kind)
-    view.shape = (len(features), V.shape[1])
+    view.shape = (len(features), V.n_samples)
     view.names = V.names.taking(features)
     return view
 

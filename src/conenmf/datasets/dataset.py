@@ -263,7 +263,7 @@ def log_counts(counts: object) -> Rows:
 
 def _prepared(counts: object, **steps: Any) -> Rows:
     V = prepare(from_rows(sp.csr_array(counts)), **steps)
-    rows = V.columns(np.arange(V.shape[1])).T
+    rows = V.columns(np.arange(V.n_samples)).T
     rows.eliminate_zeros()
     return rows
 

@@ -325,7 +325,7 @@ def objective_bound(
     with V.own_threads():
         if sum_to_one:
             (sums,) = V.sweep(lambda block: (dense(block).sum(axis=1),))
-            mean = sums[:, None] / V.shape[1]
+            mean = sums[:, None] / V.n_samples
             return _tail(MappedMatrix(V, lambda block: dense(block) - mean), K - 1)[0]
         rank = min(K, *V.shape)
         size = math.sqrt(l2_h * l2_w)
@@ -396,7 +396,7 @@ def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
     if observed.weights is None or not observed.total:
         return 0.0, 0.0
     weights = observed.weights
-    F = V.shape[0]
+    F = V.n_features
     with V.own_threads():
         ((known, sums),) = V.map(
             lambda _, rows: (((rows > 0).sum(axis=0).astype(float), exact(rows).sum(axis=0)),),

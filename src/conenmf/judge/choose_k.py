@@ -225,7 +225,7 @@ class Question:
     @cached_property
     def samples(self) -> DataMatrix:
         """All samples, or some of them if they are many."""
-        size = _MANY_FEATURES if self.V.shape[0] > _MANY_FEATURES else _MAX_SAMPLES
+        size = _MANY_FEATURES if self.V.n_features > _MANY_FEATURES else _MAX_SAMPLES
         return some_samples(self.V, default_rng(0), size, _MAX_ENTRIES)
 
     @cached_property
@@ -479,7 +479,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     """
     V = question.V
     rng = default_rng(0)
-    part = some_samples(V, rng, _HIDDEN_ENTRIES // V.shape[0], _HIDDEN_ENTRIES)
+    part = some_samples(V, rng, _HIDDEN_ENTRIES // V.n_features, _HIDDEN_ENTRIES)
     most = min(part.shape)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
@@ -679,8 +679,8 @@ def select_k(
     candidates = None if ks is None else numbers_of_components(ks)
     if candidates is not None and candidates[-1] > min(V.shape):
         raise ComponentsError(
-            f"{candidates[-1]} components are too many for {V.shape[1]} samples and {V.shape[0]} "
-            f"features: try at most {min(V.shape)}"
+            f"{candidates[-1]} components are too many for {V.n_samples} samples and "
+            f"{V.n_features} features: try at most {min(V.shape)}"
         )
     return choose_k(
         V, get_loss(loss), candidates, spectrum=spectrum, max_time=budget, callback=callback

@@ -78,7 +78,7 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
     places = typical.ravel()
     if image_shape is None or not (places >= 0).any():
         return np.zeros((0, 1, 1), dtype=np.uint8)
-    pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.shape[0] / _MAX_PIXELS))
+    pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.n_features / _MAX_PIXELS))
     factor = int(np.ceil(pixels))
     known = np.flatnonzero(places >= 0)
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
@@ -156,7 +156,7 @@ def inspected_samples(
 
     `described` is V, or a view of it without missing or negative entries, for small images.
     """
-    indices = evenly_spaced(V.shape[1], _MAX_INSPECTED_SAMPLES)
+    indices = evenly_spaced(V.n_samples, _MAX_INSPECTED_SAMPLES)
     Ht = np.asarray(H[:, indices], dtype=float).T
     norms, errors = np.zeros((2, indices.size))
     for part in slices(indices.size, V.max_gather):

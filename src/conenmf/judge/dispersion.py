@@ -110,7 +110,7 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
         return POISSON if dispersion is None else Noise(dispersion)
     W, around = _pilot(_Part.of(V, rng), K, rng)
     phi = around.dispersion if dispersion is None else dispersion
-    is_small = V.shape[0] * V.shape[1] <= _MAX_WEIGHTS and V.is_in_memory
+    is_small = V.n_features * V.n_samples <= _MAX_WEIGHTS and V.is_in_memory
     if phi == 0 or not is_small:
         return Noise(phi)
     H = np.asarray(_LOSS.coefficients(V, W)[0], float)
@@ -169,7 +169,7 @@ def likelihoods(
     Of large data some samples are fitted. At the `deadline` of `time.perf_counter` the numbers
     that were tried must do.
     """
-    part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.shape[0], _MIN_SAMPLES))
+    part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.n_features, _MIN_SAMPLES))
     most = min(part.V.shape)
     candidates = [k for k in (range(1, most + 1) if ks is None else ks.tolist()) if k <= most]
     first, _ = _scan(part, candidates[-1], rng, deadline)
@@ -230,8 +230,8 @@ def some_samples(V: DataMatrix, rng: Generator, size: int, max_entries: int) -> 
 
     At most `size` of them, and fewer, but not fewer than 50, if they have more nonzero entries.
     """
-    size = min(size, max(_MIN_SAMPLES, max_entries // (1 + V.n_entries // V.shape[1])))
-    if V.nonzero <= size and V.nonzero == V.shape[1]:
+    size = min(size, max(_MIN_SAMPLES, max_entries // (1 + V.n_entries // V.n_samples)))
+    if V.nonzero <= size and V.nonzero == V.n_samples:
         return V
     return take_samples(V, np.sort(draw_samples(V, size, rng)))
 

@@ -160,7 +160,7 @@ def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> boo
 
 def default_effort(V: DataMatrix) -> int:
     """Return how many steps to take if none are asked for: 3, or 1 if few entries are not zero."""
-    is_dense = V.n_entries > _DENSE_SHARE * V.shape[0] * V.shape[1]
+    is_dense = V.n_entries > _DENSE_SHARE * V.n_features * V.n_samples
     return DEFAULT_EFFORT if is_dense else SPARSE_EFFORT
 
 
@@ -255,7 +255,7 @@ def support_width(V: DataMatrix) -> int:
 
 def _candidate_features(V: DataMatrix, weighted: Array) -> Array:
     """Features with the largest entries in the rank-K part, ascending, a few per entry kept."""
-    count = min(V.shape[0], _CANDIDATES * support_width(V))
+    count = min(V.n_features, _CANDIDATES * support_width(V))
     energies = np.einsum("fk,fk->f", weighted, weighted)
     return np.sort(np.argsort(-energies, kind="stable")[:count])
 
@@ -441,9 +441,9 @@ class _Trial:
     def leading(self, K: int, start: Array | None = None) -> Leading:
         """The K - 1 leading eigenpairs of AA', roughly, and a few more."""
         if self._leading is None:
-            size = min(K - 1 + _EXTRA_VECTORS, self.V.shape[0])
+            size = min(K - 1 + _EXTRA_VECTORS, self.V.n_features)
             if start is None or start.shape[1] < size:
-                random = default_rng(0).standard_normal((self.V.shape[0], size))
+                random = default_rng(0).standard_normal((self.V.n_features, size))
                 start = self.apply(random)
             self._leading = davidson(self.apply, K - 1, start, _COUNT_STEP_TOL)
         return self._leading

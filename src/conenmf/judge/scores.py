@@ -296,9 +296,9 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
     if known is not None and given is not None:
         order = places_of(given, known, owner)
         return W if order is None else W[order]
-    if len(W) != V.shape[0]:
+    if len(W) != V.n_features:
         raise DataError(
-            f"the data have {V.shape[0]} features, {owner} has {len(W)}: they must agree"
+            f"the data have {V.n_features} features, {owner} has {len(W)}: they must agree"
         )
     return W
 

@@ -344,7 +344,7 @@ def uniqueness_radii(V: DataMatrix, W: ArrayLike, H: Any) -> Array:
         (purest,) = V.map(
             _purest, Ht, reduce=lambda a, b: np.where(b[:, :1] < a[:, :1], b, a), scale=scale
         )
-        some = np.asarray(Ht[evenly_spaced(V.shape[1], _MAX_SAMPLES)])
+        some = np.asarray(Ht[evenly_spaced(V.n_samples, _MAX_SAMPLES)])
         Y = np.vstack([purest[:, 1:], some]) * scale
         A = unit_columns(W)
         proof = _Proof(A / norm(A, axis=1).max(), Y, difference)
@@ -676,7 +676,7 @@ class _Search:
         self.error = self.error_of(W)
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
-        self.H = exact(np.asarray(Ht[evenly_spaced(V.shape[1], _MAX_PLACING_SAMPLES)])).T
+        self.H = exact(np.asarray(Ht[evenly_spaced(V.n_samples, _MAX_PLACING_SAMPLES)])).T
         self.gram = W.T @ W
         self.inverse = np.linalg.pinv(W)
         self.thorough = Stopping(1e-4, max_iter=500, exact=self.limit)

@@ -210,8 +210,8 @@ class Spectrum:
         largest_k = min(self.V.shape)
         if not 1 <= k <= largest_k:
             raise ComponentsError(
-                f"a {self.V.shape[1]} x {self.V.shape[0]} matrix has {largest_k} singular values, "
-                f"not the {k} asked for: ask for 1 to {largest_k}"
+                f"a {self.V.n_samples} x {self.V.n_features} matrix has {largest_k} singular "
+                f"values, not the {k} asked for: ask for 1 to {largest_k}"
             )
         return k
 
@@ -232,7 +232,7 @@ class Spectrum:
         """
         if self._forms_gram(k, more):
             if self._gram is None:
-                is_wide = self.V.shape[0] <= self.V.shape[1]
+                is_wide = self.V.n_features <= self.V.n_samples
                 gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
                 self._gram = (
                     eigh(gram) if self._has_vectors else (eigvalsh(gram), np.empty((len(gram), 0)))
@@ -265,16 +265,16 @@ class Spectrum:
         if rows is None and _HAS_SEED:
             rows = V.held_rows(_MAX_DENSE_ENTRIES)
         if rows is None:
-            return lambda X: np.asarray(V.sweep(_apply, X=X)[0]), V.shape[0], False
+            return lambda X: np.asarray(V.sweep(_apply, X=X)[0]), V.n_features, False
         rows = rows.astype(float, copy=False)
         self._rows = None if self._start is None else rows
-        if V.shape[1] < V.shape[0]:
+        if V.n_samples < V.n_features:
             rows = rows.T
         return partial(_square, V, rows), min(V.shape), True
 
     def _features(self, vectors: Array) -> Array:
         """Eigenvectors of VV' (F, m), from what `_leading` returns."""
-        if self.V.shape[0] != len(vectors):
+        if self.V.n_features != len(vectors):
             return qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
         return vectors
 
@@ -441,7 +441,7 @@ def gram_of_features(V: DataMatrix) -> Array:
 
 def gram_of_samples(V: DataMatrix) -> Array:
     """V'V (N, N), N small; a pass for each batch of samples."""
-    N = V.shape[1]
+    N = V.n_samples
     size = min(_GATHERED_SAMPLES, V.max_gather)
     batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
     return np.hstack([np.asarray(V.sweep(_cross, other=V.columns(batch))[0]) for batch in batches])

@@ -130,7 +130,7 @@ class ClusterMatrix(DataMatrix):
         graph = dict(self._chunks.dask)
         for g, key in enumerate(self._chunks.__dask_keys__()):
             graph[name, 0, g] = (_transpose_group, key)
-        V = da.Array(graph, name, ((self.shape[0],), self._group_sizes), dtype=self.dtype)
+        V = da.Array(graph, name, ((self.n_features,), self._group_sizes), dtype=self.dtype)
         options = {"block_samples": self._block_samples, **self._turned_options()}
         return ClusterMatrix(V.rechunk({0: "auto", 1: -1}), self._persisted, **options)
 
@@ -212,7 +212,7 @@ class ClusterMatrix(DataMatrix):
     def _gather(self, indices: Array) -> Block:
         """Samples, brought to the client."""
         if not indices.size:
-            return np.empty((self.shape[0], 0), self.dtype)
+            return np.empty((self.n_features, 0), self.dtype)
         name = f"conenmf-gather-{uuid.uuid4().hex}"
         order = np.argsort(indices, kind="stable")
         owner = np.searchsorted(self._starts, indices[order], side="right") - 1

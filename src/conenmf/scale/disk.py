@@ -224,7 +224,7 @@ class DiskMatrix(LocalMatrix):
     def _as_block(self, rows: Rows) -> Block:
         if sp.issparse(rows):
             parts = (rows.data, rows.indices, rows.indptr)
-            block = sparse_block(*parts, self.shape[0], self.dtype, self.clip)
+            block = sparse_block(*parts, self.n_features, self.dtype, self.clip)
             return canonical_rows(block.T).T
         rows = rows.astype(self.dtype, copy=False)
         return (np.maximum(rows, 0) if self.clip else rows).T
@@ -247,7 +247,7 @@ class DiskMatrix(LocalMatrix):
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
         """Return how many times so many aligned arrays may be kept in memory, or in files."""
         room = super().room_for_aligned(row_bytes, count)
-        return room if self.fits(row_bytes * self.shape[1]) else sys.maxsize
+        return room if self.fits(row_bytes * self.n_samples) else sys.maxsize
 
     def fits(self, size_bytes: int) -> bool:
         """Return whether an aligned array of this size is kept in memory, not in a file."""

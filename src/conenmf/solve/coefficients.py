@@ -133,7 +133,7 @@ def finished(
         order = sorting(shares, n_first)
         Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how | {"order": places[order]})
     grams = HH if V.observed is None else unpacked(sums["grams"], len(HH))
-    term = penalties.on_W(V.total, V.shape[1])
+    term = penalties.on_W(V.total, V.n_samples)
     if term is not None:
         penalty += term.value(W)
         grams, VH = term.at(W)(grams, VH, W)
@@ -382,7 +382,7 @@ def held_out_share(
     True
     """
     fitted = finishing(V, np.asarray(W))["W"]
-    folds = feature_folds(V.shape[0], n_folds)
+    folds = feature_folds(V.n_features, n_folds)
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
     grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])
     return predicted_share(V, weights, _predict, W=fitted, grams=grams, members=members)

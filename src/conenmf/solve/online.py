@@ -241,9 +241,9 @@ class ConeStream:
         Costs four passes over it, one more if centres change, and 47 more for the first batch.
         """
         require_data_matrix(V)
-        if V.shape[0] != self.F:
+        if V.n_features != self.F:
             raise DataError(
-                f"the batch has {V.shape[0]} features, the stream has {self.F}: they must agree"
+                f"the batch has {V.n_features} features, the stream has {self.F}: they must agree"
             )
         cones = self.cones
         factors = self._factors
@@ -253,7 +253,7 @@ class ConeStream:
                 factors = _update_W(V, _assign_components(cones, factors), self.n_samples)
         self.cones = cones
         self._factors = factors
-        self.n_samples += V.shape[1]
+        self.n_samples += V.n_samples
         self.n_batches += 1
 
 
@@ -285,7 +285,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
 
 def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
     """Update W from a batch, and add the coefficients it ends with to the statistics."""
-    past = (n_samples / (n_samples + V.shape[1])) ** _FORGET_POWER
+    past = (n_samples / (n_samples + V.n_samples)) ** _FORGET_POWER
     W = factors.W
     Ht: list[Aligned] = []
     for _ in range(_BATCH_ITER if factors.D.any() else _FIRST_BATCH_ITER):

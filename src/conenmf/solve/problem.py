@@ -135,7 +135,7 @@ class Problem:
             if roots is not None:  # back to the units of the features
                 W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
         else:  # all are known, or they explain all of V
-            W = default_rng(rng).random((V.shape[0], count)).astype(V.dtype)
+            W = default_rng(rng).random((V.n_features, count)).astype(V.dtype)
         if self.fixed is not None:
             W = np.hstack([self.fixed.W.astype(V.dtype), W[:, count - (K - self.n_fixed) :]])
         own = own if isinstance(init, tuple) else None

@@ -81,12 +81,12 @@ def _successive(
     """
     require_data_matrix(V, nonzero=True)
     K = components(K)
-    if K > V.shape[1]:
+    if K > V.n_samples:
         raise ComponentsError(
-            f"there are {V.shape[1]} samples, fewer than the {K} asked for: ask for fewer"
+            f"there are {V.n_samples} samples, fewer than the {K} asked for: ask for fewer"
         )
     lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
-    W = np.empty((V.shape[0], K), order="F")
+    W = np.empty((V.n_features, K), order="F")
     indices = np.empty(K, dtype=np.intp)
     for k in range(K):
         indices[k], largest, W[:, k] = lazy.worst(k, W=seen(W[:, :k]))
@@ -165,7 +165,7 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     >>> bound.noise < 1e-12, round(bound.condition, 4), bound.error < 1e-12
     (True, 1.3333, True)
     """
-    N = V.shape[1]
+    N = V.n_samples
     chosen = np.asarray(samples)
     W = np.ascontiguousarray(exact(dense(V.columns(chosen))))
     with V.own_threads():
@@ -173,7 +173,7 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     K = chosen.size
     apart = np.asarray(squares)
     epsilon = math.sqrt(apart.max())
-    sigma = float(svd(W, compute_uv=False)[K - 1]) if K <= V.shape[0] else 0.0
+    sigma = float(svd(W, compute_uv=False)[K - 1]) if K <= V.n_features else 0.0
     longest = float(norm(W, axis=0).max())
     condition = longest / sigma if sigma > 0 else np.inf
     amplified = 1.0 + _SPA_CONSTANT * condition**2
