@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from conenmf import open_data
 from conenmf.mutations import CLASSES, COLOURS, mutation_types, type_name
 
-SUBSTITUTIONS, INDELS = [*CLASSES][:96], [*CLASSES][96:]
+SUBSTITUTIONS, INDELS, DOUBLETS = [*CLASSES][:96], [*CLASSES][96:179], [*CLASSES][179:]
 
 
 def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
@@ -20,16 +22,33 @@ def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
     assert {*CLASSES.values()} == {*COLOURS}
 
 
+def test_there_are_78_doublets_and_each_is_counted_on_one_strand():
+    opposite = str.maketrans("ACGT", "TGCA")
+    pairs = [tuple(one.split(">")) for one in DOUBLETS]
+    turned = [tuple(bases.translate(opposite)[::-1] for bases in pair) for pair in pairs]
+    every = {
+        (a + b, c + d) for a, b, c, d in itertools.product("ACGT", repeat=4) if a != c and b != d
+    }
+    assert len(pairs) == len({*pairs}) == 78
+    assert {*pairs, *turned} == every
+    assert all(one == other for one, other in zip(pairs, turned, strict=True) if other in pairs)
+    assert pairs == sorted(pairs)
+    assert list(dict.fromkeys(CLASSES[one] for one in DOUBLETS)) == [
+        f"{bases}>NN" for bases in ("AC", "AT", "CC", "CG", "CT", "GC", "TA", "TC", "TG", "TT")
+    ]
+
+
 def test_parts_in_several_columns_make_a_name():
     assert [type_name(f"{one[2:5]}", one[0] + one[2] + one[6]) for one in SUBSTITUTIONS] == (
         SUBSTITUTIONS
     )
     assert type_name("C>A", "ACA", "A[C>A]A") == "A[C>A]A"
     assert type_name("DEL", "repeats", "5+", "5+") == "5:Del:R:5"
+    assert [type_name(*one.split(">")) for one in DOUBLETS] == DOUBLETS
     assert type_name("oak", "elm") == "oak:elm"
 
 
-@pytest.mark.parametrize("types", [SUBSTITUTIONS, INDELS])
+@pytest.mark.parametrize("types", [SUBSTITUTIONS, INDELS, DOUBLETS])
 def test_types_in_any_order_have_places(types):
     shuffled = np.random.default_rng(0).permutation(types).tolist()
     known = mutation_types(shuffled)
@@ -47,6 +66,7 @@ def test_types_in_any_order_have_places(types):
     [
         (["Mutation type", "Trinucleotide"], [["C>A", "ACA"], ["T>G", "TTT"]]),
         (["Type", "SubType"], [["C>A", "ACA"], ["T>G", "TTT"]]),
+        (["Ref", "Var"], [["CC", "TT"], ["AC", "CA"]]),
         (
             ["Type", "Subtype", "Indel_size", "Repeat_MH_size"],
             [["DEL", "C", "1", "0"], ["DEL", "MH", "5+", "5+"]],

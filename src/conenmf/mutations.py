@@ -1,7 +1,8 @@
-"""Types of mutations as catalogues name, order and colour them: 96 substitutions and 83 indels.
+"""Types of mutations as catalogues name, order and colour them.
 
-COSMIC calls a substitution ``A[C>T]G`` and an indel ``1:Del:T:5``. Other programs write the parts
-in several columns, C>T and ACG, or DEL, T, 1 and 5+. `type_name` turns both into COSMIC's names.
+There are 96 substitutions, 83 indels and 78 doublets. COSMIC calls them ``A[C>T]G``, ``1:Del:T:5``
+and ``CC>TT``. Other programs write the parts in several columns: C>T and ACG, or DEL, T, 1 and 5+,
+or CC and TT. `type_name` turns these into COSMIC's names.
 """
 
 from __future__ import annotations
@@ -17,6 +18,18 @@ from .text import Texts
 _BASES = "ACGT"
 _COUNTS = "012345"
 _HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12345"}
+_DOUBLETS = {  # of each pair that is the same on the other strand, the field counts one
+    "AC>NN": "CA CG CT GA GG GT TA TG TT",
+    "AT>NN": "CA CC CG GA GC TA",
+    "CC>NN": "AA AG AT GA GG GT TA TG TT",
+    "CG>NN": "AT GC GT TA TC TT",
+    "CT>NN": "AA AC AG GA GC GG TA TC TG",
+    "GC>NN": "AA AG AT CA CG TA",
+    "TA>NN": "AT CG CT GC GG GT",
+    "TC>NN": "AA AG AT CA CG CT GA GG GT",
+    "TG>NN": "AA AC AT CA CC CT GA GC GT",
+    "TT>NN": "AA AC AG CA CC CG GA GC GG",
+}
 _KINDS = {"repeats": "R", "MH": "M"}
 
 # The classes of types in the order of the field, with the colours of its pictures.
@@ -43,6 +56,16 @@ COLOURS = {
     "3:Del:M": "#b6b6d8",
     "4:Del:M": "#8683bd",
     "5:Del:M": "#61409b",
+    "AC>NN": "#03bdef",
+    "AT>NN": "#0366cc",
+    "CC>NN": "#a2cf63",
+    "CG>NN": "#016601",
+    "CT>NN": "#ff9999",
+    "GC>NN": "#e42926",
+    "TA>NN": "#ffb266",
+    "TC>NN": "#ff8001",
+    "TG>NN": "#cc99ff",
+    "TT>NN": "#4c0199",
 }
 
 # Titles of columns that name a type together, in small letters.
@@ -51,18 +74,21 @@ TITLES = (
     ("substitution type", "trinucleotide", "somatic mutation type"),
     ("mutation type", "trinucleotide"),
     ("type", "subtype"),
+    ("ref", "var"),
 )
 
 
 def _types_of(class_: str) -> Texts:
     """The types of a class in their order."""
+    if class_ in _DOUBLETS:
+        return tuple(f"{class_[:3]}{bases}" for bases in _DOUBLETS[class_].split())
     if ">" in class_:
         return tuple(f"{before}[{class_}]{after}" for before in _BASES for after in _BASES)
     return tuple(f"{class_}:{count}" for count in _HOMOLOGIES.get(class_, _COUNTS))
 
 
 def _label(class_: str) -> str:
-    """What a picture calls a class: C>A; Del C, Ins 4 or, of deletions at a homology, MH."""
+    """What a picture calls a class: C>A, AC>NN; Del C, Ins 4 or, of deletions at a homology, MH."""
     if ">" in class_:
         return class_
     size, kind, bases = class_.split(":")
@@ -73,7 +99,7 @@ def _label(class_: str) -> str:
 # The class of each type, in the order of the field.
 CLASSES = {one: class_ for class_ in COLOURS for one in _types_of(class_)}
 
-_CATALOGUES = [[one for one in CLASSES if (">" in one) is is_sbs] for is_sbs in (True, False)]
+_CATALOGUES = [[*CLASSES][:96], [*CLASSES][96:179], [*CLASSES][179:]]
 
 
 def type_name(*parts: str) -> str:
@@ -81,6 +107,8 @@ def type_name(*parts: str) -> str:
 
     >>> type_name("C>T", "ACG"), type_name("DEL", "MH", "5+", "2"), type_name("INS", "T", "1", "0")
     ('A[C>T]G', '5:Del:M:2', '1:Ins:T:0')
+    >>> type_name("CC", "TT")
+    'CC>TT'
     """
     name = ""
     if len(parts) == 4:
@@ -88,6 +116,8 @@ def type_name(*parts: str) -> str:
         name = f"{size}:{kind.capitalize()}:{_KINDS.get(bases, bases)}:{count}"
     elif len(parts) > 1 and len(parts[1]) == 3:
         name = f"{parts[1][0]}[{parts[0]}]{parts[1][2]}"
+    elif len(parts) == 2:
+        name = ">".join(parts)
     return name if name in CLASSES else ":".join(parts)
 
 

@@ -105,7 +105,7 @@ def test_types_in_columns_and_a_reference_in_rows_are_the_same(drawn, monkeypatc
 def test_a_reference_of_other_features_is_refused(drawn, monkeypatch, capsys, run):
     folder, _ = drawn
     monkeypatch.chdir(folder)
-    other = pd.DataFrame({"ID1": np.ones(83)}, [*CLASSES][96:])
+    other = pd.DataFrame({"ID1": np.ones(83)}, [*CLASSES][96:179])
     other.to_csv("indels.csv")
     options = ("-k", 5, "--runs", 2, "--reference", "indels.csv", "-o", "refused")
     assert run("signatures", "SBS96.all", *options) == 3
