@@ -27,7 +27,7 @@ from .pipeline import factorize
 from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
-from .solve.solvers import SOLVERS, Solver, Update, solver_name
+from .solve.solvers import SOLVERS, AnySolver, Solver, solver_name
 from .text import Facts, card, counted, function_name
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
@@ -119,7 +119,7 @@ def compare(
     K: int,
     *,
     inits: Iterable[str | InitFunction] = INITS_COMPARED,
-    solvers: Iterable[str | Solver | Update] = SOLVERS_COMPARED,
+    solvers: Iterable[AnySolver] = SOLVERS_COMPARED,
     labels: ArrayLike | None = None,
     max_iter: int = 100,
     tol: float = 1e-4,

@@ -8,7 +8,7 @@ paper's H.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from types import MethodType
 from typing import Any, Self
@@ -31,6 +31,7 @@ from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import prepared
+from .data.resources import MemorySize
 from .data.validate import Negative, checked_components, unmasked
 from .errors import DataError, DataTypeError, NotAvailableError, Option, OptionError
 from .io.open import from_rows, is_elsewhere
@@ -38,19 +39,19 @@ from .judge.certificate import AnyCertificate
 from .judge.choose_k import choose_k, hidden_share
 from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .judge.stability import Stability, stability
-from .names import Names, in_order, names_of
+from .names import NameList, Names, in_order, names_of
 from .pipeline import checked_K, factorize
 from .progress import watching
 from .result import Factorization
-from .scale.checkpoint import Checkpoint
+from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
 from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.run import Callback
 from .solve.simplex import SCENE
-from .solve.solvers import Solver, Update
-from .text import Facts, PathLike
+from .solve.solvers import AnySolver
+from .text import Facts
 
 _OF_SAMPLES = (  # attributes that describe the samples of a fit
     "labels_",
@@ -197,7 +198,7 @@ class ConeNMF(
         *,
         init: Init | None = "auto",
         loss: str = "frobenius",
-        solver: str | Solver | Update | None = "auto",
+        solver: AnySolver | None = "auto",
         max_iter: int = 200,
         tol: float = 1e-5,
         max_time: float | None = None,
@@ -206,8 +207,8 @@ class ConeNMF(
         callback: Callback | None = None,
         random_state: int | Generator | np.random.RandomState | None = None,
         verbose: int = 0,
-        max_memory: int | str | None = None,
-        checkpoint: PathLike | Checkpoint | None = None,
+        max_memory: MemorySize = None,
+        checkpoint: Place = None,
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
@@ -267,7 +268,7 @@ class ConeNMF(
         y: object = None,
         sample_weight: ArrayLike | None = None,
         *,
-        feature_names: Iterable[object] | None = None,
+        feature_names: NameList = None,
         mask: object = None,
         weights: object = None,
         sigma: object = None,
@@ -299,7 +300,7 @@ class ConeNMF(
         y: object = None,
         sample_weight: ArrayLike | None = None,
         *,
-        feature_names: Iterable[object] | None = None,
+        feature_names: NameList = None,
         mask: object = None,
         weights: object = None,
         sigma: object = None,
@@ -420,7 +421,7 @@ class ConeNMF(
         return self.result_.certify(effort=effort)
 
     def fit_predict(
-        self, X: object, y: object = None, *, feature_names: Iterable[object] | None = None
+        self, X: object, y: object = None, *, feature_names: NameList = None
     ) -> Aligned:
         """Learn the components and return `labels_`, the main component of each sample."""
         self.fit_transform(X, feature_names=feature_names)
@@ -503,9 +504,7 @@ class ConeNMF(
         H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
         return V, H.T, labels, value
 
-    def top_features(
-        self, n: int = 10, *, feature_names: Iterable[object] | None = None
-    ) -> list[list[str]]:
+    def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.
 
         Features that are zero in a component are left out.
@@ -520,7 +519,7 @@ class ConeNMF(
         W, names = self._named_components()
         return largest_features(W, named_features(W, names, feature_names), n)
 
-    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
+    def components_frame(self, *, feature_names: NameList = None) -> Any:
         """Return the components as a pandas data frame: a row each, features in columns.
 
         `feature_names` is as in `top_features`.
@@ -539,7 +538,7 @@ class ConeNMF(
         resample: str = "samples",
         density_threshold: float = 0.5,
         max_excess: float = 0.01,
-        checkpoint: PathLike | Checkpoint | None = None,
+        checkpoint: Place = None,
         mask: object = None,
         weights: object = None,
         sigma: object = None,
@@ -626,7 +625,7 @@ class ConeNMF(
         X: Any,
         *,
         reset: bool,
-        feature_names: Iterable[object] | None = None,
+        feature_names: NameList = None,
         mask: object = None,
         weights: Any = None,
         sigma: object = None,

@@ -27,7 +27,7 @@ from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .names import Names
 from .result import Factorization
-from .text import Facts, PathLike, Texts, shown
+from .text import Facts, PathLike, Texts, Titles, shown
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
@@ -45,8 +45,8 @@ def facts(result: Factorization) -> Facts:
     """Describe a result in plain values: numbers, texts, lists and dictionaries."""
     values = {
         "n_components": result.K,
-        "n_samples": result.H.shape[1],
-        "n_features": result.W.shape[0],
+        "n_samples": result.n_samples,
+        "n_features": result.n_features,
         "loss": result.loss,
         "objective": result.objective,
         "relative_error": result.relative_error,
@@ -173,7 +173,7 @@ def write_coefficients(
     path: PathLike,
     A: Aligned,
     names: Names,
-    component_names: Sequence[str] | None = None,
+    component_names: Titles = None,
 ) -> None:
     """Write coefficients (n_samples, K) in the format that the name of the file ends with.
 
@@ -206,7 +206,7 @@ def _rows_of_factor(
     header: str,
     names: Texts | None,
     factor: Aligned,
-    titles: Sequence[str] | None,
+    titles: Titles,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[Facts]:
     """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
@@ -277,11 +277,10 @@ def annotate(
     check_annotated(adata)
     instance("result", result, Factorization)
     key = _checked_key(key)
-    N = int(result.H.shape[1])
-    F = int(result.W.shape[0])
-    if tuple(adata.shape) != (N, F) and genes is None:
+    if tuple(adata.shape) != (result.n_samples, result.n_features) and genes is None:
         raise DataError(
-            f"the result is of {N} cells and {F} genes, the AnnData has {adata.shape}: use the same"
+            f"the result is of {result.n_samples} cells and {result.n_features} genes, the AnnData "
+            f"has {adata.shape}: use the same"
         )
     for place, name, values in _annotations(result, key):
         if place == "varm" and genes is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,9 @@ import numpy.typing as npt
 from .arguments import Shape, optional, rows_and_columns, several
 from .errors import DataError, Option, OptionError
 from .text import Texts, excerpt, shown, visible
+
+# Names as a caller gives them, of any type.
+NameList: TypeAlias = Iterable[object] | None
 
 _TEXTS = "a list of names"
 _LISTED_NAMES = 5
@@ -57,8 +60,8 @@ class Names:
     @classmethod
     def of(
         cls,
-        sample_names: Iterable[object] | None = None,
-        feature_names: Iterable[object] | None = None,
+        sample_names: NameList = None,
+        feature_names: NameList = None,
         image_shape: Shape | None = None,
         pixels_shape: Shape | None = None,
     ) -> Names:
@@ -240,7 +243,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
 
 
-def _given(table: object, axis: str) -> Iterable[object] | None:
+def _given(table: object, axis: str) -> NameList:
     """The labels of an axis of a table, None if they are the default of pandas."""
     labels = getattr(table, axis, None)
     return None if labels is None or list(labels) == list(range(len(labels))) else labels

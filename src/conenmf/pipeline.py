@@ -32,6 +32,7 @@ from .scale.checkpoint import (
     Checkpoint,
     CheckpointedRun,
     Parts,
+    Place,
     described,
     held_folder,
     identity_of,
@@ -51,7 +52,7 @@ from .solve.run import (
     asks_to_stop,
     without_floor,
 )
-from .solve.solvers import Solver, Update, solver_name
+from .solve.solvers import AnySolver, Solver, solver_name
 from .text import Facts, PathLike, function_name
 
 _MOSTLY_MISSING = 0.5  # share of entries, from which on a fit needs a penalty
@@ -63,13 +64,13 @@ def factorize(
     *,
     init: Init = "auto",
     loss: str = "frobenius",
-    solver: str | Solver | Update | None = "auto",
+    solver: AnySolver | None = "auto",
     max_iter: int = 200,
     tol: float = 1e-5,
     max_time: float | None = None,
     callback: Callback | None = None,
     rng: Generator | None = None,
-    checkpoint: PathLike | Checkpoint | None = None,
+    checkpoint: Place = None,
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
 ) -> Factorization:
@@ -160,7 +161,7 @@ def _settings(
     K: int | str,
     init: Init,
     loss: Loss,
-    solver: str | Solver | Update | None,
+    solver: AnySolver | None,
     stopping: Stopping,
 ) -> Facts:
     """What was asked for in plain values, which can be saved."""
@@ -177,9 +178,7 @@ def _settings(
     }
 
 
-def _identity(
-    settings: Facts, init: Init, solver: str | Solver | Update, problem: Problem
-) -> Facts:
+def _identity(settings: Facts, init: Init, solver: AnySolver, problem: Problem) -> Facts:
     """What a checkpoint compares."""
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's

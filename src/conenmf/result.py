@@ -8,7 +8,7 @@ field. A result refers to its data, but is pickled and saved without them. The f
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -37,11 +37,12 @@ from .judge.diagnosis import (
     diagnose,
     error_in_words,
 )
+from .judge.plots import Which
 from .judge.residuals import Residuals, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import Spectrum
-from .names import Names
+from .names import NameList, Names
 from .save import saved_factorization, write_factorization
 from .solve.constraints import Penalties
 from .solve.losses import get_loss
@@ -154,7 +155,7 @@ class Factorization:
                 f"labels {self.labels.shape}, shares {self.shares.shape}, "
                 f"relative error {self.relative_error}"
             )
-        self.names.checked(N, self.W.shape[0])
+        self.names.checked(N, self.n_features)
         if len({part.shape for part in vars(self.history).values()}) != 1:
             raise DataError("the arrays of the history differ in length")
         self._remember(
@@ -183,6 +184,16 @@ class Factorization:
     def K(self) -> int:
         """The number of components."""
         return int(self.W.shape[1])
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples, N."""
+        return int(self.H.shape[1])
+
+    @property
+    def n_features(self) -> int:
+        """The number of features, F."""
+        return int(self.W.shape[0])
 
     @property
     def component_names(self) -> Texts:
@@ -402,9 +413,7 @@ class Factorization:
             )
         return self.data
 
-    def top_features(
-        self, n: int = 10, *, feature_names: Iterable[object] | None = None
-    ) -> list[list[str]]:
+    def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.
 
         Features that are zero in a component are left out.
@@ -418,7 +427,7 @@ class Factorization:
         """
         return largest_features(self.W, named_features(self.W, self.names, feature_names), n)
 
-    def components_frame(self, *, feature_names: Iterable[object] | None = None) -> Any:
+    def components_frame(self, *, feature_names: NameList = None) -> Any:
         """Return the components as a pandas data frame: a row each, features in columns.
 
         `feature_names` is as in `top_features`.
@@ -428,14 +437,14 @@ class Factorization:
 
     def __repr__(self) -> str:
         return (
-            f"Factorization(F={self.W.shape[0]}, N={self.H.shape[1]}, K={self.K}, "
+            f"Factorization(F={self.n_features}, N={self.n_samples}, K={self.K}, "
             f"relative_error={self.relative_error:.4g}, n_iter={self.n_iter}, "
             f"stop_reason={str(self.stop_reason)!r})"
         )
 
     def _repr_html_(self) -> str:
         facts = {
-            "samples x features": f"{self.H.shape[1]} x {self.W.shape[0]}",
+            "samples x features": f"{self.n_samples} x {self.n_features}",
             "iterations": f"{self.n_iter} ({self.stop_reason})",
             "seconds": f"{self.total_seconds:.3g}",
             "init, solver": f"{self.init_used}, {self.settings.get('solver')}",
@@ -466,7 +475,7 @@ class Factorization:
         self,
         axes: object = None,
         *,
-        components: Iterable[int] | None = None,
+        components: Which = None,
         image_shape: Shape | None = None,
         top: int = 10,
         limits: Pair | None = None,
@@ -493,21 +502,17 @@ class Factorization:
         array of axes
         """
         names = self.names if image_shape is None else Names(image_shape=image_shape)
-        names.checked(self.H.shape[1], self.W.shape[0])
+        names.checked(self.n_samples, self.n_features)
         return plots.components(self.W, names, axes, which=components, top=top, limits=limits)
 
-    def plot_endmembers(
-        self, ax: object = None, *, components: Iterable[int] | None = None
-    ) -> plots.Axes:
+    def plot_endmembers(self, ax: object = None, *, components: Which = None) -> plots.Axes:
         """Draw all components as curves in one frame, each scaled to norm 1; return the axes.
 
         They are drawn over the names of features if these are numbers, such as wavelengths.
         """
         return plots.endmembers(self.W, self.names, ax, which=components)
 
-    def plot_contributions(
-        self, ax: object = None, *, components: Iterable[int] | None = None
-    ) -> plots.Axes:
+    def plot_contributions(self, ax: object = None, *, components: Which = None) -> plots.Axes:
         """Draw what each component adds to the sum of each sample; return the axes.
 
         Samples are drawn over time if their names are dates.
@@ -518,7 +523,7 @@ class Factorization:
         self,
         axes: object = None,
         *,
-        components: Iterable[int] | None = None,
+        components: Which = None,
         pixels_shape: Shape | None = None,
     ) -> Array:
         """Draw abundance maps, if samples are the pixels of an image; return the axes.

@@ -17,6 +17,8 @@ PathLike: TypeAlias = str | os.PathLike[str]
 Texts: TypeAlias = tuple[str, ...]
 # Plain values by their names.
 Facts: TypeAlias = dict[str, Any]
+# Names that are shown, if there are any.
+Titles: TypeAlias = Sequence[str] | None
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40

@@ -213,7 +213,7 @@ def write_result(
     if "Q" in result.settings:
         _write_residuals(folder, result)
     if request.ratings is not None:
-        users = result.names.sample_names or range(result.H.shape[1])
+        users = result.names.sample_names or range(result.n_samples)
         rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
         write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
     if request.anndata:

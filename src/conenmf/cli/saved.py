@@ -125,7 +125,7 @@ def report(request: Request) -> None:
             image_shape=request.image_shape,
             pixels_shape=request.pixels_shape,
             stability=Stability.load(consensus) if has_consensus else None,
-            **about_samples(request, result.H.shape[1], result.names),
+            **about_samples(request, result.n_samples, result.names),
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
@@ -144,12 +144,11 @@ def _judged(result: Factorization, request: Request) -> Factorization:
     if "ratings" in result.settings:
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
     V = request.open(result.vocabulary)
-    if V.shape != (result.W.shape[0], result.H.shape[1]):
-        F, N = V.shape
-        n = result.H.shape[1]
+    if V.shape != (result.n_features, result.n_samples):
         raise DataError(
-            f"{request.data} has {N} samples and {F} features, and the data of {request.result} "
-            f"had {n} and {result.W.shape[0]}: name the right file, and how to read it"
+            f"{request.data} has {V.n_samples} samples and {V.n_features} features, and "
+            f"the data of {request.result} had {result.n_samples} and {result.n_features}: name "
+            "the right file, and how to read it"
         )
     if result.preparation is not None:
         V = prepared(V, result.preparation)

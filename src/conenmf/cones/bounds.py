@@ -24,7 +24,7 @@ from ..data.blocks import Array, Block
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import Option, OptionError
-from .geometry import sine_at, squared_distances
+from .geometry import RIGHT_ANGLE, sine_at, squared_distances
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
@@ -302,7 +302,7 @@ def largest_angle_in_orthant(axis: ArrayLike) -> float:
     """
     u = np.asarray(axis, dtype=float)
     if u.size == 1:
-        return float(np.pi / 2)
+        return float(RIGHT_ANGLE)
     return float(np.arcsin(u.min() / norm(u)))
 
 
@@ -406,12 +406,12 @@ def noise_bound(
     gap = np.cos(alpha.max()) - np.sin(alpha.max())  # between two singular values of a cone
     if sample_noise is not None and sample_noise < gap / np.sqrt(2):
         clean = min(clean, np.hypot(noise, s + sample_noise / gap * noise))
-    tolerance = float(np.sin(np.clip(separation / 4, 0.0, np.pi / 2)))
-    doubled = np.pi / 2
+    tolerance = float(np.sin(np.clip(separation / 4, 0.0, RIGHT_ANGLE)))
+    doubled = RIGHT_ANGLE
     if sample_noise is not None:
         doubled = min(2 * alpha.max() + 2 * np.arcsin(min(sample_noise, 1.0)), doubled)
     return NoiseBound(
-        error=float(np.sin(min(turned, np.pi / 2))),
+        error=float(np.sin(min(turned, RIGHT_ANGLE))),
         clean=float(clean),
         unconditional=float(np.sin(doubled)),
         tolerance=tolerance,
@@ -442,7 +442,7 @@ def trimmed_bound(sine: float, noise: float, share: float) -> float:
     >>> round(trimmed_bound(0.1, 0.05, 1.0), 4), round(trimmed_bound(0.1, 0.05, 0.98), 4)
     (0.1496, 0.2048)
     """
-    turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), np.pi / 2)
+    turned = min(np.arcsin(sine) + np.arcsin(min(noise, 1.0)), RIGHT_ANGLE)
     return math.sqrt(share * np.sin(turned) ** 2 + 1.0 - share)
 
 
@@ -453,7 +453,8 @@ def _model(
     angles: ArrayLike, rates: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Array, Array, Array, Array]:
     """Angles, each cone's share of the expected squared norm, rates and weights."""
-    angles = array("angles", angles, ("K",), above=0, at_most=np.pi / 2, or_one=True).astype(float)
+    angles = array("angles", angles, ("K",), above=0, at_most=RIGHT_ANGLE, or_one=True)
+    angles = angles.astype(float)
     rates = array("rates", rates, angles.shape, above=0, or_one=True).astype(float)
     weights = np.ones(angles.size) if weights is None else weights
     weights = array("weights", weights, angles.shape, at_least=0, or_one=True).astype(float)

@@ -42,7 +42,7 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import flag, integer, number, optional
-from ..data.blocks import Array, Block, cross_products, dense, exact, norms
+from ..data.blocks import EPS, TINY, Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix
@@ -186,7 +186,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     k = min(k_max + 1, smaller)
     values[:k] = spectrum.singular_values(k, rough=True)
     # VV' squares the singular values: below this they are rounding.
-    floor = np.sqrt(10 * smaller * np.finfo(float).eps) * values[0]
+    floor = np.sqrt(10 * smaller * EPS) * values[0]
     above = np.maximum(values, floor)
     ratios = above[:-1] / above[1:]
     if k_max == smaller > 1:
@@ -371,8 +371,7 @@ def _clusters(Y: Array, K: int) -> Array:
     with columns that are long and far from those chosen before, the others draw such columns.
     """
     rng = default_rng(0)
-    tiny = np.finfo(float).tiny
-    lengths = np.maximum(norm(Y, axis=0), tiny)
+    lengths = np.maximum(norm(Y, axis=0), TINY)
     Z = Y / lengths
     best = -np.inf
     result = np.zeros(lengths.size, int)
@@ -380,7 +379,7 @@ def _clusters(Y: Array, K: int) -> Array:
         nearest = np.full(lengths.size, -1.0)
         chosen = []
         for _ in range(K):
-            distances = lengths**2 * np.maximum(1.0 - nearest, tiny)
+            distances = lengths**2 * np.maximum(1.0 - nearest, TINY)
             keys = distances if start == 0 else distances / rng.exponential(size=distances.size)
             chosen.append(int(np.argmax(keys)))
             nearest = np.maximum(nearest, Z[:, chosen[-1]] @ Z)
@@ -389,7 +388,7 @@ def _clusters(Y: Array, K: int) -> Array:
             labels = np.argmax(centres.T @ Z, axis=0)
             sums = (Y * lengths) @ np.eye(K)[labels]
             lengths_of_sums = norm(sums, axis=0)
-            centres = sums / np.maximum(lengths_of_sums, tiny)
+            centres = sums / np.maximum(lengths_of_sums, TINY)
         if lengths_of_sums.sum() > best:  # the weighted sum of cosines
             best = float(lengths_of_sums.sum())
             result = labels

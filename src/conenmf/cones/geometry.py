@@ -59,6 +59,8 @@ from ..errors import ComponentsError, DataError
 from ..linalg.nnls import nnls
 from ..linalg.svd import Spectrum
 
+RIGHT_ANGLE = np.pi / 2
+
 _DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
 _NARROW_SQ = 1e-8  # one that does so even if that is expensive
 _SAMPLES_AT_ONCE = 256  # made dense
@@ -617,8 +619,8 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
         turn = np.array([[cosine, -sine], [sine, cosine]])
         Q = U @ turn
         first, last = _extreme_angles(Q, _ZERO_NORM)
-        low = last - np.pi / 2
-        high = first + np.pi / 2
+        low = last - RIGHT_ANGLE
+        high = first + RIGHT_ANGLE
         if low > high:  # rounding
             low = high = (low + high) / 2
         turn = sigma[:, None] * turn
@@ -678,7 +680,7 @@ def widen(a: Interval, b: Interval) -> Interval:
 def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[float]:
     """The squared distance of points to the cone between two angles."""
     angles = np.arctan2(points[:, 1], points[:, 0])
-    outside = np.maximum(low - angles, angles - high).clip(0.0, np.pi / 2)
+    outside = np.maximum(low - angles, angles - high).clip(0.0, RIGHT_ANGLE)
     return (float(((np.hypot(*points.T) * np.sin(outside)) ** 2).sum()),)
 
 
@@ -692,7 +694,7 @@ def _coordinates(
     """
     angles = np.arctan2(points[:, 1], points[:, 0])
     inside = np.clip(angles, low, high)
-    size = np.hypot(*points.T) * np.cos(np.minimum(np.abs(angles - inside), np.pi / 2))
+    size = np.hypot(*points.T) * np.cos(np.minimum(np.abs(angles - inside), RIGHT_ANGLE))
     if high - low <= _SAME_ANGLE:
         H = np.stack([size / 2, size / 2], axis=1)
     else:

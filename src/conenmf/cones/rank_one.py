@@ -35,8 +35,8 @@ from ..linalg.svd import Spectrum
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
 
-# Vectors w (K, F), one for each cone, and A w.
-_Pair: TypeAlias = tuple[Array, Array]
+# W, H, and the cones that they were found from.
+ConeFactors: TypeAlias = tuple[Array, Array, Cones]
 
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared
@@ -51,7 +51,7 @@ def cr1_nmf(
     method: str = "exact",
     tol: float = 1e-10,
     spectrum: Spectrum | None = None,
-) -> tuple[Array, Array, Cones]:
+) -> ConeFactors:
     """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
 
     The relative error is sqrt(sum_n ||v_n||^2 sin^2(angle of v_n to its w) / ||V||^2), which is
@@ -116,7 +116,7 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> Pair
 
 def factors_from_centres(
     V: DataMatrix, centres: Array, Z: Array, tol: float, *, moved: bool = False
-) -> tuple[Array, Array, Cones]:
+) -> ConeFactors:
     """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K).
 
     `moved` says that these are no longer those of samples, and may have negative entries.
@@ -230,8 +230,11 @@ def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
     return r, not unfinished.any()
 
 
-def _maximize_in_span(w: _Pair, r: _Pair, p: _Pair) -> None:
-    """Replace w by the best unit vector in the span of w, r and p, and p by the step from w."""
+def _maximize_in_span(w: Pair, r: Pair, p: Pair) -> None:
+    """Replace w by the best unit vector in the span of w, r and p, and p by the step from w.
+
+    Each comes with its product: vectors (K, F), one for each cone, and A times these.
+    """
     for q in (w, r):
         overlap = _dots(q[0], p[0])
         for of_p, of_q in zip(p, q, strict=True):
@@ -275,7 +278,7 @@ def cr1_plus_plus(
     rng: Generator | None = None,
     runs: int = _N_RUNS,
     tol: float = 1e-10,
-) -> tuple[Array, Array, Cones]:
+) -> ConeFactors:
     """Factor V as `cr1_nmf` does, with centres drawn at random; the best of several runs.
 
     The first centre is drawn with probability proportional to ||v_n||^2, the next ones to

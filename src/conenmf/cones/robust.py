@@ -26,7 +26,7 @@ from ..arguments import Interval, Pair, Shape
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import VECTOR_TOL, Spectrum
-from .geometry import widen
+from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
 _Best: TypeAlias = tuple[float, int, Array]  # a score, the index of its sample, its projection
@@ -115,7 +115,7 @@ def centres_in_noise(
                 (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
                 Z = _units(np.where(sums.any(axis=0), sums, Z))
         _, counts = V.map(_nearest, Y, squared, Z=Z)
-    return NoisyCentres(centres, U @ Z, r, np.pi / 2 if np.isnan(r) else turn, counts)
+    return NoisyCentres(centres, U @ Z, r, RIGHT_ANGLE if np.isnan(r) else turn, counts)
 
 
 def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
@@ -190,7 +190,7 @@ def _turn(squared: Array, r: float) -> Array:
     """arcsin(r / ||y||): by how much noise of norm r can have turned y; pi/2 if y is no longer."""
     is_longer = squared > r * r
     sine = r / np.sqrt(np.where(is_longer, squared, 1.0))
-    return np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), np.pi / 2)
+    return np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), RIGHT_ANGLE)
 
 
 def _first_scores(

@@ -11,16 +11,26 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from numpy.linalg import norm
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, array, flag, function, generator, integer, number, optional, seeded
+from ..arguments import (
+    Array,
+    Pair,
+    array,
+    flag,
+    function,
+    generator,
+    integer,
+    number,
+    optional,
+    seeded,
+)
 from ..data.resources import require_memory
 from ..errors import Option, OptionError
+from .geometry import RIGHT_ANGLE
 
-Array: TypeAlias = npt.NDArray[Any]
 SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
 
 _PROBABILITY_ROUNDING = 1e-8  # of their sum, which numpy allows too
@@ -115,7 +125,7 @@ def make_cones(
     require_memory("K", K, 8 * F * K)
     require_memory("n_samples", n_samples, 16 * F * n_samples)
     of_each = [alpha] * K if np.ndim(alpha) == 0 else alpha
-    angles = array("alpha", of_each, (K,), at_least=0, at_most=np.pi / 2).astype(float)
+    angles = array("alpha", of_each, (K,), at_least=0, at_most=RIGHT_ANGLE).astype(float)
     means = np.arange(1.0, K + 1)
     if rates is not None:
         means = 1.0 / array("rates", rates, (K,), above=0).astype(float)
@@ -127,7 +137,7 @@ def make_cones(
     generator("rng", rng)
     if axes is None:
         angle = 4 * angles.max() + 0.01 if angle is None else angle
-        axes = equal_angle_axes(F, K, number("angle", angle, above=0, below=np.pi / 2), rng)
+        axes = equal_angle_axes(F, K, number("angle", angle, above=0, below=RIGHT_ANGLE), rng)
     axes = array("axes", axes, (F, K)).astype(float)
     if not np.allclose(norm(axes, axis=0), 1.0):
         raise OptionError(Option("axes"), " are not unit vectors: divide by their norms")

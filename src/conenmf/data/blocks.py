@@ -11,17 +11,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from .. import kernels
+from ..arguments import Array as Array
 from ..arguments import DType, Pair, Shape
 
-Array: TypeAlias = npt.NDArray[Any]
-
-# The precision of float64.
+# The precision of float64, and its smallest positive number, to divide by in place of 0.
 EPS = float(np.finfo(float).eps)
-
+TINY = float(np.finfo(float).tiny)
 
 Rows: TypeAlias = Any  # samples in rows, (N, F): an ndarray, or a `scipy.sparse.csr_array`
 

@@ -22,12 +22,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from ..errors import ConeNMFError, Option, OptionError
+
+# A number of bytes, or a text such as "2GB".
+MemorySize: TypeAlias = int | str | None
 
 _DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
 _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
@@ -48,7 +51,7 @@ def available_memory(root: Path = Path("/sys/fs/cgroup")) -> int:
     return min(limits)
 
 
-def memory_budget(max_memory: int | str | None) -> int:
+def memory_budget(max_memory: MemorySize) -> int:
     """Return a budget in bytes; by default half of the available memory.
 
     >>> memory_budget("1GB"), memory_budget("512 MiB"), memory_budget(4096)

@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -40,7 +40,7 @@ from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
 from ..io.open import from_rows
 from ..names import Names
-from ..text import Texts
+from ..text import Texts, Titles
 from .catalogue import DATASETS, Description
 
 _OTHER_NUMBERS = "holds other numbers or classes than those whose digest is known"
@@ -342,9 +342,9 @@ class _Contents(NamedTuple):
 
     X: Rows
     labels: Array | None
-    sample_names: Sequence[str] | None = None
-    feature_names: Sequence[str] | None = None
-    class_names: Sequence[str] | None = None
+    sample_names: Titles = None
+    feature_names: Titles = None
+    class_names: Titles = None
 
 
 def _folders() -> list[Path]:

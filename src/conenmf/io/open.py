@@ -26,7 +26,7 @@ from ..data.known import observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
-from ..data.resources import memory_budget
+from ..data.resources import MemorySize, memory_budget
 from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validated
 from ..errors import (
     DataTypeError,
@@ -60,7 +60,7 @@ def from_rows(
     *,
     negative: Negative = "raise",
     n_threads: int | None = None,
-    max_memory: int | str | None = None,
+    max_memory: MemorySize = None,
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
@@ -128,7 +128,7 @@ def from_columns(
     *,
     negative: Negative = "raise",
     n_threads: int | None = None,
-    max_memory: int | str | None = None,
+    max_memory: MemorySize = None,
     persist: bool | None = None,
     names: Names | None = None,
     block_samples: int | None = None,
@@ -162,7 +162,7 @@ def open_data(
     triples: Iterable[Column] | None = None,
     negative: Negative = "raise",
     n_threads: int | None = None,
-    max_memory: int | str | None = None,
+    max_memory: MemorySize = None,
     names: Names | None = None,
     block_samples: int | None = None,
     missing: str | float = "raise",
@@ -261,7 +261,7 @@ def from_texts(
     words: Words | Vocabulary | None = None,
     names: Names | None = None,
     n_threads: int | None = None,
-    max_memory: int | str | None = None,
+    max_memory: MemorySize = None,
 ) -> DataMatrix:
     """Read texts: each is a sample, each word a feature, weighted by tf-idf.
 
@@ -323,7 +323,7 @@ def _read(
     X: Any,
     samples_in: SamplesIn,
     negative: Negative,
-    max_memory: int | str | None,
+    max_memory: MemorySize,
     names: Names | None,
     known: Facts,
     options: Facts,

@@ -26,7 +26,7 @@ from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option, OptionError
 from ..mutations import type_name
 from ..names import Names
-from ..text import counted, visible
+from ..text import Titles, counted, visible
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading, Remarks
 
@@ -55,7 +55,7 @@ class Columns(NamedTuple):
     """
 
     width: int
-    titles: Sequence[str] | None
+    titles: Titles
     named_by: int | None
     left_out: frozenset[int] = frozenset()
     n_names: int = 1

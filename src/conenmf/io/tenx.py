@@ -7,13 +7,12 @@ feature. Genes are called by their symbols; those that share one get their ident
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError, Message
 from ..names import Names
-from ..text import visible
+from ..text import Titles, visible
 from .arrays import open_matrix_market
 from .hdf5 import PARTS, Member, open_hdf5, open_matrix, open_store, texts
 from .limits import listed
@@ -79,10 +78,10 @@ def _open_counts(root: Member, path: Path, reading: Reading) -> NamedMatrix:
 def _named(
     name: str,
     counts: Any,
-    cells: Sequence[str] | None,
-    identifiers: Sequence[str] | None = None,
-    symbols: Sequence[str] | None = None,
-    kinds: Sequence[str] | None = None,
+    cells: Titles,
+    identifiers: Titles = None,
+    symbols: Titles = None,
+    kinds: Titles = None,
 ) -> NamedMatrix:
     """Counts with the names of cells and genes, if there are as many as the matrix has."""
     sides = tuple(counts.shape)

@@ -54,7 +54,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import components, instance, integer, optional
+from ..arguments import Interval, components, instance, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import observed_residual
 from ..data.matrix import Aligned, DataMatrix
@@ -264,7 +264,7 @@ def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -
 # --- restricted factors ------------------------------------------------------------------------
 
 
-def bound_given(V: DataMatrix, A: Array, K: int) -> tuple[float, float]:
+def bound_given(V: DataMatrix, A: Array, K: int) -> Interval:
     """Bound the relative error of K components, of which the columns of A are the first.
 
     Parameters
@@ -367,7 +367,7 @@ def observed_bound(
     return float(max(2 * t * inner - t**2 * squared, 0.0))
 
 
-def known_bound(V: DataMatrix, K: int) -> tuple[float, float]:
+def known_bound(V: DataMatrix, K: int) -> Interval:
     """Bound the relative error of K components over the entries of V that are known.
 
     Features are taken in the order of how often they are known, as many as leave most of V in
@@ -429,14 +429,14 @@ def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Arra
 
 def _known_sums(
     block: Block, H: Array, weights: Array | None = None, *, W: Array
-) -> tuple[tuple[float, float]]:
+) -> tuple[Interval]:
     left, squares = observed_residual(exact(block), weights, W, exact(H))
     if is_sparse(left) and is_sparse(block):  # they have one pattern
         return ((float(np.vdot(left.data, exact(block.data))), float(squares.sum())),)
     return ((float(np.vdot(dense(left), dense(block))), float(squares.sum())),)
 
 
-def _tail(V: DataMatrix, k: int) -> tuple[float, float]:
+def _tail(V: DataMatrix, k: int) -> Interval:
     """||V||^2 less its k largest squared singular values, from below; and a probability."""
     if k == 0 or V.total == 0:
         return V.total, 0.0

@@ -36,7 +36,7 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import EPS, TINY, Array, Block, dense, exact
 from ..data.known import filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
@@ -337,7 +337,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     while count == 0 or count == k_max < most:
         k_max = min(2 * count or k_max, most)
         values = directions.singular_values(k_max, rough=True)
-        rounding = np.sqrt(10 * max(directions.V.shape) * np.finfo(float).eps) * values[0]
+        rounding = np.sqrt(10 * max(directions.V.shape) * EPS) * values[0]
         scores = values / np.maximum(others.singular_values(k_max, rough=True), rounding)
         above = np.append(scores > 1.0, False)
         above[0] = True  # the mean, which shuffling keeps
@@ -379,11 +379,11 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     B = dense(exact(part.columns(np.arange(part.shape[1]))))
     R = B @ B.T / B.shape[1]
     inverse = np.linalg.pinv(R, hermitian=True)
-    D = 1 / np.maximum(np.diag(inverse), np.finfo(float).tiny)
+    D = 1 / np.maximum(np.diag(inverse), TINY)
     noise = D[:, None] * inverse * D
     vectors = np.linalg.eigh(R - 2 * np.diag(D) + noise)[1][:, ::-1]
     signal, lost = (((vectors.T @ S) * vectors.T).sum(axis=1) for S in (R, 2 * np.diag(D)))
-    ratios = signal / np.maximum(lost, np.finfo(float).tiny)
+    ratios = signal / np.maximum(lost, TINY)
     K = max(int(np.count_nonzero(ratios > 1)), 1)
     text = f"directions that hold more signal than noise (HySime): {K}, an upper end"
     scores = ratios[: 2 * K + 10]

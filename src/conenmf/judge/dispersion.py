@@ -20,7 +20,7 @@ from numpy.random import Generator
 
 from ..arguments import Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import Array, Block, dense
+from ..data.blocks import TINY, Array, Block, dense
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
@@ -199,7 +199,7 @@ def largest_residual(fits: CountFits, k: int) -> float:
     """
     part = fits.part
     W = fits.factors[k]
-    rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], np.finfo(float).tiny)
+    rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], TINY)
     roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, fits.noise.dispersion), 0.0))
     residuals = np.sign(part.counts - rates) * roots
     return float(norm(residuals, 2) / highest_noise(*rates.shape))
@@ -300,7 +300,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:
-    rates = np.maximum(W @ H.T, np.finfo(float).tiny)
+    rates = np.maximum(W @ H.T, TINY)
     return (float(_divergences(np.asarray(dense(block), float), rates, phi).sum()),)
 
 

@@ -39,7 +39,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import default_rng
 
-from ..arguments import Pair
+from ..arguments import Interval, Pair
 from ..cones.geometry import leading_plane
 from ..data.blocks import (
     EPS,
@@ -456,7 +456,7 @@ class _Trial:
     def value(self, K: int, start: Array | None = None) -> float:
         return float(self.log_sum - self.weights.total * np.log(self.size(K, start)))
 
-    def certain(self, K: int) -> tuple[float, float]:
+    def certain(self, K: int) -> Interval:
         """The bound with singular values from above, and the chance that it is none."""
         roots, chance = self._largest_roots(K - 1)
         size = (self.first + roots) * (1 + _ROUNDING)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,10 +23,14 @@ from ..data.matrix import Aligned
 from ..errors import Option, OptionError
 from ..names import Names
 from ..solve.run import History
+from ..text import Titles
 from .scores import abundance_maps, unit_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
+
+# The components to draw; None for all.
+Which: TypeAlias = Iterable[int] | None
 
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
 _N_COLOURS = 10  # that matplotlib has
@@ -125,10 +129,10 @@ def components(
     names: Names,
     axes: object = None,
     *,
-    which: Iterable[int] | None = None,
+    which: Which = None,
     top: int = 10,
     limits: Pair | None = None,
-    titles: Sequence[str] | None = None,
+    titles: Titles = None,
 ) -> Array:
     """Draw components as images, as their `top` features with the largest values, or as curves.
 
@@ -219,7 +223,7 @@ def maps(
     pixels_shape: Shape,
     axes: object = None,
     *,
-    which: Iterable[int] | None = None,
+    which: Which = None,
 ) -> Array:
     """Draw abundance maps: the share of components in each pixel, from 0 to 1.
 
@@ -238,9 +242,7 @@ def maps(
     return drawn
 
 
-def endmembers(
-    W: Array, names: Names, ax: object = None, *, which: Iterable[int] | None = None
-) -> Axes:
+def endmembers(W: Array, names: Names, ax: object = None, *, which: Which = None) -> Axes:
     """Draw components as curves in one frame, each scaled to norm 1.
 
     They are drawn over the names of the features if these are numbers, such as wavelengths.
@@ -257,7 +259,7 @@ def endmembers(
 
 
 def contributions(
-    W: Array, H: Array, names: Names, ax: object = None, *, which: Iterable[int] | None = None
+    W: Array, H: Array, names: Names, ax: object = None, *, which: Which = None
 ) -> Axes:
     """Draw what each component adds to the sum of a sample, over dates if samples are named so.
 
@@ -270,9 +272,7 @@ def contributions(
     return _lines(W.sum(axis=0)[:, None] * H, times, ax, which, words)
 
 
-def _lines(
-    rows: Array, x: Array | None, ax: object, which: Iterable[int] | None, words: dict[str, str]
-) -> Axes:
+def _lines(rows: Array, x: Array | None, ax: object, which: Which, words: dict[str, str]) -> Axes:
     """Draw a row (K, n) for each component that is chosen, over x or over places."""
     indices = _chosen(which, len(rows))
     ax = _axes(ax)
@@ -286,7 +286,7 @@ def _lines(
     return ax
 
 
-def _chosen(which: Iterable[int] | None, K: int) -> list[int]:
+def _chosen(which: Which, K: int) -> list[int]:
     """The components to draw, by default all."""
     chosen = np.arange(K) if which is None else np.asarray([*which])
     if chosen.size == 0 or not np.isin(chosen, range(K)).all():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..arguments import Pair, Shape, array, classes, factor, integer, rows_and_c
 from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
-from ..names import Names, places_of
+from ..names import NameList, Names, places_of
 from ..text import Texts
 
 KNOWN_COSINE = 0.9  # from which on two components count as the same
@@ -303,7 +303,7 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
     return W
 
 
-def named_features(W: Array, names: Names, feature_names: Iterable[object] | None) -> Names:
+def named_features(W: Array, names: Names, feature_names: NameList) -> Names:
     """Return the names that were given for the rows of W, or else those that are known."""
     if feature_names is None:
         return names

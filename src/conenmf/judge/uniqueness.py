@@ -13,7 +13,7 @@ There are three parts: the proof, exact turns, and the search. Proof and turns d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from ..errors import NotAvailableError
 from ..names import Names
 from ..solve.losses import get_loss
 from ..solve.run import Run, Stopping, run_together
-from ..text import Texts, counted
+from ..text import Texts, Titles, counted
 from . import plots
 from .scores import unit_columns
 
@@ -119,7 +119,7 @@ class Uniqueness:
         }
         return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
 
-    def in_words(self, k: int, names: Sequence[str] | None = None) -> str:
+    def in_words(self, k: int, names: Titles = None) -> str:
         """Return what is known of a component, in a line; `names` are those of all components."""
         radius = "not proved unique"
         if np.isfinite(self.radii[k]):
@@ -138,7 +138,7 @@ class Uniqueness:
         }
         return words[self.verdicts[k]].removesuffix("; not proved unique")
 
-    def _move_in_words(self, k: int, names: Sequence[str] | None) -> str:
+    def _move_in_words(self, k: int, names: Titles) -> str:
         """Describe the move: "by 14° towards component 1, at the same error"."""
         if self.spare[k]:
             return "to anything, since the others make the same reconstruction without it"
@@ -158,7 +158,7 @@ class Uniqueness:
         parts = [f"{count} {VERDICTS[name]}" for name, count in counts.items() if count]
         return f"of {counted(len(self.angles), 'component')}, {', '.join(parts)}"
 
-    def lines(self, names: Sequence[str] | None = None) -> list[str]:
+    def lines(self, names: Titles = None) -> list[str]:
         """Return a line for each component."""
         names = names or [f"component {k}" for k in range(len(self.angles))]
         return [f"{name}: {self.in_words(k, names)}" for k, name in enumerate(names)]

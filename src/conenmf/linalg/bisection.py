@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..arguments import Interval
+
 _HALVINGS = 60
 
 
-def bisected(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def bisected(is_below: Callable[[float], bool], low: float, high: float) -> Interval:
     """Return the ends of the short interval that holds the number sought.
 
     Parameters

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
-from ..data.blocks import Array
+from ..data.blocks import TINY, Array
 
 # That of a tail bounded from random vectors; a smaller one costs a few more passes.
 FAILURE_PROBABILITY = 1e-9
@@ -134,7 +134,7 @@ def energy_above(
     """
     j = np.arange(k + 1)
     best = np.inf
-    scale = max(float(values[0]), np.finfo(float).tiny)
+    scale = max(float(values[0]), TINY)
     no_residual = not residual_gram.any()
     slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
     for s in slacks.tolist():
@@ -181,7 +181,7 @@ def tail_above(
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
     floor = _ROUNDING * min(largest, ceiling)
-    basis = [starts / np.maximum(np.sqrt(squared), np.finfo(float).tiny)]
+    basis = [starts / np.maximum(np.sqrt(squared), TINY)]
     diagonal = []
     beside = []
     bound = ceiling

@@ -29,7 +29,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from time import perf_counter
 from types import CodeType, FunctionType, MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import joblib
 import numpy as np
@@ -52,7 +52,7 @@ from ..errors import (
     Option,
     OutputError,
 )
-from ..text import Facts, Texts
+from ..text import Facts, PathLike, Texts
 from .archive import reading, write_arrays
 
 _FORMAT = "conenmf-checkpoint-10"
@@ -97,6 +97,10 @@ class Checkpoint:
     def __post_init__(self) -> None:
         path("folder", self.folder)
         number("every", self.every, at_least=0, or_infinite=True, what="seconds")
+
+
+# Where to save a run, as a caller says it.
+Place: TypeAlias = PathLike | Checkpoint | None
 
 
 class Parts(NamedTuple):

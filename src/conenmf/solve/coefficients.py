@@ -27,6 +27,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
+from ..arguments import Interval
 from ..data.blocks import (
     Array,
     Block,
@@ -398,7 +399,7 @@ def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shar
 
 def _predict(
     block: Block, weights: Array | None = None, *, W: Array, grams: Array, members: Array
-) -> tuple[tuple[float, float]]:
+) -> tuple[Interval]:
     block = exact(block)
     squares = products(entrywise(block, np.square), members)  # of each sample on each fold
     parts = np.stack([products(block, W * member[:, None]) for member in members.T])

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import DType, integer, number, optional
+from ..arguments import DType, Interval, integer, number, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.together import Part, sweep_together
@@ -253,7 +253,7 @@ class Run:
         callback: Callback | None = None,
         resume: Parts | None = None,
         save: Callable[[Run, bool], None] | None = None,
-        began: tuple[float, float] | None = None,
+        began: Interval | None = None,
         single: Objective | None = None,
     ) -> None:
         V = objective.V

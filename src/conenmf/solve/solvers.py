@@ -227,7 +227,11 @@ SOLVERS: dict[str, Solver] = {
 }
 
 
-def get_solver(solver: str | Solver | Update) -> Solver:
+# A solver as a caller names it.
+AnySolver: TypeAlias = str | Solver | Update
+
+
+def get_solver(solver: AnySolver) -> Solver:
     """Return the solver of that name; a `Solver` is returned as it is, a function becomes one."""
     if isinstance(solver, Solver):
         return solver
