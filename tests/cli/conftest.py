@@ -1,5 +1,6 @@
 """A folder with data, and ways to run a command in it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -32,6 +33,31 @@ def folder(tmp_path, monkeypatch):
 def run():
     """Run a command in this process; its exit code."""
     return lambda *arguments: main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def output_of(run, capsys):
+    """Run a command that succeeds; what it prints, read as JSON if the command has --json."""
+
+    def output(*arguments):
+        capsys.readouterr()
+        assert run(*arguments) == 0
+        printed = capsys.readouterr().out
+        return json.loads(printed) if "--json" in arguments else printed
+
+    return output
+
+
+@pytest.fixture
+def fails(run, capsys):
+    """Check that a command ends with this code and says this on stderr."""
+
+    def check(code, message, *arguments):
+        capsys.readouterr()
+        assert run(*arguments) == code
+        assert message in capsys.readouterr().err
+
+    return check
 
 
 @pytest.fixture(scope="session")

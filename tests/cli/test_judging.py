@@ -1,6 +1,5 @@
 """`rank`, `diagnose` and `compare`."""
 
-import json
 import os
 from pathlib import Path
 
@@ -9,79 +8,64 @@ import pandas as pd
 import pytest
 
 
-def test_rank_prints_the_evidence(folder, capsys, run):
-    options = ("--k", "2-8")
-    assert run("rank", "cells.csv", *options, "--plot", "rank.png") == 0
-    output = capsys.readouterr().out
+def test_rank_prints_the_evidence_for_the_number_that_fit_takes(folder, output_of):
+    output = output_of("rank", "cells.csv", "--k", "2-8", "--plot", "rank.png")
     assert "3 components, proved: 3 clusters are apart" in output
     assert "  cones    3  3 clusters are apart" in output
     assert Path("rank.png").read_bytes().startswith(b"\x89PNG")
-    assert run("rank", "cells.csv", *options, "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["n_components"] == 3
-    assert (answer["interval"], answer["grade"]) == ([3, 3], "proved")
+    answer = output_of("rank", "cells.csv", "--json")
+    found = (answer["n_components"], answer["interval"], answer["grade"])
+    assert found == (3, [3, 3], "proved")
     assert answer["evidence"].keys() == {"edge", "ratio", "cones"}
+    fit = output_of("fit", "cells.csv", "-o", "out", "--json")
+    assert (fit["n_components"], fit["K_decided_by"]) == (3, answer["sentence"])
 
 
-def test_rank_is_the_number_that_fit_takes(folder, capsys, run):
-    assert run("rank", "cells.csv", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert run("fit", "cells.csv", "-o", "out", "--json") == 0
-    fit = json.loads(capsys.readouterr().out)
-    assert answer["n_components"] == fit["n_components"]
-    assert answer["sentence"] == fit["K_decided_by"]
-
-
-def test_diagnose_speaks_of_counts(folder, capsys, run, rng):
+def test_counts_are_judged_by_their_deviance(folder, output_of, rng):
     counts = rng.poisson(rng.gamma(0.7, 90, (60, 3)) @ rng.dirichlet(np.full(20, 0.2), 3))
     pd.DataFrame(counts).to_csv("counts.csv", index=False)
-    assert run("diagnose", "counts.csv", "-k", 3, "--loss", "poisson") == 0
-    output = capsys.readouterr().out
-    assert "of the deviance explained" in output
-    assert "Noise (good): the fit is at the noise floor" in output
-    assert "component gap" in output
+    poisson = ("counts.csv", "--loss", "poisson")
+    output = output_of("diagnose", *poisson, "-k", 3)
+    floor = "Noise (good): the fit is at the noise floor"
+    for line in ("of the deviance explained", floor, "component gap"):
+        assert line in output
     assert "kkt" not in output
-    assert run("rank", "counts.csv", "-k", "2-5", "--loss", "poisson", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["n_components"] == 3
-    assert run("fit", "counts.csv", "-k", 1, "--loss", "poisson", "-o", "out", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+    assert output_of("rank", *poisson, "-k", "2-5", "--json")["n_components"] == 3
+    answer = output_of("fit", *poisson, "-k", 1, "-o", "out", "--json")
     assert any("K is too small" in line for line in answer["summary"])
     assert answer["certificate"]["lower_bound"] == pytest.approx(1.0)
 
 
-def test_diagnose_judges(folder, capsys, run):
-    assert run("diagnose", "cells.csv") == 0
-    output = capsys.readouterr().out
-    assert "the geometric assumption holds, margin 0." in output
-    assert "pairwise separation of samples: 0." in output
-    assert "advised init: cr1, because one cone for each sample leaves" in output
-    assert "error of cr1-nmf alone" in output
-    assert "it judges the error, not the truth of the components" in output
-    assert output.count("Stability (open): not checked") == 1
-    assert run("diagnose", "cells.csv", "--json") == 0
-    answer = json.loads(capsys.readouterr().out)
+def test_diagnose_judges(folder, output_of):
+    output = output_of("diagnose", "cells.csv")
+    for line in (
+        "the geometric assumption holds, margin 0.",
+        "pairwise separation of samples: 0.",
+        "advised init: cr1, because one cone for each sample leaves",
+        "error of cr1-nmf alone",
+        "it judges the error, not the truth of the components",
+        "Stability (open): not checked",
+    ):
+        assert output.count(line) == 1
+    answer = output_of("diagnose", "cells.csv", "--json")
     assert answer["certificate"]["lower_bound"] <= answer["relative_error"]
-    assert answer["certificate"]["effort"] == 3
-    assert answer["advised_init"]["init"] == "cr1"
+    assert (answer["certificate"]["effort"], answer["advised_init"]["init"]) == (3, "cr1")
     verdicts = answer["uniqueness"]["verdicts"]
     turned = [k for k, angle in enumerate(answer["uniqueness"]["angles"]) if angle > 0.0873]
     assert all(verdicts[k] == "can be moved" for k in turned)
     assert output.count(": can be moved ") == verdicts.count("can be moved")
     assert all(line in " ".join(output.split()) for line in answer["uniqueness"]["in_words"])
-    assert run("diagnose", "cells.csv", "--effort", 0, "--json") == 0
-    certificate = json.loads(capsys.readouterr().out)["certificate"]
+    certificate = output_of("diagnose", "cells.csv", "--effort", 0, "--json")["certificate"]
     assert certificate["lower_bound"] == certificate["eckart_young"]
-    assert run("diagnose", "cells.csv", "-k", 1, "--json") == 0
-    cones = json.loads(capsys.readouterr().out)["cones"]
+    cones = output_of("diagnose", "cells.csv", "-k", 1, "--json")["cones"]
     assert cones["margin"] is cones["pairwise_separation"] is None
     assert {*os.listdir()} == {"cells.csv", "turned.csv", "cells.npy", "classes.txt"}
 
 
-def test_compare_ranks_starts_and_solvers(folder, capsys, run):
+def test_compare_ranks_inits_and_solvers(folder, output_of):
     choice = ("-k", 3, "--inits", "cr1,random", "--solvers", "hals,mult", "--max-iter", 20)
     more = ("--labels", "classes.txt", "-o", "table.csv", "--plot", "error.svg")
-    assert run("compare", "cells.csv", *choice, *more, "--json") == 0
-    contenders = json.loads(capsys.readouterr().out)["contenders"]
+    contenders = output_of("compare", "cells.csv", *choice, *more, "--json")["contenders"]
     assert len(contenders) == 4
     errors = [one["relative_error"] for one in contenders]
     assert errors == sorted(errors)
@@ -89,5 +73,4 @@ def test_compare_ranks_starts_and_solvers(folder, capsys, run):
     table = pd.read_csv("table.csv", float_precision="round_trip")
     assert table.to_dict("records") == contenders
     assert "<svg" in Path("error.svg").read_text()
-    assert run("compare", "cells.csv", *choice) == 0
-    assert "relative_error" in capsys.readouterr().out
+    assert "relative_error" in output_of("compare", "cells.csv", *choice)

@@ -1,6 +1,5 @@
 """Missing entries, weights, known components and penalties on the command line."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -34,61 +33,58 @@ def model(**options):
     return ConeNMF(3, tol=0.01, **options)
 
 
-def test_nan_is_missing_in_fit_and_in_transform(X, run, fitted, capsys):
+def test_nan_is_missing_in_fit_and_in_transform(X, fails, fitted, capsys, output_of):
     X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
     X.to_csv("holes.csv")
-    assert run("fit", "holes.csv", "-o", "out") == 3
-    assert "--missing nan" in capsys.readouterr().err
+    fails(3, "--missing nan", "fit", "holes.csv", "-o", "out")
     result, expected = fitted("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
     np.testing.assert_array_equal(result.W, expected.components_.T)
     assert result.relative_error == expected.relative_error_
     assert "entries that are known (0.3" in capsys.readouterr().out
-    assert run("report", "out", "--data", "holes.csv") == 0  # what is missing is as before
+    output_of("report", "out", "--data", "holes.csv")  # what is missing is as before
     assert "it is imputed" in Path("out/report.html").read_text()
-    capsys.readouterr()
-    assert run("transform", "out", "holes.csv", "-o", "new.npy", "--json", "-q") == 0
+    answer = output_of("transform", "out", "holes.csv", "-o", "new.npy", "--json", "-q")
     np.testing.assert_allclose(np.load("new.npy"), expected.transform(X), rtol=1e-12)
-    error = json.loads(capsys.readouterr().out)["relative_error"]
-    assert error == pytest.approx(result.relative_error, rel=1e-9)
+    assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
 
 
 def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
     ratings = sp.csr_array(X.to_numpy() * (np.random.default_rng(1).random(X.shape) < 0.4))
     sp.save_npz("ratings.npz", ratings)
-    options = ("--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
-    result = fitted("ratings.npz", *options)
+    result = fitted("ratings.npz", "--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
     expected = model(missing="zeros", alpha_W=0.01, l1_ratio=0.5).fit(ratings)
     np.testing.assert_array_equal(result.W, expected.components_.T)
 
 
+@pytest.fixture(params=["rows", "columns"])
+def written(request):
+    """Write tables with samples in rows or in columns; the option that says so."""
+
+    def write(**frames):
+        for name, frame in frames.items():
+            (frame if request.param == "rows" else frame.T).to_csv(f"{name}.csv")
+        return "--samples-in", request.param
+
+    return write
+
+
 @pytest.mark.seed(2)
-@pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_masks_and_weights_are_files(X, run, fitted, capsys, samples_in, rng):
-    mask, weights = rng.random(X.shape) < 0.8, rng.uniform(0.5, 2, X.shape)
-    frames = {
-        "data.csv": X,
-        "mask.csv": pd.DataFrame(mask.astype(int), X.index, X.columns),
-        "weights.csv": pd.DataFrame(weights, X.index, X.columns),
-    }
-    for name, frame in frames.items():
-        (frame if samples_in == "rows" else frame.T).to_csv(name)
-    options = ("--mask", "mask.csv", "--weights", "weights.csv", "--samples-in", samples_in)
+def test_masks_and_weights_are_files(X, fitted, written, output_of, rng):
+    mask = pd.DataFrame(rng.random(X.shape) < 0.8, X.index, X.columns)
+    weights = pd.DataFrame(rng.uniform(0.5, 2, X.shape), X.index, X.columns)
+    samples_in = written(data=X, mask=mask.astype(int), weights=weights)
+    options = ("--mask", "mask.csv", "--weights", "weights.csv", *samples_in)
     expected = model().fit(X, mask=mask, weights=weights)
     result = fitted("data.csv", *options)
     np.testing.assert_array_equal(result.W, expected.components_.T)
-    capsys.readouterr()
-    assert run("transform", "out", "data.csv", "-o", "new.npy", "--json", "-q", *options) == 0
+    answer = output_of("transform", "out", "data.csv", "-o", "new.npy", "--json", "-q", *options)
     np.testing.assert_allclose(np.load("new.npy"), result.H.T, rtol=1e-9)
-    error = json.loads(capsys.readouterr().out)["relative_error"]
-    assert error == pytest.approx(result.relative_error, rel=1e-9)
+    assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
 
 
-@pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_a_file_with_one_row_has_weights_of_features(X, fitted, samples_in):
+def test_a_file_with_one_row_has_weights_of_features(X, fitted, written):
     weights = pd.DataFrame([np.linspace(0.5, 2, X.shape[1])], ["weight"], X.columns)
-    for name, frame in {"data.csv": X, "weights.csv": weights}.items():
-        (frame if samples_in == "rows" else frame.T).to_csv(name)
-    result = fitted("data.csv", "--weights", "weights.csv", "--samples-in", samples_in)
+    result = fitted("data.csv", "--weights", "weights.csv", *written(data=X, weights=weights))
     expected = model().fit(X, weights=weights.to_numpy()[0])
     np.testing.assert_array_equal(result.W, expected.components_.T)
 
@@ -105,19 +101,16 @@ def test_fixed_components_are_matched_by_name(X, fitted, run):
     assert tuple(pd.read_csv("new.csv"))[1:] == result.component_names
 
 
-def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
+def test_negative_entries_are_kept_for_fits(X, fitted, output_of, fails):
     Y = X.to_numpy() - 0.1
     np.save("noise.npy", Y)
     result = fitted("noise.npy", "--negative", "keep")
     np.testing.assert_array_equal(result.W, model(negative="keep").fit(Y).components_.T)
-    assert run("report", "out", "--data", "noise.npy") == 0
-    assert Path("out/report.html").exists()
-    capsys.readouterr()
-    assert run("diagnose", "noise.npy", "--negative", "keep", "-q", "-k", 3) == 0
-    assert "lower bound" in capsys.readouterr().out
+    output_of("report", "out", "--data", "noise.npy")
+    kept = ("noise.npy", "--negative", "keep", "-q")
+    assert "lower bound" in output_of("diagnose", *kept, "-k", 3)
     for command in ("rank", "compare"):
-        assert run(command, "noise.npy", "--negative", "keep", "-q") == 3
-        assert "which --negative keep kept" in capsys.readouterr().err
+        fails(3, "which --negative keep kept", command, *kept)
 
 
 @pytest.mark.parametrize(
@@ -133,25 +126,21 @@ def test_negative_entries_are_kept_for_fits(X, run, fitted, capsys):
     ],
 )
 @pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
-def test_files_that_do_not_suit_the_data(folder, run, capsys, option, change, code, problem):
+def test_files_that_do_not_suit_the_data(folder, fails, option, change, code, problem):
     np.save("wrong.npy", change(np.ones((90, 30))))
-    assert run("fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert problem in lines[0]
+    fails(code, problem, "fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN)
 
 
-def test_a_mask_is_matched_by_name(X, run, fitted, capsys):
+def test_a_mask_is_matched_by_name(X, fails, fitted):
     mask = pd.DataFrame(np.random.default_rng(2).random(X.shape) < 0.8, X.index, X.columns)
     mask.iloc[::-1, ::-1].astype(int).to_csv("mask.csv")
     expected = model().fit(X, mask=mask.to_numpy()).components_.T
     np.testing.assert_array_equal(fitted("cells.csv", "--mask", "mask.csv").W, expected)
     mask.rename(columns={"gene 3": "gene x"}).astype(int).to_csv("mask.csv")
-    assert run("fit", "cells.csv", "--mask", "mask.csv", *PLAIN) == 3
-    assert "--mask" in capsys.readouterr().err
+    fails(3, "--mask", "fit", "cells.csv", "--mask", "mask.csv", *PLAIN)
 
 
-def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
+def test_weights_of_samples_are_a_file(X, run, fitted, fails):
     weights = np.random.default_rng(3).gamma(1.0, size=len(X))
     Path("weights.txt").write_text("\n".join(map(repr, weights.tolist())))
     np.save("weights.npy", weights)
@@ -160,88 +149,77 @@ def test_weights_of_samples_are_a_file(X, run, fitted, capsys):
         result = fitted("cells.csv", "--sample-weight", name)
         np.testing.assert_array_equal(result.W, expected.components_.T)
     assert run("report", "out", "--data", "cells.csv") == 0  # with the same weights
-    capsys.readouterr()
+    command = ("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN)
     Path("weights.txt").write_text("1\nmany\n")
-    assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 3
-    assert "could not convert string 'many'" in capsys.readouterr().err
+    fails(3, "could not convert string 'many'", *command)
     Path("weights.txt").write_text("1\n2\n")
-    assert run("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN) == 4
-    assert "--sample-weight" in capsys.readouterr().err
+    fails(4, "--sample-weight", *command)
 
 
-def test_other_penalties_are_options(X, run, fitted, capsys):
-    result = fitted("cells.csv", "--sum-to-one", "--min-volume", 5e-4)
-    expected = model(sum_to_one=True, min_volume=5e-4).fit(X)
-    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-9)
-    np.testing.assert_allclose(np.asarray(result.H).sum(axis=0), 1.0)
-    result = fitted("cells.csv", "--orthogonality", 2.0)
-    expected = model(orthogonality=2.0).fit(X)
-    np.testing.assert_allclose(result.W, expected.components_.T, rtol=1e-9)
-    capsys.readouterr()
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        (("--sum-to-one", "--min-volume", 5e-4), {"sum_to_one": True, "min_volume": 5e-4}),
+        (("--orthogonality", 2.0), {"orthogonality": 2.0}),
+    ],
+)
+def test_other_penalties_are_options(X, fitted, flags, options):
+    result, expected = fitted("cells.csv", *flags), model(**options).fit(X).result_
+    np.testing.assert_allclose(result.W, expected.W, rtol=1e-9)
+    np.testing.assert_allclose(result.H, expected.H, rtol=1e-9, atol=1e-12)
+
+
+def test_a_penalty_that_a_solver_cannot_have_is_refused(folder, fails):
     options = ("--orthogonality", 1, "--solver", "nnlsb", *PLAIN)
-    assert run("fit", "cells.csv", "-o", "new", *options) == 4
-    assert "needs a positive definite Gram matrix" in capsys.readouterr().err
+    fails(4, "needs a positive definite Gram matrix", "fit", "cells.csv", "-o", "new", *options)
 
 
-def test_commands_that_judge_data_know_what_is_missing(X, run, capsys):
+def test_commands_that_judge_data_know_what_is_missing(X, output_of):
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
     X.to_csv("holes.csv")
     known = ("holes.csv", "--missing", "nan", "-q")
-    assert run("rank", *known, "-k", "2-4", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["n_components"] >= 1
-    assert run("diagnose", *known, "-k", 3, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["relative_error"] == pytest.approx(
-        ConeNMF(3, missing="nan").fit(X).relative_error_, rel=1e-6
-    )
-    assert run("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals", "--json") == 0
-    capsys.readouterr()
-    assert run("stability", *known, "-k", 3, "--runs", 3) == 0
-    assert "limits are those of runs alone" in capsys.readouterr().out
+    assert output_of("rank", *known, "-k", "2-4", "--json")["n_components"] >= 1
+    error = output_of("diagnose", *known, "-k", 3, "--json")["relative_error"]
+    expected = ConeNMF(3, missing="nan").fit(X).relative_error_
+    assert error == pytest.approx(expected, rel=1e-6)
+    output_of("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals")
+    output = output_of("stability", *known, "-k", 3, "--runs", 3)
+    assert "limits are those of runs alone" in output
 
 
-def test_a_long_table_of_ratings_is_fitted_as_such(folder, run, capsys, rng):
+def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng):
     users, items = np.nonzero(rng.random((80, 40)) < 0.3)
     ratings = np.clip(1 + 2 * rng.random((80, 2)) @ rng.random((2, 40)), 1, 5)[users, items]
     rows = zip(users, items, ratings, strict=True)
     text = "\n".join(f"{user},film {item},{rating:.3f},1000000000" for user, item, rating in rows)
     Path("ratings.csv").write_text(f"userId,movieId,rating,timestamp\n{text}\n")
-    assert run("fit", "ratings.csv", "-k", 3, "-o", "out", "--json", "-q") == 0
-    summary = json.loads(capsys.readouterr().out)
+    summary = output_of("fit", "ratings.csv", "-k", 3, "-o", "out", "--json", "-q")
     assert (summary["n_samples"], summary["n_features"]) == (80, 40)
     assert 0 < summary["settings"]["rmse"] < 0.3
     assert any(line.startswith("RMSE of hidden ratings: 0.") for line in summary["summary"])
     table = Path("out/recommendations.csv").read_text().splitlines()
     assert table[0] == "user,item,predicted rating"
     assert len(table) == 1 + 80 * 10
-    assert run("report", "out", "-q") == 0
-    assert run("transform", "out", "ratings.csv", "-o", "x.csv", "-q") != 0
-    assert "fit the ratings of old and new users together" in capsys.readouterr().err
-    assert run("report", "out", "--data", "ratings.csv", "-q") != 0
-    assert "leave out --data" in capsys.readouterr().err
-    assert run("report", "out", "-q") == 0
+    together = "fit the ratings of old and new users together"
+    fails(4, together, "transform", "out", "ratings.csv", "-o", "x.csv", "-q")
+    fails(4, "leave out --data", "report", "out", "--data", "ratings.csv", "-q")
+    output_of("report", "out", "-q")
 
 
-def test_uncertainties_and_codes_for_missing_entries_are_options(X, run, capsys):
-    truth = X.to_numpy()
-    sigma = X.copy()
-    sigma[:] = 0.02 + 0.1 * truth
+def test_uncertainties_and_codes_for_missing_entries_are_options(X, fitted, fails, run, capsys):
+    sigma = 0.02 + 0.1 * X
     X.iloc[2, 3] = sigma.iloc[2, 3] = -999
     X.to_csv("con.csv")
     sigma.to_csv("unc.csv")
-    command = ("fit", "con.csv", "--missing", -999, "--uncertainty", "unc.csv", *PLAIN)
-    assert run(*command, "-o", "out") == 0
-    result = Factorization.load("out/result.npz")
+    result = fitted("con.csv", "--missing", -999, "--uncertainty", "unc.csv")
     expected = model(missing=-999).fit(X, sigma=sigma)
     np.testing.assert_array_equal(result.W, expected.components_.T)
-    table = pd.read_csv("out/residuals.csv", index_col=0)
+    assert "of the expected" in capsys.readouterr().out
+    table, by_feature = (pd.read_csv(f"out/{name}.csv", index_col=0) for name in ("residuals", "q"))
     found = expected.result_.residuals()
     np.testing.assert_allclose(table.iloc[:, 1:], found.scaled, atol=1e-9)
     np.testing.assert_allclose(table.iloc[:, 0], found.by_sample)
-    by_feature = pd.read_csv("out/q.csv", index_col=0)
     np.testing.assert_allclose(by_feature.iloc[:, 0], found.by_feature)
-    assert "of the expected" in capsys.readouterr().out
-    assert run("fit", "con.csv", "--missing", "none", *PLAIN) == 2
-    assert "nor a number such as -999" in capsys.readouterr().err
+    fails(2, "nor a number such as -999", "fit", "con.csv", "--missing", "none", *PLAIN)
     assert run("fit", "cells.csv", "--weights", "cells.csv", "-o", "w", *PLAIN) == 0
     assert "give them as --uncertainty" in capsys.readouterr().err

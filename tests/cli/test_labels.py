@@ -4,33 +4,42 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from conenmf import Factorization, from_rows
+from conenmf import Factorization
 from conenmf.cli.side_files import read_labels
 from conenmf.errors import DataError, FileFormatError
 from conenmf.io.hdf5 import read_annotation, read_coordinates
 from conenmf.names import Names
 
-
-def test_labels_in_files(tmp_path, refuses):
-    V = from_rows(np.ones((3, 2)))
-    path = tmp_path / "labels.txt"
-    path.write_text("b\na\nb\n")
-    assert read_labels(path, V.shape[1], V.names).tolist() == ["b", "a", "b"]
-    path.write_text("class\nb\na\nb\n")
-    assert read_labels(path, V.shape[1], V.names).tolist() == ["b", "a", "b"]
-    V = from_rows(np.ones((3, 2)), names=Names(("x", "y", "z")))
-    path.write_text("name,class\nz,b\ny,a\nx,c\n")
-    assert read_labels(path, V.shape[1], V.names).tolist() == ["c", "a", "b"]
-    path.write_text("z,b\ny,a\nq,c\n")
-    refuses(DataError, "not in labels: 'x'", lambda: read_labels(path, V.shape[1], V.names))
-    path.write_text("a\n")
-    refuses(DataError, "has 1 labels for 3 samples", lambda: read_labels(path, V.shape[1], V.names))
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(FileFormatError, match="is not a text file of labels"):
-        read_labels(path, V.shape[1], V.names)
+NAMED = Names(("x", "y", "z"))
 
 
-def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, capsys, rng):
+@pytest.mark.parametrize(
+    ("content", "names", "labels"),
+    [
+        ("b\na\nb\n", Names(), ["b", "a", "b"]),
+        ("class\nb\na\nb\n", Names(), ["b", "a", "b"]),
+        ("name,class\nz,b\ny,a\nx,c\n", NAMED, ["c", "a", "b"]),
+    ],
+)
+def test_labels_in_files(tmp_path, content, names, labels):
+    (tmp_path / "labels.txt").write_text(content)
+    assert read_labels(tmp_path / "labels.txt", 3, names).tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (b"z,b\ny,a\nq,c\n", DataError, "not in labels: 'x'"),
+        (b"a\n", DataError, "has 1 labels for 3 samples"),
+        (b"\xff\xfe\x00", FileFormatError, "is not a text file of labels"),
+    ],
+)
+def test_files_that_are_no_labels_of_the_data(tmp_path, content, error, message, refuses):
+    (tmp_path / "labels.txt").write_bytes(content)
+    refuses(error, message, lambda: read_labels(tmp_path / "labels.txt", 3, NAMED))
+
+
+def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, fails, rng):
     rows = [f"s{n},{'oak' if n % 3 else 'elm'},{n % 7 + 1},{rng.random():.3f}" for n in range(30)]
     Path("trees.csv").write_text("\n".join(["name,kind,height,width", *rows]) + "\n")
     assert run("fit", "trees.csv", "-k", 2, "-o", "out", "--init", "cr1", "--classes", "kind") == 0
@@ -41,8 +50,7 @@ def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, 
     Path("kinds.txt").write_text("\n".join(["pine", "fir"] * 15))
     assert run("report", "out", "--classes", "kinds.txt") == 0
     assert ">pine</span><small>15</small>" in Path("out/report.html").read_text()
-    assert run("report", "out", "--classes", "nothing") != 0
-    assert "--classes nothing is not a file" in capsys.readouterr().err
+    fails(4, "--classes nothing is not a file", "report", "out", "--classes", "nothing")
 
 
 def test_classes_in_annotated_data(tmp_path):
@@ -56,30 +64,29 @@ def test_classes_in_annotated_data(tmp_path):
         read_annotation(tmp_path / "cells.h5ad", "age")
 
 
-def test_cells_are_drawn_where_umap_has_placed_them(tmp_path, monkeypatch, run, rng):
+def test_cells_are_drawn_where_umap_has_placed_them(folder, run, rng):
     anndata = pytest.importorskip("anndata")
-    monkeypatch.chdir(tmp_path)
+
+    def uses_coordinates(*command):
+        assert run(*command) == 0
+        return "at the coordinates that were given" in Path("out/report.html").read_text()
+
     cells = anndata.AnnData(rng.random((30, 6)))
     cells.obsm["X_umap"] = np.stack([np.arange(30.0), np.zeros(30)], axis=1)
     cells.write_h5ad("cells.h5ad")
-    assert run("fit", "cells.h5ad", "-k", 2, "-o", "out", "--tables", "none") == 0
-    assert "at the coordinates that were given" in Path("out/report.html").read_text()
-    assert run("report", "out", "-o", "again.html") == 0  # without the data it is not known
-    assert "at the coordinates" not in Path("again.html").read_text()
-    assert run("report", "out", "--data", "cells.h5ad") == 0
-    assert "at the coordinates that were given" in Path("out/report.html").read_text()
+    assert uses_coordinates("fit", "cells.h5ad", "-k", 2, "-o", "out", "--tables", "none")
+    assert not uses_coordinates("report", "out")  # the result does not keep them
+    assert uses_coordinates("report", "out", "--data", "cells.h5ad")
     places = read_coordinates(Path("cells.h5ad"), "X_umap", 1 << 24)
     np.testing.assert_array_equal(places, cells.obsm["X_umap"])
     assert read_coordinates(Path("cells.h5ad"), "X_pca", 1 << 24) is None
     cells.obsm["X_umap"][3] = np.nan  # as of a cell that was left out
     cells.write_h5ad("cells.h5ad")
-    assert run("report", "out", "--data", "cells.h5ad") == 0
-    assert "at the coordinates" not in Path("out/report.html").read_text()
+    assert not uses_coordinates("report", "out", "--data", "cells.h5ad")
 
 
 @pytest.mark.parametrize("kind", ["folder", "column"])
-def test_texts_that_are_typical_are_shown(tmp_path, monkeypatch, run, kind):
-    monkeypatch.chdir(tmp_path)
+def test_texts_that_are_typical_are_shown(folder, run, kind):
     texts = ["oak elm <b>trees</b>\nin a wood", "elm oak ash trees", "salt pepper", "pepper salt"]
     if kind == "folder":
         Path("notes").mkdir()

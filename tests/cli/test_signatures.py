@@ -16,27 +16,26 @@ PAGE = (Path(__file__).parents[2] / "docs" / "mutations.md").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """The folder in which the page's first program wrote its files, and its variables."""
-    folder = tmp_path_factory.mktemp("mutations")
+def values(tmp_path_factory):
+    """The variables of the page's first program, in whose folder the tests run."""
     program, values = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)[1], {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+        patch.chdir(tmp_path_factory.mktemp("mutations"))
         exec(program, values)
-    return folder, values
+        yield values
 
 
-def test_the_page_leads_from_a_catalogue_to_named_signatures(drawn, monkeypatch, capsys, run):
-    folder, values = drawn
-    monkeypatch.chdir(folder)
+def test_the_page_leads_from_a_catalogue_to_named_signatures(values, output_of):
     (words,) = re.findall(r"^\$ conenmf (signatures .*)", PAGE, re.MULTILINE)
-    assert run(*words.split()) == 0
-    said = capsys.readouterr().out
-    assert "rows are the 96 types of mutations, so columns are samples" in said
-    assert "components, supported: " in said
-    assert said.count(": known as SBS-") == 4
-    assert said.count(": new (nearest: SBS-") == 1
-    assert "stable: 5 of 5 components" in said
+    output = output_of(*words.split())
+    for line, count in {
+        "rows are the 96 types of mutations, so columns are samples": 1,
+        "components, supported: ": 1,
+        ": known as SBS-": 4,
+        ": new (nearest: SBS-": 1,
+        "stable: 5 of 5 components": 1,
+    }.items():
+        assert output.count(line) == count, line
 
     truth = values["signatures"]
     components = pd.read_csv("signatures/components.csv", index_col=0)
@@ -55,15 +54,12 @@ def test_the_page_leads_from_a_catalogue_to_named_signatures(drawn, monkeypatch,
     assert error < 0.1 * np.linalg.norm(values["activities"])
     limits = pd.read_csv("signatures/limits.csv")
     assert len(limits) == 5 * 96
-    assert (limits.lower <= limits.value).all()
-    assert (limits.value <= limits.upper).all()
+    assert limits.value.between(limits.lower, limits.upper).all()
     summary = json.loads(Path("signatures/summary.json").read_text())
     assert len(summary["stability"]["known_as"]) == 5
 
 
-def test_the_page_of_signatures_has_bars_in_the_colours_of_the_field(drawn, monkeypatch, run):
-    folder, _ = drawn
-    monkeypatch.chdir(folder)
+def test_the_report_on_signatures_has_bars_in_the_colours_of_the_field(values, run):
     options = ("-k", 5, "--runs", 3, "--reference", "known.tsv", "--effort", 0)
     assert run("signatures", "SBS96.all", *options, "-o", "few") == 0
     page = Path("few/report.html").read_text("utf-8")
@@ -86,30 +82,21 @@ def test_the_page_of_signatures_has_bars_in_the_colours_of_the_field(drawn, monk
     assert "Known as SBS-" in Path("few/report.html").read_text("utf-8")
 
 
-def test_types_in_columns_and_a_reference_in_rows_are_the_same(drawn, monkeypatch, capsys, run):
-    folder, _ = drawn
-    monkeypatch.chdir(folder)
+def test_types_in_columns_and_a_reference_in_rows_are_the_same(values, output_of):
     shuffled = pd.read_csv("SBS96.all", sep="\t", index_col=0).sample(frac=1, random_state=0)
     shuffled.T.to_csv("turned.csv")
     pd.read_csv("known.tsv", sep="\t", index_col=0).T.to_csv("known-rows.csv")
-    options = ("-k", 5, "--runs", 3, "--no-report")
-    assert run("signatures", "turned.csv", *options, "--reference", "known-rows.csv") == 0
-    said = capsys.readouterr().out
-    assert "rows are" not in said
-    assert said.count(": known as SBS-") == 4
+    options = ("-k", 5, "--runs", 3, "--no-report", "--reference", "known-rows.csv")
+    output = output_of("signatures", "turned.csv", *options)
+    assert "rows are" not in output
+    assert output.count(": known as SBS-") == 4
     result = Factorization.load("turned.csv-signatures/result.npz")
     assert result.names.feature_names == tuple(shuffled.index)
     assert sum(name.startswith("new ") for name in result.component_names) == 1
 
 
-def test_a_reference_of_other_features_is_refused(drawn, monkeypatch, capsys, run):
-    folder, _ = drawn
-    monkeypatch.chdir(folder)
-    other = pd.DataFrame({"ID1": np.ones(83)}, [*CLASSES][96:179])
-    other.to_csv("indels.csv")
+def test_a_reference_of_other_features_is_refused(values, fails):
+    pd.DataFrame({"ID1": np.ones(83)}, [*CLASSES][96:179]).to_csv("indels.csv")
     options = ("-k", 5, "--runs", 2, "--reference", "indels.csv", "-o", "refused")
-    assert run("signatures", "SBS96.all", *options) == 3
-    said = capsys.readouterr().err
-    assert "--reference has 83" in said
-    assert "1:Del:C:0" in said
+    fails(3, "--reference has 83", "signatures", "SBS96.all", *options)
     assert not Path("refused").exists()
