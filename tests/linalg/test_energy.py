@@ -8,15 +8,20 @@ from conenmf.linalg.energy import energy_above, subspace_energy, tail_above
 from conenmf.linalg.svd import Spectrum
 
 
-@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
-def test_the_energy_on_any_subspace_is_bounded_from_above(rng):
+def subspace(rng):
+    """A Gram matrix A, vectors Q near its leading ones, their values, and a number of values."""
     V = rng.random((9, 12)) ** rng.choice([1, 4])
     A = V @ V.T
     k, m = sorted(rng.integers(1, 9, 2).tolist())
     near = np.linalg.eigh(A)[1][:, -m:] + 10.0 ** rng.integers(-6, 1) * rng.random((9, m))
     Q = np.linalg.qr(near)[0]
     values, turn = np.linalg.eigh(Q.T @ A @ Q)
-    Q, values = (Q @ turn)[:, ::-1], values[::-1]
+    return A, (Q @ turn)[:, ::-1], values[::-1], k
+
+
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_energy_on_any_subspace_is_bounded_from_above(rng):
+    A, Q, values, k = subspace(rng)
     R = A @ Q - Q * values
     C = A - Q @ (Q.T @ A)
     C = C - (C @ Q) @ Q.T
@@ -59,26 +64,15 @@ def test_low_rank_needs_no_chance(rng):
 @settings(max_examples=50)
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
 def test_the_sum_of_singular_values_is_bounded_from_above(rng):
-    V = rng.random((9, 12)) ** rng.choice([1, 4])
-    A = V @ V.T
-    k, m = sorted(rng.integers(1, 9, 2).tolist())
-    near = np.linalg.eigh(A)[1][:, -m:] + 10.0 ** rng.integers(-6, 1) * rng.random((9, m))
-    Q = np.linalg.qr(near)[0]
-    values, turn = np.linalg.eigh(Q.T @ A @ Q)
-    Q, values = (Q @ turn)[:, ::-1], values[::-1]
-    found = Q, np.maximum(values, 0), A @ Q
-    bound = subspace_energy(found, k, np.trace(A), 0.0, lambda X: A @ X, n_starts=8, roots=True)
-    exact = np.linalg.svd(V, compute_uv=False)[:k].sum()
-    assert exact * (1 - 1e-9) <= bound.value
-    leading = np.linalg.eigh(A)[1][:, ::-1][:, : max(m, k)]
-    values = np.linalg.eigvalsh(A)[::-1][: max(m, k)]
-    tight = subspace_energy(
-        (leading, values, A @ leading),
-        k,
-        np.trace(A),
-        0.0,
-        lambda X: A @ X,
-        n_starts=8,
-        roots=True,
-    )
-    assert exact * (1 - 1e-9) <= tight.value <= exact * 1.05
+    A, Q, values, k = subspace(rng)
+    exact = np.sqrt(np.maximum(np.linalg.eigvalsh(A)[::-1][:k], 0)).sum()
+
+    def bound(vectors, values):
+        found, how = (vectors, values, A @ vectors), {"n_starts": 8, "roots": True}
+        return subspace_energy(found, k, np.trace(A), 0.0, lambda X: A @ X, **how).value
+
+    assert exact * (1 - 1e-9) <= bound(Q, np.maximum(values, 0))
+    values, vectors = np.linalg.eigh(A)
+    n = max(Q.shape[1], k)
+    tight = bound(vectors[:, ::-1][:, :n], values[::-1][:n])
+    assert exact * (1 - 1e-9) <= tight <= exact * 1.05

@@ -1,29 +1,57 @@
+"""A checkpoint is resumed by the same fit with the same bits, and refused by every other one."""
+
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from conenmf import ConeNMF, Factorization, factorize, from_columns, make_cones
+from conenmf import (
+    ConeNMF,
+    Factorization,
+    factorize,
+    from_columns,
+    from_rows,
+    make_cones,
+    open_data,
+)
+from conenmf.atomic import in_use
 from conenmf.errors import CheckpointError, OutputError
 from conenmf.scale import checkpoint as checkpoint_module
 from conenmf.scale.checkpoint import Checkpoint
-from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.solvers import SOLVERS, Solver, mult
+
+LIMITS = {"tol": 0, "max_iter": 6}
+
+
+@pytest.fixture(scope="module")
+def cones():
+    return make_cones(40, 3, 0.2, n_samples=200, noise=0.02, rng=np.random.default_rng(0)).V
 
 
 @pytest.fixture
-def cones():
-    return make_cones(40, 3, 0.2, n_samples=200, noise=0.02, rng=np.random.default_rng(0)).V
+def run(tmp_path):
+    return Checkpoint(tmp_path / "run", every=0)
+
+
+def resumed(V, run, **options):
+    return factorize(V, 3, checkpoint=run, **LIMITS | {"max_iter": 9} | options)
 
 
 class KilledError(Exception):
     pass
 
 
-def die_at(iteration):
+def killed_at(iteration):
+    """A callback that ends a run in the middle, as a kill would."""
+
     def callback(now):
         if now.iteration == iteration:
             raise KilledError
@@ -31,84 +59,71 @@ def die_at(iteration):
     return callback
 
 
+# --- the same run -----------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("solver", "init"),
     [*zip(SOLVERS, 2 * ["cr1", "random", "cr1"], strict=True), ("hals", "random")],
 )
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, sample_matrix, small_blocks, solver, init):
-    check_resumed(from_columns(sample_matrix, **small_blocks), tmp_path, solver, init)
+def test_a_resumed_run_ends_with_the_same_bits(run, sample_matrix, small_blocks, solver, init):
+    check_resumed(from_columns(sample_matrix, **small_blocks), run, solver, init)
 
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize(("solver", "init"), [("hals", "random"), ("plain-mult", "cr1")])
 def test_a_resumed_run_on_every_storage(
-    tmp_path, sample_matrix, main_backend, small_blocks, solver, init
+    run, sample_matrix, main_backend, small_blocks, solver, init
 ):
     """With two arrays per sample to save, as extrapolation needs, and with one."""
-    check_resumed(main_backend(sample_matrix), tmp_path, solver, init)
+    check_resumed(main_backend(sample_matrix), run, solver, init)
 
 
-def check_resumed(V, tmp_path, solver, init):
+def check_resumed(V, run, solver, init):
     options = {"init": init, "solver": solver, "max_iter": 12, "tol": 0}
     undisturbed = np.random.default_rng(4)
     whole = factorize(V, 3, rng=undisturbed, **options)
-    checkpoint = Checkpoint(tmp_path / "run", every=0)
+    options["checkpoint"] = run
     for iteration in (3, 7):
+        rng, callback = np.random.default_rng(4), killed_at(iteration)
         with pytest.raises(KilledError):
-            factorize(
-                V,
-                3,
-                rng=np.random.default_rng(4),
-                checkpoint=checkpoint,
-                callback=die_at(iteration),
-                **options,
-            )
-        assert os.listdir(tmp_path / "run") == [f"{iteration - 1:08d}"]
+            factorize(V, 3, rng=rng, callback=callback, **options)
+        assert os.listdir(run.folder) == [f"{iteration - 1:08d}"]
     rng = np.random.default_rng(4)
-    resumed = factorize(V, 3, rng=rng, checkpoint=checkpoint, **options)
-    assert np.array_equal(resumed.W, whole.W)
-    assert np.array_equal(np.asarray(resumed.H), np.asarray(whole.H))
-    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
-    np.testing.assert_allclose(resumed.history.passes, whole.history.passes)
-    assert (np.diff(resumed.history.elapsed) > 0).all()
-    assert resumed.settings == whole.settings
-    assert resumed.seconds["init"] > 0
+    again = factorize(V, 3, rng=rng, **options)
+    np.testing.assert_array_equal(again.W, whole.W)
+    np.testing.assert_array_equal(np.asarray(again.H), np.asarray(whole.H))
+    np.testing.assert_array_equal(again.history.relative_error, whole.history.relative_error)
+    np.testing.assert_allclose(again.history.passes, whole.history.passes)
+    assert (np.diff(again.history.elapsed) > 0).all()
+    assert again.settings == whole.settings
+    assert again.seconds["init"] > 0
     assert rng.random() == undisturbed.random()
 
 
-def test_a_run_that_the_user_ended_resumes(tmp_path, cones):
-    V = from_columns(cones)
-    options = {"max_iter": 12, "tol": 0}
+def test_a_run_that_the_user_ended_resumes(tmp_path, cones, same_factors):
+    V, options = from_columns(cones), {"max_iter": 12, "tol": 0}
     whole = factorize(V, 3, **options)
-    checkpoint = Checkpoint(tmp_path / "run")  # saves every minute, and when the run is ended
-    callback = lambda now: now.iteration == 5  # noqa: E731
-    ended = factorize(V, 3, checkpoint=checkpoint, callback=callback, **options)
+    options["checkpoint"] = Checkpoint(tmp_path / "run")  # every minute, and when the run is ended
+    ended = factorize(V, 3, callback=lambda now: now.iteration == 5, **options)
     assert ended.n_iter == 5
-    resumed = factorize(V, 3, checkpoint=checkpoint, **options)
-    assert np.array_equal(resumed.W, whole.W)
-    assert np.array_equal(resumed.history.relative_error, whole.history.relative_error)
+    again = factorize(V, 3, **options)
+    same_factors(again, whole)
+    np.testing.assert_array_equal(again.history.relative_error, whole.history.relative_error)
 
 
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
-def test_every_kind_of_generator(tmp_path, cones, kind):
-    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
+def test_every_kind_of_generator(run, cones, kind):
+    V, options = from_columns(cones), {"init": "random", "checkpoint": run}
+    first, second, undisturbed = (np.random.Generator(kind(1)) for _ in range(3))
     with pytest.raises(KilledError):
-        factorize(
-            V,
-            3,
-            init="random",
-            checkpoint=checkpoint,
-            rng=np.random.Generator(kind(1)),
-            callback=die_at(2),
-        )
-    rng = np.random.Generator(kind(1))
-    factorize(V, 3, init="random", checkpoint=checkpoint, rng=rng)
-    other = np.random.Generator(kind(1))
-    factorize(V, 3, init="random", rng=other)
-    assert rng.random() == other.random()
-    wrong = np.random.SFC64
+        factorize(V, 3, rng=first, callback=killed_at(2), **options)
+    factorize(V, 3, rng=second, **options)
+    factorize(V, 3, init="random", rng=undisturbed)
+    assert second.random() == undisturbed.random()
+    other = np.random.Generator(np.random.SFC64(1))
     with pytest.raises(CheckpointError, match="the generator, its seed or its state"):
-        factorize(V, 3, init="random", checkpoint=checkpoint, rng=np.random.Generator(wrong(1)))
+        factorize(V, 3, rng=other, **options)
 
 
 @pytest.mark.nightly
@@ -147,67 +162,201 @@ def test_a_process_that_is_really_killed(tmp_path, cones):
     assert np.array_equal(whole.history.relative_error, resumed.history.relative_error)
 
 
-def test_more_iterations_can_be_asked_for(tmp_path, cones):
-    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
-    factorize(V, 3, tol=0, max_iter=5, checkpoint=checkpoint)
-    longer = factorize(V, 3, tol=0, max_iter=9, checkpoint=checkpoint)
-    assert np.array_equal(longer.W, factorize(V, 3, tol=0, max_iter=9).W)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"tol": 0, "max_iter": 5}, {"tol": 0, "max_iter": 9}),
+        ({"tol": 1e-3, "max_iter": 30}, {"tol": 1e-8, "max_iter": 30}),
+    ],
+)
+def test_more_iterations_or_a_smaller_tol_continue_a_run(run, cones, first, second, same_factors):
+    V = from_columns(cones)
+    before = factorize(V, 3, init="cr1", checkpoint=run, **first)
+    after = factorize(V, 3, init="cr1", checkpoint=run, **second)
+    assert after.n_iter > before.n_iter
+    same_factors(after, factorize(V, 3, init="cr1", **second))
 
 
-def test_the_estimator_resumes(tmp_path, cones):
-    checkpoint = Checkpoint(tmp_path, every=0)
+# --- every kind of fit ------------------------------------------------------------------------
+
+
+N, F = 60, 12
+KNOWN = "the mask, the weights or the missing entries are not those"
+FIXED = "the fixed components or their names are not those"
+
+_rng = np.random.default_rng(0)
+X = _rng.poisson(_rng.gamma(1.0, 2, (N, 3)) @ _rng.gamma(1.0, 1, (3, F))).astype(float)
+
+# What a fit gives to `ConeNMF` and to `fit`, and what a message says if only this differs.
+KINDS = {
+    "plain": ({}, {}, None),
+    "sum to one": ({"sum_to_one": True}, {}, "its penalties is"),
+    "L2": ({"alpha_W": 0.1, "l1_ratio": 0.0}, {}, "its penalties is"),
+    "L1": ({"alpha_W": 0.1, "alpha_H": 0.2, "l1_ratio": 1.0}, {}, "its penalties is"),
+    "orthogonal": ({"orthogonality": 0.1}, {}, "its penalties is"),
+    "mask": ({}, {"mask": X != 1}, KNOWN),
+    "another mask": ({}, {"mask": X != 2}, KNOWN),
+    "weights": ({}, {"weights": 1 / (1 + X)}, KNOWN),
+    "weights of features": ({}, {"weights": np.arange(1.0, F + 1)}, KNOWN),
+    "weights of samples": ({}, {"sample_weight": np.linspace(1, 2, N)}, KNOWN),
+    "repeated samples": ({}, {"sample_weight": 1 + np.arange(N) % 2}, KNOWN),
+    "missing": ({"missing": "zeros"}, {}, KNOWN),
+    "fixed": ({"fixed": X[:1]}, {}, FIXED),
+    "others fixed": ({"fixed": X[1:2]}, {}, FIXED),
+    "poisson": ({"loss": "poisson"}, {}, "its loss is"),
+    "poisson, L1": ({"loss": "poisson", "alpha_W": 0.1, "l1_ratio": 1.0}, {}, "its loss is"),
+    "poisson, mask": ({"loss": "poisson"}, {"mask": X != 1}, "its loss is"),
+    "poisson, L2, weights": (
+        {"loss": "poisson", "alpha_W": 0.01, "l1_ratio": 0.5},
+        {"weights": 1 / (1 + X)},
+        "its loss is",
+    ),
+}
+
+
+def fit(kind, **more):
+    of_model, of_fit, _ = KINDS[kind]
+    options = {"init": "random", "random_state": 0, "solver": "auto", "max_iter": 6, "tol": 0}
+    return ConeNMF(3, **options | of_model | more).fit(sp.csr_array(X), **of_fit)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_fit_resumes_with_the_same_bits_and_others_are_refused(tmp_path, kind):
+    whole = fit(kind)
     with pytest.raises(KilledError):
-        ConeNMF(3, checkpoint=checkpoint, callback=die_at(4)).fit(cones.T)
-    resumed = ConeNMF(3, checkpoint=checkpoint).fit(cones.T)
-    assert np.array_equal(resumed.components_, ConeNMF(3).fit(cones.T).components_)
+        fit(kind, checkpoint=Checkpoint(tmp_path, every=0), callback=killed_at(3))
+    before = [*KINDS][[*KINDS].index(kind) - 1]
+    for other in KINDS if kind == "plain" else ("plain", before):
+        if other != kind:
+            name = (
+                KINDS[other if kind == "plain" else kind][2] if "plain" in (kind, other) else None
+            )
+            with pytest.raises(
+                CheckpointError, match=f"belongs to another run: {name or 'the|its'}"
+            ):
+                fit(other, checkpoint=tmp_path)
+    resumed = fit(kind, checkpoint=tmp_path)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    np.testing.assert_array_equal(resumed.result_.H, whole.result_.H)
+    assert resumed.n_iter_ == 6
 
 
-def test_checkpoints_of_other_runs_are_refused(tmp_path, cones):
-    checkpoint = Checkpoint(tmp_path, every=0)
-    factorize(from_columns(cones), 3, checkpoint=checkpoint)
+# --- other runs -------------------------------------------------------------------------------
+
+
+def test_checkpoints_of_other_runs_are_refused(run, cones):
+    factorize(from_columns(cones), 3, checkpoint=run)
+    one_reversed, one_changed = cones.copy(), cones.copy()
+    one_reversed[:, 7] = one_reversed[::-1, 7]
+    one_changed[5, 8] += 1e-9
     for V, K, options, what in (
         (cones, 4, {}, "its K is 3, now it is 4"),
         (cones, 3, {"solver": "mult"}, "its solver is 'hals', now it is 'mult'"),
         (cones, 3, {"init": "spa"}, "its init is 'auto'"),
         (cones, 3, {"init": np.ones((40, 3))}, "its init is 'auto'"),
         (2 * cones, 3, {}, "entries of the data"),
+        (cones[::-1], 3, {}, "entries of the data, or their order"),
         (cones[:, ::-1], 3, {}, "entries of the data, or their order"),
+        (one_reversed, 3, {}, "entries of the data, or their order"),
+        (one_changed, 3, {}, "entries of the data, or their order"),
+        (cones.astype(np.float32), 3, {}, "its dtype is 'float64', now it is 'float32'"),
         (cones, 3, {"rng": np.random.default_rng(0)}, "the generator, its seed or its state"),
         (cones, 3, {"max_iter": 1}, r"is at iteration \d+, beyond max_iter=1"),
         (cones[:, 1:], 3, {}, r"its shape is \[40, 200\], now it is \[40, 199\]"),
     ):
         with pytest.raises(CheckpointError, match=what):
-            factorize(from_columns(V), K, checkpoint=checkpoint, **options)
+            factorize(from_columns(V), K, checkpoint=run, **options)
+    factorize(from_columns(np.asfortranarray(cones), block_samples=17), 3, checkpoint=run)
 
 
-def test_own_factors_belong_to_the_run(tmp_path, cones):
-    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
-    W = np.random.default_rng(0).random((40, 3))
-    factorize(V, np.int64(3), init=W, max_iter=3, checkpoint=checkpoint)
-    factorize(V, 3, init=W, max_iter=4, checkpoint=checkpoint)
-    with pytest.raises(CheckpointError, match="the factors given as init"):
-        factorize(V, 3, init=W + 1, checkpoint=checkpoint)
+def custom_init(column):
+    def init(V, K, rng):
+        return V.columns([column, 70, 150]), None
+
+    return init
+
+
+def custom_update(share):
+    def update(G, C, Y):
+        return mult(G, C, Y) * share + Y * (1 - share)
+
+    return update
+
+
+OWN = {"init": custom_init(0), "solver": Solver(custom_update(0.9), first="H")}
+W = np.random.default_rng(0).random((40, 3))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "message"),
+    [
+        ({"init": W}, {"init": W + 1}, "the factors given as init"),
+        (OWN, {"init": custom_init(1)}, "functions given as init or solver"),
+        (OWN, {"solver": Solver(custom_update(0.8), first="H")}, "functions given as init or"),
+        (OWN, {"solver": Solver(custom_update(0.9), first="H", floored=True)}, "functions given"),
+    ],
+)
+def test_own_factors_and_functions_belong_to_the_run(cones, run, own, other, message, refuses):
+    V = from_columns(cones)
+    factorize(V, np.int64(3), checkpoint=run, **LIMITS, **own)
+    refuses(CheckpointError, message, lambda: resumed(V, run, **own | other))
+    functions = {"init": custom_init(0), "solver": Solver(custom_update(0.9), first="H")}
+    resumed(V, run, **functions if own is OWN else own)
+
+
+# --- damage -----------------------------------------------------------------------------------
+
+
+HARM = {"cut": lambda file: file.write_bytes(file.read_bytes()[:-100]), "gone": Path.unlink}
 
 
 @pytest.mark.parametrize("name", ["state.npz", "H-000000000000000.npy"])
-@pytest.mark.parametrize("how", ["cut", "gone"])
-def test_damaged_checkpoints(tmp_path, cones, name, how):
-    checkpoint = Checkpoint(tmp_path, every=0)
-    factorize(from_columns(cones), 3, checkpoint=checkpoint)
-    (saved,) = tmp_path.iterdir()
-    file = saved / name
-    if how == "cut":
-        file.write_bytes(file.read_bytes()[:-100])
-    else:
-        file.unlink()
-    with pytest.raises(CheckpointError, match=rf"{name}.*; delete"):
-        factorize(from_columns(cones), 3, checkpoint=checkpoint)
+@pytest.mark.parametrize("how", HARM)
+def test_damaged_checkpoints(run, cones, name, how, refuses):
+    factorize(from_columns(cones), 3, checkpoint=run, **LIMITS)
+    (saved,) = Path(run.folder).iterdir()
+    HARM[how](saved / name)
+    message = rf"{name}.*; delete"
+    refuses(CheckpointError, message, lambda: resumed(from_columns(cones), run))
+
+
+@pytest.mark.parametrize("storage", ["memory", "dask"])
+def test_flipped_bits_in_every_file(cones, run, storage, rng):
+    """The run is refused, and the file is named; or the bits do not matter, and nothing changes."""
+    X = np.ascontiguousarray(cones.T)
+    V = from_rows(X if storage == "memory" else da.from_array(X, chunks=(100, 40)))
+    factorize(V, 3, checkpoint=run, init="cr1", **LIMITS)
+    expected = factorize(V, 3, init="cr1", **LIMITS | {"max_iter": 9}).W
+    (saved,) = Path(run.folder).iterdir()
+    files = sorted(saved.iterdir())
+    assert len(files) == (3 if storage == "memory" else 5)
+    shutil.copytree(run.folder, f"{run.folder}-whole")
+    refused = 0
+    for file in files:
+        whole = file.read_bytes()
+        for _ in range(10):
+            damaged = bytearray(whole)
+            damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+            file.write_bytes(damaged)
+            try:
+                result, message = resumed(V, run, init="cr1"), None
+            except CheckpointError as problem:
+                message = str(problem)
+            if message is not None:
+                refused += 1
+                assert file.name in message
+            else:
+                assert file.name == "state.npz"  # unused fields of the archive
+                np.testing.assert_array_equal(result.W, expected)
+                shutil.rmtree(run.folder)
+                shutil.copytree(f"{run.folder}-whole", run.folder)
+            file.write_bytes(whole)
+    assert refused >= 10 * (len(files) - 1)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
-    V = from_columns(cones)
+    V, saves = from_columns(cones), []
     whole = factorize(V, 3, tol=0, max_iter=8)
-    saves = []
     original = checkpoint_module.write_arrays
 
     def full(path, *content):
@@ -226,13 +375,67 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch):
     assert np.array_equal(resumed.W, whole.W)
 
 
-def test_a_changed_header_of_an_array_is_noticed(tmp_path, cones):
+def test_a_changed_header_of_an_array_is_noticed(run, cones, refuses):
     """NumPy would read fewer numbers, and never come to the checksum at the end."""
-    V, checkpoint = from_columns(cones), Checkpoint(tmp_path, every=0)
-    factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)
-    (state,) = tmp_path.glob("*/state.npz")
+    factorize(from_columns(cones), 3, checkpoint=run, **LIMITS)
+    (state,) = Path(run.folder).glob("*/state.npz")
     content = state.read_bytes()
     assert b"(40, 3)" in content
     state.write_bytes(content.replace(b"(40, 3)", b"(40, 2)", 1))
-    with pytest.raises(CheckpointError, match="Bad CRC-32"):
-        factorize(V, 3, solver="hals", max_iter=3, checkpoint=checkpoint)
+    refuses(CheckpointError, "Bad CRC-32", lambda: resumed(from_columns(cones), run))
+
+
+# --- folders ----------------------------------------------------------------------------------
+
+
+def test_a_folder_in_use_is_refused(cones, run):
+    V, folder = from_columns(cones), Path(run.folder)
+    folder.mkdir()
+    refused = pytest.raises(CheckpointError, match="in use by another process: wait")
+    with in_use(folder, folder / ".checkpoint.conenmf-lock"), refused:
+        factorize(V, 3, checkpoint=run, **LIMITS)
+
+    def second(iteration):
+        with pytest.raises(CheckpointError, match="in use by another process"):
+            factorize(V, 3, checkpoint=run, **LIMITS)
+
+    factorize(V, 3, checkpoint=run, callback=second, **LIMITS)
+    assert os.listdir(folder) == ["00000005"]
+
+
+KILLED = """
+    import os, signal, sys
+    import numpy as np
+    from conenmf import factorize, open_data
+    from conenmf.scale.checkpoint import Checkpoint
+    folder, budget = sys.argv[1], sys.argv[2]
+    originals, calls = (os.fsync, os.replace), []
+    last = int(sys.argv[3])
+    def counted(original):
+        def call(*arguments):
+            calls.append(original)
+            if len(calls) == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(*arguments)
+        return call
+    os.fsync, os.replace = map(counted, originals)
+    V = open_data(folder + "/x.npy", max_memory=budget)
+    checkpoint = Checkpoint(folder + "/run", every=0)
+    factorize(V, 3, tol=0, max_iter=6, init="cr1", checkpoint=checkpoint)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("budget", "last"), [("100kB", 19)])
+def test_killed_while_it_saves(cones, tmp_path, budget, last):
+    """At a moment between writing, flushing and moving; the next run has the same bits."""
+    X = np.ascontiguousarray(np.tile(cones, 4).T)
+    np.save(tmp_path / "x.npy", X)
+    command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), budget, str(last)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert {*os.listdir(tmp_path)} == {"x.npy", "run"}  # arrays of samples leave nothing
+    V = open_data(tmp_path / "x.npy", max_memory=budget)
+    options = LIMITS | {"init": "cr1"}
+    found = factorize(V, 3, checkpoint=Checkpoint(tmp_path / "run", every=0), **options)
+    np.testing.assert_array_equal(found.W, factorize(V, 3, **options).W)
+    assert os.listdir(tmp_path / "run") == ["00000005"]

@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import numpy as np
+import pytest
 
 from conenmf.scale.checkpoint import described
 from conenmf.solve.solvers import hals, mult
@@ -24,33 +25,40 @@ def of_source(source, **names):
     return scope["f"]
 
 
-def different(*things):
-    return len({described(thing) for thing in things}) == len(things)
+def of_sources(*sources):
+    return [of_source(source) for source in sources]
 
 
-def same(*things):
-    return len({described(thing) for thing in things}) == 1
+@pytest.mark.parametrize(
+    "things",
+    [
+        of_sources(*(f"def f(x): return x + {n}" for n in range(3))),
+        of_sources("def f(x): return x.min()", "def f(x): return x.max()"),
+        of_sources("def f(x, y=1): ...", "def f(x, y=2): ..."),
+        of_sources("def f(*, y=1): ...", "def f(*, y=2): ..."),
+        of_sources(*(f"def f(x): return (lambda: x + {n})()" for n in range(2))),
+        [make(1), make(2), make(1.0), make(True), make("1")],
+        [make(np.zeros(3)), make(np.ones(3)), make(np.zeros(3, np.float32))],
+        [of_source("def f(x): return x * A", A=number) for number in (1, 2)],
+        [functools.partial(make, 1), functools.partial(make, 2), make],
+        [functools.partial(hals, floor=0.0), hals, mult, len, np.add, np.multiply],
+    ],
+)
+def test_functions_that_do_other_things_are_told_apart(things):
+    assert len({described(thing) for thing in things}) == len(things)
 
 
-def test_functions_of_one_name():
-    assert different(*(of_source(f"def f(x): return x + {n}") for n in range(3)))
-    assert same(*(of_source("def f(x):\n  # a comment\n  return x + 1") for _ in range(2)))
-    assert same(of_source("def f(x): return x"), of_source("\n\n\ndef f(x):\n    return x"))
-    assert different(of_source("def f(x): return x.min()"), of_source("def f(x): return x.max()"))
-    assert different(of_source("def f(x, y=1): ..."), of_source("def f(x, y=2): ..."))
-    assert different(of_source("def f(*, y=1): ..."), of_source("def f(*, y=2): ..."))
-    assert different(*(of_source(f"def f(x): return (lambda: x + {n})()") for n in range(2)))
-
-
-def test_what_they_refer_to():
-    assert different(make(1), make(2), make(1.0), make(True), make("1"))
-    assert same(make(1), make(1))
-    assert different(make(np.zeros(3)), make(np.ones(3)), make(np.zeros(3, np.float32)))
-    source = "def f(x): return x * A"
-    assert different(of_source(source, A=1), of_source(source, A=2))
-    assert different(functools.partial(make, 1), functools.partial(make, 2), make)
-    assert different(functools.partial(hals, floor=0.0), hals, mult, len, np.add, np.multiply)
-    assert same(make([1]), make([2]))  # where functions remember what they did: not seen
+@pytest.mark.parametrize(
+    "things",
+    [
+        of_sources(*2 * ["def f(x):\n  # a comment\n  return x + 1"]),
+        of_sources("def f(x): return x", "\n\n\ndef f(x):\n    return x"),
+        [make(1), make(1)],
+        [make([1]), make([2])],  # where functions remember what they did: not seen
+    ],
+)
+def test_functions_that_do_the_same_have_one_description(things):
+    assert len({described(thing) for thing in things}) == 1
 
 
 def test_another_process_sees_the_same():

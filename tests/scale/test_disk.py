@@ -30,13 +30,9 @@ def test_blocks_stay_within_the_budget(path, refuses):
     refuses(OptionError, "a sample takes 240 bytes", lambda: open_data(path, max_memory=1000))
 
 
-def test_the_number_of_threads_does_not_matter(path):
-    runs = [
-        factorize(open_data(path, max_memory="1MB", n_threads=n), 3, max_iter=5) for n in (1, 2, 4)
-    ]
-    for run in runs[1:]:
-        assert np.array_equal(run.W, runs[0].W)
-        assert np.array_equal(run.H, runs[0].H)
+def test_the_number_of_threads_does_not_matter(path, same_factors):
+    opened = (open_data(path, max_memory="1MB", n_threads=n) for n in (1, 2, 4))
+    same_factors(*(factorize(V, 3, max_iter=5) for V in opened))
 
 
 def test_passes_count_every_row_that_is_read(path, X, rows_read):
@@ -83,9 +79,3 @@ def test_a_sample_larger_than_a_block(tmp_path):
     V = open_data(tmp_path / "wide.npy", max_memory="2GB")
     assert V.block_samples == 1
     np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1))
-
-
-# --- files that do not stay as they were ---
-
-
-# --- temporary files without a name ---

@@ -24,10 +24,8 @@ def counts():
 
 
 def same_runs(one, other):
-    np.testing.assert_array_equal(one.spectra, other.spectra)
-    np.testing.assert_array_equal(one.run_errors, other.run_errors)
-    np.testing.assert_array_equal(one.W, other.W)
-    np.testing.assert_array_equal(one.H, other.H)
+    for name in ("spectra", "run_errors", "W", "H"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 def iterations(folder):
@@ -89,38 +87,28 @@ def test_runs_that_have_ended_are_not_computed_again(tmp_path, counts, monkeypat
         ({"tol": 0.5}, "its tol is 0.0, now it is 0.5"),
         ({"max_iter": 7}, "its max_iter is 6, now it is 7"),
         ({"rng": np.random.default_rng(9)}, "the generator, its seed or its state are not those"),
+        ({"added": 1}, "some entries of the data, or their order, are not"),
     ],
 )
-def test_a_folder_of_other_settings_is_refused(tmp_path, counts, change, message):
-    V, folder = from_columns(counts), tmp_path / "runs"
-    stability(V, 3, 2, checkpoint=folder, **OPTIONS)
-    with pytest.raises(
-        CheckpointError,
-        match=rf"belongs to another run: {message}.*; use another folder",
-    ):
-        stability(V, change.pop("K", 3), 2, checkpoint=folder, **{**OPTIONS, **change})
+def test_a_folder_of_other_settings_or_data_is_refused(tmp_path, counts, change, message, refuses):
+    stability(from_columns(counts), 3, 2, checkpoint=tmp_path / "runs", **OPTIONS)
+    options = {"K": 3, "n_runs": 2, "checkpoint": tmp_path / "runs", **OPTIONS, **change}
+    counts[3, 4] += options.pop("added", 0)
+    message = rf"belongs to another run: {message}.*; use another folder"
+    refuses(CheckpointError, message, lambda: stability(from_columns(counts), **options))
 
 
-def test_a_folder_of_other_data_is_refused(tmp_path, counts):
-    folder = tmp_path / "runs"
-    stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
-    counts[3, 4] += 1
-    with pytest.raises(CheckpointError, match="some entries of the data, or their order, are not"):
-        stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
-
-
-def test_damage_is_named(tmp_path, counts):
+def test_damage_is_named(tmp_path, counts, refuses):
     V, folder = from_columns(counts), tmp_path / "runs"
     stability(V, 3, 2, checkpoint=Checkpoint(folder), **OPTIONS)
     run = folder / "run-0001.npz"
-    whole = run.read_bytes()
-    run.write_bytes(whole[:100])
-    with pytest.raises(CheckpointError, match=r"run-0001.npz is not a checkpoint .*; delete it"):
-        stability(V, 3, 2, checkpoint=folder, **OPTIONS)
-    run.write_bytes(whole)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match="cannot be used as a folder for checkpoints"):
-        stability(V, 3, 2, checkpoint=tmp_path / "file", **OPTIONS)
+    run.write_bytes(run.read_bytes()[:100])
+    for place, message in (
+        (folder, r"run-0001.npz is not a checkpoint .*; delete it"),
+        (run, "cannot be used as a folder for checkpoints"),
+    ):
+        options = {"checkpoint": place, **OPTIONS}
+        refuses(CheckpointError, message, lambda options=options: stability(V, 3, 2, **options))
 
 
 def test_a_range_keeps_its_runs_too(tmp_path, counts, monkeypatch):
@@ -134,33 +122,33 @@ def test_a_range_keeps_its_runs_too(tmp_path, counts, monkeypatch):
         same_runs(again.found[k], whole.found[k])
 
 
-def renamed(folder, other):
-    (folder / "run-0000.npz").rename(folder / "run-0001.npz")
-
-
-def copied_here(folder, other):
-    shutil.copy(folder / "run-0000.npz", folder / "run-0001.npz")
-
-
-def from_other_data(folder, other):
-    shutil.copy(other / "run-0001.npz", folder / "run-0001.npz")
+OTHER_NUMBER = "run-0001.npz belongs to another run: its number is 0, now it is 1"
 
 
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (renamed, "run-0001.npz belongs to another run: its number is 0, now it is 1"),
-        (copied_here, "run-0001.npz belongs to another run: its number is 0, now it is 1"),
-        (from_other_data, "run-0001.npz belongs to another run: some entries of the data"),
+        (lambda runs, _: (runs / "run-0000.npz").rename(runs / "run-0001.npz"), OTHER_NUMBER),
+        (
+            lambda runs, _: shutil.copy(runs / "run-0000.npz", runs / "run-0001.npz"),
+            OTHER_NUMBER,
+        ),
+        (
+            lambda runs, other: shutil.copy(other / "run-0001.npz", runs),
+            "run-0001.npz belongs to another run: some entries of the data",
+        ),
     ],
+    ids=["renamed", "copied here", "from other data"],
 )
-def test_runs_that_are_not_those_of_this_folder_are_refused(tmp_path, counts, harm, message):
-    folder, other = tmp_path / "runs", tmp_path / "other"
-    stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
-    stability(from_columns(counts[:, ::-1]), 3, 2, checkpoint=other, **OPTIONS)
-    harm(folder, other)
-    with pytest.raises(CheckpointError, match=message):
-        stability(from_columns(counts), 3, 2, checkpoint=folder, **OPTIONS)
+def test_runs_that_are_not_those_of_this_folder_are_refused(
+    tmp_path, counts, harm, message, refuses
+):
+    V, turned, options = from_columns(counts), from_columns(counts[:, ::-1]), {**OPTIONS}
+    options["checkpoint"] = tmp_path / "runs"
+    stability(V, 3, 2, **options)
+    stability(turned, 3, 2, **options | {"checkpoint": tmp_path / "other"})
+    harm(tmp_path / "runs", tmp_path / "other")
+    refuses(CheckpointError, message, lambda: stability(V, 3, 2, **options))
 
 
 def test_runs_of_another_dispersion_or_number_of_components_are_refused(tmp_path, counts):

@@ -16,7 +16,6 @@ from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data import known as known_data
 from conenmf.data.known import observed_only, weigh_samples
 from conenmf.errors import InputWarning
-from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.poisson import POISSON, balancing_factors
 from conenmf.solve.losses.poisson_regression import (
@@ -338,23 +337,6 @@ def test_any_weights_of_samples_are_in_the_objective(main_backend, counts):
     result = factorize(V, K, loss="poisson", init="nndsvd")
     value = divergence(counts, result.W, result.H, times)
     assert result.objective == pytest.approx(value, rel=1e-5 if V.dtype == np.float32 else 1e-9)
-
-
-def test_a_resumed_run_ends_with_the_same_bits(counts, weights, tmp_path):
-    V = from_columns(counts, weights=weights.T)
-    options = {"loss": "poisson", "penalties": BOTH, "tol": 1e-9, "max_iter": 40}
-    whole = factorize(V, K, **options)
-    seen = []
-
-    def stop(iteration):
-        seen.append(iteration)
-        return len(seen) == 7
-
-    place = Checkpoint(tmp_path / "run", every=0.0)
-    factorize(V, K, checkpoint=place, callback=stop, **options)
-    resumed = factorize(V, K, checkpoint=place, **options)
-    assert resumed.n_iter == whole.n_iter
-    assert np.array_equal(resumed.W, whole.W)
 
 
 def test_certificates_know_what_is_given_and_penalised(truth, counts):

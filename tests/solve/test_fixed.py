@@ -5,7 +5,6 @@ import pytest
 from conenmf import ConeNMF, certify, factorize, from_columns
 from conenmf.judge.certificate import bound_given
 from conenmf.linalg.nnls import nnls
-from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import what_is_left
 from conenmf.solve.solvers import SOLVERS
 
@@ -90,18 +89,6 @@ def test_the_bound_knows_what_is_given(parts, rng):
     assert certificate.kkt_residual < plain.kkt_residual
     alone = factorize(V, 2, fixed=wrong)
     assert alone.certify().lower_bound <= alone.relative_error
-
-
-def test_a_run_with_known_components_resumes_with_the_same_bits(tmp_path, parts):
-    A, B = parts
-    V, options = from_columns(A @ B), {"fixed": A[:, :1], "tol": 0.0}
-    whole = factorize(V, 4, max_iter=20, **options)
-    folder = Checkpoint(tmp_path / "run", every=0)
-    factorize(V, 4, max_iter=7, checkpoint=folder, **options)
-    resumed = factorize(V, 4, max_iter=20, checkpoint=folder, **options)
-    np.testing.assert_array_equal(resumed.W, whole.W)
-    with pytest.raises(Exception, match="another run"):
-        factorize(V, 4, max_iter=20, checkpoint=folder, fixed=A[:, 1:2], tol=0.0)
 
 
 def test_components_that_explain_everything_leave_a_random_start(parts):

@@ -5,14 +5,12 @@ import scipy.sparse as sp
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
 from conenmf.data.known import observed_only
 from conenmf.errors import (
-    ConeNMFError,
     InputWarning,
     NotAvailableError,
     OptionError,
 )
 from conenmf.judge.certificate import observed_bound
 from conenmf.linalg.nnls import nnls
-from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
 from conenmf.solve.run import Stopping, alternate
@@ -230,19 +228,10 @@ def test_known_components_and_penalties_with_holes(X):
         factorize(V, 3, penalties=Penalties(min_volume=1.0))
 
 
-def test_threads_and_checkpoints_change_no_bit(tmp_path, X):
+def test_threads_change_no_bit(X, same_factors):
     mask = known(X, 0.3)
     one, two = (from_rows(X, mask=mask, n_threads=n, block_samples=9) for n in (1, 4))
-    options = {"tol": 0.0, "init": "nndsvd"}
-    whole = factorize(one, 3, max_iter=20, **options)
-    np.testing.assert_array_equal(factorize(two, 3, max_iter=20, **options).W, whole.W)
-    folder = Checkpoint(tmp_path / "run", every=0)
-    factorize(one, 3, max_iter=7, checkpoint=folder, **options)
-    resumed = factorize(one, 3, max_iter=20, checkpoint=folder, **options)
-    np.testing.assert_array_equal(resumed.W, whole.W)
-    other = from_rows(X, mask=known(X, 0.3, seed=1), block_samples=9)
-    with pytest.raises(ConeNMFError, match="another run"):
-        factorize(other, 3, max_iter=20, checkpoint=folder, **options)
+    same_factors(*(factorize(V, 3, init="nndsvd", tol=0.0, max_iter=20) for V in (one, two)))
 
 
 def test_files_with_holes(tmp_path, X):
