@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import fit_ratings, open_data
-from conenmf.errors import DataError, FileFormatError, OptionError
+from conenmf.errors import DataError, FileFormatError, InputWarning, OptionError
 from conenmf.ratings import Ratings, with_averages
 
 
@@ -151,6 +151,59 @@ def test_tables_of_features_are_not_taken_for_ratings(tmp_path):
     path.write_text("user,item,rating\n1,1,3\n1,2,4\n2,1,5\n")
     assert open_data(path).shape == (2, 2)
     assert open_data(path, triples=()).shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "sign", "titles"),
+    [
+        ("u.data", "\t", None),
+        ("ratings.dat", "::", None),
+        ("log.csv", ",", ["who", "what", "mark"]),
+    ],
+)
+def test_ratings_without_titles_are_recognised_by_their_content(tmp_path, name, sign, titles):
+    _, noisy, known = drawn(1, share=0.2)
+    users, items = np.nonzero(known)
+    rows = [[u, i + 1000, round(2 * noisy[u, i]) / 2] for u, i in zip(users, items, strict=True)]
+    if titles is None:
+        rows = [[*row, 881250949 + 7 * n] for n, row in enumerate(rows)]
+    path = tmp_path / name
+    lines = [sign.join(map(str, row)) for row in [*([titles] if titles else []), *rows]]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.warns(InputWarning, match=r"look like users, items and ratings; .* triples=\(\)"):
+        V = open_data(path)
+    assert V.shape == (120, 300)
+    first, user, item = noisy[users[0], items[0]], str(users[0]), str(items[0] + 1000)
+    place = V.names.feature_names.index(item), V.names.sample_names.index(user)
+    assert V.columns(np.arange(300)).toarray()[place] == round(2 * first) / 2
+    times = () if titles else 3
+    assert open_data(path, triples=(), drop=times).shape == (3, len(rows))
+
+
+def test_a_data_frame_with_other_titles_begins_with_users_items_and_ratings():
+    _, noisy, known = drawn(1, (40, 20), 0.5)
+    table = long_table(np.rint(noisy), known).set_axis(range(4), axis="columns")
+    table[3] = np.arange(881250949, 881250949 + len(table))
+    assert fit_ratings(table, 2).known.shape == (40, 20)
+
+
+@pytest.mark.seed(0)
+def test_other_columns_of_integers_are_not_taken_for_ratings(tmp_path, rng):
+    def shape(columns):
+        path = tmp_path / "table.csv"
+        np.savetxt(path, np.column_stack(columns), "%g", ",")
+        return open_data(path).shape
+
+    ages, rooms, grades = rng.integers([18, 1, 1], [80, 9, 6], (1000, 3)).T
+    assert shape([ages, rooms, grades]) == (3, 1000)  # pairs come twice
+    rows, columns = np.mgrid[:30, :40].reshape(2, -1)
+    assert shape([rows, columns, grades[rows]]) == (3, 1200)  # a whole grid
+    known = np.flatnonzero(rng.random(1200) < 0.3)
+    some = rows[known], columns[known]
+    assert shape([*some, 1 + rows[known]]) == (3, known.size)  # too many values
+    assert shape([*some, grades[: known.size], grades[: known.size]]) == (4, known.size)  # no time
+    with pytest.warns(InputWarning, match="look like users"):
+        assert shape([*some, grades[: known.size]]) == (40, 30)  # these may be ratings
 
 
 def test_bad_ratings_are_named_with_their_lines(tmp_path):

@@ -28,7 +28,7 @@ from .data.blocks import Array, Entries, entries_of
 from .data.matrix import DataMatrix
 from .errors import DataError, Option, OptionError
 from .io.open import from_rows
-from .io.triples import columns_of_triples, matrix_of_triples
+from .io.triples import columns_of_triples, matrix_of_triples, may_be_triples
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
@@ -43,6 +43,7 @@ _NUMBERS = (5, 2, 3, 9, 17)  # of components that are tried; the penalty is chos
 _FOLDS = 10  # of the ratings; the first judges the model
 _CHOOSING = (1, 2, 3)  # folds that choose it
 _MAX_ITER = 100
+_LOOKED_AT = 20  # rows of a data frame without titles, to see whether they are ratings
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +139,8 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     Parameters
     ----------
     X : sparse matrix (users, items), data frame, or DataMatrix
-        Ratings above 0; entries that are not stored are unknown. A data frame has the columns user,
-        item and rating, or titles such as userId and movieId; `open_data` reads files.
+        Ratings above 0; entries that are not stored are unknown. A data frame has titles such as
+        userId, movieId and rating, or begins with these columns; `open_data` reads files.
     K : int or "auto"
         The number of components, of which the first is the level. With "auto" it is the one that
         predicts hidden ratings best; 1 if the others do not help.
@@ -234,10 +235,14 @@ def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
 
 def _opened(X: Any) -> DataMatrix:
     """Ratings as a matrix of which only some entries are known, all above zero."""
-    if hasattr(X, "iloc") and (places := columns_of_triples([str(one) for one in X.columns])):
-        users, items, ratings = (X.iloc[:, place].tolist() for place in places)
-        rows = zip(range(len(X)), map(str, users), map(str, items), ratings, strict=True)
-        X = matrix_of_triples("the data frame", rows)
+    if hasattr(X, "iloc"):
+        places = columns_of_triples([str(one) for one in X.columns])
+        if not places and may_be_triples(X.head(_LOOKED_AT).astype(str).to_numpy().tolist()):
+            places = (0, 1, 2)
+        if places:
+            users, items, ratings = (X.iloc[:, place].tolist() for place in places)
+            rows = zip(range(len(X)), map(str, users), map(str, items), ratings, strict=True)
+            X = matrix_of_triples("the data frame", rows)
     V = X if isinstance(X, DataMatrix) else from_rows(X, missing="zeros")
     if V.observed is None or V.observed.counts.sum() != V.measures.n_entries:
         raise DataError("ratings must be above 0: leave out pairs that are not rated")

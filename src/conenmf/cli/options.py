@@ -75,8 +75,10 @@ def _missing(value: str | float) -> str | float:
 
 
 def _listed(value: str | Texts) -> Texts:
-    """The names in a text with commas between them."""
-    return tuple(map(str.strip, value.split(","))) if isinstance(value, str) else value
+    """The names in a text with commas between them; an empty text has none."""
+    if not isinstance(value, str):
+        return value
+    return tuple(map(str.strip, value.split(","))) if value.strip("()") else ()
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -419,9 +421,10 @@ class Request(SimpleNamespace):
         self.display = Display(sys.stderr, quiet=self.quiet)
 
     def chosen(self, names: Iterable[str]) -> Facts:
-        """The values of options that have one."""
+        """The values of options that have one, or that were given an empty one."""
         values = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in values.items() if value not in (None, ())}
+        empty = {name for name, value in values.items() if value is None or value == ()}
+        return {name: values[name] for name in values if name not in empty - self.given}
 
     @property
     def member(self) -> tuple[str, str | None]:

@@ -177,12 +177,12 @@ def open_data(
     path : str or path
         ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
         `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``); a Zarr
-        store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``); SigProfiler's ``.all``,
-        ``.exome`` and ``.region``; Parquet and Arrow (``.parquet``, ``.pq``, ``.arrow``,
-        ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix Market (``.mtx``, ``.mtx.gz``); ENVI
-        scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF stacks (``.tif``,
-        ``.tiff``); or a folder from 10x, or of images or texts (``.txt``), each of which is a
-        sample.
+        store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``; ``.data`` and ``.dat``);
+        SigProfiler's ``.all``, ``.exome`` and ``.region``; Parquet and Arrow (``.parquet``,
+        ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix Market (``.mtx``,
+        ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF
+        stacks (``.tif``, ``.tiff``); or a folder from 10x, or of images or texts (``.txt``), each
+        of which is a sample.
         Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
         features, where the file has them, are in the attribute ``names`` of the result; how it
         was read, where there was a choice, is in ``remarks``.
@@ -209,7 +209,7 @@ def open_data(
     triples : three columns, optional
         For text: the columns of users, items and ratings of a long table, by title or number. Users
         become the samples; pairs without a rating are missing. By default such a table is
-        recognised by its titles; ``()`` reads it as an ordinary table.
+        recognised by its titles or its content; ``()`` reads it as an ordinary table.
     negative, n_threads, names, block_samples, missing, mask, weights, sigma
         As in `from_rows`.
     max_memory : int or str, optional
@@ -441,6 +441,7 @@ KINDS: dict[str, Opener] = {
     **dict.fromkeys((".h5", ".hdf5", ".h5ad"), open_h5),
     **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), open_text),
     **dict.fromkeys((".all", ".exome", ".region"), open_text),  # of SigProfiler
+    **dict.fromkeys((".data", ".dat"), open_text),  # of MovieLens
     **dict.fromkeys((".parquet", ".pq"), open_parquet),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), open_arrow),
     **dict.fromkeys((".mtx", ".mtx.gz"), open_matrix_market),

@@ -34,11 +34,11 @@ from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
 from .tables import Columns, batch_bytes, is_index_title, open_batches
-from .triples import columns_of_triples, matrix_of_triples
+from .triples import are_ratings, columns_of_triples, matrix_of_triples, may_be_triples
 
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")
-_DELIMITERS = ";,\t| "  # a space is what numpy.savetxt writes
+_DELIMITERS = (*";,\t| ", "::")  # a space is what numpy.savetxt writes, "::" MovieLens
 _INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
 _TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
@@ -62,7 +62,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     head = [line for _, line in islice(_filled_lines(path), _HEAD_LINES)]
     count = max(3, _HEAD_CHARS // max(map(len, head), default=1))
     dialect = guess(head[:count], path, reading.header)
-    ratings = _open_triples(path, dialect, reading)
+    ratings = _open_triples(path, dialect, reading) or _recognised(path, head, dialect, reading)
     if ratings is not None:
         return ratings
     dialect = dialect._replace(columns=dialect.columns.chosen(path, reading))
@@ -74,7 +74,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix | None:
-    """Open a long table of ratings; None if it is another table."""
+    """Open a long table of ratings, by its titles or as asked; None if it is another table."""
     given = reading.triples
     columns = dialect.columns
     places = columns_of_triples([title.strip() for title in columns.titles or ()])
@@ -92,6 +92,23 @@ def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix
     )
     # Where nobody rates two items, or no item is rated twice, the columns mean something else.
     return table if given or table.matrix.nnz > max(table.matrix.shape) else None
+
+
+def _recognised(
+    path: Path, head: list[str], dialect: Dialect, reading: Reading
+) -> NamedMatrix | None:
+    """Open a long table of ratings that only its content shows to be one, with a remark."""
+    rows = [_fields(line, dialect.delimiter) for line in head[dialect.columns.titles is not None :]]
+    is_said = reading.triples is not None or reading.drop or reading.names_column is not None
+    if is_said or not may_be_triples(rows):
+        return None
+    with suppress(DataError, FileFormatError):  # which plain reading finds too, or has no part in
+        table = _open_triples(path, dialect, reading._replace(triples=(0, 1, 2)))
+        if table is not None and are_ratings(table):
+            guess = "the first columns look like users, items and ratings"
+            remark = Message(guess, "; if they are not, give ", Option("triples", ()))
+            return table._replace(remarks=(*table.remarks, remark))
+    return None
 
 
 # --- how a table is written -------------------------------------------------------------------
@@ -216,7 +233,7 @@ def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
 def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
     """The fields of a line; if strict, `csv.Error` is raised for a quote in the wrong place."""
     line = line.removesuffix("\n").removesuffix("\r")
-    if '"' not in line and "\r" not in line:
+    if len(delimiter) > 1 or ('"' not in line and "\r" not in line):
         return line.split(delimiter)
     skips = delimiter != " "
     return next(csv.reader([line], delimiter=delimiter, strict=strict, skipinitialspace=skips))

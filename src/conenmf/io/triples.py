@@ -1,8 +1,9 @@
 """Long tables of ratings: each row has a user, an item and the rating of one by the other.
 
 Users become the samples and items the features of a sparse matrix, called by their identifiers. A
-pair without a row is unknown, not zero. Such a table is recognised by its titles; the option
-`triples` names the columns of others.
+pair without a row is unknown, not zero. Such a table is recognised by its titles, or by its
+content: users, items and ratings come first, perhaps a time after them, and no pair comes twice
+where by chance many would. The option `triples` names the columns of others.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ _ROLES = (
 )
 
 _MOST_COLUMNS = 5
+_MOST_VALUES = 20  # of ratings without titles
+_FEWEST_EACH = 2  # ratings of a user, and of an item, on average
+_MOST_KNOWN = 0.5  # of all pairs; a table of more may be another grid
+_LEAST_BY_CHANCE = 10  # pairs that would come twice
+_IDENTIFIER = re.compile(r"\s*(\d+|.*[^\d\s.,+e-].*)")  # an integer, or no number
+_TIME = re.compile(r"\s*(\d{9,}|.*[^\d\s.,+e-].*)")  # Unix seconds, or no number
 
 
 def columns_of_triples(titles: Sequence[str]) -> Lengths:
@@ -46,6 +53,32 @@ def columns_of_triples(titles: Sequence[str]) -> Lengths:
             return ()
         places += hits
     return tuple(places)
+
+
+def may_be_triples(rows: Iterable[Sequence[str]]) -> bool:
+    """Whether rows of fields may begin with a user, an item and a rating, and end with a time.
+
+    >>> may_be_triples([["196", "242", "3", "881250949"]]), may_be_triples([["5.1", "3.5", "1.4"]])
+    (True, False)
+    """
+    forms = (_IDENTIFIER, _IDENTIFIER, re.compile(r"\s*\d+([.,]\d+)?\s*"), _TIME)
+    return all(len(row) in (3, 4) and all(map(re.Pattern.fullmatch, forms, row)) for row in rows)
+
+
+def are_ratings(table: NamedMatrix) -> bool:
+    """Whether a table that was read as ratings, without titles that say so, has a form of its own.
+
+    Values are few. Users and items come often, and yet no pair comes twice, where many pairs of
+    independent columns would.
+    """
+    n = table.matrix.nnz
+    users, items = table.matrix.shape
+    return bool(
+        n >= _FEWEST_EACH * max(users, items)
+        and n <= _MOST_KNOWN * users * items
+        and n**2 >= 2 * _LEAST_BY_CHANCE * users * items
+        and np.unique(table.matrix.data).size <= _MOST_VALUES
+    )
 
 
 def matrix_of_triples(place: object, triples: Iterable[tuple[int, str, str, Any]]) -> NamedMatrix:
