@@ -130,12 +130,15 @@ class Names:
     def sample_times(self) -> npt.NDArray[np.datetime64] | None:
         """The names of samples as dates and times, if all of them are written alike.
 
+        An empty name is not a time (NaT); spreadsheets end in such rows.
+
         >>> Names.of(["12/14/2000", "1/1/2001"]).sample_times
         array(['2000-12-14T00:00:00', '2001-01-01T00:00:00'], dtype='datetime64[s]')
         """
-        for form in _DATE_FORMS if self.sample_names else ():
+        names = self.sample_names or ()
+        for form in _DATE_FORMS if any(names) else ():
             try:
-                times = [datetime.strptime(name, form) for name in self.sample_names or ()]
+                times = [datetime.strptime(name, form) if name else None for name in names]
             except ValueError:
                 continue
             return np.array(times, "datetime64[s]")

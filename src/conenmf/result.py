@@ -316,6 +316,8 @@ class Factorization:
             own = V.unweighed
             V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
             facts = diagnose(V, self.W, self.H, self.labels, spectrum=spectrum)
+            if "Q" in self.settings:
+                facts = replace(facts, residuals=self.residuals().summary())
             self._remember(certificate=certificate, diagnosis=facts)
             self.uniqueness(max_iter=0)
         elif self.certificate is None or effort > self.certificate.effort:

@@ -97,6 +97,20 @@ def test_samples_of_which_nothing_is_known_have_no_parameters():
     assert np.isnan(result.residuals().by_sample).nonzero()[0].tolist() == [7]
 
 
+def test_a_summary_has_the_quantiles_of_each_feature():
+    X, sigma, _ = drawn()
+    X[:, 2] = np.nan
+    X[5:9, 3] = np.nan
+    with pytest.warns(InputWarning, match="nothing is observed of 1 feature"):
+        V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    left = factorize(V, 3).residuals()
+    found = left.summary()
+    assert np.isnan(found.quantiles[:, 2]).all()
+    own = left.scaled[~np.isnan(left.scaled[:, 3]), 3]
+    np.testing.assert_allclose(found.quantiles[:, 3], np.quantile(own, (0.05, 0.5, 0.95)))
+    assert found.far[3] == pytest.approx((np.abs(own) > 3).mean())
+
+
 def test_an_entry_without_uncertainty_is_missing():
     X, sigma, _ = drawn()
     sigma[3, 5] = np.nan

@@ -31,11 +31,13 @@ _ROLES = (
 
 _MOST_COLUMNS = 5
 _MOST_VALUES = 20  # of ratings without titles
-_FEWEST_EACH = 2  # ratings of a user, and of an item, on average
-_MOST_KNOWN = 0.5  # of all pairs; a table of more may be another grid
-_LEAST_BY_CHANCE = 10  # pairs that would come twice
-_IDENTIFIER = re.compile(r"\s*(\d+|.*[^\d\s.,+e-].*)")  # an integer, or no number
-_TIME = re.compile(r"\s*(\d{9,}|.*[^\d\s.,+e-].*)")  # Unix seconds, or no number
+_LEAST_BY_CHANCE = 10  # pairs of users and items that would come twice
+
+# What users, items, ratings and Unix times look like: integers, or no numbers.
+_FORMS = [
+    re.compile(rf"\s*({integer}|.*[^\d\s.,+e-].*)")
+    for integer in (r"\d+", r"\d+", r"\d+([.,]\d+)?\s*", r"\d{9,}\s*")
+]
 
 
 def columns_of_triples(titles: Sequence[str]) -> Lengths:
@@ -61,24 +63,20 @@ def may_be_triples(rows: Iterable[Sequence[str]]) -> bool:
     >>> may_be_triples([["196", "242", "3", "881250949"]]), may_be_triples([["5.1", "3.5", "1.4"]])
     (True, False)
     """
-    forms = (_IDENTIFIER, _IDENTIFIER, re.compile(r"\s*\d+([.,]\d+)?\s*"), _TIME)
-    return all(len(row) in (3, 4) and all(map(re.Pattern.fullmatch, forms, row)) for row in rows)
+    return all(len(row) in (3, 4) and all(map(re.Pattern.fullmatch, _FORMS, row)) for row in rows)
 
 
 def are_ratings(table: NamedMatrix) -> bool:
-    """Whether a table that was read as ratings, without titles that say so, has a form of its own.
+    """Whether a table that was read as ratings, without titles that say so, has their form.
 
-    Values are few. Users and items come often, and yet no pair comes twice, where many pairs of
-    independent columns would.
+    Values are few, and at most half of the pairs are there. Users and items come more than once,
+    and yet no pair comes twice, where many pairs of independent columns would.
     """
     n = table.matrix.nnz
     users, items = table.matrix.shape
-    return bool(
-        n >= _FEWEST_EACH * max(users, items)
-        and n <= _MOST_KNOWN * users * items
-        and n**2 >= 2 * _LEAST_BY_CHANCE * users * items
-        and np.unique(table.matrix.data).size <= _MOST_VALUES
-    )
+    comes_again = n >= 2 * max(users, items) and 2 * n <= users * items
+    has_few = np.unique(table.matrix.data).size <= _MOST_VALUES
+    return bool(comes_again and has_few and n**2 >= 2 * _LEAST_BY_CHANCE * users * items)
 
 
 def matrix_of_triples(place: object, triples: Iterable[tuple[int, str, str, Any]]) -> NamedMatrix:

@@ -29,6 +29,7 @@ from ..linalg.svd import Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.losses import get_loss
 from ..text import Facts
+from .residuals import ResidualSummary
 from .scores import match_components
 
 # --- typical samples ----------------------------------------------------------------------------
@@ -231,6 +232,8 @@ class Diagnosis:
         Samples evenly spread over the data, each judged by itself.
     sizes : array (K,)
         The number of samples to which each component contributes most.
+    residuals : ResidualSummary or None
+        In units of the uncertainties of the entries, if these are known.
 
     Examples
     --------
@@ -245,6 +248,7 @@ class Diagnosis:
     cones: ConeDiagnosis | None
     inspected: InspectedSamples
     sizes: Array
+    residuals: ResidualSummary | None = None
 
     @property
     def advice(self) -> tuple[str, str]:

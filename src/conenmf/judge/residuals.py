@@ -13,9 +13,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import Array, Block, dense, exact, over
 from ..data.known import known_entries
 from ..data.matrix import Aligned, DataMatrix, PerSample
+
+QUANTILES = (0.05, 0.5, 0.95)  # of residuals that a summary has
+_FAR = 3.0  # sigma, beyond which a residual counts as large
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSummary:
+    """What a report shows of the residuals; see `Residuals`.
+
+    Attributes
+    ----------
+    by_feature, by_sample : arrays (F,), (N,)
+        Q over the expected Q of each.
+    quantiles : array (3, F)
+        Of the residuals of each feature in units of sigma, at 5, 50 and 95 %.
+    far : array (F,)
+        The share of the known entries of each feature whose residuals are beyond 3 sigma.
+    """
+
+    by_feature: Array
+    by_sample: Array
+    quantiles: Array
+    far: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +79,14 @@ class Residuals:
     def ratio(self) -> float:
         """Q over the expected Q; NaN if there are more parameters than known entries."""
         return self.Q / self.expected if self.expected > 0 else float("nan")
+
+    def summary(self) -> ResidualSummary:
+        """Return what a report shows of them, which is small."""
+        counts = (~np.isnan(self.scaled)).sum(axis=0)
+        quantiles = np.full((len(QUANTILES), counts.size), np.nan)
+        quantiles[:, counts > 0] = np.nanquantile(self.scaled[:, counts > 0], QUANTILES, axis=0)
+        far = over((np.abs(self.scaled) > _FAR).sum(axis=0, dtype=float), counts)
+        return ResidualSummary(self.by_feature, self.by_sample, quantiles, far)
 
 
 def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:

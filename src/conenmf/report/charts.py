@@ -24,6 +24,8 @@ _N_COLOURS = 8
 _SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, and stretched
 _MAX_LABEL = 12  # characters of a name on an axis
 _MAX_BINS = 400  # places at which a long curve is drawn
+_MAX_DATES = 8  # on an axis
+_GAP = 20.0  # median distances of neighbours, beyond which a curve is interrupted
 _HEADROOM_RATIO = 1.05  # top of an axis, in units of the largest value
 
 # Outlines of about the unit circle's size: with the colour, they distinguish components.
@@ -53,7 +55,7 @@ def outline(k: int, size: float) -> str:
 class Axis(NamedTuple):
     """A range of numbers, or the integers from 0 on with a name each, or with named groups.
 
-    `groups` has the middle and the name of each group of neighbours.
+    `groups` has the middle and the name of each group of neighbours, or places and dates.
     """
 
     name: str
@@ -85,6 +87,25 @@ class Axis(NamedTuple):
 def value_axis(highest: float, name: str = "value") -> Axis:
     """Return an axis from 0 to somewhat above the highest value."""
     return Axis(name, 0.0, highest * _HEADROOM_RATIO or 1.0)
+
+
+def date_axis(times: Array) -> tuple[Array, Axis]:
+    """Return dates and times in seconds, and an axis with the beginnings of years, months, ...
+
+    >>> date_axis(np.array(["2001-11-05", "2002-02-20"], "datetime64[s]"))[1].ticks()[0][1]
+    '2001-12'
+    """
+    ends = np.fmin.reduce(times), np.fmax.reduce(times)
+    for unit in "YMDhms":
+        first, last = (end.astype(f"datetime64[{unit}]") for end in ends)
+        starts = np.arange(first, last + 1)
+        starts = starts[starts >= ends[0]]
+        if starts.size > 2:
+            break
+    shown = starts[:: 1 + starts.size // _MAX_DATES]
+    groups = [(float(start.astype(times.dtype).astype(float)), str(start)) for start in shown]
+    seconds = np.where(np.isnat(times), np.nan, times.astype(float))
+    return seconds, Axis("date", np.nanmin(seconds), np.nanmax(seconds), groups=groups)
 
 
 class Mark(NamedTuple):
@@ -139,12 +160,16 @@ def _points(x: Array, y: Array) -> str:
 
 
 class Curve:
-    """The places at which curves over features or samples are drawn: bins of consecutive ones."""
+    """The places at which curves over features or samples are drawn: bins of consecutive ones.
+
+    Those without a position, which is NaN, are left out.
+    """
 
     def __init__(self, positions: Array) -> None:
-        count = positions.size if positions.size <= 2 * _MAX_BINS else _MAX_BINS
-        self._order = np.argsort(positions, kind="stable")
-        self._starts = np.linspace(0, positions.size, count + 1).astype(np.intp)[:-1]
+        size = int(np.isfinite(positions).sum())
+        self._order = np.argsort(positions, kind="stable")[:size]
+        count = size if size <= 2 * _MAX_BINS else _MAX_BINS
+        self._starts = np.linspace(0, size, count + 1).astype(np.intp)[:-1]
         self.x = positions[self._order][self._starts]
 
     def highs(self, values: Array) -> Array:
@@ -157,11 +182,16 @@ class Curve:
         return names if self.x.size == self._order.size else [f"from {one}" for one in names]
 
     def path(self, values: Array, x: Axis, y: Axis) -> str:
-        """Return the curve as a line through the peaks of bins, with gaps where they are NaN."""
+        """Return the curve as a line through the peaks of bins.
+
+        It has gaps where values are NaN, and where nothing was measured for long.
+        """
         places = x.place(self.x)
         heights = y.place(self.highs(values))
         known = np.isfinite(heights)
-        ends = np.flatnonzero(np.diff(known)) + 1
+        steps = np.diff(self.x)
+        is_gap = steps > _GAP * np.median(steps) if steps.size else steps > 0
+        ends = np.flatnonzero(np.diff(known) | is_gap) + 1
         parts = np.split(np.arange(known.size), ends)
         drawn = [f"M{_points(places[part], heights[part])}" for part in parts if known[part[0]]]
         return "".join(drawn) or "M0 0"

@@ -38,6 +38,7 @@ _SECTIONS = (
     sections.components,
     sections.maps,
     sections.samples,
+    sections.residuals,
     sections.reconstructions,
     sections.number,
 )
@@ -183,7 +184,7 @@ def _pointed(parts: Facts) -> Facts:
     components = parts["components"]
     drawn = [card.get("chart") for card in components["cards"]]
     drawn += [components["endmembers"], parts["samples"]["contributions"], parts["number"]["chart"]]
-    drawn += parts["number"]["evidence"]
+    drawn += parts["number"]["evidence"] + (parts["residuals"] or {"charts": []})["charts"]
     return {chart.id: chart.data() for chart in drawn if chart is not None}
 
 

@@ -48,8 +48,10 @@ _MAX_CLASSES = 39  # with a colour and a shape of their own; smaller ones are "o
 _MAX_POINTED = 4  # components whose values are shown where a chart is pointed at
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which nothing is left to win
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
+_FAR_FROM_EXPECTED = 1.5  # ratio of Q and the expected Q, or its inverse, that is remarked upon
 _MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
 _MAX_STEP_RATIO = 0.8  # between steps to neighbours and other steps, if neighbours are alike
+_USUAL_RANGE = 2.0  # sigma, that a chart of residuals has on both sides of zero
 _MAX_UNORDERED = 200  # samples that are drawn in their order even if neighbours are not alike
 
 
@@ -267,6 +269,17 @@ class Context:
         """The share (S, K) of each component in the contributions to an inspected sample."""
         return charts.rows_to_one(self.diagnosis.inspected.coefficients)
 
+    @cached_property
+    def sample_axis(self) -> tuple[Curve, Axis]:
+        """The inspected samples from left to right: over time if their names are dates."""
+        indices = self.diagnosis.inspected.indices
+        times = self.names.sample_times
+        if times is not None:
+            seconds, axis = charts.date_axis(times)
+            return Curve(seconds[indices]), axis
+        labels = self.names.sample_names or ()
+        return Curve(indices.astype(float)), Axis("sample", 0.0, float(indices[-1]), labels)
+
     def sample_name(self, position: int) -> str:
         """Return the name of an inspected sample; of a pixel without one, its row and column."""
         index = int(self.diagnosis.inspected.indices[position])
@@ -317,6 +330,8 @@ def verdict(context: Context) -> list[Verdict]:
         far = context.certificate.above_floor > _FAR_ABOVE_FLOOR  # type: ignore[union-attr]
         advice = "Try a larger K, or check whether the counts are overdispersed." * far
         lines.append(Verdict("poor" if far else "good", "Noise", f"the fit is {floor}", advice))
+    if context.diagnosis.residuals is not None:
+        lines.append(_sigma_verdict(context.result))
     lines += [_stability_verdict(context), _uniqueness_verdict(context)]
     cones = cones_in_words(context.diagnosis.cones)
     return [*lines, Verdict("good", "Cones", cones)] if cones else lines
@@ -335,6 +350,15 @@ def _error_verdict(context: Context) -> Verdict:
     if certificate.relative_error <= _NEAR_BOUND_RATIO * certificate.lower_bound + 1e-9:
         return Verdict("good", "Error", text)
     return Verdict("fair", "Error", text, "A better init, or a tighter bound, may close the gap.")
+
+
+def _sigma_verdict(result: Factorization) -> Verdict:
+    """Whether the residuals are as large as the uncertainties say."""
+    Q, expected = (result.settings[name] for name in ("Q", "Q_expected"))
+    text = f"Q is {Q:,.0f}, and {expected:,.0f} is expected"
+    advice = "Sigma or K seems too small." * (Q > _FAR_FROM_EXPECTED * expected > 0)
+    advice += "Sigma or K seems too large." * (Q * _FAR_FROM_EXPECTED < expected or expected <= 0)
+    return Verdict("poor" if advice else "good", "Residuals", text, advice)
 
 
 def _number_verdict(context: Context) -> Verdict:
@@ -647,15 +671,69 @@ def _largest_shares(row: Array) -> list[tuple[int, int]]:
 def _contributions(context: Context) -> Chart | None:
     """What each component contributes to the samples; None of many in no visible order."""
     inspected = context.diagnosis.inspected
-    labels = context.names.sample_names or ()
     S = inspected.indices.size
-    if S < 3 or (S > _MAX_UNORDERED and not _closer(context.shares, 1, S // 2)):
+    curve, x = context.sample_axis
+    is_ordered = x.name == "date" or S <= _MAX_UNORDERED
+    if S < 3 or not (is_ordered or _closer(context.shares, 1, S // 2)):
         return None
-    curve = Curve(inspected.indices.astype(float))
-    x = Axis("sample", 0.0, float(inspected.indices[-1]), labels)
     names = curve.named(context.sample_name)
-    label = "What each component contributes to the samples, in their order"
+    order = "over time" if x.name == "date" else "in their order"
+    label = f"What each component contributes to the samples, {order}"
     return _together(inspected.coefficients, curve, x, names, label, "contributions")
+
+
+# --- residuals ----------------------------------------------------------------------------------
+
+
+def residuals(context: Context) -> Facts | None:
+    """Return Q of features and samples, and residuals in units of sigma, if sigma is known."""
+    found = context.diagnosis.residuals
+    if found is None:
+        return None
+    Q, expected = (context.result.settings[name] for name in ("Q", "Q_expected"))
+    top = np.nanmax(found.by_feature, initial=0.0) or 1.0
+    bars = [
+        {
+            "name": context.names.feature(f),
+            "value": f"{found.by_feature[f]:.3g}, {percent(found.far[f])} beyond 3 sigma",
+            "share": found.by_feature[f] / top,
+        }
+        for f in np.argsort(-np.nan_to_num(found.by_feature), kind="stable")[:_MAX_TERMS].tolist()
+    ]
+    drawn = [_sample_ratios(context, found.by_sample), _residual_ranges(context, found.quantiles)]
+    ratio = f"{Q / expected:.3g}" if expected > 0 else "none"
+    return {"Q": Q, "expected": expected, "ratio": ratio, "bars": bars, "charts": drawn}
+
+
+def _sample_ratios(context: Context, by_sample: Array) -> Chart:
+    """Q over its expectation of each inspected sample."""
+    curve, x = context.sample_axis
+    values = by_sample[context.diagnosis.inspected.indices]
+    y = charts.value_axis(np.nanmax(values, initial=0.0))
+    highs = np.nan_to_num(curve.highs(values))
+    names = curve.named(context.sample_name)
+    texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
+    marks = [Mark(curve.path(values, x, y), "line main")]
+    return Chart("Q / expected Q of each sample", x, y, marks, "by-sample", (curve.x, highs), texts)
+
+
+def _residual_ranges(context: Context, quantiles: Array) -> Chart:
+    """Where nine in ten residuals of each feature are, in units of sigma, and the median."""
+    low, middle, high = np.nan_to_num(quantiles)
+    x = Axis("feature", -0.5, low.size - 0.5, context.names.feature_names or ())
+    y = Axis("sigma", min(low.min(), -_USUAL_RANGE), max(high.max(), _USUAL_RANGE))
+    places = np.arange(low.size)
+    at = x.place(places)
+    marks = [
+        Mark(charts.whiskers(at, y.place(low), y.place(high)), "line main"),
+        Mark(charts.whiskers(at, y.place(middle) - 0.01, y.place(middle) + 0.01), "line original"),
+    ]
+    texts = [
+        f"{context.names.feature(f)}: {low[f]:.2g} to {high[f]:.2g}, median {middle[f]:.2g}"
+        for f in places.tolist()
+    ]
+    label = "Residuals of each feature in units of sigma: 5% to 95%, and the median"
+    return Chart(label, x, y, marks, "residual-ranges", (places, high), texts)
 
 
 def reconstructions(context: Context) -> Facts:
