@@ -7,7 +7,7 @@ import pytest
 from conenmf import Factorization, factorize, from_columns
 from conenmf.errors import FileFormatError
 from conenmf.names import Names
-from conenmf.scale.archive import arrays_of
+from conenmf.scale.checkpoint import arrays_of
 from conenmf.solve.run import StopReason
 
 

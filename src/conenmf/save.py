@@ -14,7 +14,7 @@ from .judge.certificate import kind_of_certificate
 from .judge.choose_k import Selection
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
-from .scale.archive import (
+from .scale.checkpoint import (
     arrays_of,
     arrays_of_names,
     names_of_arrays,

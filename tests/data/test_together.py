@@ -3,10 +3,9 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows, kernels
-from conenmf.data import together
+from conenmf.data import views
 from conenmf.data.blocks import products
-from conenmf.data.together import Part, products_together, sweep_together
-from conenmf.data.views import unit_samples
+from conenmf.data.views import Part, products_together, sweep_together, unit_samples
 from conenmf.solve.losses import FROBENIUS
 from conenmf.solve.run import Run, Stopping, run_together
 from conenmf.solve.solvers import SOLVERS
@@ -63,7 +62,7 @@ def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch):
         return [Run(FROBENIUS.on(V), W, H, SOLVERS[solver], limits) for W, H in inits]
 
     calls = []
-    monkeypatch.setattr(together, "products", lambda *two: calls.append(1) or products(*two))
+    monkeypatch.setattr(views, "products", lambda *two: calls.append(1) or products(*two))
     found = {number: run.solution() for number, run in run_together(V, runs())}
     assert bool(calls) == kernels.AVAILABLE
     calls.clear()

@@ -5,7 +5,7 @@ from conenmf import cr1_nmf, diagnose, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.counting import estimate_rank
 from conenmf.judge.diagnosis import Diagnosis
-from conenmf.scale.archive import arrays_of, part_of
+from conenmf.scale.checkpoint import arrays_of, part_of
 from conenmf.solve.inits import mixing
 
 

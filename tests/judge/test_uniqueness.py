@@ -22,7 +22,7 @@ from conenmf.judge.uniqueness import (
     between,
     uniqueness_radii,
 )
-from conenmf.scale.archive import arrays_of, part_of
+from conenmf.scale.checkpoint import arrays_of, part_of
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import FROBENIUS, POISSON
 

@@ -44,21 +44,25 @@ from .options import (
     VIEWING,
     WORDS,
     Request,
+    about_samples,
     choosing,
     command,
+    drop_class_column,
+    read_fixed,
+    with_sample_weights,
 )
 from .output import (
     Q_FILE,
     RECOMMENDATIONS_FILE,
     RESIDUALS_FILE,
+    advice,
     check_folder,
     earlier_files,
+    fit_text,
     new_result,
     write_csv,
     write_summary,
 )
-from .show import advice, fit_text
-from .side_files import about_samples, drop_class_column, read_fixed, with_sample_weights
 
 RATIO = "Q / expected Q"
 # Options for which ratings are fitted like other data.

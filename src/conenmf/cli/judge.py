@@ -32,6 +32,8 @@ from .options import (
     Request,
     choosing,
     command,
+    read_labels,
+    read_reference,
 )
 from .output import (
     LIMITS_FILE,
@@ -39,12 +41,11 @@ from .output import (
     RUNS_FOLDER,
     STABILITY_FILE,
     check_picture,
+    diagnosis_text,
     new_result,
     save_picture,
     write_csv,
 )
-from .show import diagnosis_text
-from .side_files import read_labels, read_reference
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 

@@ -20,9 +20,18 @@ from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
 from ..text import visible
-from .options import ENTRIES, READING, RUNNING, VIEWING, Request, command
+from .options import (
+    ENTRIES,
+    READING,
+    RUNNING,
+    VIEWING,
+    Request,
+    about_samples,
+    command,
+    drop_class_column,
+    with_sample_weights,
+)
 from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
-from .side_files import about_samples, drop_class_column, with_sample_weights
 
 
 @command(

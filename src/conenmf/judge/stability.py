@@ -51,8 +51,16 @@ from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..names import Names
-from ..scale.archive import arrays_of_names, names_of_arrays, reading, write_arrays
-from ..scale.checkpoint import Checkpoint, KeptRuns, held_folder, identity_of
+from ..scale.checkpoint import (
+    Checkpoint,
+    KeptRuns,
+    arrays_of_names,
+    held_folder,
+    identity_of,
+    names_of_arrays,
+    reading,
+    write_arrays,
+)
 from ..solve.coefficients import Finish
 from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together

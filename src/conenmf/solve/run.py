@@ -33,8 +33,8 @@ import numpy as np
 from ..arguments import DType, Interval, integer, number, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
-from ..data.together import Part, sweep_together
 from ..data.validate import aligned_coefficients
+from ..data.views import Part, sweep_together
 from ..errors import DataError
 from ..kernels import clock
 from ..scale.checkpoint import Parts

@@ -34,8 +34,8 @@ from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.resources import run_in_order
-from ...data.together import products_together
 from ...data.validate import require_nonnegative
+from ...data.views import products_together
 from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, Spectrum
 from ...text import Facts

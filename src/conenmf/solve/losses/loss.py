@@ -21,8 +21,8 @@ from numpy.linalg import norm
 from ...arguments import choice
 from ...data.blocks import Array, Block
 from ...data.matrix import Aligned, DataMatrix, Results
-from ...data.together import measure_together
 from ...data.validate import require_data_matrix, require_nonnegative
+from ...data.views import measure_together
 from ...errors import NotAvailableError, Option, OptionError
 from ...linalg.svd import Spectrum
 from ...text import Facts, Texts

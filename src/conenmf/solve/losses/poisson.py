@@ -65,8 +65,7 @@ from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
 from ...data.resample import new_seed, uniform_rows
-from ...data.together import Part, sweep_together
-from ...data.views import times_samples
+from ...data.views import Part, sweep_together, times_samples
 from ...errors import (
     ComponentsError,
     DataError,
