@@ -171,7 +171,7 @@ FUNCTIONS = {
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
-        ("number?", 1.0), **SPECTRAL, "callback": ("function?", None)},
+        ("number?", 1.0), "callback": ("function?", None)},
     "stability": {**DATA, "K": ("size", 2), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},
@@ -240,8 +240,7 @@ FUNCTIONS = {
     "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
-    "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv"),
-        "batch_rows": ("integer", 5)},
+    "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv")},
     "export.annotate": {"adata": ("annotated", AnnData(X)), **SHOWN, "key": ("text", "nmf"),
         "genes": (ANYTHING, None)},
 }

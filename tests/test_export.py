@@ -36,8 +36,9 @@ def read(path):
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame):
-    paths = write_tables(result, tmp_path, kind, batch_rows=32)  # several batches
+def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame, monkeypatch):
+    monkeypatch.setattr("conenmf.export._BATCH_ROWS", 32)  # several batches
+    paths = write_tables(result, tmp_path, kind)
     assert sorted(tmp_path.iterdir()) == sorted(paths)
     components, coefficients, labels, history = map(read, paths)
     assert list(components["feature"]) == list(frame.columns)

@@ -36,6 +36,7 @@ DType: TypeAlias = np.dtype[Any]
 Shape: TypeAlias = tuple[int, int]
 Lengths: TypeAlias = tuple[int, ...]  # of the axes of an array
 Interval: TypeAlias = tuple[float, float]
+Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
 Sides: TypeAlias = tuple[int | str, ...]  # letters are free
 
 T = TypeVar("T")

@@ -28,7 +28,7 @@ from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, AnySolver, Solver, solver_name
-from .text import Facts, card, counted, function_name
+from .text import Facts, function_name
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
@@ -82,24 +82,15 @@ class Comparison:
         return [dict(zip(names, one, strict=False)) | one.scores for one in self.contenders]
 
     def __repr__(self) -> str:
-        rows = self._cells()
+        rows = [[*self.rows()[0]]]
+        for row in self.rows():
+            cells = row.values()
+            rows.append([f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join(
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         )
-
-    def _cells(self) -> list[list[str]]:
-        rows = self.rows()
-        cells = [
-            [f"{cell:.5g}" if isinstance(cell, float) else str(cell) for cell in row.values()]
-            for row in rows
-        ]
-        return [list(rows[0]), *cells]
-
-    def _repr_html_(self) -> str:
-        title = f"Comparison with {counted(self.K, 'component')}, lowest error first"
-        return card(title, rows=self._cells())
 
     def plot(self, ax: object = None, *, against: str = "seconds") -> plots.Axes:
         """Draw the error against "seconds" or "passes" over the data; return the matplotlib axes.

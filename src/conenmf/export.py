@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from .arguments import choice, instance, integer, text
+from .arguments import choice, instance, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
@@ -115,8 +115,6 @@ def write_tables(
     result: Factorization,
     folder: PathLike,
     kind: str = "csv",
-    *,
-    batch_rows: int = _BATCH_ROWS,
 ) -> list[Path]:
     """Write components, coefficients, labels and history, one table each; return their paths.
 
@@ -129,8 +127,6 @@ def write_tables(
     folder : path
         An existing folder.
     kind : {"csv", "parquet"}
-    batch_rows : int
-        Rows that are written at a time.
 
     Examples
     --------
@@ -142,7 +138,6 @@ def write_tables(
     """
     instance("result", result, Factorization)
     kind = choice("tables", kind, TABLES)
-    batch_rows = integer("batch_rows", batch_rows, at_least=1)
     check_packages(kind)
     names = result.names
     target = Path(checked_path("folder", folder))
@@ -156,8 +151,8 @@ def write_tables(
     sample_names = _row_names(names.sample_names, labels.size)
     titles = result.component_names
     tables = (
-        _rows_of_factor("feature", names.feature_names, result.W, titles, batch_rows),
-        _rows_of_factor("sample", names.sample_names, result.H.T, titles, batch_rows),
+        _rows_of_factor("feature", names.feature_names, result.W, titles),
+        _rows_of_factor("sample", names.sample_names, result.H.T, titles),
         iter([{"sample": sample_names, "component": labels}]),
         iter([history]),
     )
@@ -207,7 +202,6 @@ def _rows_of_factor(
     names: Texts | None,
     factor: Aligned,
     titles: Titles,
-    batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[Facts]:
     """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
 
@@ -217,10 +211,10 @@ def _rows_of_factor(
     if titles is None or len({header, *titles}) <= K:
         titles = [f"component {k}" for k in range(K)]
     row_names = _row_names(names, factor.shape[0])
-    for start in range(0, factor.shape[0], batch_rows):
-        rows = np.asarray(factor[start : start + batch_rows])
-        columns = {title: rows[:, k] for k, title in enumerate(titles)}
-        yield {header: row_names[start : start + batch_rows], **columns}
+    for start in range(0, factor.shape[0], _BATCH_ROWS):
+        batch = slice(start, start + _BATCH_ROWS)
+        rows = np.asarray(factor[batch])
+        yield {header: row_names[batch], **dict(zip(titles, rows.T, strict=True))}
 
 
 def _write_batches(stream: BinaryIO, kind: str, batches: Iterator[Facts]) -> None:
@@ -315,18 +309,13 @@ def _annotations(result: Factorization, key: str) -> list[Annotation]:
     ]
 
 
-def annotate_file(
-    source: PathLike,
-    target: PathLike,
-    result: Factorization,
-    key: str = "conenmf",
-) -> None:
+def annotate_file(source: PathLike, target: PathLike, result: Factorization) -> None:
     """Write a copy of an ``.h5ad`` file to which a result is added, as `annotate` does.
 
     The matrix is copied, not read.
     """
     with written_whole(output_file(target)) as stream:
-        annotated_copy(source, stream, _annotations(result, key))
+        annotated_copy(source, stream, _annotations(result, "conenmf"))
 
 
 # --- files of AnnData -------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from .arguments import Arrays
 from .data.prepare import Preparation, Vocabulary
@@ -48,7 +49,7 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
         "seconds": dict(fields["seconds"]),
         "settings": dict(fields["settings"]),
         "race": fields["race"] and fields["race"].plain(),
-        "selection": fields["selection"] and fields["selection"].plain(),
+        "selection": fields["selection"] and asdict(fields["selection"]),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
         "preparation": fields["preparation"] and fields["preparation"].plain(),
         **shapes,

@@ -41,7 +41,7 @@ from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import flag, integer, number, optional
+from ..arguments import Range, flag, integer, number, optional
 from ..data.blocks import EPS, TINY, Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
@@ -198,7 +198,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
 
 
-def default_range(V: DataMatrix) -> tuple[int, int]:
+def default_range(V: DataMatrix) -> Range:
     """Return the numbers of components that are searched by default, first and last."""
     smaller = min(V.shape)
     last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from ..arguments import function, number, optional
+from ..arguments import Range, function, number, optional
 from ..cones.counting import (
     EdgeCount,
     count_above_edge,
@@ -47,7 +47,7 @@ from ..linalg.svd import Spectrum
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.run import Stopping, alternate
-from ..text import Facts, card, counted
+from ..text import Facts, counted
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
 from .stability import numbers_of_components
@@ -112,7 +112,7 @@ class Evidence:
 
     name: str
     K: int
-    interval: tuple[int, int]
+    interval: Range
     text: str
     trust: int
     ks: Array
@@ -124,7 +124,7 @@ class Evidence:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Selection:
     """The number of components, how sure it is, and the evidence.
 
@@ -152,7 +152,7 @@ class Selection:
     """
 
     K: int
-    interval: tuple[int, int]
+    interval: Range
     grade: str
     decided_by: str
     reason: str
@@ -167,7 +167,7 @@ class Selection:
         used = "" if low == high == self.K else f"; {self.K} used"
         return f"{numbers}, {grade}: {self.reason}{used}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         width = max(len(one.name) for one in self.evidence)
         rows = [
             f"  {one.name:<{width}}  {one.K:>3}  {one.text} ({one.seconds:.2g} s)"
@@ -175,21 +175,9 @@ class Selection:
         ]
         return "\n".join([self.sentence, *rows])
 
-    def _repr_html_(self) -> str:
-        return card("Selection", [self.sentence, *(one.text for one in self.evidence)])
-
-    def plain(self) -> Facts:
-        """Return the selection as numbers, texts, lists and mappings, to be saved."""
-        facts = asdict(self)
-        for one in facts["evidence"]:
-            finite = np.isfinite(one["scores"])
-            one["ks"] = one["ks"][finite].tolist()
-            one["scores"] = one["scores"][finite].tolist()
-        return facts
-
     @classmethod
     def of_plain(cls, facts: Facts | None) -> Selection | None:
-        """Return the selection of which `plain` made these facts; None of None."""
+        """Return the selection that was saved as these facts; None of None."""
         if facts is None:
             return None
         pieces = []
@@ -235,6 +223,8 @@ class Question:
 
 
 Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
+# Called with the name and the number of a piece of evidence before it is gathered.
+Watch: TypeAlias = Callable[[str, int], object]
 
 
 def _edge(question: Question) -> Iterator[Evidence]:
@@ -566,7 +556,7 @@ def choose_k(
     *,
     spectrum: Spectrum | None = None,
     max_time: float | None = None,
-    callback: Callable[[str, int], object] | None = None,
+    callback: Watch | None = None,
 ) -> Selection:
     """Choose the number of components, as `select_k` does; arguments are not checked.
 
@@ -642,8 +632,7 @@ def select_k(
     *,
     loss: str = "frobenius",
     budget: float | None = None,
-    spectrum: Spectrum | None = None,
-    callback: Callable[[str, int], object] | None = None,
+    callback: Watch | None = None,
 ) -> Selection:
     """Choose the number of components, and say how sure it is.
 
@@ -659,8 +648,6 @@ def select_k(
         The loss of the fit, which decides what evidence is gathered.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
-    spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
     callback : callable, optional
         Called with the name and the number (from 0) of each piece of evidence before it begins.
 
@@ -682,6 +669,4 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    return choose_k(
-        V, get_loss(loss), candidates, spectrum=spectrum, max_time=budget, callback=callback
-    )
+    return choose_k(V, get_loss(loss), candidates, max_time=budget, callback=callback)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Shape
+from ..arguments import Range, Shape
 from ..cones.counting import highest_noise
 from ..data.blocks import TINY, Array, Block, dense
 from ..data.known import observed_only
@@ -117,12 +117,12 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
     return Noise(phi, _weights(phi, W, H))
 
 
-def scan(V: DataMatrix, rng: Generator) -> tuple[int, int]:
+def scan(V: DataMatrix, rng: Generator) -> Range:
     """Return how many components there may be, and the most that were tried."""
     return _scan(_Part.of(V, rng), min(V.shape), rng, np.inf)
 
 
-def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> tuple[int, int]:
+def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> Range:
     """Numbers of components grow by two fifths until the cost of short fits rises.
 
     The cost is the extended quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987), which also

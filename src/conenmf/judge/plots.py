@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import Pair, Shape, choice
+from ..arguments import Pair, Range, Shape, choice
 from ..cones.counting import RankEstimate
 from ..cones.geometry import ConeGeometry
 from ..data.blocks import Array
@@ -90,7 +90,7 @@ def curves(
     return ax
 
 
-def evidence(pieces: Sequence[Any], interval: tuple[int, int], axes: object = None) -> Array:
+def evidence(pieces: Sequence[Any], interval: Range, axes: object = None) -> Array:
     """Draw what each piece of evidence says about K, and the interval; return the axes."""
     drawn = _grid(axes, len(pieces), "pieces", width=3.4, height=3.0, columns=len(pieces))
     for ax, one in zip(drawn, pieces, strict=True):
