@@ -28,7 +28,6 @@ scenes and ratings are read from the folder named by --data, and left out withou
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ import numpy as np
 import scipy.sparse as sp
 import zoo_matrices
 from measure import numbers as table
-from sklearn.cluster import KMeans
+from measure import timed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
@@ -52,11 +51,7 @@ from conenmf.judge.choose_k import choose_k
 from conenmf.ratings import _scores, fit_ratings
 from conenmf.solve.losses import LOSSES
 
-sys.path.append(str(Path(__file__).parent / "paper"))
-from relevance import determine_relevance
-
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
-MOST, SAMPLES = 25, 500  # components and samples of the methods that the paper names
 Cell = Iterator[tuple]  # V, K, and for an oracle the signal without noise
 
 
@@ -174,21 +169,15 @@ class Answer(NamedTuple):
         return self.low <= self.true <= self.high
 
 
-def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str, named: bool) -> Answer:
-    began = time.process_time()
-    chosen = choose_k(V, LOSSES[loss])
-    seconds = time.process_time() - began
-    began = time.process_time()
-    factorize(V, K, loss=loss)
-    fit = time.process_time() - began
+def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str) -> Answer:
+    seconds, chosen = timed(lambda: choose_k(V, LOSSES[loss]))
+    fit, _ = timed(lambda: factorize(V, K, loss=loss))
     others = {}
     if loss == "frobenius":
         above = count_above_edge(V)
         in_clusters = count_in_clusters(V, above) or above.K
         others = {"edge": above.K, "clusters": in_clusters, "ratio": estimate_rank(V).K}
         others |= {one.name: one.K for one in chosen.evidence if one.name == "shuffled"}
-        others |= named_by_the_paper(V) if named else {}
-    others["any"] = K if K in [*others.values(), chosen.K] else 0
     if signal is not None:
         others["oracle"] = oracle(V, signal)
     return Answer(K, chosen.K, *chosen.interval, chosen.grade, seconds / fit, seconds, others)
@@ -201,70 +190,12 @@ def oracle(V: DataMatrix, signal: np.ndarray) -> int:
     return int(np.sum(np.linalg.svd(signal, compute_uv=False) > noise * (F * N) ** 0.25))
 
 
-# --- the methods that the paper names ---------------------------------------------------------
-
-
-def named_by_the_paper(V: DataMatrix) -> dict[str, int]:
-    X = V.columns(np.arange(min(SAMPLES, V.shape[1]))).T
-    X = X / np.linalg.norm(X, axis=1, keepdims=True)
-    curve = log_inertias(X)
-    line = np.linspace(curve[0], curve[-1], curve.size)
-    most = min(MOST, *V.shape)
-    return {
-        "elbow": 1 + int(np.argmax(line - curve)),  # farthest below the line between its ends
-        "gap": gap_statistic(X, curve),
-        "X-means": x_means(X),
-        "ARD": determine_relevance(V, most, max_iter=300).n_relevant,
-    }
-
-
-def clustered(X: np.ndarray, k: int) -> KMeans:
-    return KMeans(k, n_init=1, random_state=0).fit(X)
-
-
-def log_inertias(X: np.ndarray) -> np.ndarray:
-    return np.log([clustered(X, k).inertia_ for k in range(1, MOST + 1)])
-
-
-def gap_statistic(X: np.ndarray, curve: np.ndarray, draws: int = 3) -> int:
-    """The first k that the next does not beat by a standard error (Tibshirani et al., 2001)."""
-    rng = np.random.default_rng(0)
-    low, high = X.min(axis=0), X.max(axis=0)
-    drawn = np.array([log_inertias(rng.uniform(low, high, X.shape)) for _ in range(draws)])
-    gaps, spread = drawn.mean(axis=0) - curve, drawn.std(axis=0) * np.sqrt(1 + 1 / draws)
-    is_enough = gaps[:-1] >= gaps[1:] - spread[1:]
-    return 1 + int(np.argmax(is_enough)) if is_enough.any() else MOST
-
-
-def x_means(X: np.ndarray) -> int:
-    """Split clusters in two as long as that raises the BIC (Pelleg and Moore, 2000)."""
-    pending, count = [X], 0
-    while pending and count + len(pending) < MOST:
-        part = pending.pop()
-        halves = clustered(part, 2) if len(part) > 3 else None
-        if halves is None or bic(part, 2, halves.inertia_) <= bic(
-            part, 1, clustered(part, 1).inertia_
-        ):
-            count += 1
-        else:
-            pending += [part[halves.labels_ == half] for half in (0, 1)]
-    return count + len(pending)
-
-
-def bic(X: np.ndarray, k: int, inertia: float) -> float:
-    """Of k spherical Gaussian clusters of equal variance and size."""
-    n, F = X.shape
-    variance = max(inertia / (F * max(n - k, 1)), np.finfo(float).tiny)
-    likelihood = -n * np.log(k) - n * F / 2 * np.log(2 * np.pi * variance) - F * (n - k) / 2
-    return likelihood - k * (F + 1) / 2 * np.log(n)
-
-
 # --- lines ------------------------------------------------------------------------------------
 
 
-def report(title: str, cell: Cell, loss: str = "frobenius", named: bool = False) -> list[Answer]:
+def report(title: str, cell: Cell, loss: str = "frobenius") -> list[Answer]:
     """Ask about all matrices of a cell, and print one line."""
-    answers = [ask(*(*drawn, None)[:3], loss, named) for drawn in cell]
+    answers = [ask(*(*drawn, None)[:3], loss) for drawn in cell]
     print(f"{title:36}{described(answers)}", flush=True)
     return answers
 
@@ -274,8 +205,7 @@ def described(answers: list[Answer]) -> str:
     others = []
     for name in dict.fromkeys(name for one in answers for name in one.others):
         apart = np.array([abs(one.others.get(name, 0) - one.true) for one in answers])
-        within = "" if name == "any" else f" ({np.sum(apart <= 1)})"
-        others.append(f"{name} {np.sum(apart == 0)}{within}")
+        others.append(f"{name} {np.sum(apart == 0)} ({np.sum(apart <= 1)})")
     grades = []
     for grade in ("proved", "supported", "guess"):
         some = [one for one in answers if one.grade == grade]
@@ -303,9 +233,6 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=PARTS, help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--data", type=Path, help="folder with signatures, samson, movielens")
     parser.add_argument("--draws", type=int, default=25, help="of each cell")
-    parser.add_argument(
-        "--others", action="store_true", help="ask the methods that the paper names"
-    )
     parser.add_argument("--even", action="store_true", help="the draws that constants rest on")
     options = parser.parse_args()
     print(f"{'even' if options.even else 'odd'} draws; t is the time of a fit with the true K")
@@ -314,12 +241,12 @@ def main() -> None:
         return range(0 if options.even else 1, 2 * min(options.draws, most), 2)
 
     if "cones" in options.parts:
-        print_cones(numbers(25), options.others)
+        print_cones(numbers(25))
     if "spectra" in options.parts:
         together = []
         for noise in NOISE:
             cell = spectra(numbers(20), noise)
-            together += report(f"spectra, noise {noise:.0%}", cell, named=options.others)
+            together += report(f"spectra, noise {noise:.0%}", cell)
         print(f"{'spectra, all':36}{described(together)}", flush=True)
     for name, cell in (("texts", texts), ("scenes", scenes)):
         if name in options.parts:
@@ -333,14 +260,14 @@ def main() -> None:
             print_ratings(options.data)
 
 
-def print_cones(numbers: range, named: bool) -> None:
+def print_cones(numbers: range) -> None:
     noisy = []
     for unequal in (False, True):
         name = "unequal angles" if unequal else "equal angles"
-        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0), named=named)
+        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0))
         for noise in NOISE:
             cell = cones(numbers, unequal, noise)
-            noisy += report(f"cones, {name}, noise {noise:g}", cell, named=named)
+            noisy += report(f"cones, {name}, noise {noise:g}", cell)
     print(f"{'cones with noise, all':36}{described(noisy)}", flush=True)
 
 

@@ -4,12 +4,11 @@
 protocol: the plain solvers, stopped when the unnormalised error has moved by less than 1e-4 over
 ten iterations, at most 2000 (mult), 1000 (hals) and 100 (nnlsb); cr1-nmf begins at a random sample;
 a sample belongs to the k with the largest ||w_k|| H(k, n). k-means and spherical k-means run until
-labels stay, at most 1000 iterations. Table VI has CK where it is at hand, the supplement's sets,
-and two others. A run of mult on faces94 at its full size takes some two hours on one core for each
+labels stay, at most 1000 iterations. Table VI has CK where it is at hand, and the supplement's
+sets. A run of mult on faces94 at its full size takes some two hours on one core for each
 init: 2000 iterations of 3.4 s. It is in ``--full``, last; 20 x 18 pixels, a tenth of each side,
 come before. Table VII has tr11, documents weighted by tf-idf and scaled to unit norm: without that
-neither the errors nor the scores are in the range of the paper. More sets of the same collection
-are measured too.
+neither the errors nor the scores are in the range of the paper; and wap, of the supplement.
 
 **Figures 5 and 6** show images of three people, and the basis images that mult finds for them. A
 hundred iterations of mult from each init; Figure 6 has the basis images after 20, the supplement
@@ -23,33 +22,37 @@ the page.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import (
+from experiment import Experiment, Part
+from page import (
     NOT_MEASURED,
+    Case,
     Row,
     Section,
-    Table,
     Verdict,
+    ahead,
+    column,
+    curve,
     grouped,
     judged,
-    mean_and_deviation,
+    numbers,
+    spread,
+    table,
 )
-from protocol import Experiment, Part, column, curve, numbers
 from races import dataset as loaded
 from races import draws, in_pairs
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
-from starts import DETERMINISTIC, INITS, OTHERS, begin
-from verdicts import ahead, decided, spread
+from starts import INITS, begin
 
 from conenmf import from_rows
 from conenmf.data.blocks import Array
-from conenmf.datasets import DATASETS, Dataset
+from conenmf.datasets import Dataset
 from conenmf.judge.scores import scores
 from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
@@ -59,33 +62,26 @@ WINDOW, STILL = 10, 1e-4
 SCORES = ("nmi", "Dice", "purity")
 BEST = "cr1-nmf clusters best of the four inits"
 ONLY = {"faces94 / 10": ("nnlsb",)}  # mult and hals would take three quarters of an hour more
-CLAIMED = {  # the paper's sets, and what was done to them; others have no verdict
-    "ck": "",
-    "tr11": "",
+WHOSE = {  # what was done to the paper's sets
     "faces94": " (supplement)",
     "faces94 / 10": " (supplement, 20 x 18 pixels)",
     "georgia_tech": " (supplement)",
     "georgia_tech_crop": " (supplement, crops)",
     "wap": " (supplement)",
-    "digits": " (for the tests)",
 }
 Key = dict[str, object]
 Paper = dict[tuple[str, str], tuple[tuple[float, float], ...]]  # (mean, deviation) of each score
 
 
 def all_ways(rows: Experiment) -> Iterator[Key]:
-    """Every way to cluster every dataset: so many runs of the paper's inits, and of the others."""
-    names = rows.at_hand(rows.size)
-    for place, inits in enumerate((INITS, OTHERS)):
-        for number in range(max(runs[place] for runs in rows.size.values())):
-            for name in names:
-                if number >= rows.size[name][place]:
-                    continue
-                ways = [(way, "") for way in CLUSTERINGS] if inits is INITS else []
-                solvers = ONLY.get(name, ITERATIONS)
-                ways += [(init, solver) for solver in solvers for init in draws(inits, number)]
-                for init, solver in ways:
-                    yield {"init": init, "solver": solver, "dataset": name, "run": number}
+    """Every way to cluster every dataset."""
+    for name in rows.at_hand(rows.size):
+        for number in range(rows.size[name]):
+            ways = [(way, "") for way in CLUSTERINGS]
+            solvers = ONLY.get(name, ITERATIONS)
+            ways += [(init, solver) for solver in solvers for init in draws(number)]
+            for init, solver in ways:
+                yield {"init": init, "solver": solver, "dataset": name, "run": number}
 
 
 def k_means(data: Dataset, rng: np.random.Generator) -> Array:
@@ -140,86 +136,60 @@ def cluster(rows: Experiment, init: str, solver: str, dataset: str, run: int) ->
     }
 
 
-def nmi(name: str, truth: Array, labels: Array) -> float:
-    """That of the samples of a dataset whose class is known; in scenes, 0 is for the others."""
-    scene = name in DATASETS and DATASETS[name].kind == "scene"
-    known = truth > 0 if scene else truth >= 0
-    return scores(truth[known], labels[known])["nmi"]
-
-
 def show_scores(rows: list[Row], paper: dict[str, Paper], expected: Sequence[str] = ()) -> Section:
     """Scores beside the paper's, and whether cr1-nmf is ahead.
 
-    Datasets that are, or represent, the paper's have verdicts, those that are expected even if they
-    have not run; for others there are tables only.
+    Datasets that are expected have a verdict even if they have not run.
     """
-    lines, counts, verdicts = [], [], []
+    lines, verdicts = [], []
     for name, here in grouped(rows, "dataset").items():
-        if not any(_complete(grouped(here, "init", "solver"), solver) for solver in ITERATIONS):
-            continue  # no solver has run from all inits yet
-        ways = _paired(here)
-        counts.append(f"{name} {len(ways['k-means', ''])}")
+        ways = in_pairs(grouped(here, "init", "solver"))
+        solvers = [one for one in ITERATIONS if all((init, one) in ways for init in INITS)]
+        if not solvers:
+            continue  # none has run from all inits yet
         for way, group in ways.items():
             theirs = paper.get(name, {}).get(way)
             text = text_of_paper(theirs) if theirs else [""] * len(SCORES)
-            cells = [mean_and_deviation(column(group, score)) for score in SCORES]
+            cells = [spread(column(group, score)) for score in SCORES]
             beside = [cell for pair in zip(cells, text, strict=True) for cell in pair]
             lines.append([name, *way, len(group), *beside])
-        verdicts += _verdicts(name, ways, paper.get(name))
+        verdicts += _verdicts(name, solvers, ways, paper.get(name, {}))
         expected = [other for other in expected if other != name]
     header = ["dataset", "init", "solver", "runs"]
     header += [x for score in SCORES for x in (score, f"{score}, paper")]
-    note = (
-        f"Runs of the paper's inits: {', '.join(counts)} (the paper: 10). Inits that draw nothing "
-        "run once."
-    )
     verdicts += [
-        Verdict(f"{name}{CLAIMED[name]}: {BEST}", NOT_MEASURED, "its runs are not complete")
+        Verdict(f"{name}{WHOSE.get(name, '')}: {BEST}", NOT_MEASURED, "its runs are not complete")
         for name in expected
     ]
-    return Section([note, Table(header, lines)], verdicts)
-
-
-def _complete(ways: Container[tuple[str, str]], solver: str) -> bool:
-    return all((init, solver) in ways for init in INITS)
-
-
-def _paired(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Runs by init and solver, as far as the paper's inits have run; nndsvd has one for all."""
-    groups = grouped(rows, "init", "solver")
-    paired = [way for way in groups if way[0] in INITS]
-    return in_pairs(groups, paired, [way for way in groups if way[0] in DETERMINISTIC])
+    note = "The paper has 10 runs; nndsvd draws nothing and runs once."
+    return Section([note, table(header, lines)], verdicts)
 
 
 def text_of_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:
-    return [f"{mean:.3f} ± {spread:.3f}" for mean, spread in numbers]
+    return [f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in numbers]
 
 
 def _verdicts(
-    name: str, ways: dict[tuple[str, str], list[Row]], paper: Paper | None
+    name: str, solvers: list[str], ways: dict[tuple[str, str], list[Row]], paper: Paper
 ) -> list[Verdict]:
-    if name not in CLAIMED:
-        return []
     best, plain, within = [], [], []
-    for solver in ITERATIONS:
-        for score in SCORES if _complete(ways, solver) else ():
-            values = {way: column(group, score) for way, group in ways.items()}
+    for score in SCORES:
+        values = {way: column(group, score) for way, group in ways.items()}
+        for solver in solvers:
             ours, text = values["cr1-nmf", solver], f"{solver}, {score}"
             others = {init: values[init, solver] for init in INITS if init != "cr1-nmf"}
             best.append(ahead(text, ours, others, largest=True))
             others = {f"{way} alone": values[way, ""] for way in CLUSTERINGS}
             plain.append(ahead(text, ours, others, largest=True))
-    clusters_better = "cr1-nmf with a solver clusters better than k-means and spkm"
-    whose = f"{name}{CLAIMED[name]}"
-    verdicts = [decided(f"{whose}: {BEST}", best), decided(f"{whose}: {clusters_better}", plain)]
-    if paper:
-        for (init, solver), ((mean, deviation), *_) in paper.items():
-            values = column(ways[init, solver], "nmi")
-            text = f"{init} {solver}".strip() + f": {spread(values)}, paper {mean} ± {deviation}"
-            within.append((text, abs(statistics.mean(values) - mean) <= max(deviation, 0.005)))
-        claim = f"{name}: the mean nmi of each method is within the paper's standard deviation"
-        verdicts.append(judged(claim, within))
-    return verdicts
+    for way, ((mean, deviation), *_) in paper.items():
+        values = column(ways[way], "nmi")
+        text = f"{' '.join(way).strip()}: {spread(values)}, paper {mean} ± {deviation}"
+        within.append(Case(text, abs(statistics.mean(values) - mean) <= max(deviation, 0.005)))
+    whose = f"{name}{WHOSE.get(name, '')}"
+    better = "cr1-nmf with a solver clusters better than k-means and spkm"
+    verdicts = [judged(f"{whose}: {BEST}", best), judged(f"{whose}: {better}", plain)]
+    claim = f"{name}: the mean nmi of each method is within the paper's standard deviation"
+    return [*verdicts, judged(claim, within)] if within else verdicts
 
 
 # nmi, Dice, purity, each with its standard deviation
@@ -263,44 +233,28 @@ def show_faces(rows: list[Row]) -> Section:
     if "ck" in grouped(rows, "dataset"):
         return section
     lines = [[*way, *text_of_paper(scores)] for way, scores in CK.items()]
-    table = Table(["CK, the paper's", "solver", *SCORES], lines)
     missing = Verdict("ck: cr1-nmf clusters best", NOT_MEASURED, "CK needs a signed agreement")
-    return Section([*section.body, table], [*section.verdicts, missing])
+    theirs = table(["CK, the paper's", "solver", *SCORES], lines)
+    return Section([*section.body, theirs], [*section.verdicts, missing])
 
 
-REPEATED = (("dataset", "solver", "init"), "10")
 TABLE_6 = Part(
     "Table VI: clustering of faces",
-    {  # runs of the paper's inits and of the others, for each dataset; the paper has 10
-        "tiny": {"digits": (1, 0)},
-        "quick": {"ck": (3, 0), "georgia_tech_crop": (1, 0), "yale_32x32": (3, 1)},
-        "full": {
-            "ck": (10, 10),
-            "georgia_tech_crop": (10, 0),
-            "faces94 / 10": (10, 0),
-            "yale_32x32": (10, 6),
-            "orl_32x32": (10, 0),
-            "coil20_32x32": (10, 0),
-            "faces94": (10, 0),
-        },
+    {  # runs for each dataset; the paper has 10
+        "tiny": {"digits": 1},
+        "quick": {"ck": 3, "georgia_tech_crop": 1},
+        "full": {"ck": 10, "georgia_tech_crop": 10, "faces94 / 10": 10, "faces94": 10},
     },
     all_ways,
     cluster,
     show_faces,
-    REPEATED,
 )
 TABLE_7 = Part(
     "Table VII: clustering of text",
-    {  # runs of the paper's inits and of the others, for each dataset; the paper has 10
-        "tiny": {"digits": (1, 1)},
-        "quick": {"tr11": (10, 1)},
-        "full": {"tr11": (37, 6), "wap": (10, 0)}
-        | dict.fromkeys(("tr23", "tr31", "tr41", "tr45", "re0", "k1b"), (10, 0)),
-    },
+    {"tiny": {"digits": 1}, "quick": {"tr11": 10}, "full": {"tr11": 37, "wap": 10}},
     all_ways,
     cluster,
     lambda rows: show_scores(rows, {"tr11": TR11}, ("tr11", "wap")),
-    REPEATED,
 )
 
 # --- Figures 5 and 6 --------------------------------------------------------------------------
@@ -314,7 +268,7 @@ def all_starts(rows: Experiment) -> Iterator[Key]:
     wanted, runs = rows.size
     for name in rows.at_hand([wanted]):
         for number in range(runs):
-            for init in draws(INITS, number):
+            for init in draws(number):
                 yield {"dataset": name, "init": init, "run": number}
 
 
@@ -363,7 +317,7 @@ def show_likeness(rows: list[Row]) -> Section:
     groups = grouped(rows, "init")
     if set(groups) != set(INITS):
         return Section(["Not all inits have run yet."])
-    groups = in_pairs(groups, groups, [init for init in groups if init in DETERMINISTIC])
+    groups = in_pairs(groups)
     found = {
         init: np.array([numbers(row["likeness"]) for row in group])
         for init, group in groups.items()
@@ -380,15 +334,15 @@ def show_likeness(rows: list[Row]) -> Section:
         cases[count] = ahead(f"{count} iterations", ours, others, largest=True)
     claim = "basis images from cr1-nmf look more like the people than those from rand and nndsvd"
     verdicts = [
-        decided(f"After 20 iterations {claim}", [cases.pop(FIGURE)]),
-        decided(f"After other numbers of iterations {claim}", cases.values()),
+        judged(f"After 20 iterations {claim}", [cases.pop(FIGURE)]),
+        judged(f"After other numbers of iterations {claim}", cases.values()),
     ]
     note = (
         f"Correlation of basis images with people, {runs} runs (the paper shows pictures of three "
         "people, of one run)."
     )
     header = ["init", *(f"after {count}" for count in AFTER)]
-    return Section([Table(header, lines), note], verdicts)
+    return Section([table(header, lines), note], verdicts)
 
 
 FIGURE_6 = Part(
@@ -401,5 +355,4 @@ FIGURE_6 = Part(
     all_starts,
     likeness_after,
     show_likeness,
-    (("init",), "pictures of one run"),
 )

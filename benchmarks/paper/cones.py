@@ -34,10 +34,24 @@ from functools import lru_cache
 
 import matplotlib.pyplot as plt
 import numpy as np
-from presentation import Row, Section, Table, curves, drawn, grouped, judged, mean_and_deviation
-from protocol import SCALES, Experiment, Part, column, curve, numbers
+from experiment import SCALES, Experiment, Part
+from page import (
+    Case,
+    Row,
+    Section,
+    ahead,
+    column,
+    curve,
+    curves,
+    drawn,
+    grouped,
+    judged,
+    numbers,
+    spread,
+    table,
+    tested,
+)
 from starts import begin, cr1, members
-from verdicts import Case, ahead, decided, signed_rank, smallest, spread
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import probabilistic_bound
@@ -52,43 +66,27 @@ Key = dict[str, object]
 # --- Figure 1 ---------------------------------------------------------------------------------
 
 ALPHA, BETA = 0.2, 0.9
-SAMPLES = 60
+SAMPLES = 128
 
 
-def axes() -> tuple[Array, Array]:
-    """Two unit vectors at angle BETA, symmetric about the diagonal of the orthant."""
+def axes() -> Array:
+    """Two unit vectors (3, 2) at angle BETA, symmetric about the diagonal of the orthant."""
     middle, across = np.ones(3) / np.sqrt(3), np.array([1.0, -1.0, 0.0]) / np.sqrt(2)
-    along, aside = np.cos(BETA / 2) * middle, np.sin(BETA / 2) * across
-    return along + aside, along - aside
-
-
-def around(u: Array, angle: float, turn: Array) -> Array:
-    """Unit vectors (3, n) at an angle from u, turned about it."""
-    first = np.cross(u, [0.0, 0.0, 1.0])
-    first /= np.linalg.norm(first)
-    second = np.cross(u, first)
-    circle = np.outer(first, np.cos(turn)) + np.outer(second, np.sin(turn))
-    return np.cos(angle) * u[:, None] + np.sin(angle) * circle
+    sides = np.outer(across, [1.0, -1.0])
+    return np.cos(BETA / 2) * middle[:, None] + np.sin(BETA / 2) * sides
 
 
 def drawn_cones(rows: Experiment, alpha: float, beta: float) -> Key:
-    rng = rows.rng(samples=SAMPLES)
-    samples = []
-    for u in axes():
-        turn, angle = 2 * np.pi * rng.random(SAMPLES), alpha * rng.random(SAMPLES)
-        samples += [around(u, a, np.array([t])) for a, t in zip(angle, turn, strict=True)]
-        samples.append(around(u, alpha, np.arange(4) * np.pi / 2))
-    V = from_columns(np.hstack(samples))
-    N = V.shape[1]
-    truth = np.repeat([0, 1], N // 2)
-    clusterings = [cluster_cones(V, 2, first=first).labels for first in range(N)]
-    wrong = [min((labels != truth).sum(), (labels == truth).sum()) for labels in clusterings]
-    found = cone_geometry(V, truth)
+    model = make_cones(3, 2, alpha, axes=axes(), n_samples=SAMPLES, rng=rows.rng())
+    V = from_columns(model.V)
+    clusterings = [cluster_cones(V, 2, first=first).labels for first in range(SAMPLES)]
+    wrong = [min((one != model.labels).sum(), (one == model.labels).sum()) for one in clusterings]
+    found = cone_geometry(V, model.labels)
     return {
         "largest size angle": float(np.max(found.angles)),
         "angle between axes": float(found.between[0, 1]),
         "margin": float(found.margin),
-        "first samples": N,
+        "first samples": SAMPLES,
         "wrong labels": int(sum(wrong)),
     }
 
@@ -98,22 +96,22 @@ def show_cones(rows: list[Row]) -> Section:
     figure = plt.figure(figsize=(6, 5), layout="constrained")
     ax = figure.add_subplot(projection="3d")
     turn, length = np.linspace(0, 2 * np.pi, 60), np.linspace(0, 1.2, 2)
-    for u, name, colour in zip(axes(), ("u1", "u2"), ("tab:blue", "tab:orange"), strict=True):
-        rim = around(u, ALPHA, turn)
+    for u, name, colour in zip(axes().T, ("u1", "u2"), ("tab:blue", "tab:orange"), strict=True):
+        basis = np.linalg.svd(u[None])[2][1:]  # orthogonal to the axis
+        circle = np.stack([np.cos(turn), np.sin(turn)])
+        rim = np.cos(ALPHA) * u[:, None] + np.sin(ALPHA) * basis.T @ circle
         ax.plot_surface(*(np.outer(length, part) for part in rim), color=colour, alpha=0.4)
         ax.quiver(0, 0, 0, *(1.35 * u), color=colour, arrow_length_ratio=0.06)
         ax.text(*(1.4 * u), name)
     ax.set(xlim=(0, 1.2), ylim=(0, 1.2), zlim=(0, 1.2), xlabel="x", ylabel="y", zlabel="z")
     ax.view_init(24, 50)
     (row,) = rows
-    verdict = judged(
-        "Algorithm 1 finds both cones from any first sample of theirs",
-        [(f"{row['wrong labels']} labels wrong", row["wrong labels"] == "0")],
-        note=f"{row['first samples']} first samples",
-    )
+    found = Case(f"{row['wrong labels']} labels wrong", row["wrong labels"] == "0")
+    claim = "Algorithm 1 finds both cones from any first sample of theirs"
+    verdict = judged(claim, [found], f"{row['first samples']} first samples")
     picture = drawn(figure, "figure1", "Two circular cones in the nonnegative orthant of space")
     note = "One set of samples, and Algorithm 1 from each of them. The paper has a drawing."
-    return Section([picture, Table(list(row), [list(row.values())]), note], [verdict])
+    return Section([picture, table(list(row), [list(row.values())]), note], [verdict])
 
 
 FIGURE_1 = Part(
@@ -196,7 +194,7 @@ def show_bounds(rows: list[Row]) -> Section:
         alpha: (float(np.sin(alpha)), probabilistic_bound([alpha] * K, 1 / np.arange(1, K + 1)))
         for alpha in (0.2, 0.3)
     }
-    panels, lines = {}, []
+    panels, lines, below, every = {}, [], [], []
     for alpha, (fixed, likely) in bounds.items():
         ours, free = found[alpha, True], found[alpha, False]
         panels[f"alpha = {alpha}"] = {
@@ -205,14 +203,15 @@ def show_bounds(rows: list[Row]) -> Section:
             "deterministic bound": (sizes[:: len(sizes) - 1], [fixed] * 2),
             "probabilistic bound": (sizes[:: len(sizes) - 1], [likely] * 2),
         }
-        lines += [
-            [
-                *(alpha, N),
-                mean_and_deviation(ours[:, sizes.index(N)].tolist(), 5),
-                mean_and_deviation(free[:, some.index(N)].tolist(), 5),
-                *(f"{likely:.5f}", f"{fixed:.5f}"),
-            ]
-            for N in told
+        for N in told:
+            errors, others = ours[:, sizes.index(N)].tolist(), free[:, some.index(N)].tolist()
+            cells = (spread(errors, 5), spread(others, 5), f"{likely:.5f}", f"{fixed:.5f}")
+            lines.append([alpha, N, *cells])
+            bound = {"bound": [likely] * len(errors)}
+            below.append(ahead(f"alpha {alpha}, N {N}", errors, bound, digits=5))
+        every += [
+            Case(f"alpha {alpha}, N {N}", bool((errors < fixed).all()))
+            for N, errors in zip(sizes, ours.T, strict=True)
         ]
     header = ["alpha", "N", "cr1-nmf", "without projection", "probabilistic", "deterministic"]
     counts = ", ".join(
@@ -230,65 +229,37 @@ def show_bounds(rows: list[Row]) -> Section:
     text = "Relative errors of cr1-nmf against N, with both bounds"
     marks = {"xscale": "log", "xlabel": "N", "ylabel": "relative error"}
     picture = curves("figure2", text, panels, 2, **marks)
-    shares = {
-        key: (bounds[key[0]][1] - errors) / bounds[key[0]][1] for key, errors in found.items()
-    }
-    below = [
-        ahead(
-            f"alpha {alpha}, N {N}",
-            found[alpha, True][:, n].tolist(),
-            {"bound": [likely] * len(found[alpha, True])},
-            digits=5,
-        )
-        for alpha, (_, likely) in bounds.items()
-        for n, N in enumerate(sizes)
-        if N in told
-    ]
-    every = [
-        (f"alpha {alpha}, N {N}", bool((found[alpha, True][:, n] < fixed).all()))
-        for alpha, (fixed, _) in bounds.items()
-        for n, N in enumerate(sizes)
-    ]
+    gaps = {key: 1 - errors[:, -1] / bounds[key[0]][1] for key, errors in found.items()}
+    narrow, wide = gaps[0.2, True], gaps[0.3, True]
+    n = min(narrow.size, wide.size)
+    wider = f"{_share(wide)} of the bound against {_share(narrow)}, n {n}"
+    near = f"its distance at the largest N is below {NEAR:.0%} of the bound"
     verdicts = [
-        decided("The error of cr1-nmf is below the probabilistic bound, in the mean", below),
+        judged("The error of cr1-nmf is below the probabilistic bound, in the mean", below),
         judged("For every matrix and every N it is below the deterministic bound", every),
-        decided(
-            "At alpha = 0.2 the error tends to the probabilistic bound as N grows: its "
-            f"distance at the largest N is below {NEAR:.0%} of the bound",
-            [_near("alpha 0.2", shares[0.2, True][:, -1])],
-            note=f"at the smallest N {_share(shares[0.2, True][:, 0])}",
+        judged(
+            f"At alpha = 0.2 the error tends to the probabilistic bound as N grows: {near}",
+            [_near("alpha 0.2", narrow)],
         ),
-        decided(
+        judged(
             "At alpha = 0.3 a gap to the probabilistic bound remains, larger than that at 0.2",
-            [_wider(shares[0.2, True][:, -1], shares[0.3, True][:, -1])],
+            [tested(wider, wide[:n] - narrow[:n])],
         ),
-        decided(
-            "Without projection the bound is tight: at the largest N the distance is below "
-            f"{NEAR:.0%} of it",
-            [_near(f"alpha {alpha}", shares[alpha, False][:, -1]) for alpha in bounds],
+        judged(
+            f"Without projection the bound is tight: {near}",
+            [_near(f"alpha {alpha}", gaps[alpha, False]) for alpha in bounds],
         ),
     ]
-    return Section([picture, Table(header, lines), note], verdicts)
+    return Section([picture, table(header, lines), note], verdicts)
 
 
 def _share(gaps: Array) -> str:
-    return f"{gaps.mean():.1%} ± {gaps.std(ddof=1):.1%}" if gaps.size > 1 else f"{gaps[0]:.1%}"
+    return f"{gaps.mean():.1%} ± {gaps.std():.1%}"
 
 
 def _near(text: str, gaps: Array) -> Case:
-    """That the mean error is within a share of the bound: two one-sided tests."""
-    sides = [signed_rank((NEAR - gaps).tolist()), signed_rank((NEAR + gaps).tolist())]
-    inside = bool(abs(np.median(gaps)) < NEAR)
-    told = f"{text}: {_share(gaps)} of the bound, n {gaps.size}"
-    return Case(told, inside, max(sides) if inside else min(sides), smallest(gaps.size))
-
-
-def _wider(narrow: Array, wide: Array) -> Case:
-    n = min(narrow.size, wide.size)
-    difference = wide[:n] - narrow[:n]
-    text = f"{_share(wide)} of the bound against {_share(narrow)}, n {n}"
-    is_wider = bool(np.median(difference) > 0)
-    return Case(text, is_wider, signed_rank(difference.tolist()), smallest(n))
+    """The case that errors are within a share of the bound."""
+    return tested(f"{text}: {_share(gaps)} of the bound, n {gaps.size}", NEAR - abs(gaps))
 
 
 FIGURE_2 = Part(
@@ -301,7 +272,6 @@ FIGURE_2 = Part(
     all_matrices,
     errors_of_cr1,
     show_bounds,
-    (("alpha", "project"), "50 matrices of 20 runs"),
 )
 
 # --- Figure 2, right --------------------------------------------------------------------------
@@ -362,15 +332,15 @@ def show_algorithms(rows: list[Row]) -> Section:
                 continue
             ratios = {name: [_relative(row, name) for row in some] for name in ITERATIONS}
             span = f"{low} <= N < {high}"
-            text = [mean_and_deviation(ratios[name], 4) for name in ITERATIONS]
+            text = [spread(ratios[name], 4) for name in ITERATIONS]
             lines.append([alpha, span, len(some), *text])
             for name in ("nnlsb", "hals"):
                 off, alike = [abs(r - 1) for r in ratios[name]], {"5%": [ALIKE] * len(some)}
                 similar.append(ahead(f"{name}, alpha {alpha}, {span}", off, alike))
         rough += _rougher(f"alpha {alpha}", here)
     verdicts = [
-        decided("mult oscillates more with N than the other algorithms", rough),
-        decided("nnlsb and hals end within 5% of the error of cr1-nmf", similar),
+        judged("mult oscillates more with N than the other algorithms", rough),
+        judged("nnlsb and hals end within 5% of the error of cr1-nmf", similar),
     ]
     count = len(grouped(rows, "alpha", "repetition"))
     note = (
@@ -383,7 +353,7 @@ def show_algorithms(rows: list[Row]) -> Section:
     text = "Relative errors of four algorithms against N"
     marks = {"xscale": "log", "xlabel": "N", "ylabel": "relative error"}
     picture = curves("figure2_right", text, panels, 2, **marks)
-    return Section([picture, Table(header, lines), note], verdicts)
+    return Section([picture, table(header, lines), note], verdicts)
 
 
 def _relative(row: Row, name: str) -> float:
@@ -416,7 +386,6 @@ FIGURE_2_RIGHT = Part(
     some_sizes,
     errors_of_all,
     show_algorithms,
-    (("alpha", "N"), "10 matrices of 10 runs"),
 )
 
 # --- Table I ----------------------------------------------------------------------------------
@@ -484,31 +453,26 @@ def show_times(rows: list[Row]) -> Section:
             cells.append(f"{spread(ratios)}{paper}{least}")
             if int(N) >= LARGE:
                 # a solver that was stopped is slower than that, which only adds to the claim
-                logs = [float(np.log(ratio / TIMES)) for ratio in ratios]
                 text = f"{name} at N = {N}: {spread(ratios)}, n {len(ratios)}"
-                speaks_for = statistics.median(logs) > 0
-                cases.append(Case(text, speaks_for, signed_rank(logs), smallest(len(logs))))
+                cases.append(tested(text, np.log(np.array(ratios) / TIMES)))
         iterations = "; ".join(spread(column(group, f"{name}, iterations")) for name in MOST)
         lines.append([N, len(group), f"{spread(seconds)} s", *cells, iterations])
     header = ["N", "runs", "cr1-nmf", *(f"{name} / cr1-nmf (paper)" for name in MOST)]
-    off = {f"N = {row['N']}, run {row['run']}": float(row["eigenvalues off by"]) for row in rows}
+    slower = "the others take at least ten times as long to the error of cr1-nmf"
+    off = column(rows, "eigenvalues off by")
     verdicts = [
-        decided(
-            f"From N = {LARGE} on the others take at least ten times as long to the error of "
-            "cr1-nmf",
-            cases,
-        ),
+        judged(f"From N = {LARGE} on {slower}", cases),
         judged(
             "cr1-nmf had its eigenvalues to 1e-4, as published, or better",
-            ((f"{text}: {value:.1e}", value <= ACCURATE) for text, value in off.items()),
-            note=f"at most {max(off.values()):.1e} off",
+            [Case(f"off by {value:.1e}", value <= ACCURATE) for value in off],
+            f"at most {max(off):.1e} off",
         ),
     ]
     note = (
         "Seconds of the processor on one core. The paper does not say how many runs it had; its "
         "ratios, in brackets, are those of its means."
     )
-    return Section([Table([*header, f"iterations of {', '.join(MOST)}"], lines), note], verdicts)
+    return Section([table([*header, f"iterations of {', '.join(MOST)}"], lines), note], verdicts)
 
 
 TABLE_1 = Part(
@@ -521,7 +485,6 @@ TABLE_1 = Part(
     lambda rows: ({"N": N, "run": run} for run in range(rows.size[3]) for N in rows.size[2]),
     times_to_error,
     show_times,
-    (("N",), "not said"),
 )
 
 # --- the example ------------------------------------------------------------------------------
@@ -540,10 +503,9 @@ def error_of_direction(rows: Experiment, way: str) -> dict[str, float]:
 def show_example(rows: list[Row]) -> Section:
     """Both errors beside the paper's."""
     lines = [[row["way"], row["error"], PAPER_ERRORS[row["way"]]] for row in rows]
-    cases = [(f"{w}: {float(e):.4f}", abs(float(e) - paper) < 1e-4) for w, e, paper in lines]
-    claim = "The errors of the example with duplicates are 1 and 1.0954"
-    verdict = judged(claim, cases, note="; ".join(text for text, _ in cases))
-    return Section([Table(["direction", "error", "the paper's"], lines)], [verdict])
+    cases = [Case(f"{w}: {float(e):.4f}", abs(float(e) - paper) < 1e-4) for w, e, paper in lines]
+    verdict = judged("The errors of the example with duplicates are 1 and 1.0954", cases)
+    return Section([table(["direction", "error", "the paper's"], lines)], [verdict])
 
 
 EXAMPLE = Part(

@@ -25,20 +25,23 @@ from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from presentation import (
+from experiment import Experiment, Part
+from page import (
     NOT_MEASURED,
+    Case,
     Row,
     Section,
-    Table,
     Verdict,
+    ahead,
     curves,
     grouped,
+    interval,
     judged,
-    mean_and_deviation,
+    share_above,
+    spread,
+    table,
 )
-from protocol import Experiment, Part
 from relevance import PRIORS, determine_relevance
-from verdicts import ahead, decided, interval, share_above
 
 from conenmf import from_columns, make_cones
 from conenmf.cones.counting import count_above_edge, estimate_rank
@@ -96,7 +99,7 @@ def show_estimates(rows: list[Row]) -> Section:
     for (delta, N), ks in found.items():
         right = [_right(ks, truth, off) for off in (0, 1)]
         shares = [f"{n} of {len(ks)} ({interval(n, len(ks))})" for n in right]
-        lines.append([delta, N, mean_and_deviation(ks, 2), *shares])
+        lines.append([delta, N, spread(ks, 4), *shares])
     note = (
         f"{planned} matrices for each of {len(found)} pairs of delta and N, {len(rows)} in all "
         "(the paper: 1000 for each of 100 values of N). In brackets is the exact interval of 90% "
@@ -113,9 +116,9 @@ def show_estimates(rows: list[Row]) -> Section:
             if is_complete and d == delta and N >= enough
         ]
         few = Verdict(text, NOT_MEASURED, f"not all have {planned} matrices yet")
-        verdicts.append(decided(text, cases) if is_complete else few)
+        verdicts.append(judged(text, cases) if is_complete else few)
     header = ["delta", "N", "mean estimate", f"{truth} found", f"{truth} found up to one"]
-    return Section([picture, Table(header, lines), note], verdicts)
+    return Section([picture, table(header, lines), note], verdicts)
 
 
 def _right(ks: list[int], truth: int, off: int) -> int:
@@ -132,7 +135,6 @@ FIGURE_3 = Part(
     noisy_matrices,
     estimate,
     show_estimates,
-    (("delta", "N"), "1000"),
 )
 
 # --- without the assumption -------------------------------------------------------------------
@@ -164,9 +166,7 @@ def show_angles(rows: list[Row]) -> Section:
     for (delta, N), here in grouped(rows, "delta", "N").items():
         groups = grouped(here, "beta")
         count = min(len(groups.get(beta, ())) for beta in ANGLES)
-        cells = [
-            mean_and_deviation(counts(groups[b], "K"), 1) if b in groups else "" for b in ANGLES
-        ]
+        cells = [spread(counts(groups[b], "K")) if b in groups else "" for b in ANGLES]
         lines.append([delta, N, *cells])
         for beta in (ASSUMED, *VIOLATED):
             errors = [abs(K - truth) for K in counts(groups[beta][:count], "K")] if count else []
@@ -183,7 +183,7 @@ def show_angles(rows: list[Row]) -> Section:
         "gives no numbers). "
         "beta = 4 alpha and 3 alpha, where the assumption just fails, have no verdict."
     )
-    return Section([Table(header, lines), note], [decided(claim, cases)])
+    return Section([table(header, lines), note], [judged(claim, cases)])
 
 
 VIOLATED_ASSUMPTION = Part(
@@ -196,7 +196,6 @@ VIOLATED_ASSUMPTION = Part(
     all_angles,
     estimate_at,
     show_angles,
-    (("beta", "delta", "N"), "no numbers"),
 )
 
 # --- automatic relevance determination --------------------------------------------------------
@@ -211,42 +210,37 @@ def all_levels(rows: Experiment) -> Iterator[Key]:
 
 def count_components(rows: Experiment, delta: float, matrix: int) -> Key:
     F, K, N, *_, iterations = rows.size
-    rng = rows.rng(matrix=matrix)
-    V = from_columns(make_cones(F, K, ALPHA, n_samples=N, noise=delta, rng=rng).V)
-    found = {}
+    X = make_cones(F, K, ALPHA, n_samples=N, noise=delta, rng=rows.rng(matrix=matrix)).V
+    V = from_columns(X)
+    left = (np.linalg.svd(X, compute_uv=False)[2 * K :] ** 2).sum()
+    noise = float(left) / ((F - 2 * K) * (N - 2 * K))
+    found: Key = {"true": K}
     for name, prior in METHODS.items():
         rng = rows.rng(matrix=matrix, prior=prior)
-        found[name] = determine_relevance(V, 2 * K, prior=prior, max_iter=iterations, rng=rng)
-    return {
-        "true": K,
-        **{name: one.n_relevant for name, one in found.items()},
-        **{f"iterations of {name}": one.objectives.size for name, one in found.items()},
-        "ratio": estimate_rank(V, 2, 2 * K).K,
-        "edge": count_above_edge(V).K,
-    }
+        found[name] = determine_relevance(X, 2 * K, prior, noise, iterations, rng).n_relevant
+    return found | {"ratio": estimate_rank(V, 2, 2 * K).K, "edge": count_above_edge(V).K}
 
 
 def show_counts(rows: list[Row]) -> Section:
     """What each method counts, and whether relevance fails as the paper says."""
-    truth, lines, cases, runs = int(rows[0]["true"]), [], [], []
+    truth, lines, cases = int(rows[0]["true"]), [], []
     for delta, group in sorted(grouped(rows, "delta").items()):
         cells = []
         for name in (*METHODS, "ratio", "edge"):
             found = counts(group, name)
             right = f"{found.count(truth)} of {len(found)} right"
-            cells.append(f"{mean_and_deviation(found, 1)} ({right})")
+            cells.append(f"{spread(found)} ({right})")
             if name in METHODS:
                 fails = 2 * found.count(truth) < len(found)
-                cases.append((f"{name}, delta {delta}: {right}", fails))
-                runs.append(len(found))
+                cases.append(Case(f"{name}, delta {delta}: {right}", fails))
         lines.append([delta, *cells])
     claim = "ARD does not work well in cones: K is found for fewer than half of the matrices"
     note = (
         "Without noise, what samples have beside the axes of their cones is not the noise of a few "
         "components, and components remain for it."
     )
-    table = Table(["delta", *METHODS, "ratio (the paper's)", "edge"], lines)
-    return Section([table, note], [judged(claim, cases, runs=runs)])
+    header = ["delta", *METHODS, "ratio (the paper's)", "edge"]
+    return Section([table(header, lines), note], [judged(claim, cases)])
 
 
 ARD = Part(
@@ -259,5 +253,4 @@ ARD = Part(
     all_levels,
     count_components,
     show_counts,
-    (("delta",), "no numbers"),
 )

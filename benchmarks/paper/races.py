@@ -2,14 +2,13 @@
 
 Each of the paper's inits is followed by each plain solver: mult and hals for a given number of
 iterations, nnlsb at least so long, and until it has reached the lowest error of Table V or made
-its largest number of iterations. Other inits run with nnlsb alone, which is the solver of Table V.
-H of cr1-nmf is raised off zero for mult and hals, and nnlsb takes W alone, as published. All inits
-of a run draw from the same random numbers; inits that draw none run once.
+its largest number of iterations. H of cr1-nmf is raised off zero for mult and hals, and nnlsb takes
+W alone, as published. All inits of a run draw from the same random numbers; nndsvd draws none and
+runs once.
 
 **Table III** has the seconds of the inits, all as accurate as the published ones: axes of cones by
 power iteration until eigenvalues move by less than 1e-4, ten iterations of spherical k-means, exact
-singular vectors. The library's own cr1-nmf, which needs less accurate axes as an init, stands
-beside them. **Table IV**: by how many iterations each init comes late: floor(its seconds / an
+singular vectors. **Table IV**: by how many iterations each init comes late: floor(its seconds / an
 iteration's).
 
 **Figure 4**: an init that takes longer begins later, by its shift (Table IV), and is compared where
@@ -21,8 +20,7 @@ claim of its own.
 **Table V**: when nnlsb first reaches given errors from each init, and what its iterations cost. The
 paper gives seconds, the init included. They depend on how fast iterations are, which differs
 between programs, so iterations are judged beside them. "never" means not within the largest number
-of iterations, which is in the table. The inits that the paper cites and those that came since stand
-apart, without a verdict. The errors to reach are the paper's where the dataset is (faces94).
+of iterations. The errors to reach are the paper's where the dataset is (faces94).
 Georgia Tech is here as crops and PaviaU as a part, so there they are 4%, 2% and 1% above the lowest
 mean error that an earlier experiment had after 60 iterations.
 """
@@ -31,21 +29,32 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from presentation import Row, Section, Table, curves, grouped, judged
-from protocol import Experiment, Part, column, curve, numbers
-from starts import DETERMINISTIC, INITS, OTHERS, begin
-from verdicts import Case, ahead, decided, spread
+from experiment import Experiment, Part
+from page import (
+    Case,
+    Row,
+    Section,
+    ahead,
+    column,
+    curve,
+    curves,
+    grouped,
+    judged,
+    numbers,
+    spread,
+    table,
+)
+from starts import DETERMINISTIC, INITS, begin
 
 from conenmf import from_rows
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import DATASETS, Dataset, load
-from conenmf.solve.inits import initialize
 from conenmf.solve.run import Iteration, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS as BY_NAME
 
@@ -77,30 +86,28 @@ SOME = 20  # iterations of nnlsb whose cost is compared
 
 
 class Size(NamedTuple):
-    """Iterations of mult and hals, least and most of nnlsb; runs of the inits, and of others."""
+    """Iterations of mult and hals, least and most of nnlsb; runs."""
 
     fixed: int
     least: int
     most: int
     runs: int
-    others: int
 
 
 SIZES = {
-    "tiny": {"digits": Size(10, 5, 8, 2, 1)},
+    "tiny": {"digits": Size(10, 5, 8, 2)},
     "quick": {
-        "faces94 / 2": Size(40, 20, 100, 1, 0),
-        "georgia_tech_crop": Size(100, 100, 500, 2, 1),
-        "paviau_subset": Size(200, 100, 500, 6, 1),
+        "georgia_tech_crop": Size(60, 20, 60, 1),
+        "paviau_subset": Size(200, 100, 500, 6),
     },
     "full": {
-        "ck": Size(200, 100, 500, 20, 0),
-        "faces94 / 2": Size(100, 20, 200, 6, 0),
-        "georgia_tech": Size(200, 100, 500, 20, 0),
-        "georgia_tech_crop": Size(200, 100, 500, 20, 0),
-        "paviau": Size(200, 100, 500, 20, 0),
-        "paviau_subset": Size(200, 100, 500, 30, 6),
-        "faces94": Size(200, 100, 500, 20, 0),
+        "ck": Size(200, 100, 500, 20),
+        "faces94 / 2": Size(100, 20, 200, 6),
+        "georgia_tech": Size(200, 100, 500, 20),
+        "georgia_tech_crop": Size(200, 100, 500, 20),
+        "paviau": Size(200, 100, 500, 20),
+        "paviau_subset": Size(200, 100, 500, 30),
+        "faces94": Size(200, 100, 500, 20),
     },
 }
 
@@ -120,18 +127,15 @@ def data(name: str) -> tuple[DataMatrix, int]:
     return from_rows(dataset(name).X), dataset(name).K
 
 
-def draws(inits: Collection[str], number: int) -> list[str]:
-    """Those inits that have this run: all the first, and those that draw the others."""
-    return [init for init in inits if number == 0 or init not in DETERMINISTIC]
+def draws(number: int) -> list[str]:
+    """The inits that have this run: all the first, and those that draw the others."""
+    return [init for init in INITS if number == 0 or init != DETERMINISTIC]
 
 
 def all_races(rows: Experiment) -> Iterator[Key]:
     for name in rows.at_hand(rows.size):
-        size = rows.size[name]
-        runs = [(s, n, INITS) for s in ONLY.get(name, SOLVERS) for n in range(size.runs)]
-        runs += [("nnlsb", number, OTHERS) for number in range(size.others)]
-        for solver, number, inits in runs:
-            for init in draws(inits, number):
+        for solver, number in product(ONLY.get(name, SOLVERS), range(rows.size[name].runs)):
+            for init in draws(number):
                 yield {"dataset": name, "solver": solver, "init": init, "run": number}
 
 
@@ -187,27 +191,23 @@ def error_at(row: Row, iteration: int) -> float:
     return float(numbers(row["errors"])[place])
 
 
-def by_init(
-    rows: list[Row], dataset: str, solver: str, inits: Collection[str] = INITS
-) -> dict[str, list[Row]]:
+def by_init(rows: list[Row], dataset: str, solver: str) -> dict[str, list[Row]]:
     """The runs of one dataset and solver, by init, as far as all inits that draw have run."""
     here = [row for row in rows if (row["dataset"], row["solver"]) == (dataset, solver)]
-    groups = {init: group for init, group in grouped(here, "init").items() if init in inits}
-    return in_pairs(groups, groups, [init for init in groups if init in DETERMINISTIC])
+    return in_pairs(grouped(here, "init"))
 
 
-def in_pairs(
-    groups: dict[Way, list[Row]], paired: Collection[Way], once: Collection[Way]
-) -> dict[Way, list[Row]]:
-    """The runs that all paired ways have in common, in the same order for each way.
+def in_pairs(groups: dict[Way, list[Row]]) -> dict[Way, list[Row]]:
+    """The runs that all ways have in common, in the same order for each way.
 
-    The one run of a way that draws nothing is taken for all.
+    A way is an init, or an init and a solver. The one run of nndsvd is taken for all.
     """
     by_run = {way: {int(row["run"]): row for row in group} for way, group in groups.items()}
-    drawn = [set(by_run[way]) for way in paired if way not in once]
+    once = {way for way in groups if DETERMINISTIC in (way, way[0])}
+    drawn = [set(by_run[way]) for way in groups if way not in once]
     common = sorted(set.intersection(*drawn)) if drawn else [0]
     return {
-        way: [runs[0]] * len(common) if way in once else [runs[n] for n in common if n in runs]
+        way: [runs[0]] * len(common) if way in once else [runs[n] for n in common]
         for way, runs in by_run.items()
     }
 
@@ -237,7 +237,6 @@ DIFFERS = {
     "to 49 x 64 too",
     "paviau_subset": "a part of 140 x 80 pixels, 5.4% of the scene",
 }
-WORDS = {"F": "features", "N": "samples", "K": "components"}
 
 
 def sizes_of(rows: Experiment, dataset: str) -> Key:
@@ -248,30 +247,18 @@ def sizes_of(rows: Experiment, dataset: str) -> Key:
 def show_sizes(rows: list[Row]) -> Section:
     """Which dataset represents which, and what differs."""
     lines = []
-    cases: dict[str, list[tuple[str, bool]]] = {size: [] for size in WORDS}
     for row in rows:
         name = row["dataset"]
-        original = ORIGINAL.get(name)
-        paper = ""
-        if original:
-            theirs = dict(zip(WORDS, PAPER_SIZES[original], strict=True))
-            paper = f"{original}: {theirs['F']} x {theirs['N']}, K = {theirs['K']}"
-            for size, found in cases.items():
-                text = f"{name}: {row[size]} instead of {theirs[size]}"
-                found.append((text, int(row[size]) == theirs[size]))
-        preprocessing = DATASETS[name.partition(" / ")[0]].preprocessing
-        sizes = (row[size] for size in WORDS)
-        lines.append([name, *sizes, paper, DIFFERS.get(name, ""), preprocessing])
-    header = ["dataset", *WORDS, "the paper's", "what differs", "what was done"]
+        sizes = PAPER_SIZES.get(ORIGINAL.get(name, ""))
+        paper = "{}: {} x {}, K = {}".format(ORIGINAL[name], *sizes) if sizes else ""
+        done = DATASETS[name.partition(" / ")[0]].preprocessing
+        lines.append([name, row["F"], row["N"], row["K"], paper, DIFFERS.get(name, ""), done])
+    header = ["dataset", "F", "N", "K", "the paper's", "what differs", "what was done"]
     note = (
         "Every verdict on real data below is one on these numbers: those of faces94 at half "
         "size, on crops of Georgia Tech and on a part of PaviaU."
     )
-    verdicts = [
-        judged(f"The number of {WORDS[size]} ({size}) is the paper's", found)
-        for size, found in cases.items()
-    ]
-    return Section([Table(header, lines), note], verdicts)
+    return Section([table(header, lines), note])
 
 
 TABLE_2 = Part(
@@ -287,7 +274,6 @@ TABLE_2 = Part(
 # --- Table III --------------------------------------------------------------------------------
 
 TIMED = ("cr1-nmf", "spkm", "nndsvd")
-OURS = 'init="cr1"'
 PAPER_SECONDS = {  # on the authors' machine, means of 20 runs
     "ck": (3.30, 6.68, 9.45),
     "faces94": (14.50, 32.23, 32.81),
@@ -298,23 +284,14 @@ PAPER_SECONDS = {  # on the authors' machine, means of 20 runs
 
 def all_inits(rows: Experiment) -> Iterator[Key]:
     for name in rows.at_hand(rows.size):
-        for number, init in product(range(rows.size[name]), (*TIMED, OURS)):
+        for number, init in product(range(rows.size[name]), TIMED):
             yield {"dataset": name, "init": init, "run": number}
 
 
 def seconds_of(rows: Experiment, dataset: str, init: str, run: int) -> Key:
     V, K = data(dataset)
-    if run == 0:  # so that nothing is compiled while the clock runs
-        _seconds(from_rows(np.random.default_rng(0).random((40, 30))), 3, init, rows.rng())
-    return {"seconds": _seconds(V, K, init, rows.rng(dataset=dataset, run=run))}
-
-
-def _seconds(V: DataMatrix, K: int, init: str, rng: np.random.Generator) -> float:
-    if init != OURS:
-        return begin(V, K, init, "nnlsb", rng)[2]
-    began = time.process_time()
-    initialize(V, K, "cr1", None, rng)
-    return time.process_time() - began
+    _warm(init, "nnlsb")
+    return {"seconds": begin(V, K, init, "nnlsb", rows.rng(dataset=dataset, run=run))[2]}
 
 
 def show_seconds(rows: list[Row]) -> Section:
@@ -322,7 +299,7 @@ def show_seconds(rows: list[Row]) -> Section:
     lines, cases = [], []
     for name, here in grouped(rows, "dataset").items():
         found = {init: column(group, "seconds") for init, group in grouped(here, "init").items()}
-        if not {*TIMED, OURS} <= set(found):
+        if not set(TIMED) <= set(found):
             continue  # not all have run yet
         runs = min(map(len, found.values()))
         found = {init: values[:runs] for init, values in found.items()}
@@ -332,8 +309,7 @@ def show_seconds(rows: list[Row]) -> Section:
             each = (np.array(found[init]) / found["cr1-nmf"]).tolist()
             paper = f" ({theirs[place] / theirs[0]:.1f})" if theirs else ""
             ratios.append(f"{spread(each)}{paper}")
-        published, ours = (f"{spread(found[init])} s" for init in ("cr1-nmf", OURS))
-        lines.append([name, runs, published, *ratios, ours])
+        lines.append([name, runs, f"{spread(found['cr1-nmf'])} s", *ratios])
         if theirs:
             others = {init: found[init] for init in TIMED[1:]}
             cases.append(ahead(f"{name}, seconds", found["cr1-nmf"], others))
@@ -343,14 +319,14 @@ def show_seconds(rows: list[Row]) -> Section:
         "The paper: means of 20 runs. With as many features as in Table II; the paper's time for "
         "Georgia Tech, 19 s against 0.7 s for PaviaU, is that of larger images than here."
     )
-    return Section([Table([*header, OURS], lines), note], [decided(claim, cases)])
+    return Section([table(header, lines), note], [judged(claim, cases)])
 
 
 TABLE_3 = Part(
     "Table III: seconds of the inits",
     {  # runs
         "tiny": {"digits": 2},
-        "quick": {"faces94 / 2": 1, "georgia_tech_crop": 6, "paviau_subset": 6},
+        "quick": {"georgia_tech_crop": 6, "paviau_subset": 6},
         "full": {
             **{"ck": 20, "faces94 / 2": 6, "georgia_tech": 20},
             **{"georgia_tech_crop": 20, "paviau": 20, "paviau_subset": 20},
@@ -359,7 +335,6 @@ TABLE_3 = Part(
     all_inits,
     seconds_of,
     show_seconds,
-    (("dataset", "init"), "20"),
 )
 
 # --- Table IV ---------------------------------------------------------------------------------
@@ -400,11 +375,10 @@ def show_shifts(rows: list[Row]) -> Section:
         "From medians of seconds of the processor; the paper, in brackets, from means of 20 runs. "
         "It makes no claim about them; they enter Figure 4."
     )
-    return Section([Table(["init + solver (paper)", *names], lines), note])
+    return Section([table(["init + solver (paper)", *names], lines), note])
 
 
-REPEATED = (("dataset", "solver", "init"), "20")
-TABLE_4 = Part("Table IV: shifts", SIZES, all_races, race, show_shifts, REPEATED, rows="races")
+TABLE_4 = Part("Table IV: shifts", SIZES, all_races, race, show_shifts, rows="races")
 
 # --- Figure 4 ---------------------------------------------------------------------------------
 
@@ -453,13 +427,12 @@ def show_errors(rows: list[Row]) -> Section:
     picture = curves("figure4", "Relative errors against iterations", panels, 3, **marks)
     header = ["dataset", "solver", "iteration", "runs", *INITS]
     note = "Mean and standard deviation of the error, shifts counted (the paper: 20 runs)."
-    body = [picture, Table(header, lines), note, *unfinished(rows)]
-    return Section(body, [decided(claim, cases[when]) for when, claim in CLAIMS.items()])
+    body = [picture, table(header, lines), note, *unfinished(rows)]
+    return Section(body, [judged(claim, cases[when]) for when, claim in CLAIMS.items()])
 
 
 FIGURE_4 = Part(
-    *("Figure 4: error against iterations", SIZES, all_races, race, show_errors),
-    *(REPEATED, "races"),
+    "Figure 4: error against iterations", SIZES, all_races, race, show_errors, rows="races"
 )
 
 # --- Table V ----------------------------------------------------------------------------------
@@ -490,8 +463,8 @@ MEASURES = {"iterations": "reached", "seconds": "seconds to reach"}
 
 
 def show_targets(rows: list[Row]) -> Section:
-    """Iterations and seconds to each error, the cost of iterations, and the other inits."""
-    lines, newer, costs = [], [], []
+    """Iterations and seconds to each error, and the cost of iterations."""
+    lines, costs = [], []
     cases: dict[str, list[Case]] = {which: [] for which in (*MEASURES, "slower", "larger")}
     for name in grouped(rows, "dataset"):
         groups = by_init(rows, name, "nnlsb")
@@ -499,7 +472,6 @@ def show_targets(rows: list[Row]) -> Section:
             continue
         original = ORIGINAL.get(name, "")
         runs = len(groups["cr1-nmf"])
-        beside = by_init(rows, name, "nnlsb", {"cr1-nmf", *OTHERS})
         for place, target in enumerate(TARGETS[name]):
             for measure, cell in MEASURES.items():
                 found = {init: _reached(group, cell, place) for init, group in groups.items()}
@@ -509,10 +481,6 @@ def show_targets(rows: list[Row]) -> Section:
                     ours = found.pop("cr1-nmf")
                     others = {init: found[init] for init in INITS if init in found}
                     cases[measure].append(ahead(f"{name}, {target}, {measure}", ours, others))
-            if set(beside) == {"cr1-nmf", *OTHERS}:
-                found = {init: _reached(group, "reached", place) for init, group in beside.items()}
-                cells = [spread(found[init]) for init in ("cr1-nmf", *OTHERS)]
-                newer.append([name, target, len(beside["cr1-nmf"]), *cells])
         seconds = {init: column(group, "seconds of some") for init, group in groups.items()}
         after = min(SOME, *(int(row["iterations"]) for group in groups.values() for row in group))
         errors = {init: [error_at(row, after) for row in group] for init, group in groups.items()}
@@ -524,7 +492,6 @@ def show_targets(rows: list[Row]) -> Section:
             cases["larger"].append(ahead(text, errors[fast], {slow: errors[slow]}, digits=4))
     header = ["dataset", "error", "measure", "runs", *INITS]
     cost = [f"first {SOME} iterations: dataset", "runs", *(f"{i}: seconds, error" for i in INITS)]
-    other = ["iterations from other inits: dataset", "error", "runs", "cr1-nmf", *OTHERS]
     note = (
         "Means and standard deviations; medians where some runs never got there. After the "
         "seconds, which are those of the processor with the init, stands their ratio to cr1-nmf, "
@@ -539,9 +506,8 @@ def show_targets(rows: list[Row]) -> Section:
         "larger": f"After {SOME} iterations of nnlsb errors from rand and nndsvd are larger than "
         "from cr1-nmf and spkm",
     }
-    body = [Table(header, lines), note, *unfinished(rows), Table(cost, costs)]
-    body += [Table(other, newer)] if newer else []
-    return Section(body, [decided(claim, cases[which]) for which, claim in claims.items()])
+    body = [table(header, lines), note, *unfinished(rows), table(cost, costs)]
+    return Section(body, [judged(claim, cases[which]) for which, claim in claims.items()])
 
 
 def _reached(rows: list[Row], cell: str, place: int) -> list[float]:
@@ -563,10 +529,7 @@ def _cells(found: dict[str, list[float]], theirs: tuple[float, ...] | None) -> l
     return cells
 
 
-TABLE_5 = Part(
-    *("Table V: nnlsb to given errors", SIZES, all_races, race, show_targets),
-    *(REPEATED, "races"),
-)
+TABLE_5 = Part("Table V: nnlsb to given errors", SIZES, all_races, race, show_targets, rows="races")
 
 # --- the supplement ---------------------------------------------------------------------------
 
@@ -587,6 +550,6 @@ def show_supplement(rows: list[Row]) -> Section:
 
 
 SUPPLEMENT = Part(
-    *("Supplement: error of nnlsb against seconds", SIZES, all_races, race, show_supplement),
-    *((REPEATED[0], "not said; the first run is drawn here"), "races"),
+    "Supplement: error of nnlsb against seconds, first runs",
+    *(SIZES, all_races, race, show_supplement, "races"),
 )

@@ -12,30 +12,18 @@ rows.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
-import beyond
 import clustering
 import cones
 import counting
+import numpy as np
+import open_problems
 import races
-from presentation import (
-    NOT_MEASURED,
-    Picture,
-    Row,
-    Section,
-    Table,
-    Verdict,
-    as_markdown,
-    grouped,
-    verdict_table,
-)
-from protocol import SCALES, Experiment, Part, TimeIsUp, kept, put
-from starts import DETERMINISTIC
+from experiment import SCALES, Experiment, Part, facts, kept, put
+from page import NOT_MEASURED, Picture, Row, Section, Verdict, table
 
-HEADING = "The paper, reproduced"
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "rows"
 PARTS: dict[str, Part] = {
     "figure1": cones.FIGURE_1,
@@ -55,118 +43,106 @@ PARTS: dict[str, Part] = {
     "example": cones.EXAMPLE,
     "table6": clustering.TABLE_6,
     "table7": clustering.TABLE_7,
-    "beyond": beyond.INITS_AND_SOLVERS,
-    "open_noise": beyond.OPEN_NOISE,
-    "open_sampling": beyond.OPEN_SAMPLING,
-    "open_online": beyond.OPEN_ONLINE,
+    "open_noise": open_problems.NOISE,
 }
-APART = [part.title for part in PARTS.values() if part.is_ours]
 
 
 def sections(folder: Path) -> dict[str, Section]:
-    """What the rows in a folder show, by the title of each part; the last lists the rows."""
-    made: dict[str, Section] = {}
-    origins: dict[str, dict] = {}
+    """What the rows in a folder show, by part."""
+    made = {}
     for name, part in PARTS.items():
         source = part.rows or name
-        rows = kept(folder / f"{source}.csv")
-        if rows:
-            facts = json.loads((folder / f"{source}.json").read_text())
-            origins[source] = facts | {"rows": len(rows)}
-            shown = part.show(rows)
-            missing = ", ".join(facts["missing"])
-            notes = [f"Not on the machine where this was measured: {missing}."] if missing else []
-            body = [*shown.body, *notes, *_repetitions(part, rows)]
-            made[part.title] = Section(body, shown.verdicts)
-        else:
-            missing = "its datasets are not on this machine, or its script has not run"
-            verdict = Verdict(part.title, NOT_MEASURED, missing)
-            made[part.title] = Section([f"Not measured: {missing}."], [verdict])
-    return made | {"The rows": _origin(origins)}
+        rows = kept(folder, source)
+        if not rows:
+            why = "its datasets are not on this machine, or its script has not run"
+            verdict = Verdict(part.title, NOT_MEASURED, why)
+            made[name] = Section([f"Not measured: {why}."], [verdict])
+            continue
+        made[name] = part.show(rows)
+        missing = ", ".join(facts(folder, source)["missing"])
+        if missing:
+            note = f"Not on the machine where this was measured: {missing}."
+            made[name] = Section([*made[name].body, note], made[name].verdicts)
+    return made
 
 
-def _repetitions(part: Part, rows: list[Row]) -> list[str]:
-    """How often the cases of a table were repeated, and in the paper."""
-    if part.repeated is None:
-        return []  # nothing is drawn
-    columns, theirs = part.repeated
-    drawn = [row for row in rows if row.get("init") not in DETERMINISTIC]
-    counts = [len(group) for group in grouped(drawn, *columns).values()]
-    fewest, most = min(counts), max(counts)
-    often = f"{fewest} to {most}, {statistics.median_low(counts)} in the median"
-    often = often if fewest < most else f"{most}"
-    return [f"Repetitions of each case ({', '.join(columns)}): {often}. In the paper: {theirs}."]
-
-
-def _origin(origins: dict[str, dict]) -> Section:
-    """How many rows there are, their seeds, scales, machines and versions."""
+def origin(folder: Path) -> Iterator[str]:
+    """How many rows there are, their seeds and scales, and the versions that computed them."""
+    sources = {name: facts(folder, name) for name in PARTS if (folder / f"{name}.json").exists()}
+    sources |= {"races": facts(folder, "races")} if (folder / "races.json").exists() else {}
     lines = [
-        [f"`{name}.csv`", facts["rows"], facts["scale"], facts["seed"]]
-        for name, facts in origins.items()
+        [f"`{name}.csv`", len(kept(folder, name)), told["scale"], told["seed"]]
+        for name, told in sources.items()
     ]
-    runs = [run for facts in origins.values() for run in facts["runs"]]
-    text = {
-        "cores": {str(run["machine"]["cores"]) for run in runs},
-        "processor": {str(run["machine"]["processor"]) for run in runs},
-        "versions": {
-            ", ".join(f"{name} {number}" for name, number in run["versions"].items() if number)
-            for run in runs
-        },
+    yield table(["rows", "number", "scale", "seed"], lines)
+    runs = [run for told in sources.values() for run in told["runs"]]
+    used = {" ".join(map(str, run["machine"].values())) for run in runs}
+    used |= {", ".join(map(" ".join, run["versions"].items())) for run in runs}
+    yield f"Cores, processor and versions: {'; '.join(sorted(used))}."
+
+
+def verdict_table(*shown: Section) -> str:
+    verdicts = [verdict for section in shown for verdict in section.verdicts]
+    return table(["claim", "verdict", "evidence"], verdicts)
+
+
+def pages(rows: Path) -> tuple[dict[str, str], list[Picture]]:
+    """The page of the paper and that of the open problem, by file, and their pictures."""
+    made = sections(rows)
+    pictures = [one for shown in made.values() for one in shown.body if isinstance(one, Picture)]
+    noise = made.pop("open_noise")
+    parts = ["# The paper, reproduced", "## Claims of the paper", verdict_table(*made.values())]
+    for name, section in made.items():
+        parts += [f"## {PARTS[name].title}", *map(str, section.body)]
+    texts = {
+        "page.md": [*parts, "## The rows", *origin(rows)],
+        "open_noise.md": [*map(str, noise.body), verdict_table(noise)],
     }
-    told = "; ".join(f"{name}: {' / '.join(sorted(values))}" for name, values in text.items())
-    return Section([Table(["rows", "number", "scale", "seed"], lines), f"{told}."])
+    return {name: "\n\n".join(text) + "\n" for name, text in texts.items()}, pictures
 
 
-def write(made: dict[str, Section], folder: Path) -> Path:
-    """Write the page and its pictures into a folder."""
-    for section in made.values():
-        for picture in section.body:
-            if isinstance(picture, Picture):
-                put(folder / picture.name, picture.png)
-    page = folder / "page.md"
-    put(page, as_markdown(HEADING, made, APART).encode())
-    return page
+def write(rows: Path, folder: Path) -> Path:
+    """Write the pages of some rows, and their pictures, into a folder."""
+    texts, pictures = pages(rows)
+    for picture in pictures:
+        put(folder / picture.name, picture.png)
+    for name, text in texts.items():
+        put(folder / name, text)
+    return folder / "page.md"
 
 
-def compute(name: str, scale: str, seed: int, folder: Path, **limits: object) -> list[Row]:
-    """The rows of a part, all that can be had within the limits."""
-    source = PARTS[name].rows or name
-    experiment = Experiment(source, PARTS[name], scale, seed, folder, **limits)
-    try:
-        experiment.run()
-    except TimeIsUp:
-        print("The time is up; the rows so far are kept.")
+def compute(name: str, scale: str, seed: int, folder: Path, minutes: float = np.inf) -> list[Row]:
+    """The rows of a part, all that can be had within the time."""
+    experiment = Experiment(PARTS[name].rows or name, PARTS[name], scale, seed, folder)
+    experiment.run(minutes)
     return experiment.rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}")
     for scale in SCALES:
         parser.add_argument(f"--{scale}", dest="scale", action="store_const", const=scale)
     parser.set_defaults(scale="quick")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--rows", type=Path, help="keep rows in this folder, for every scale")
-    parser.add_argument("--minutes", type=float, help="begin no row of a part after so many")
-    parser.add_argument("--only", help="for now, this one of several datasets or sizes")
+    parser.add_argument("--rows", type=Path, help="keep rows in this folder, not in results/SCALE")
+    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no row after so many")
     parser.add_argument("--committed", action="store_true", help="from the committed rows alone")
     given = parser.parse_args()
     unknown = [name for name in given.parts if name not in PARTS]
     if unknown:
         parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if given.committed:
-        print(write(sections(COMMITTED), COMMITTED.parent))
+        print(write(COMMITTED, COMMITTED.parent))
         return
-    folder = given.rows or given.results / given.scale
-    limits = {"minutes": given.minutes, "only": given.only}
+    folder = given.rows or Path(__file__).parent / "results" / given.scale
     for name in given.parts or PARTS:
-        rows = compute(name, given.scale, given.seed, folder, **limits)
-        section = PARTS[name].show(rows) if rows and given.parts else Section([])
-        for part in (*section.body, verdict_table(section.verdicts)) if section.body else ():
-            print(f"\n{part}")
+        rows = compute(name, given.scale, given.seed, folder, given.minutes)
+        if rows and given.parts:
+            section = PARTS[name].show(rows)
+            print("", *section.body, verdict_table(section), sep="\n\n")
     if not given.parts:
-        print(write(sections(folder), folder))
+        print(write(folder, folder))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The inits of the paper's experiments, as accurate as the published ones, and those it cites.
+"""The inits of the paper's experiments, as accurate as the published ones.
 
 The library's own inits save time where a solver makes up for it: axes of cones to 5%, singular
 vectors to 0.1%. The published experiments did not, so neither do these. cr1-nmf is Algorithm 1
@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 
 import numpy as np
-from sklearn.cluster import kmeans_plusplus
 
 from conenmf import cluster_cones
 from conenmf.data.blocks import Array
@@ -25,28 +24,8 @@ from conenmf.solve.solvers import SOLVERS
 MAX_STEPS, STILL = 100, 1e-4
 
 
-def seeds(V: DataMatrix, K: int, rng: np.random.Generator | None) -> tuple[np.ndarray, None]:
-    """K samples drawn by scikit-learn's k-means++."""
-    random_state = int(np.random.default_rng(rng).integers(2**31))
-    _, chosen = kmeans_plusplus(V.columns(range(V.shape[1])).T, K, random_state=random_state)
-    return V.columns(chosen) @ np.eye(K), None
-
-
-INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}  # the paper's
-CITED = {  # named in its survey, without experiments
-    "divergence k-means": "kl-kmeans",
-    "fuzzy c-means": "fuzzy",
-    "random Acol": "acol",
-    "random C": "random-c",
-    "CUR": "cur",
-}
-NEWER = {
-    name: name for name in ("cr1++", "cr1-robust", "nndsvda", "nndsvdar", "nnsvdlrc", "spa", "snpa")
-}
-NEWER |= {"k-means++ seeds": seeds}
-OTHERS = CITED | NEWER
-ALL = INITS | OTHERS
-DETERMINISTIC = ("nndsvd", "nndsvda", "nnsvdlrc", "spa", "snpa")  # one run says all
+INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
+DETERMINISTIC = "nndsvd"  # one run says all
 
 
 def begin(
@@ -59,7 +38,7 @@ def begin(
         W, H = cr1(V, K, rng)
         H = lift_zeros(V, H) if solver_.lift_zeros else None
     else:
-        point = initialize(V, K, ALL[init], solver_, rng)
+        point = initialize(V, K, INITS[init], solver_, rng)
         W, H = point.W, point.H
     return W, H, time.process_time() - began
 
