@@ -170,8 +170,11 @@ def run_in_order(
             if is_over:
                 return
             n_helpers += 1
-        with _limit_here():
-            work()
+        try:
+            with _limit_here():
+                work()
+        except BaseException as failure:  # BLAS could not be held to one thread
+            failures.append(failure)
         ended.put(None)
 
     try:
@@ -235,16 +238,16 @@ class _BlasLimit:
         with self._lock:
             if bool(self.users) == (self._before is not None):
                 return
-            before = None
             numbers = self._before
-            if numbers is None:
-                before = [library.num_threads for library in libraries]
-                numbers = [1] * len(before)
+            if numbers is None:  # kept before anything is set: an interrupt may come at any time
+                self._before = [library.num_threads for library in libraries]
+                numbers = [1] * len(libraries)
             for library, number in zip(libraries, numbers, strict=True):
                 if hasattr(library, "clear_controlling_thread"):
                     library.clear_controlling_thread(force=True)
                 library.set_num_threads(number)
-            self._before = before
+            if not self.users:
+                self._before = None
 
 
 @cache

@@ -189,6 +189,8 @@ class DiskMatrix(LocalMatrix):
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, budget=budget, **options)
         self._source = source
+        # One part is read at a time. The lock is taken outside generators: an interrupt just after
+        # it was taken inside one would leave it locked for as long as the traceback lives.
         self._lock = threading.Lock()
         self.max_gather = min(self.max_gather, block_samples)
         # The number of threads does not change the result, but each has a block in hand.
@@ -210,12 +212,12 @@ class DiskMatrix(LocalMatrix):
         self._source.check()
 
     def _block(self, start: int, stop: int) -> Block:
-        with self._named(f"samples {start} to {stop - 1}"):
+        with self._lock, self._named(f"samples {start} to {stop - 1}"):
             rows = self._source.read(start, stop)
         return self._as_block(rows)
 
     def _gather(self, indices: Array) -> Block:
-        with self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
+        with self._lock, self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
             different, back = np.unique(indices, return_inverse=True)
             self._source.check(few=True)
             rows = self._source.take(different)
@@ -231,10 +233,9 @@ class DiskMatrix(LocalMatrix):
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Read one part at a time; name the file, and the part of it, that could not be read."""
+        """Name the file, and the part of it, that could not be read."""
         try:
-            with self._lock:
-                yield
+            yield
         except (ReadError, DataTypeError, MemoryError):
             raise
         except Exception as problem:  # of any library that reads a damaged chunk
