@@ -34,7 +34,7 @@ def test_save_and_load(tmp_path, cones):
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-7"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-8"
 
 
 def test_any_damage_is_named(tmp_path, cones, rng):
@@ -89,7 +89,7 @@ def test_damaged_and_foreign_files(tmp_path, cones):
         facts = json.loads(str(parts["facts"])) | {"format": version}
         np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
         with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-7'"
+            FileFormatError, match=f"version.npz has format '{version}', this .*-8'"
         ):
             Factorization.load(tmp_path / "version.npz")
 

@@ -83,10 +83,6 @@ class Preparation:
         """Return the same for data that have these features, given by their places here."""
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
-    def plain(self) -> Facts:
-        """Return everything but the weights in plain values."""
-        return {"total": self.total, "log1p": self.log1p, "normalize": self.normalize}
-
 
 def prepare(
     V: DataMatrix,
