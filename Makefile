@@ -9,7 +9,7 @@ demo: $(VENV)/demo.stamp  ## factor digits and the cones of the paper, write dem
 	$(BIN)/python examples/demo.py
 
 QUICK := $(addprefix tests/, cones/test_clustering.py cones/test_rank_one.py cones/test_bounds.py \
-	data/test_doors.py judge/test_least_squares_bound.py linalg/test_nnls.py solve/test_inits.py \
+	data/test_doors.py judge/test_dual_bound.py linalg/test_nnls.py solve/test_inits.py \
 	solve/test_loop.py solve/test_poisson.py solve/test_solvers.py test_estimator.py test_pipeline.py)
 
 quick: $(VENV)/test.stamp  ## oracles, theorems, every storage, the estimator: within a minute

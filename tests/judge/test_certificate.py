@@ -1,4 +1,6 @@
-"""Tests of `judge.certificate`."""
+"""Certificates of least squares, of known entries, and of counts."""
+
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -11,119 +13,106 @@ from scipy.special import kl_div
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data.known import completed, observed_only
 from conenmf.errors import DataError
+from conenmf.judge import certificate as module
 from conenmf.judge.certificate import (
+    BoundWarning,
     Certificate,
     CountCertificate,
     certify_counts,
     known_bound,
+    lower_bound,
     noise_floor,
     poisson_gaps,
 )
-from conenmf.judge.dual_bound import divergence_bound
+from conenmf.judge.dual_bound import best_lower_bound, divergence_bound
+from conenmf.linalg.nnls import nnls
 from conenmf.report import render
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.poisson import margins
 
-
-@pytest.fixture(scope="module")
-def counts():
-    """Counts of three patterns, with known rates."""
-    rng = np.random.default_rng(0)
-    return rng.poisson(rng.gamma(0.5, 30, (80, 3)) @ rng.dirichlet(np.full(25, 0.2), 3))
+# --- least squares ---
 
 
-@pytest.fixture(scope="module")
-def fitted(counts):
-    result = factorize(from_rows(counts), 3, loss="poisson")
-    result.diagnose()
-    return result
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_eckart_young_is_below_every_factorization(rng):
+    V = rng.random((7, 25))
+    K = int(rng.integers(1, 8))
+    W = rng.random((7, K))
+    H = np.linalg.lstsq(W, V, rcond=None)[0]
+    bound = lower_bound(from_columns(V), K)
+    assert bound <= np.linalg.norm(V - W @ H) / np.linalg.norm(V) + 1e-7
+    sigma = np.linalg.svd(V, compute_uv=False)
+    assert bound == pytest.approx(np.sqrt((sigma[K:] ** 2).sum() / (sigma**2).sum()), abs=1e-7)
+    without_effort = best_lower_bound(from_columns(V), K, effort=0)
+    assert bound == without_effort.value == without_effort.eckart_young
 
 
-def test_the_loss_chooses_the_certificate(counts, fitted):
-    V, W, H = from_rows(counts), fitted.W, fitted.H
-    assert isinstance(certify(V, W, H), Certificate)
-    by_name = [certify(V, W, H, loss=loss) for loss in ("poisson", "kullback-leibler")]
-    assert by_name[0] == by_name[1] == fitted.certify()
-    assert isinstance(by_name[0], CountCertificate)
-    # with a given component too the bound is that of all factors
-    given = certify(V, W, H, loss="poisson", n_fixed=1)
-    assert given.lower_bound == pytest.approx(by_name[0].lower_bound, rel=1e-12)
+def test_certificate_of_a_fit(main_backend, small_blocks, sample_matrix):
+    V = main_backend(sample_matrix)
+    fit = factorize(V, 3, solver="nnlsb", tol=1e-12, max_iter=500)
+    certificate = certify(V, fit.W, fit.H)
+    assert certificate.relative_error == pytest.approx(fit.relative_error, rel=1e-10)
+    assert certificate.eckart_young == pytest.approx(lower_bound(V, 3))
+    assert certificate.lower_bound == pytest.approx(lower_bound(V, 3, effort=certificate.effort))
+    assert 0 < certificate.closed < 1
+    assert certificate.gap == certificate.relative_error - certificate.lower_bound > 0
+    assert certificate.kkt_residual < 1e-5
+    rough = certify(V, fit.W + 0.1, fit.H)
+    assert rough.kkt_residual > 1e-2
 
 
-def test_a_fit_of_counts_judges_itself_in_the_words_of_counts(fitted):
-    certificate = fitted.certify()
-    assert certificate.divergence == pytest.approx(fitted.objective, rel=1e-9)
-    assert certificate.relative_error == pytest.approx(fitted.relative_error, rel=1e-9)
-    assert certificate.coefficient_gap <= 1e-7 * fitted.data.mean() * 25 * 80
-    assert abs(certificate.above_floor) < 0.1
-    summary = "\n".join(fitted.summary())
-    assert f"{1 - certificate.relative_error:.1%} of the deviance explained" in summary
-    assert "noise floor" in summary
-    assert "relative error" not in summary
-    assert fitted.certify() is certificate
-    assert fitted.certify(effort=12).effort == 12
-    fitted.diagnose()
-    assert fitted.certificate.effort == 12
+@given(rng=st.integers(0, 10**6).map(np.random.default_rng))
+def test_the_kkt_residual_ignores_scales(rng):
+    V, W, H = rng.random((6, 15)), rng.random((6, 3)), rng.random((3, 15))
+    scale = 10 ** rng.uniform(-3, 3, 3)
+    plain = certify(from_columns(V), W, H).kkt_residual
+    moved = certify(from_columns(V), W * scale, H / scale[:, None]).kkt_residual
+    larger = certify(from_columns(1e5 * V), W, 1e5 * H).kkt_residual
+    assert (moved, larger) == pytest.approx((plain, plain), rel=1e-6)
 
 
-def test_too_few_components_are_far_above_the_floor(counts):
-    model = ConeNMF(1, loss="poisson").fit(counts)
-    assert model.certify().above_floor > 0.3
-    assert "overdispersed, or K is too small" in "\n".join(model.result_.summary())
-    assert model.certify().lower_bound == pytest.approx(1.0)  # attained
+def test_an_exact_factorization_has_no_residual(rng):
+    W, H = rng.random((8, 2)), rng.random((2, 20))
+    certificate = certify(from_columns(W @ H), W, H)
+    assert certificate.kkt_residual < 1e-12
+    assert certificate.relative_error < 1e-12
+    assert certificate.gap < 1e-7
 
 
-def test_data_that_are_not_in_memory_have_the_quick_floor(counts, tmp_path):
-    np.save(tmp_path / "counts.npy", counts.T.astype(float))
-    V = from_columns(np.load(tmp_path / "counts.npy", mmap_mode="r"))
-    result = factorize(V, 3, loss="poisson")
-    certificate = result.certify()
-    assert not certificate.is_refitted
-    assert "ignores the parameters" in certificate.floor_in_words()
+def test_an_error_below_its_bound_is_reported_and_not_hidden(sample_matrix, monkeypatch):
+    V = from_columns(sample_matrix)
+    fit = factorize(V, 3)
+    wrong = best_lower_bound(V, 3)._replace(value=0.9)
+    monkeypatch.setattr(module, "best_lower_bound", lambda *args, **options: wrong)
+    with pytest.warns(BoundWarning, match=r"is below its lower bound 0\.9 \(proven\)"):
+        certificate = certify(V, fit.W, fit.H)
+    assert certificate.gap == certificate.relative_error - 0.9 < 0
+    with pytest.warns(BoundWarning):
+        fit.certify()
+    assert "one of the two numbers is wrong" in " ".join(fit.summary())
 
 
-@pytest.fixture(scope="module")
-def judged():
-    """Counts with known rates, and the certificate of these rates."""
-    rng = np.random.default_rng(0)
-    W, H = rng.dirichlet(np.full(30, 0.3), 3).T, rng.gamma(0.7, 40, (3, 60))
-    counts = rng.poisson(W @ H).astype(float)
-    return counts, W, H, certify_counts(from_columns(counts), W, H)
+def test_a_certificate_says_with_which_probability_it_holds(rng):
+    fit = factorize(from_columns(rng.random((620, 640))), 2, max_iter=3)
+    certificate = fit.certify(effort=0)
+    assert certificate.failure_probability == 1e-9
+    assert certificate.proven == "proven up to a randomized check (failure probability 1e-09)"
+    assert "(up to a randomized check, failure probability 1e-09)" in " ".join(fit.summary())
 
 
-def test_it_collects_what_others_compute(judged):
-    counts, W, H, certificate = judged
-    V = from_columns(counts)
-    margins = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / counts.sum()
-    of_margins = kl_div(counts, margins).sum()
-    assert certificate.divergence == pytest.approx(kl_div(counts, W @ H).sum())
-    assert certificate.of_margins == pytest.approx(of_margins)
-    assert certificate.relative_error == pytest.approx(certificate.divergence / of_margins)
-    bound = divergence_bound(V, 3)
-    assert certificate.lower_bound == pytest.approx(bound.value / bound.of_margins)
-    assert certificate.gap == pytest.approx(certificate.relative_error - certificate.lower_bound)
-    assert certificate.coefficient_gap == poisson_gaps(V, W, H).coefficient_gap
-    assert certificate.noise_floor == noise_floor(V, W, H).value
-    plain = certify_counts(V, W, H, floor=False, effort=0)
-    assert np.isnan(plain.above_floor)
-    assert plain.floor_in_words() == ""
-    assert plain.effort == 0
+def test_the_kkt_residual_is_that_of_both_factors(rng):
+    """The coefficients are best for the components, but not the other way round."""
+    V, W = rng.random((6, 15)), rng.random((6, 3))
+    H = nnls(W.T @ W, V.T @ W).T
+    squares = (H**2).sum(axis=1)
+    steps = np.minimum(W, (W @ H - V) @ H.T / squares)
+    expected = np.sqrt((squares * steps**2).sum() / (V**2).sum())
+    assert expected > 0.01
+    assert certify(from_columns(V), W, H).kkt_residual == pytest.approx(expected)
+    assert certify(from_columns(V.T), H.T, W.T).kkt_residual == pytest.approx(expected)
 
 
-def test_data_of_one_component_are_judged_by_their_total():
-    V = from_columns(np.outer([1.0, 2.0, 3.0], [2.0, 4.0]))
-    certificate = certify(V, [[1.0], [2.0], [3.0]], [[2.0, 4.0]], loss="poisson")
-    assert certificate.relative_error == pytest.approx(0.0, abs=1e-12)
-    assert certificate.divergence == pytest.approx(0.0, abs=1e-9)
-
-
-def test_the_bound_of_the_objective_of_counts_is_that_of_their_divergence(rng):
-    """That of the squared error, which was returned for both losses, may be far above it."""
-    counts = rng.poisson(20 * rng.random((30, 4)) @ rng.random((4, 12))).astype(float)
-    result = factorize(from_rows(counts), 2, loss="poisson")
-    bound = result.objective_bound()
-    assert bound == pytest.approx(result.certify().lower_bound * result.certify().of_margins)
-    assert 0 <= bound <= result.objective
+# --- missing entries and weights ---
 
 
 K = 2
@@ -220,6 +209,102 @@ def test_data_are_completed_by_the_fit():
     assert "relative error" in render(result)
 
 
+# --- counts ---
+
+
+@pytest.fixture(scope="module")
+def counts():
+    """Counts of three patterns, with known rates."""
+    rng = np.random.default_rng(0)
+    return rng.poisson(rng.gamma(0.5, 30, (80, 3)) @ rng.dirichlet(np.full(25, 0.2), 3))
+
+
+@pytest.fixture(scope="module")
+def fitted(counts):
+    result = factorize(from_rows(counts), 3, loss="poisson")
+    result.diagnose()
+    return result
+
+
+def test_the_loss_chooses_the_certificate(counts, fitted):
+    V, W, H = from_rows(counts), fitted.W, fitted.H
+    assert isinstance(certify(V, W, H), Certificate)
+    by_name = [certify(V, W, H, loss=loss) for loss in ("poisson", "kullback-leibler")]
+    assert by_name == [fitted.certify()] * 2
+    assert isinstance(by_name[0], CountCertificate)
+    # with a given component too the bound is that of all factors
+    given = certify(V, W, H, loss="poisson", n_fixed=1)
+    assert given.lower_bound == pytest.approx(by_name[0].lower_bound, rel=1e-12)
+
+
+def test_a_fit_of_counts_judges_itself_in_the_words_of_counts(fitted):
+    certificate = fitted.certify()
+    assert certificate.divergence == pytest.approx(fitted.objective, rel=1e-9)
+    assert certificate.relative_error == pytest.approx(fitted.relative_error, rel=1e-9)
+    assert certificate.coefficient_gap <= 1e-7 * fitted.data.mean() * 25 * 80
+    assert abs(certificate.above_floor) < 0.1
+    summary = "\n".join(fitted.summary())
+    assert f"{1 - certificate.relative_error:.1%} of the deviance explained" in summary
+    assert "noise floor" in summary
+    assert "relative error" not in summary
+
+
+def test_a_certificate_is_kept_until_more_effort_is_asked_for(fitted):
+    certificate = fitted.certify()
+    assert fitted.certify() is certificate
+    assert fitted.certify(effort=12).effort == 12
+    fitted.diagnose()
+    assert fitted.certificate.effort == 12
+
+
+def test_too_few_components_are_far_above_the_floor(counts):
+    model = ConeNMF(1, loss="poisson").fit(counts)
+    assert model.certify().above_floor > 0.3
+    assert "overdispersed, or K is too small" in "\n".join(model.result_.summary())
+    assert model.certify().lower_bound == pytest.approx(1.0)  # attained
+
+
+def test_data_that_are_not_in_memory_have_the_quick_floor(counts, tmp_path):
+    np.save(tmp_path / "counts.npy", counts.T.astype(float))
+    V = from_columns(np.load(tmp_path / "counts.npy", mmap_mode="r"))
+    certificate = factorize(V, 3, loss="poisson").certify()
+    assert not certificate.is_refitted
+    assert "ignores the parameters" in certificate.floor_in_words()
+
+
+def test_a_certificate_of_counts_collects_what_others_compute(rng):
+    W, H = known_rates(rng, 3, 60, 30)
+    counts = rng.poisson(W @ H).astype(float)
+    V = from_columns(counts)
+    certificate = certify_counts(V, W, H)
+    divergence = kl_div(counts, W @ H).sum()
+    of_margins = kl_div(counts, np.outer(counts.sum(1), counts.sum(0)) / counts.sum()).sum()
+    bound, error = divergence_bound(V, 3), divergence / of_margins
+    below = bound.value / bound.of_margins
+    found = astuple(certificate)[:5]
+    assert found == pytest.approx((divergence, of_margins, error, below, error - below))
+    assert certificate.coefficient_gap == poisson_gaps(V, W, H).coefficient_gap
+    assert certificate.noise_floor == noise_floor(V, W, H).value
+    plain = certify_counts(V, W, H, floor=False, effort=0)
+    assert np.isnan(plain.above_floor)
+    assert (plain.floor_in_words(), plain.effort) == ("", 0)
+
+
+def test_data_of_one_component_are_judged_by_their_total():
+    W, H = np.array([[1.0], [2.0], [3.0]]), np.array([[2.0, 4.0]])
+    certificate = certify(from_columns(W @ H), W, H, loss="poisson")
+    assert (certificate.relative_error, certificate.divergence) == pytest.approx((0, 0), abs=1e-9)
+
+
+def test_the_bound_of_the_objective_of_counts_is_that_of_their_divergence(rng):
+    """That of the squared error, which was returned for both losses, may be far above it."""
+    counts = rng.poisson(20 * rng.random((30, 4)) @ rng.random((4, 12))).astype(float)
+    result = factorize(from_rows(counts), 2, loss="poisson")
+    bound = result.objective_bound()
+    assert bound == pytest.approx(result.certify().lower_bound * result.certify().of_margins)
+    assert 0 <= bound <= result.objective
+
+
 def known_rates(rng, K=4, n_samples=150, n_features=80, mean=100):
     return rng.dirichlet(np.full(n_features, 0.2), K).T, rng.gamma(0.7, mean, (K, n_samples))
 
@@ -257,7 +342,7 @@ def test_draws_depend_on_the_generator_alone(main_backend, small_blocks, rng):
     X = rng.poisson(W @ H).T.astype(float)
     expected = noise_floor(from_rows(X), W, H, refit=False)
     found = noise_floor(main_backend(X.T), W, H, refit=False)
-    np.testing.assert_allclose(found[:2], expected[:2], rtol=1e-10)
+    assert found[:2] == pytest.approx(expected[:2], rel=1e-10)
     other = noise_floor(from_rows(X), W, H, refit=False, rng=np.random.default_rng(9))
     assert other.value != expected.value
 
@@ -297,18 +382,15 @@ def test_no_better_factor_beats_a_gap(seed):
 @given(seed=st.integers(0, 10**6))
 def test_gaps_close_at_the_optimum(seed):
     V, W, H = problem(seed)
-    for n in range(V.shape[1]):  # by another method
-        slope, v = W.sum(axis=0), V[:, n]
+    slope, bounds = W.sum(axis=0), [(0, None)] * len(H)
+    how = {"method": "L-BFGS-B", "options": {"ftol": 1e-15, "gtol": 1e-12, "maxiter": 2000}}
 
-        def value(h, v=v, slope=slope):
-            x = np.maximum(W @ h, 1e-12)
-            return slope @ h - v @ np.log(x), slope - W.T @ (v / x)
+    def value(h, v):
+        x = np.maximum(W @ h, 1e-12)
+        return slope @ h - v @ np.log(x), slope - W.T @ (v / x)
 
-        bounds = [(0, None)] * H.shape[0]
-        options = {"ftol": 1e-15, "gtol": 1e-12, "maxiter": 2000}
-        H[:, n] = minimize(
-            value, H[:, n], jac=True, bounds=bounds, method="L-BFGS-B", options=options
-        ).x
+    for n, v in enumerate(V.T):
+        H[:, n] = minimize(value, H[:, n], args=(v,), jac=True, bounds=bounds, **how).x
     found = poisson_gaps(from_columns(V), W, H)
     assert found.coefficient_gap <= 1e-4 * found.total
 
@@ -323,7 +405,9 @@ def test_the_margins_are_the_best_single_component(seed):
     assert found.of_margins == pytest.approx(found.divergence, abs=1e-9 * found.total)
 
 
-def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix, rng):
+def test_gaps_are_the_same_in_every_storage(
+    main_backend, small_blocks, both_twins, sample_matrix, rng
+):
     W, H = 0.1 + rng.random((12, 3)), rng.random((3, 40))
     V = main_backend(sample_matrix)
     margins(V)
@@ -334,7 +418,7 @@ def test_in_every_storage(main_backend, small_blocks, both_twins, sample_matrix,
     assert found.divergence == pytest.approx(kl_div(sample_matrix, W @ H).sum(), rel=1e-6)
 
 
-def test_rates_of_zero_are_refused_where_there_are_counts():
+def test_rates_of_zero_are_refused_where_there_are_counts(refuses):
     V = from_columns([[2.0, 1.0], [1.0, 0.0], [1.0, 2.0]])
-    with pytest.raises(DataError, match="zero where 3 entries"):
-        poisson_gaps(V, [[0.0], [0.0], [1.0]], [[1.0, 1.0]])
+    W, H = [[0.0], [0.0], [1.0]], [[1.0, 1.0]]
+    refuses(DataError, "zero where 3 entries", lambda: poisson_gaps(V, W, H))

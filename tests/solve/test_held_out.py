@@ -1,9 +1,12 @@
+"""What components predict of hidden entries, for least squares and for counts."""
+
 import numpy as np
 import pytest
 import scipy.optimize
 
-from conenmf import from_columns
+from conenmf import factorize, from_columns
 from conenmf.solve.coefficients import feature_folds, held_out_share
+from conenmf.solve.losses.poisson import held_out_deviance
 
 rng = np.random.default_rng(0)
 W = rng.gamma(0.5, size=(15, 3))
@@ -25,7 +28,7 @@ def by_hand(V, W, n_folds=5, weights=None):
     return 1 - missed / (weights * V**2).sum()
 
 
-def test_it_is_what_its_definition_says(main_backend):
+def test_the_share_is_what_its_definition_says(main_backend):
     assert held_out_share(main_backend(V), W) == pytest.approx(by_hand(V, W), rel=1e-9)
 
 
@@ -60,3 +63,51 @@ def test_a_component_that_rests_on_hidden_features_is_not_blown_up():
 def test_nothing_to_predict_or_to_predict_from():
     assert held_out_share(from_columns(np.array([[1.0, 2.0]])), [[1.0]]) == 0.0
     assert held_out_share(from_columns(np.zeros((3, 2))), np.ones((3, 1))) == 1.0
+
+
+# --- counts ---
+
+
+def parts(N=300):
+    """Counts of four components, to fit and to predict."""
+    rng = np.random.default_rng(0)
+    W = rng.dirichlet(np.full(60, 0.2), 4).T
+    return [rng.poisson(400 * W @ rng.dirichlet(np.full(4, 0.3), N).T) for _ in range(2)]
+
+
+def test_too_few_and_too_many_components_predict_worse():
+    train, test = map(from_columns, parts())
+    scores = {
+        K: held_out_deviance(test, factorize(train, K, loss="poisson").W) for K in (1, 2, 4, 16)
+    }
+    assert scores[1] < scores[2] < scores[4] - 0.3
+    assert scores[16] < scores[4] - 0.05
+    assert scores[4] < 1
+
+
+def test_every_storage_gives_the_same_deviance(main_backend):
+    train, test = parts(N=40)
+    W = factorize(from_columns(train), 3, loss="poisson").W
+    expected = held_out_deviance(from_columns(test), W)
+    found = held_out_deviance(main_backend(test.astype(float)), W)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_weight_of_two_is_a_sample_twice():
+    train, test = parts(N=30)
+    W = factorize(from_columns(train), 3, loss="poisson").W
+    twice = np.hstack([test, test[:, :5]])
+    weighted = held_out_deviance(from_columns(test), W, weights=np.repeat([2, 1], [5, 25]))
+    assert weighted == pytest.approx(held_out_deviance(from_columns(twice), W))
+
+
+@pytest.mark.parametrize(
+    ("V", "W", "low", "high"),
+    [
+        ([[1.0, 2.0], [2.0, 4.0]], [[1.0], [2.0]], 1, 1),  # nothing to explain
+        ([[1.0, 0.0], [0.0, 4.0]], [[1.0], [2.0]], -100, 1),
+        ([[1, 9], [5, 4], [3, 2]], [[1.0], [2.0], [0.0]], -100, 1),  # unseen by the components
+    ],
+)
+def test_the_deviance_of_tiny_tables_is_finite(V, W, low, high):
+    assert low <= held_out_deviance(from_columns(V), np.array(W)) <= high

@@ -1,14 +1,27 @@
+"""Inits: each gives factors to begin with, and is what its paper says."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
+import skfuzzy
 
 from conenmf import cr1_nmf, from_columns, make_cones
 from conenmf.cones.rank_one import cr1_plus_plus
+from conenmf.data.resample import draw_longest, draw_weighted
 from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.svd import Spectrum
-from conenmf.solve.inits import INITS, initialize, lift_zeros
+from conenmf.solve.inits import (
+    INITS,
+    acol,
+    cur,
+    fuzzy,
+    initialize,
+    kl_kmeans,
+    lift_zeros,
+    random_c,
+)
 from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -39,13 +52,11 @@ def test_nndsvd_equals_the_original_program(path, main_backend, small_blocks):
 def test_every_init_is_an_init(name, dtype, main_backend, small_blocks, sample_matrix):
     V, K = main_backend(sample_matrix.astype(dtype)), count(name)
     W, H, *_ = initialize(V, K, name, HALS, rng())
-    assert W.shape == (12, K)
-    assert H.shape == (K, 40)
-    assert W.dtype == H.dtype == V.dtype
-    assert W.min() >= 0
-    assert H.min() >= 0
-    assert np.isfinite(W).all()
-    assert np.isfinite(H).all()
+    assert (W.shape, H.shape) == ((12, K), (K, 40))
+    for Y in (W, np.asarray(H)):
+        assert Y.dtype == V.dtype
+        assert Y.min() >= 0
+        assert np.isfinite(Y).all()
     assert W.any(axis=0).all()
 
 
@@ -63,41 +74,35 @@ def test_every_storage_gives_the_same_init(name, main_backend, small_blocks, sam
 
 
 @pytest.mark.parametrize("name", INITS)
-def test_the_generator_decides(name, sample_matrix):
+def test_the_generator_decides(name, sample_matrix, same_factors):
     V = from_columns(sample_matrix)
-    first, second = (initialize(V, count(name), name, HALS, rng()) for _ in range(2))
-    np.testing.assert_array_equal(first[0], second[0])
-    np.testing.assert_array_equal(first[1], second[1])
+    same_factors(*(initialize(V, count(name), name, HALS, rng()) for _ in range(2)))
 
 
-def test_cr1_is_lifted_for_mult_and_hals_and_w_alone_goes_to_nnlsb(sample_matrix):
+@pytest.mark.parametrize(
+    ("name", "factor", "solver"),
+    [("cr1", cr1_nmf, MULT), ("cr1", cr1_nmf, HALS), ("cr1++", cr1_plus_plus, MULT)],
+)
+def test_the_zeros_of_cones_are_lifted(name, factor, solver, sample_matrix):
     V = from_columns(sample_matrix)
-    W, H, _ = cr1_nmf(V, 4, tol=5e-2)
-    for solver in (MULT, HALS):
-        initial_W, initial_H, *_ = initialize(V, 4, "cr1", solver)
-        np.testing.assert_array_equal(initial_W, W)
-        np.testing.assert_allclose(initial_H, H + H[H > 0].mean(), rtol=1e-14)
-    initial_W, initial_H, *_ = initialize(V, 4, "cr1", NNLSB)
-    np.testing.assert_array_equal(initial_W, W)
-    assert initial_H is None
-
-
-@pytest.mark.parametrize("name", ["cr1", "cr1++"])
-def test_the_zeros_of_cones_are_lifted(name, sample_matrix):
-    V = from_columns(sample_matrix)
-    factor = {"cr1": cr1_nmf, "cr1++": cr1_plus_plus}[name]
     W, H, _ = factor(V, 4, rng=rng(), tol=5e-2)
-    initial = initialize(V, 4, name, MULT, rng())
+    initial = initialize(V, 4, name, solver, rng())
     np.testing.assert_array_equal(initial.W, W)
     np.testing.assert_allclose(initial.H, H + H[H > 0].mean(), rtol=1e-14)
     assert initial.name == name
 
 
+def test_cr1_gives_w_alone_to_nnlsb(sample_matrix):
+    V = from_columns(sample_matrix)
+    initial = initialize(V, 4, "cr1", NNLSB)
+    np.testing.assert_array_equal(initial.W, cr1_nmf(V, 4, tol=5e-2)[0])
+    assert initial.H is None
+
+
 def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
     V = main_backend(sample_matrix)
     W, H = INITS["nndsvd"](V, 4, None)
-    assert (W == 0).any()
-    assert (H == 0).any()
+    assert all((Y == 0).any() for Y in (W, np.asarray(H)))
     Wa, Ha = INITS["nndsvda"](V, 4, None)
     np.testing.assert_allclose(Wa, np.where(W == 0, sample_matrix.mean(), W))
     np.testing.assert_allclose(Ha, np.where(H == 0, sample_matrix.mean(), H))
@@ -114,13 +119,6 @@ def test_nnsvdlrc_is_better_than_nndsvd_before_any_iteration():
         for W, H in (INITS[name](from_columns(V), 6, None) for name in ("nnsvdlrc", "nndsvd"))
     ]
     assert errors[0] < errors[1]
-    with pytest.raises(ComponentsError, match="nnsvdlrc makes at most 3 components"):
-        INITS["nnsvdlrc"](from_columns(V[:2]), 4, None)
-
-
-def test_rank_two_makes_two_components(sample_matrix):
-    with pytest.raises(ComponentsError, match="rank-two makes 2 components, not the 3 asked for"):
-        initialize(from_columns(sample_matrix), 3, "rank-two", HALS)
 
 
 def test_spherical_k_means_finds_cones():
@@ -142,10 +140,18 @@ def test_k_means_finds_clusters_and_marks_them():
     assert (H.argmax(axis=0)[labels == 0] == order[0]).all()
 
 
-def test_more_clusters_than_samples(sample_matrix):
-    for name in ("spkm", "kmeans"):
-        with pytest.raises(ComponentsError, match="38 nonzero samples, fewer than the 39"):
-            INITS[name](from_columns(sample_matrix), 39, rng())
+@pytest.mark.parametrize(
+    ("name", "rows", "K", "message"),
+    [
+        ("nnsvdlrc", 2, 4, "nnsvdlrc makes at most 3 components"),
+        ("rank-two", 12, 3, "rank-two makes 2 components, not the 3 asked for"),
+        ("spkm", 12, 39, "38 nonzero samples, fewer than the 39"),
+        ("kmeans", 12, 39, "38 nonzero samples, fewer than the 39"),
+    ],
+)
+def test_more_components_than_an_init_makes(name, rows, K, message, sample_matrix, refuses):
+    V = from_columns(sample_matrix[:rows])
+    refuses(ComponentsError, message, lambda: initialize(V, K, name, HALS, rng()))
 
 
 # --- the user's own ---------------------------------------------------------------------------
@@ -154,15 +160,14 @@ def test_more_clusters_than_samples(sample_matrix):
 def test_own_factors(sample_matrix):
     V = from_columns(sample_matrix)
     W, H = rng().random((12, 3)), rng().random((3, 40))
-    initial_W, initial_H, *_ = initialize(V, 3, (W, H), HALS)
-    np.testing.assert_array_equal(initial_W, W)
-    np.testing.assert_array_equal(initial_H, H)
-    initial_W, initial_H, *_ = initialize(V, 3, W, MULT)
+    own = initialize(V, 3, (W, H), HALS)
+    np.testing.assert_array_equal(own.W, W)
+    np.testing.assert_array_equal(own.H, H)
     best = nnls(W.T @ W, sample_matrix.T @ W).T
-    np.testing.assert_allclose(initial_H, lift_zeros(V, best))
-    initial_W, initial_H, *_ = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
-    np.testing.assert_array_equal(initial_W, W)
-    assert initial_H is None
+    np.testing.assert_allclose(initialize(V, 3, W, MULT).H, lift_zeros(V, best))
+    own = initialize(V, 3, lambda V, K, rng: (W, None), NNLSB)
+    np.testing.assert_array_equal(own.W, W)
+    assert own.H is None
 
 
 def test_lifting_an_empty_h():
@@ -182,17 +187,15 @@ def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
 
 
 @pytest.mark.parametrize("name", ["nndsvd", "nndsvda", "nnsvdlrc"])
-def test_the_spectrum_of_a_fit_is_used(name):
+def test_the_spectrum_of_a_fit_is_used(name, same_factors):
     V = from_columns(rng().random((30, 50)))
     spectrum = Spectrum(V)
     spectrum.truncated_svd(3)  # of a small V one pass serves all requests
     before = V.passes
-    W, H, *_ = initialize(V, 4, name, HALS, rng(), spectrum=spectrum)
+    initial = initialize(V, 4, name, HALS, rng(), spectrum=spectrum)
     shared = V.passes - before
-    W0, H0, *_ = initialize(V, 4, name, HALS, rng())
+    same_factors(initial, initialize(V, 4, name, HALS, rng()))
     assert V.passes - before - shared == shared + 1
-    np.testing.assert_array_equal(W, W0)
-    np.testing.assert_array_equal(H, H0)
 
 
 @pytest.mark.parametrize("name", ["spkm", "kmeans"])
@@ -202,6 +205,103 @@ def test_clusters_that_run_empty_among_zero_samples(name):
         draw = np.random.default_rng(seed)
         V = from_columns(np.outer([1.0, 2.0, 3.0], draw.integers(0, 3, 12)) + 0.0)
         if V.nonzero >= 3:
-            W, H = INITS[name](V, 3, draw)
-            assert np.isfinite(W).all()
-            assert np.isfinite(H).all()
+            assert all(np.isfinite(Y).all() for Y in INITS[name](V, 3, draw))
+
+
+# --- columns drawn at random ---
+
+
+def data(n=200):
+    draw = rng()
+    V = draw.random((5, n)) * draw.exponential(1.0, n)
+    V[:, ::10] = 0.0
+    return V
+
+
+def test_components_of_acol_are_means_of_twenty_samples():
+    W, _ = acol(from_columns(np.eye(60)), 4, rng())
+    assert set(np.unique(W)) == {0.0, 1 / 20}
+    np.testing.assert_allclose(W.sum(axis=0), 1)
+
+
+def test_random_c_draws_from_the_longest_samples_only():
+    W, _ = random_c(from_columns(np.diag(np.arange(1.0, 101))), 3, rng())
+    assert np.flatnonzero(W.any(axis=1)).min() >= 80
+
+
+def test_components_of_cur_are_different_samples():
+    V = data()
+    W, _ = cur(from_columns(V), 6, rng())
+    chosen = [int(np.flatnonzero((V == w[:, None]).all(axis=0))[0]) for w in W.T]
+    assert len(set(chosen)) == 6
+
+
+def test_draws_are_in_proportion_to_squared_norms():
+    V, draw = from_columns(data(12)), np.random.default_rng(1)
+    counts = np.bincount([int(draw_weighted(V, 1, draw)[0]) for _ in range(4000)], minlength=12)
+    expected = 4000 * np.asarray(V.norms_squared) / V.total
+    assert not counts[expected == 0].any()
+    kept = expected > 0
+    chi_squared = ((counts - expected)[kept] ** 2 / expected[kept]).sum()
+    assert chi_squared < 35  # 0.999 quantile of 9 degrees of freedom is 27.9
+
+
+def test_the_longest_come_first(main_backend):
+    V = data()
+    found = np.asarray(draw_longest(main_backend(V), 7))
+    np.testing.assert_array_equal(found, np.argsort(-np.linalg.norm(V, axis=0))[:7])
+
+
+@pytest.mark.parametrize("init", [acol, random_c, cur])
+def test_as_many_components_as_samples(init):
+    W, H = init(from_columns(np.eye(3)), 3, rng())
+    assert W.any(axis=0).all()
+    assert H.shape == (3, 3)
+
+
+# --- clusters, against independent programs ---
+
+
+def clusters():
+    draw = rng()
+    return np.hstack([draw.random((6, 60)) + 3 * np.eye(6)[:, [k]] for k in range(3)])
+
+
+def divergence(V, C):
+    """sum_f v log(v / c) - v + c for every sample and centroid, entry by entry."""
+    v, c = V[:, :, None], C[:, None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(v > 0, v * np.log(v / c), 0.0)
+    return (terms - v + c).sum(axis=0)
+
+
+def test_fuzzy_memberships_and_centroids_are_those_of_scikit_fuzzy():
+    V = clusters()
+    W, H = fuzzy(from_columns(V), 3, np.random.default_rng(1))
+    memberships, *_ = skfuzzy.cluster.cmeans_predict(V, W.T, 2, 1e-12, 1)
+    np.testing.assert_allclose(H, memberships, atol=1e-12)
+    expected, *_ = skfuzzy.cluster.cmeans(V, 3, 2, 1e-12, 1000, seed=0)
+    order = [int(np.linalg.norm(expected.T - w[:, None], axis=0).argmin()) for w in W.T]
+    assert sorted(order) == [0, 1, 2]
+    np.testing.assert_allclose(W, expected.T[:, order], rtol=1e-2)
+
+
+def test_a_sample_that_is_a_centroid_belongs_to_it_alone():
+    V = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 2.0, 0.0, 2.0]])
+    W, H = fuzzy(from_columns(V), 2, np.random.default_rng(0))
+    np.testing.assert_allclose(W @ H, V, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_are_in_the_cluster_of_the_smallest_divergence(seed):
+    draw = np.random.default_rng(seed)
+    rates = 30 * draw.gamma(1.0, size=(8, 3)) @ draw.dirichlet(np.ones(3), 80).T
+    V = draw.poisson(rates).astype(float)
+    V = V[:, V.any(axis=0)]
+    W, H = kl_kmeans(from_columns(V), 3, draw)
+    labels = H.argmax(axis=0)
+    for k in range(3):  # centroids are the means of their clusters
+        np.testing.assert_allclose(W[:, k], V[:, labels == k].mean(axis=1), atol=1e-9)
+    floored = np.maximum(W, 1e-3 * V.mean())
+    best = divergence(V, floored).argmin(axis=1)
+    assert np.mean(best == labels) > 0.9  # it may have stopped before the last sample settled

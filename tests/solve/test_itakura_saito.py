@@ -1,12 +1,9 @@
 """The Itakura-Saito divergence: iterates of scikit-learn, monotone, stationary, clear refusals."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
 
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows, stability, write_report
 from conenmf.cli import main
@@ -17,6 +14,7 @@ from conenmf.solve.run import Stopping, alternate
 
 F, N, K = 12, 40, 3
 OPTIONS = {"loss": "itakura-saito", "max_iter": 60}
+UNFINISHED = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def spectra(seed=0):
@@ -30,13 +28,12 @@ def divergence(V, W, H):
     return float((ratios - np.log(ratios) - 1).sum())
 
 
+@UNFINISHED
 def test_multiplicative_iterates_are_those_of_scikit_learn(main_backend, refuses):
     V, rng = spectra(), np.random.default_rng(1)
     W, H = rng.random((F, K)) + 0.1, rng.random((K, N)) + 0.1
     theirs = NMF(K, init="custom", solver="mu", beta_loss="itakura-saito", max_iter=30, tol=0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        A = theirs.fit_transform(V.T, W=H.T.copy(), H=W.T.copy())
+    A = theirs.fit_transform(V.T, W=H.T.copy(), H=W.T.copy())
     data = main_backend(V)
     if not data.measures.lowest > 0:
         refuses(DataError, "needs positive entries", lambda: factorize(data, K, **OPTIONS))
@@ -58,12 +55,11 @@ def test_the_divergence_never_rises_and_its_value_is_exact(init):
     assert result.relative_error == pytest.approx(result.objective / mean, rel=1e-10)
 
 
+@UNFINISHED
 def test_transform_is_the_fit_and_ends_at_a_stationary_point():
     V = spectra()
     model = ConeNMF(K, loss="itakura-saito", max_iter=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        A = model.fit_transform(V.T)
+    A = model.fit_transform(V.T)
     np.testing.assert_array_equal(model.transform(V.T), A)
     W, X = model.components_.T, model.components_.T @ A.T
     slopes = W.T @ (1 / X - V / X**2)
@@ -74,32 +70,57 @@ def test_transform_is_the_fit_and_ends_at_a_stationary_point():
     assert "divergence" in model.result_.summary()[0]
 
 
-def test_what_it_does_not_take_is_refused(refuses):
-    V = spectra()
-    for data in (from_columns(np.where(V < 0.1, 0.0, V)), from_rows(sp.csr_array(V.T))):
-        with pytest.raises(DataError, match="needs positive entries"):
-            factorize(data, K, **OPTIONS)
-    data = from_columns(V)
-    for options, words in (
-        ({"solver": "hals"}, "solver='hals' is unknown"),
-        ({"penalties": Penalties(l1_h=0.1, l1_w=0.1)}, "takes no penalties"),
-        ({"fixed": V[:, :1]}, "takes no known components"),
-    ):
-        with pytest.raises(OptionError, match=words):
-            factorize(data, K, **OPTIONS, **options)
-    with pytest.raises(OptionError, match="takes no missing"):
-        factorize(from_columns(V, mask=V > 0.01), K, **OPTIONS)
-    refuses(NotAvailableError, "resample='start'", lambda: stability(data, K, loss="itakura-saito"))
-    with pytest.raises(NotAvailableError, match="partial_fit"):
-        ConeNMF(K, loss="itakura-saito").partial_fit(V.T)
+def fit(V, **options):
+    return factorize(V, K, **OPTIONS, **options)
 
 
-def test_no_lower_bound_is_known():
-    V = from_columns(spectra())
-    result = factorize(V, K, **OPTIONS)
-    for ask in (result.certify, lambda: certify(V, result.W, result.H, loss="itakura-saito")):
-        with pytest.raises(NotAvailableError, match="no lower bound is known for this loss"):
-            ask()
+V = spectra()
+DATA = from_columns(V)
+REFUSED = {
+    "zeros": (DataError, "needs positive", lambda: fit(from_columns(np.where(V < 0.1, 0.0, V)))),
+    "sparse data": (DataError, "needs positive", lambda: fit(from_rows(sp.csr_array(V.T)))),
+    "another solver": (OptionError, "solver='hals' is unknown", lambda: fit(DATA, solver="hals")),
+    "penalties": (
+        OptionError,
+        "takes no penalties",
+        lambda: fit(DATA, penalties=Penalties(l1_h=0.1, l1_w=0.1)),
+    ),
+    "known components": (
+        OptionError,
+        "takes no known components",
+        lambda: fit(DATA, fixed=V[:, :1]),
+    ),
+    "holes": (OptionError, "takes no missing", lambda: fit(from_columns(V, mask=V > 0.01))),
+    "other samples": (
+        NotAvailableError,
+        "resample='start'",
+        lambda: stability(DATA, K, loss="itakura-saito"),
+    ),
+    "batches": (
+        NotAvailableError,
+        "partial_fit",
+        lambda: ConeNMF(K, loss="itakura-saito").partial_fit(V.T),
+    ),
+    "a certificate of a fit": (
+        NotAvailableError,
+        "no lower bound is known for this loss",
+        lambda: fit(DATA).certify(),
+    ),
+    "a certificate of factors": (
+        NotAvailableError,
+        "no lower bound is known for this loss",
+        lambda: certify(DATA, V[:, :K], np.ones((K, N)), loss="itakura-saito"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_it_does_not_offer_is_refused(case, refuses):
+    refuses(*REFUSED[case])
+
+
+def test_a_diagnosis_has_no_lower_bound():
+    result = fit(DATA)
     result.diagnose()
     assert result.certificate.lower_bound == 0
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conenmf import from_columns
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping, StopReason, alternate
 from conenmf.solve.solvers import SOLVERS
 
 ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
@@ -68,20 +68,12 @@ def test_one_pass_per_iteration(name, main_backend, sample_matrix, init):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, init):
-    runs = [
-        alternate(
-            from_columns(sample_matrix, n_threads=n, **small_blocks),
-            *init,
-            SOLVERS[name],
-            stopping=Stopping(0, max_iter=5),
-        )
-        for n in (1, 2, 4)
-    ]
-    for run in runs[1:]:
-        assert np.array_equal(run.W, runs[0].W)
-        assert np.array_equal(run.H, runs[0].H)
-        assert np.array_equal(run.history.relative_error, runs[0].history.relative_error)
+def test_same_bits_for_any_number_of_threads(name, small_blocks, sample_matrix, init, same_factors):
+    opened = [from_columns(sample_matrix, n_threads=n, **small_blocks) for n in (1, 2, 4)]
+    stopping = Stopping(0, max_iter=5)
+    runs = [alternate(V, *init, SOLVERS[name], stopping=stopping) for V in opened]
+    same_factors(*runs)
+    assert len({run.history.relative_error.tobytes() for run in runs}) == 1
 
 
 @pytest.mark.thinned(4)
@@ -172,15 +164,18 @@ def test_exact(rng):
     assert run.history.relative_error[-1] <= 1e-7
 
 
-def test_max_iter_and_max_time(sample_matrix, init):
-    V = from_columns(sample_matrix)
-    run = alternate(V, *init, SOLVERS["mult"], stopping=Stopping(max_iter=3))
-    assert (run.stop_reason, run.history.elapsed.size) == ("max_iter", 3)
-    run = alternate(V, *init, SOLVERS["mult"], stopping=Stopping(max_iter=0))
-    assert (run.stop_reason, run.history.elapsed.size) == ("max_iter", 0)
-    np.testing.assert_array_equal(run.H, init[1])
-    run = alternate(V, *init, SOLVERS["mult"], stopping=Stopping(tol=0, max_time=1e-9))
-    assert (run.stop_reason, run.history.elapsed.size) == ("max_time", 1)
+@pytest.mark.parametrize(
+    ("stopping", "reason", "n_iter"),
+    [
+        (Stopping(max_iter=3), "max_iter", 3),
+        (Stopping(max_iter=0), "max_iter", 0),
+        (Stopping(tol=0, max_time=1e-9), "max_time", 1),
+    ],
+)
+def test_max_iter_and_max_time(stopping, reason, n_iter, sample_matrix, init):
+    run = alternate(from_columns(sample_matrix), *init, SOLVERS["mult"], stopping=stopping)
+    assert (run.stop_reason, run.history.elapsed.size) == (reason, n_iter)
+    assert np.array_equal(run.H, init[1]) == (n_iter == 0)
 
 
 def test_callback(sample_matrix, init):
@@ -215,3 +210,27 @@ def test_the_scale_of_one_column_does_not_matter(solver, rng):
     np.testing.assert_allclose(
         other.history.relative_error, usual.history.relative_error, rtol=1e-12
     )
+
+
+@pytest.mark.parametrize(
+    ("errors", "elapsed", "reason"),
+    [
+        ([], 0.0, None),
+        ([0.5] * 5, 0.0, None),
+        ([0.5] * 7, 0.0, None),
+        ([0.5, 1e-8], 0.0, StopReason.EXACT),
+        ([0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2], 0.0, StopReason.MAX_ITER),
+        ([0.5], 9.0, StopReason.MAX_TIME),
+    ],
+)
+def test_the_limits(errors, elapsed, reason):
+    assert Stopping(max_iter=8, max_time=9.0).reason(errors, elapsed) is reason
+
+
+def test_iterations_that_were_undone_are_no_evidence_unless_all_are():
+    stopping = Stopping(tol=1e-3, window=3)
+    falls = [1.0, 0.9, 0.81, 0.81, 0.80999, 0.80999, 0.80998]  # two of the last four were undone
+    assert stopping.reason(falls, 0.0) is None
+    assert stopping.reason([*falls, 0.80997], 0.0) is StopReason.CONVERGED
+    assert stopping.reason([0.5] * 6, 0.0) is None
+    assert stopping.reason([0.5] * 7, 0.0) is StopReason.CONVERGED  # as many as two windows

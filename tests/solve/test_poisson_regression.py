@@ -9,6 +9,7 @@ from conenmf import kernels
 from conenmf.solve.losses import poisson_regression
 from conenmf.solve.losses.poisson_regression import (
     GAP_SHARE,
+    Restraint,
     Side,
     counts_of,
     curvatures,
@@ -67,19 +68,8 @@ def test_regression_agrees_with_scipy():
 
 @given(SEEDS)
 @settings(max_examples=20)
-def test_gaps_bound_how_far_any_point_is_from_the_best(seed):
-    counts, side, rng = problem(seed)
-    best = regression(counts, side)
-    Y = rng.random(best.shape) + 1e-3
-    gaps = row_gaps(counts, side, Y)
-    above = objectives(counts, side, Y) - objectives(counts, side, best)
-    assert np.all(above <= gaps * (1 + 1e-9) + 1e-9)
-
-
-@given(SEEDS)
-@settings(max_examples=20)
 def test_no_step_of_newton_raises_the_objective(seed):
-    counts, side, rng = problem(seed, rate=rng_rate(seed))
+    counts, side, rng = problem(seed, rate=10.0 ** (seed % 7 - 2))
     Y = rng.random((counts.shape[1], 4)) + 1e-6
     value = objectives(counts, side, Y)
     for _ in range(5):
@@ -90,40 +80,98 @@ def test_no_step_of_newton_raises_the_objective(seed):
         value = new
 
 
-def rng_rate(seed):
-    return 10.0 ** (seed % 7 - 2)
+# --- with penalties, known components and missing entries ---
 
 
-def test_kernel_and_twin_agree(monkeypatch):
-    counts, side, rng = problem(1)
-    Y = rng.random((counts.shape[1], 4))
-    ours = [method(counts, side, Y) for method in (newton, multiplicative)]
+def restrained_problem(seed):
+    rng = np.random.default_rng(seed)
+    W = rng.gamma(0.5, size=(9, 4)) + 1e-3
+    known = rng.random((6, 9)) > 0.3
+    V = rng.poisson(3 * rng.gamma(0.5, size=(6, 4)) @ W.T) * known
+    V[2] = 0
+    Y = rng.gamma(0.5, size=(6, 4)) + 1e-3
+    return counts_of(V.T.astype(float)), Side(W, known @ W), Y
+
+
+def row_values(counts, side, Y, held):
+    logs = log_sums(counts, ratios_of(counts, side, Y))
+    linear = (Y * (side.sums + held.l1)).sum(axis=1)
+    return logs + linear + held.l2 * (Y**2).sum(axis=1) / 2
+
+
+RESTRAINTS = [
+    Restraint(),
+    Restraint(l1=0.7),
+    Restraint(l2=0.4),
+    Restraint(l1=0.3, l2=2.0, n_fixed=2),
+    Restraint(n_fixed=1),
+]
+
+
+@pytest.mark.parametrize("held", RESTRAINTS)
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=4)
+def test_gaps_bound_how_far_any_row_is_from_the_best(held, seed):
+    counts, side, Y = restrained_problem(seed)
+    best = Y
+    for _ in range(60):
+        better = newton(counts, side, best, held=held)
+        fell = row_values(counts, side, best, held) - row_values(counts, side, better, held)
+        assert np.all(fell >= -1e-9)
+        best = better
+    np.testing.assert_array_equal(best[:, : held.n_fixed], Y[:, : held.n_fixed])
+    for rows in (Y, best):
+        gaps = row_gaps(counts, side, rows, held)
+        above = row_values(counts, side, rows, held) - row_values(counts, side, best, held)
+        assert np.all(above <= gaps * (1 + 1e-9) + 1e-9)
+    assert gaps.max() <= 1e-4 * (1 + sample_sums(counts).max())
+
+
+@pytest.mark.parametrize("held", RESTRAINTS[:3])
+def test_the_regression_ends_at_the_minimum(held, both_twins):
+    counts, side, Y = restrained_problem(4)
+    best = regression(counts, side, held)
+    assert np.all(row_gaps(counts, side, best, held) <= 1.01e-9 * sample_sums(counts))
+    for _ in range(400):  # a method of its own comes no lower
+        Y = multiplicative(counts, side, Y, held=held)
+    lowest = row_values(counts, side, Y, held)
+    assert np.all(row_values(counts, side, best, held) <= lowest + 1e-7)
+    np.testing.assert_allclose(row_values(counts, side, best, held), lowest, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.seed(5)
+@pytest.mark.parametrize("held", RESTRAINTS)
+def test_steps_from_sums_lower_the_objective_of_every_feature(held, both_twins, rng):
+    """They know the rates only through sums over the samples."""
+    V, H = rng.poisson(2.0, (7, 30)).astype(float), rng.gamma(0.5, size=(30, 4)) + 1e-3
+    known = rng.random((7, 30)) > 0.3
+    counts, transposed, turned = counts_of(V * known), counts_of((V * known).T), Side(H, known @ H)
+    W = first = rng.gamma(0.5, size=(7, 4)) + 1e-3
+    totals, values = (V * known).sum(axis=1), row_values(transposed, turned, W, held)
+    for _ in range(40):
+        ratios = ratios_of(counts, Side.of(W), H)
+        A = curvatures(counts, ratios, H)
+        W = newton_from_sums(np.asarray(ratios @ H), A, turned.sums, totals, W, held)
+        before, values = values, row_values(transposed, turned, W, held)
+        assert np.all(values <= before + 1e-9)
+    np.testing.assert_array_equal(W[:, : held.n_fixed], first[:, : held.n_fixed])
+    if not held.n_fixed:
+        least = row_values(transposed, turned, regression(transposed, turned, held), held)
+        assert np.all(values - least <= 1e-3 * totals)
+
+
+@pytest.mark.parametrize("held", RESTRAINTS)
+def test_twins_agree(held, monkeypatch):
+    counts, side, Y = restrained_problem(6)
+    ours = [method(counts, side, Y, held=held) for method in (newton, multiplicative)]
     best = regression(counts, side)
     monkeypatch.setattr(kernels, "AVAILABLE", False)
-    theirs = [method(counts, side, Y) for method in (newton, multiplicative)]
+    theirs = [method(counts, side, Y, held=held) for method in (newton, multiplicative)]
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(regression(counts, side), best, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("compiled", [True, False])
-def test_a_step_from_sums_lowers_the_objective_of_every_feature(compiled, monkeypatch):
-    """It knows the rates only through sums over the samples."""
-    monkeypatch.setattr(kernels, "AVAILABLE", compiled)
-    for seed in range(3):
-        counts, side, rng = problem(seed)
-        H = rng.gamma(0.5, size=(counts.shape[1], 4)) + 1e-3
-        W, turned = side.W, counts_of(sp.csc_array(counts.toarray().T))
-        before = objectives(turned, Side.of(H), W)
-        for _ in range(40):
-            ratios = ratios_of(counts, Side.of(W), H)
-            A, totals = curvatures(counts, ratios, H), counts.toarray().sum(axis=1)
-            W = newton_from_sums(np.asarray(ratios @ H), A, H.sum(axis=0), totals, W)
-            after = objectives(turned, Side.of(H), W)
-            assert np.all(after <= before + 1e-9)
-            before = after
-        best = regression(turned, Side.of(H))
-        least = objectives(turned, Side.of(H), best)
-        assert np.all(before - least <= 1e-3 * totals)
+# --- shapes, types and edges ---
 
 
 def test_long_samples_are_worked_on_in_parts(monkeypatch, rng):
@@ -159,6 +207,5 @@ def test_edges(dtype):
 def test_stored_zeros_and_units():
     V = sp.csc_array(np.array([[2.0, 0.0], [4.0, 6.0]]))
     V.data[0] = 0.0
-    counts = counts_of(V, 2.0)
-    assert counts.data.tolist() == [2.0, 3.0]
+    assert counts_of(V, 2.0).data.tolist() == [2.0, 3.0]
     assert V.nnz == 3
