@@ -212,7 +212,7 @@ _SHOWN_FEATURES = 8
 _SHOWN_COMPONENTS = 20
 _MAX_WORD_CHARS = 30
 _LOOKED_AT = 50  # samples that are looked at to see whether they are counts
-_WIDE_RATIO = 10  # features per sample from which on they may have been exchanged
+_WIDE_RATIO = 10  # features per sample, or genes per sample, that suggest exchanged sides
 _LONG = 200  # rows of three or four numbers, from which on they may be ratings
 _MIN_SIDE = 8  # pixels of images that features may be
 
@@ -233,7 +233,9 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("to find gene programs in raw counts, use conenmf cells")
     elif are_counts and is_plain and "divergence" not in get_loss(request.loss).lower_bounds:
         hints.append("whole numbers: if they are counts, try --loss poisson")
-    if F >= _WIDE_RATIO * N and request.samples_in == "rows" and is_plain:
+    are_genes = are_counts and N >= _WIDE_RATIO * F and names.sample_names is not None
+    is_turned = F >= _WIDE_RATIO * N or are_genes
+    if is_turned and request.samples_in == "rows" and is_plain:
         hints.append("if samples are the columns, use --samples-in columns")
     if side >= _MIN_SIDE and side**2 == F and not (names.image_shape or names.feature_names):
         hints.append(f"if features are pixels, use --image-shape {side}x{side}")
