@@ -29,7 +29,7 @@ class Reference:
     def objective(self, A, C):
         """Return the loss and the penalties."""
         terms = self.s @ _penalties(A, *self.on_A[:3]) + _penalties(C, *self.on_C).sum()
-        shift = 0.1 * (1.0 if self.is_unit else (self.s @ self.X**2).sum() / self.s.sum())
+        shift = 0.01 * (1.0 if self.is_unit else (self.s @ self.X**2).sum() / self.s.sum())
         weight = self.volume * (self.s @ self.X**2).sum()
         volume = weight * np.linalg.slogdet(C @ C.T / shift + np.eye(len(C)))[1]
         return float(self.value(A, C) + self.unit * terms + volume)

@@ -132,11 +132,12 @@ class ConeNMF(
         one of the two is above 0, the components have unit length. `transform` keeps the penalty.
     orthogonality : float
         Penalty on samples that use several components; the larger, the fewer each sample uses.
-    min_volume : float
+    min_volume : float or "auto"
         Penalty on the volume of the components, relative to the squared norm of X: it does not
-        depend on the units. Begin with 1e-5 and raise it tenfold; `for_scenes` needs none.
+        depend on the units. "auto" estimates it from the noise that `n_components` leave.
     sum_to_one : bool
-        Make the coefficients of each sample sum to one, like abundances.
+        Make the coefficients of each sample sum to one, like abundances. Alone it does not
+        determine the components: add ``min_volume="auto"``, or use `for_scenes`.
     fixed : array or data frame (n_fixed, n_features), optional
         Known components, in rows. They do not change and come first, and `n_components` counts
         them. The columns of a data frame are matched with the features by name.
@@ -213,7 +214,7 @@ class ConeNMF(
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
         orthogonality: float = 0.0,
-        min_volume: float = 0.0,
+        min_volume: float | str = 0.0,
         sum_to_one: bool = False,
         fixed: object = None,
         missing: str | float = "raise",

@@ -22,7 +22,7 @@ from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components, require_data_matrix
 from .data.views import in_single
-from .errors import InputWarning
+from .errors import InputWarning, Message, Option
 from .judge.certificate import Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
@@ -259,7 +259,9 @@ class _Fit:
         self.init_used = facts["init_used"]
         self.race = Race.of_plain(facts["race"])
         self.seconds = facts["seconds"]
-        self._run = self._new_run(parts.arrays["W"], None, resume=parts)
+        W = parts.arrays["W"]
+        self.problem = self.problem.weighed(W.shape[1], self.spectrum)
+        self._run = self._new_run(W, None, resume=parts)
         return True
 
     def _new_run(self, W: Array, H: Aligned | None, resume: Parts | None = None) -> Run:
@@ -317,6 +319,14 @@ class _Fit:
                 "predict them badly: use fit_ratings, or choose a penalty with GridSearchCV"
             )
             warnings.warn(InputWarning(problem), stacklevel=3)
+        penalties = self.problem.penalties
+        is_solved = self.solver is not None and self.problem.n_fixed < K
+        if penalties.sum_to_one and not penalties.min_volume and is_solved and K > 1:
+            problem = " alone does not determine the components, as larger ones fit as well: add "
+            better = "; for a hyperspectral scene, use ConeNMF.for_scenes or --scene"
+            parts = (Option("sum_to_one", True), problem, Option("min_volume", "auto"), better)
+            warnings.warn(InputWarning(Message(*parts)), stacklevel=3)
+        self.problem = self.problem.weighed(K, self.spectrum)
         first = self.init
         if self.is_auto:
             first = self.problem.inits(self.data, K, self.solver)[0]
@@ -408,6 +418,8 @@ class _Fit:
         self._run = None  # its H may be large
         with self._timed("finish"):
             end, error = self.problem.finish(V, W, sort=is_run)
+        if not self.problem.penalties.are_none:
+            settings = {**settings, "penalties": self.problem.penalties.plain()}
         own = V if V.unweighed is None else V.unweighed.V
         if V.observed is not None and V.observed.of_sigma and self.problem.loss.degree == 2:
             n_empty = V.observed.n_empty_samples + int(V.observed.empty_features.sum())

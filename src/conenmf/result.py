@@ -246,9 +246,6 @@ class Factorization:
             if expected > 0:
                 said = f"{Q / expected:.4g} of the expected {expected:.0f}"
             lines.append(f"Q {Q:.6g}, {said}")
-        given = self.settings.get("penalties", {})
-        if given.get("sum_to_one") and not given.get("min_volume") and self.n_iter:
-            lines.append("sum_to_one does not determine the components: see ConeNMF.for_scenes")
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

@@ -275,6 +275,7 @@ def test_a_component_that_both_factors_have_is_not_moved():
     np.testing.assert_allclose(np.degrees(found.angles), [0, 45], 0, 1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:sum_to_one")
 @given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=8)
 def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(rng):

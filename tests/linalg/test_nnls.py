@@ -267,7 +267,7 @@ def test_rows_that_fail_are_solved_once_more(monkeypatch, rng):
         solution[1::2] = 7.0
         return solution
 
-    monkeypatch.setattr(sys.modules[nnls.__module__], "_pivot", broken)
+    monkeypatch.setattr(sys.modules[nnls.__module__], "pivoted", broken)
     check_exact(W, V, nnls(G, C))
 
 

@@ -191,6 +191,7 @@ X = _rng.poisson(_rng.gamma(1.0, 2, (N, 3)) @ _rng.gamma(1.0, 1, (3, F))).astype
 KINDS = {
     "plain": ({}, {}, None),
     "sum to one": ({"sum_to_one": True}, {}, "its penalties is"),
+    "volume": ({"sum_to_one": True, "min_volume": "auto"}, {}, "its penalties is"),
     "L2": ({"alpha_W": 0.1, "l1_ratio": 0.0}, {}, "its penalties is"),
     "L1": ({"alpha_W": 0.1, "alpha_H": 0.2, "l1_ratio": 1.0}, {}, "its penalties is"),
     "orthogonal": ({"orthogonality": 0.1}, {}, "its penalties is"),
@@ -220,6 +221,7 @@ def fit(kind, **more):
     return ConeNMF(3, **options | of_model | more).fit(sp.csr_array(X), **of_fit)
 
 
+@pytest.mark.filterwarnings("ignore:sum_to_one")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_fit_resumes_with_the_same_bits_and_others_are_refused(tmp_path, kind):
     whole = fit(kind)

@@ -5,6 +5,7 @@ from sklearn.decomposition import NMF
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import OptionError
+from conenmf.judge.scores import match_spectra
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.constraints import Penalties, Term, best_rows, sum_to_one, update_unit_columns
 from conenmf.solve.losses import FROBENIUS
@@ -35,11 +36,12 @@ def penalised(V, W, H, penalties):
     value += penalties.l2_h * (H**2).sum() + penalties.l2_w * (W**2).sum()
     value += penalties.orthogonality * ((H @ H.T).sum() - (H**2).sum())
     K, size = W.shape[1], (V**2).sum() / V.shape[1] if penalties.sum_to_one else 1.0
-    gram = W.T @ W + 0.1 * size * np.eye(K)
-    volume = np.linalg.slogdet(gram)[1] - K * np.log(0.1 * size)
+    gram = W.T @ W + 0.01 * size * np.eye(K)
+    volume = np.linalg.slogdet(gram)[1] - K * np.log(0.01 * size)
     return value + penalties.min_volume * (V**2).sum() * volume
 
 
+@pytest.mark.filterwarnings("ignore:sum_to_one")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_objective_falls_and_is_what_is_reported(kind, main_backend, small_blocks, X):
     penalties = KINDS[kind]
@@ -102,6 +104,24 @@ def test_abundances_are_the_best_that_sum_to_one(rng):
         assert ((v - W @ h) ** 2).sum() <= best.fun + 1e-9
 
 
+@pytest.mark.parametrize("K", [1, 2, 5, 12])
+@pytest.mark.parametrize("apart", [1.0, 1e-3, 0.0])
+def test_abundances_by_pivoting_and_as_shortest_vectors(rng, K, apart):
+    W = 1 + apart * rng.random((20, K))
+    C = (rng.dirichlet(np.full(K, 0.3), 200) @ W.T + 0.1 * rng.standard_normal((200, 20))) @ W
+    G = W.T @ W
+
+    def values(Y):
+        return ((Y @ G) * Y).sum(axis=1) / 2 - (C * Y).sum(axis=1)
+
+    grams = np.broadcast_to(G, (200, K, K))  # one for each row: not by pivoting
+    rows = sum_to_one(G, C), sum_to_one(G, C, rng.random((200, K))), sum_to_one(grams, C)
+    for Y in rows:
+        assert Y.min() >= 0
+        np.testing.assert_allclose(Y.sum(axis=1), 1)
+        np.testing.assert_allclose(values(Y), values(rows[0]), rtol=1e-9)
+
+
 def test_columns_of_unit_length_are_minimised_over_one_by_one(rng):
     V, H = rng.random((6, 20)), rng.random((3, 20))
     W = rng.random((6, 3))
@@ -141,13 +161,46 @@ def test_a_larger_volume_penalty_brings_components_closer(X):
     assert volumes[0] > volumes[1] > volumes[2]
 
 
+@pytest.mark.parametrize("volume", [1e-4, "auto"])
 @pytest.mark.parametrize("sums", [False, True])
-def test_the_volume_penalty_does_not_depend_on_the_units(X, sums):
-    options = {"penalties": Penalties(min_volume=1e-4, sum_to_one=sums), "init": "snpa"}
+def test_the_volume_penalty_does_not_depend_on_the_units(X, sums, volume):
+    options = {"penalties": Penalties(min_volume=volume, sum_to_one=sums)}
     small, large = (factorize(from_columns(unit * X.T), 4, **options) for unit in (1, 1024))
     unit = 1024 if sums else 1
     np.testing.assert_allclose(large.W, unit * small.W, rtol=1e-6, atol=1e-6 * unit)
     assert large.relative_error == pytest.approx(small.relative_error, rel=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:sum_to_one")
+def test_abundances_do_not_depend_on_the_units(X):
+    first, second = (ConeNMF(4, sum_to_one=True).fit_transform(unit * X) for unit in (1.0, 1000.0))
+    np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_the_volume_is_weighed_by_the_noise(rng):
+    noise = 0.01 * rng.standard_normal((2000, 80))
+    X = rng.dirichlet(np.ones(3), 2000) @ rng.random((3, 80)) + noise
+    V = from_rows(X, negative="keep")
+    result = factorize(V, 3, penalties=Penalties(min_volume="auto", sum_to_one=True))
+    expected = 0.01**2 * 2000 / (X**2).sum()
+    assert result.settings["penalties"]["min_volume"] == pytest.approx(expected, rel=0.1)
+    again = factorize(V, 3, penalties=Penalties.of_plain(result.settings["penalties"]))
+    np.testing.assert_array_equal(again.W, result.W)
+    holes = from_rows(np.abs(X), mask=rng.random(X.shape) < 0.9)
+    with pytest.raises(OptionError, match="is for complete data"):
+        factorize(holes, 3, penalties=Penalties(min_volume="auto", sum_to_one=True))
+
+
+def test_the_pair_of_sums_and_volume_finds_mixtures_quickly(rng):
+    W = rng.random((80, 3))
+    H = rng.dirichlet(np.ones(3), 3000)
+    H = H[H.max(axis=1) < 0.8][:2000].T
+    V = from_columns(W @ H + 0.005 * rng.standard_normal((80, H.shape[1])), negative="keep")
+    result = factorize(V, 3, penalties=Penalties(min_volume="auto", sum_to_one=True), max_iter=500)
+    assert result.stop_reason == "converged"
+    match = match_spectra(W.T, result.W.T)
+    assert match.angles.max() < 2
+    assert result.n_iter < 200
 
 
 def test_nothing_asked_for_is_a_plain_fit(X):

@@ -213,6 +213,7 @@ def test_the_bound_with_two_ridges(X, rng):
     assert observed_bound(V, result.W, result.H) == 0
 
 
+@pytest.mark.filterwarnings("ignore:sum_to_one")
 def test_known_components_and_penalties_with_holes(X):
     mask = known(X, 0.6)
     V, known_one = from_rows(X, mask=mask), np.ones((20, 1))

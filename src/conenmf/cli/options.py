@@ -75,6 +75,10 @@ def _shape(value: str) -> Shape:
     return int(rows), int(columns)
 
 
+def _weight(value: Any) -> Any:
+    return value if value == "auto" else _AT_LEAST_0.convert(value, None, None)
+
+
 def _missing(value: str | float) -> str | float:
     if value in ("raise", "nan", "zeros"):
         return value
@@ -213,8 +217,8 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "l1_ratio": ("Share of L1 in the penalties; the rest is L2.", FloatRange(0, 1)),
         "orthogonality": ("Penalty on samples that use several components.", _AT_LEAST_0),
         "min_volume": (
-            "Penalty on the volume of the components, such as 1e-5; relative to the squared norm.",
-            _AT_LEAST_0,
+            "Penalty on the volume of the components; auto estimates it, such as 1e-5, from noise.",
+            _weight,
         ),
         "sum_to_one": ("Make the coefficients of each sample sum to one, like abundances.", bool),
     },
@@ -305,6 +309,7 @@ _METAVARS = {
     **dict.fromkeys(("names_column", "drop", "text_column"), "COLUMN"),
     "triples": "USER,ITEM,RATING",
     "missing": "raise|nan|zeros|NUMBER",
+    "min_volume": "auto|NUMBER",
     "classes": "COLUMN|FILE",
     **dict.fromkeys(("pixels_shape", "image_shape"), "ROWSxCOLUMNS"),
     **dict.fromkeys(("inits", "solvers"), "NAME,..."),

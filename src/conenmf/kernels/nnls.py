@@ -12,7 +12,7 @@ from .load import compiled
 
 def nnls_memory(K: int) -> tuple[Any, ...]:
     """What `nnls_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
-    return np.zeros((4, K), np.intp), np.zeros((K, K)), np.zeros(K)
+    return np.zeros((4, K), np.intp), np.zeros((K, K)), np.zeros((2, K)), np.ones(K)
 
 
 @compiled
@@ -51,19 +51,25 @@ def nnls_rows(
     Y: Array,
     tolerance: float,
     max_pivots: int,
+    sum_to_one: bool,
     places: Array,
     L: Array,
-    x: Array,
+    solutions: Array,
+    ones: Array,
 ) -> None:
     """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
     G (1, K, K) serves all rows, or has a matrix for each of them.
     The passive set of a row is at first that of the positive entries of Y. Rows of Y that do not
-    finish within `max_pivots` are set to NaN. `places`, L and x are those of `nnls_memory`.
+    finish within `max_pivots` are set to NaN. With `sum_to_one` the rows of Y sum to one: a shift
+    of c, the multiplier of that constraint, sees to it. Y needs a positive entry in every row then.
+    `places`, L, `solutions` and `ones` are those of `nnls_memory`.
     """
     K = C.shape[1]
     passive, factored, members, wrong = places[0], places[1], places[2], places[3]
+    x, of_ones = solutions[0], solutions[1]
     any_factored = False
+    shift = 0.0
     for n in range(C.shape[0]):
         gram = G[min(n, G.shape[0] - 1)]
         any_factored = any_factored and G.shape[0] == 1
@@ -89,6 +95,17 @@ def nnls_rows(
                 _factor(gram, members, size, L)
                 any_factored = True
             _substitute(L, members, size, C[n], x)
+            if sum_to_one:
+                if not same:
+                    _substitute(L, members, size, ones, of_ones)
+                missing = 1.0
+                total = 0.0
+                for i in range(size):
+                    missing -= x[i]
+                    total += of_ones[i]
+                shift = missing / total
+                for i in range(size):
+                    x[i] += shift * of_ones[i]
             n_wrong = 0
             position = 0
             for k in range(K):
@@ -98,7 +115,7 @@ def nnls_rows(
                         n_wrong += 1
                     position += 1
                 else:
-                    gradient = -C[n, k]
+                    gradient = -C[n, k] - shift
                     for i in range(size):
                         gradient += gram[k, members[i]] * x[i]
                     if gradient < -tolerance * scale:

@@ -73,11 +73,11 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     gram = G / (scale[..., :, None] * scale[..., None, :])
     gram[dead[..., :, None] | dead[..., None, :]] = 0.0
     gram[..., range(K), range(K)] += dead
-    pivot_sq = _smallest_pivot_squared(gram) if G.ndim == 2 else 0.0
+    pivot_sq = smallest_pivot_squared(gram) if G.ndim == 2 else 0.0
     gram = gram if pivot_sq > _ROUNDING * K else gram + _ROUNDING * K * np.eye(K)
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
-        solution = _pivot(gram, sides, Y)
+        solution = pivoted(gram, sides, Y)
     for step in (1, -1):  # of the components: in one order, rarely, rounding misleads SciPy
         failed = np.isnan(solution[:, 0])
         if pivot_sq < _DOUBTFUL_PIVOT_SQ:
@@ -88,7 +88,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     return np.asarray((solution / scale).astype(C.dtype, copy=False))
 
 
-def _smallest_pivot_squared(gram: Array) -> float:
+def smallest_pivot_squared(gram: Array) -> float:
     """Of the Cholesky decomposition; 0 if there is none."""
     try:
         return float(np.diagonal(cholesky(gram)).min()) ** 2
@@ -96,10 +96,11 @@ def _smallest_pivot_squared(gram: Array) -> float:
         return 0.0
 
 
-def _pivot(gram: Array, sides: Array, Y: Array | None) -> Array:
+def pivoted(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
     """Block principal pivoting; NaN in rows that it does not finish.
 
-    The positive entries of Y are the first guess, or of a few sweeps of coordinate descent.
+    The positive entries of Y are the first guess, or of a few sweeps of coordinate descent. With
+    `sum_to_one` rows have that sum, and every row of Y needs a positive entry.
     """
     K = sides.shape[1]
     if Y is None:
@@ -108,8 +109,8 @@ def _pivot(gram: Array, sides: Array, Y: Array | None) -> Array:
     else:
         solution = np.array(Y, dtype=float, order="C")
     grams = gram.reshape(-1, K, K)
-    memory = kernels.nnls_memory(K)
-    kernels.nnls_rows(grams, sides, solution, _GRADIENT_TOL, 5 * K + 20, *memory)
+    limits = (_GRADIENT_TOL, 5 * K + 20, sum_to_one)
+    kernels.nnls_rows(grams, sides, solution, *limits, *kernels.nnls_memory(K))
     return solution
 
 

@@ -14,6 +14,7 @@ V is never densified. A sketch is read as the matrix of its coordinates.
 from __future__ import annotations
 
 import inspect
+import math
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -163,6 +164,16 @@ class Spectrum:
             found = self._leading(k, tol)
             size = self._block_size(k)
             return self._features(found.vectors[:, :size]), np.maximum(found.values[:size], 0.0)
+
+    def noise(self, k: int) -> float:
+        """Return the variance of noise along the direction in which k vectors leave most of V.
+
+        White noise of variance s^2 has a squared singular value of s^2 (sqrt(F) + sqrt(N))^2 at
+        most, up to a share that vanishes for a large V.
+        """
+        F, N = self.V.shape
+        values = self.leading_subspace(min(k + 1, F, N))[1]
+        return float(values[k : k + 1].sum()) / (math.sqrt(F) + math.sqrt(N)) ** 2
 
     def truncated_svd(self, k: int, *, tol: float = VECTOR_TOL) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.

@@ -98,7 +98,12 @@ class Problem:
         return W if self.fixed is None else self.fixed.put_into(W)
 
     def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
-        """Return the inits of "auto" for the components that are not known."""
+        """Return the inits of "auto" for the components that are not known.
+
+        Coefficients that sum to one need components in the units of V, such as samples.
+        """
+        if self.penalties.sum_to_one:
+            return ("snpa",)
         inits = self.loss.inits(V, K - self.n_fixed, solver)
         return inits if self.fixed is None or isinstance(inits[0], str) else ("random",)
 
@@ -161,6 +166,10 @@ class Problem:
         if isinstance(init, str) and solver is not None and solver.extrapolate:
             (start,) = self.loss.warm_up(V, [V], [start])
         return start
+
+    def weighed(self, K: int, spectrum: Spectrum | None) -> Problem:
+        """Return the problem of K components, with numbers for weights that depend on V."""
+        return replace(self, penalties=self.penalties.with_volume(K, spectrum))
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> float:
         """Return an estimate from below of the relative error of K components; 0 if unknown."""

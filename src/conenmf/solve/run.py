@@ -378,7 +378,8 @@ class Run:
 
     def _part(self, W: Array, update: Update) -> Part:
         objective = self.objective
-        rows = (self.Ht, self._Ht_before) if self.solver.extrapolate else (self.Ht,)
+        is_moved = self.solver.extrapolate and objective.moves_coefficients
+        rows = (self.Ht, self._Ht_before) if is_moved else (self.Ht,)
         shared = objective.shared(W)
         shared |= {"update": update, "beta": self._tried_beta, "floor": self.floors[0]}
         aligned = (*objective.aligned, *rows)

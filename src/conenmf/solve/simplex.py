@@ -91,7 +91,9 @@ def simplex(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> Array
         advice = " If so, transpose the matrix, or give "
         option = Option("samples_in", "columns")
         warnings.warn(InputWarning(Message(problem, advice, option)), stacklevel=2)
-    basis, squares = Spectrum.of(V, spectrum).leading_subspace(min(K + 1, F, N))
+    spectrum = Spectrum.of(V, spectrum)
+    largest = spectrum.noise(K)
+    basis, squares = spectrum.leading_subspace(min(K + 1, F, N))
     if not squares[K - 1] > _MIN_SQUARE * squares[0]:
         rank = int((squares > _MIN_SQUARE * squares[0]).sum())
         raise ComponentsError(
@@ -105,8 +107,6 @@ def simplex(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> Array
     basis = exact(basis[:, :K])
     Y = exact(dense(V.columns(pixels))).T @ basis / unit
     left = max(V.total - float(squares[:K].sum()), 0.0) / (N * max(F - K, 1))
-    edge = (1 + math.sqrt(F / N)) ** 2  # of the eigenvalues of white noise, relative to their mean
-    largest = float(squares[K : K + 1].sum()) / N / edge
     bounds = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
     Q = _facets(Y, bounds)
     W: Array = np.maximum(basis @ inv(Q) * unit, 0.0)

@@ -170,10 +170,13 @@ class _Squares(Objective):
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self.terms = penalties.on_H, penalties.on_W(V.total, V.shape[1])
         self._whole = penalties.fixes_columns  # W is updated with all features at once
+        self.moves_coefficients = not penalties.sum_to_one
 
     def runs_as(self, solver: Solver) -> Solver:
-        """Return the solver; coefficients that sum to one are exact, and not extrapolated."""
-        return Solver(sum_to_one, first="H") if self.penalties.sum_to_one else solver
+        """Return the solver; coefficients that sum to one have an exact one."""
+        if not self.penalties.sum_to_one:
+            return solver
+        return Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
         """Return the updates of rows of H and of W, with the penalties and known components."""

@@ -271,6 +271,9 @@ class Objective(ABC):
         Of the iteration, counted from 0.
     takes_products : bool
         Whether the step takes the products of samples with W of `shared` as ``C=``.
+    moves_coefficients : bool
+        Whether H is extrapolated too. Coefficients that sum to one are not: they are the best for
+        the W of the pass.
     """
 
     knows_after: bool
@@ -278,6 +281,7 @@ class Objective(ABC):
     aligned: tuple[Aligned, ...] = ()
     number: int = 0
     takes_products: bool = False
+    moves_coefficients: bool = True
 
     def __init__(
         self,
