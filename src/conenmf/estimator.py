@@ -698,20 +698,6 @@ class ConeNMF(
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
-    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
-        if "text/html" in bundle:
-            bundle["text/html"] += self._result_html()
-        return bundle
-
-    @property
-    def _repr_html_(self) -> Callable[[], str]:
-        diagram = super()._repr_html_  # missing if scikit-learn's display is "text"
-        return lambda: str(diagram()) + self._result_html()
-
-    def _result_html(self) -> str:
-        return self.result_._repr_html_() if hasattr(self, "result_") else ""
-
     @property
     def _n_features_out(self) -> int:
         return self.n_components_

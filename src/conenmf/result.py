@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from types import MappingProxyType
 from typing import Any
 
@@ -48,7 +49,7 @@ from .solve.constraints import Penalties
 from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import Facts, PathLike, Texts, card, counted
+from .text import Facts, PathLike, Texts, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,17 +443,7 @@ class Factorization:
         )
 
     def _repr_html_(self) -> str:
-        facts = {
-            "samples x features": f"{self.n_samples} x {self.n_features}",
-            "iterations": f"{self.n_iter} ({self.stop_reason})",
-            "seconds": f"{self.total_seconds:.3g}",
-            "init, solver": f"{self.init_used}, {self.settings.get('solver')}",
-        }
-        if self.race is not None:
-            facts["race of inits"] = ", ".join(
-                f"{one.init} {one.relative_error:.4g}" for one in self.race.entrants
-            )
-        return card("Factorization", self.summary(), facts.items())
+        return "<br>".join(map(escape, [repr(self), *self.summary()]))
 
     def plot_history(self, ax: object = None, *, against: str = "iteration") -> plots.Axes:
         """Draw the relative error after each iteration; return the matplotlib axes.

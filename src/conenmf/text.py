@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -57,18 +56,6 @@ def counted(count: int, thing: str) -> str:
     ('1 sample', '0 samples', '12,345 samples')
     """
     return f"{count:,} {thing}{'s' * (count != 1)}"
-
-
-def card(title: str, sentences: Iterable[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:
-    """Return a heading, sentences and a table as HTML for a notebook; all of it is escaped.
-
-    >>> card("A & B", ["one"], [("error", "0.1")])[:58]
-    '<strong>A &amp; B</strong><ul><li>one</li></ul><table><tr>'
-    """
-    items = "".join(f"<li>{escape(line)}</li>" for line in sentences)
-    lines = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
-    table = "".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<strong>{escape(title)}</strong><ul>{items}</ul><table>{table}</table>"
 
 
 def decoded(text: object) -> str:

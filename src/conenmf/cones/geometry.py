@@ -70,6 +70,7 @@ _GATHERED_BYTES = 64 << 20
 
 _MAX_NEW_SAMPLES = 32  # violating samples added to each cone at a time
 _MAX_PASSES = 200
+_BALL_TOL = 1e-10  # share of a squared radius by which a sample may be outside the ball
 _MIN_RADIUS_SQ = 1e-28  # rounding of a squared distance
 _PENALTY = 100.0  # on weights whose sum is not 1, relative to squared distances
 _MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square relative to that of the radius
@@ -389,7 +390,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise, ambiguous)
 
 
-def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> Pair:
+def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
     """Find the smallest circular cone round each cluster (Section III of the paper).
 
     Parameters
@@ -397,15 +398,13 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> Pa
     V : DataMatrix (F, N)
     labels : array (N,)
         The cone of each sample, 0..K-1; -1 for samples that belong to none.
-    tol : float
-        Stop when no sample is outside its ball by more than this share of the squared radius.
 
     Returns
     -------
     axes : array (F, K), unit columns
     angles : array (K,)
         The largest angle between a sample of the cluster and the axis, so that the cone holds
-        every sample for any `tol`. Small angles are accurate to about 1e-15.
+        every sample. Small angles are accurate to about 1e-15.
     """
     labels, K = _checked_labels(V, labels)
     index = V.indices()
@@ -419,7 +418,7 @@ def enclosing_cones(V: DataMatrix, labels: Aligned, *, tol: float = 1e-10) -> Pa
             (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
             is_done = True
             for k, (distances, indices) in enumerate(far):
-                outside = -distances > (1.0 + tol) * radii[k] + _MIN_RADIUS_SQ
+                outside = -distances > (1.0 + _BALL_TOL) * radii[k] + _MIN_RADIUS_SQ
                 new = indices[outside & ~np.isin(indices, active[k])]
                 if not new.size:
                     continue
