@@ -25,8 +25,8 @@ def rng():
 def cache(tmp_path, monkeypatch):
     """No test sees the folders of the user."""
     folder = tmp_path / "cache"
-    monkeypatch.setattr("conenmf.datasets.dataset.cache_folder", lambda: folder)
-    monkeypatch.setattr("conenmf.datasets.dataset.package_file", lambda description: None)
+    monkeypatch.setattr("conenmf.datasets.cache_folder", lambda: folder)
+    monkeypatch.setattr("conenmf.datasets.package_file", lambda description: None)
     monkeypatch.delenv("CONENMF_DATA", raising=False)
     return folder
 

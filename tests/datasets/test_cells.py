@@ -10,8 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows
-from conenmf.datasets import available, load
-from conenmf.datasets.dataset import package_file
+from conenmf.datasets import available, load, package_file
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
@@ -52,7 +51,7 @@ def test_counts_of_cells(folder, rng):
 
 
 def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng, place, warned):
-    monkeypatch.setattr("conenmf.datasets.dataset.package_file", package_file)
+    monkeypatch.setattr("conenmf.datasets.package_file", package_file)
     site = tmp_path / "site"
     X, _ = cells(site / "scanpy" / "datasets" / CELLS, rng)
     (site / "scanpy" / "__init__.py").write_text("raise AssertionError('it was imported')")

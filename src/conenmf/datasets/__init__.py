@@ -4,12 +4,49 @@
 dataset with ``V.npz`` and ``labels.npy`` or with the official files, then into the user's cache,
 then into installed packages. Nothing is fetched without ``download=True``, and nothing is
 shipped: each dataset comes from its official source on the terms given there.
+
+Samples are rows, images are upright. A digest of the numbers shows whether they are the ones that
+the catalogue describes.
+
+Official files are fetched with pooch, into the user's cache; only complete datasets get there. A
+file with a known SHA-256 must have it. For the others the numbers are checked after reading: their
+digest where the catalogue has one, else their size and the number of classes.
 """
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..arguments import Shape, choice, flag, integer, optional
+from ..data.blocks import Array, Rows
+from ..data.prepare import prepare
+from ..errors import (
+    ConeNMFError,
+    FileFormatError,
+    InputWarning,
+    Option,
+    OptionError,
+    ReadError,
+)
+from ..io.images import SUFFIXES
+from ..io.limits import files_below, named_damage
+from ..io.open import from_rows
+from ..names import Names
+from ..text import Texts, Titles
 from .catalogue import DATASETS, Description
-from .dataset import Dataset, available, fingerprint, load, log_counts, tf_idf
 
 __all__ = [
     "DATASETS",
@@ -21,3 +58,541 @@ __all__ = [
     "log_counts",
     "tf_idf",
 ]
+
+_OTHER_NUMBERS = "holds other numbers or classes than those whose digest is known"
+_OTHER_DECODER = f"{_OTHER_NUMBERS}, perhaps because another program decodes JPEG differently"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset, ready to be factored.
+
+    Attributes
+    ----------
+    name : str
+    X : ndarray or sparse array, shape (N, F)
+        Samples in rows. Images and scenes have the integers of their source: `from_rows` computes
+        in float64, but convert them before you multiply them yourself.
+    labels : ndarray of shape (N,), or None
+        Classes; in scenes, 0 means pixels of no known class.
+    classes : tuple of str, or None
+        Names of the classes 0, 1 and so on, if the files have them.
+    names : Names
+    image_shape : (rows, columns), or None
+        Of each sample if features are pixels, of the scene if samples are.
+    K : int
+        The number of classes, which the paper uses as the number of components.
+    source, licence : str
+    verified : bool
+        Whether numbers and classes have, to the bit, the digest in the catalogue.
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.X.shape, digits.labels.shape, digits.verified
+    ((1797, 64), (1797,), True)
+    """
+
+    name: str
+    X: Rows = field(repr=False)
+    labels: Array | None = field(repr=False)
+    classes: Texts | None = field(repr=False)
+    names: Names = field(repr=False)
+    image_shape: Shape | None
+    K: int
+    source: str
+    licence: str
+    verified: bool
+
+
+def load(
+    name: str,
+    *,
+    samples_are: Literal["pixels", "bands"] | None = None,
+    weights: Literal["tf-idf", "log", "counts"] | None = None,
+    shrink: int | None = None,
+    download: bool = False,
+    progress: bool = False,
+) -> Dataset:
+    """Read a dataset, preprocessed as in the paper's experiments.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`.
+    samples_are : {"pixels", "bands"}, optional
+        For scenes: by default pixels. In the paper the samples are the bands.
+    weights : {"tf-idf", "log", "counts"}, optional
+        For texts: by default "tf-idf", counts times log(N / df), documents of unit norm; see
+        `tf_idf`. For cells: by default "log"; see `log_counts`.
+    shrink : int, optional
+        For images: average squares of this many pixels a side; 2 halves the sides.
+    download : bool
+        Fetch the official files into the user's cache if the dataset is not on this machine. It
+        needs pooch, and not all datasets have a direct address.
+    progress : bool
+        Show a progress bar during a download; it needs tqdm.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ReadError
+        If it is not on this machine; the message says where to get it and where to put it. Or if it
+        could not be fetched, or is not what was expected: nothing is kept then.
+
+    Warns
+    -----
+    InputWarning
+        If the numbers on this machine have another digest or size than the catalogue says.
+
+    Examples
+    --------
+    >>> digits = load("digits")
+    >>> digits.X.shape, digits.K, digits.image_shape
+    ((1797, 64), 10, (8, 8))
+    """
+    description = DATASETS[choice("name", name, DATASETS)]
+    flag("download", download)
+    flag("progress", progress)
+    _check_options(description, samples_are=samples_are, weights=weights, shrink=shrink)
+    place, contents = _find(description)
+    if contents is None and download and description.downloads:
+        place, contents = _fetch_into_cache(description, progress)
+    if contents is None:
+        raise ReadError(_where_to_get(description))
+    difference = _difference(description, contents)
+    verified = not difference and description.sha256 is not None
+    dataset = _as_stored(description, contents, verified)
+    if difference:
+        advice = f"to get it again, see {description.source}"
+        warnings.warn(f"{name} in {place} {difference}; {advice}", InputWarning, stacklevel=2)
+    if weights != "counts" and description.kind in _WEIGHTS:
+        return replace(dataset, X=_WEIGHTS[description.kind](dataset.X))
+    if samples_are == "bands":
+        return _bands_as_samples(dataset)
+    return dataset if shrink is None else _shrunk(dataset, shrink)
+
+
+def available() -> list[str]:
+    """Return the names of the datasets on this machine, without reading them.
+
+    >>> "digits" in available()
+    True
+    """
+
+    def is_here(description: Description) -> bool:
+        places = [folder / description.name for folder in _folders()]
+        has_files = any(place.is_dir() and any(place.iterdir()) for place in places)
+        return has_files or description.name == "digits" or package_file(description) is not None
+
+    return [name for name, description in DATASETS.items() if is_here(description)]
+
+
+# --- options and preprocessing ------------------------------------------------------------------
+
+
+def _check_options(description: Description, **options: object) -> None:
+    for option, value in options.items():
+        kinds = _OPTIONS[option]
+        if value is not None and description.kind not in kinds:
+            raise OptionError(
+                Option(option, value),
+                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
+                f"and {description.name} is of the kind {description.kind!r}: leave it out",
+            )
+        if value is not None and kinds[description.kind]:
+            choice(option, value, kinds[description.kind])
+    shrink = optional(integer, "shrink", options["shrink"], at_least=1)
+    if shrink is not None and any(side % shrink for side in description.image_shape or ()):
+        raise OptionError(
+            Option("shrink", shrink),
+            f" does not divide images of {description.image_shape}: choose a divisor of both sides",
+        )
+
+
+def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
+    """Samples in rows, images upright."""
+    X = contents.X
+    shape = description.image_shape
+    if shape is not None and description.kind == "images" and description.variables:
+        upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # they run down columns
+        X = np.ascontiguousarray(upright).reshape(X.shape)
+    feature_names = contents.feature_names
+    if description.kind == "scene":
+        feature_names = [f"band {band}" for band in range(1, X.shape[1] + 1)]
+    image_shape = shape if description.kind == "images" else None
+    names = Names.of(contents.sample_names, feature_names, image_shape)
+    return Dataset(
+        name=description.name,
+        X=X,
+        labels=contents.labels,
+        classes=None if contents.class_names is None else tuple(contents.class_names),
+        names=names.checked(*X.shape),
+        image_shape=shape,
+        K=description.K,
+        source=description.source,
+        licence=description.licence,
+        verified=verified,
+    )
+
+
+def _bands_as_samples(dataset: Dataset) -> Dataset:
+    names = Names(sample_names=dataset.names.feature_names, image_shape=dataset.image_shape)
+    X = np.ascontiguousarray(dataset.X.T)
+    return replace(dataset, X=X, labels=None, classes=None, names=names)
+
+
+def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
+    """Average squares of pixels."""
+    assert dataset.image_shape is not None  # all images have one
+    rows, columns = (side // shrink for side in dataset.image_shape)
+    squares = dataset.X.reshape(-1, rows, shrink, columns, shrink)
+    X = squares.mean(axis=(2, 4)).reshape(-1, rows * columns)
+    names = replace(dataset.names, image_shape=(rows, columns))
+    return replace(dataset, X=X, names=names, image_shape=(rows, columns))
+
+
+def tf_idf(counts: object) -> Rows:
+    """Counts of terms times log(N / df), documents of unit norm.
+
+    A term that is in every document gets no weight; a document of such terms stays zero.
+
+    >>> tf_idf(np.array([[2, 1, 0], [2, 0, 3]])).toarray()
+    array([[0., 1., 0.],
+           [0., 0., 1.]])
+    """
+    return _prepared(counts, tfidf=True)
+
+
+def log_counts(counts: object) -> Rows:
+    """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
+
+    >>> log_counts(np.array([[1, 0, 3], [0, 0, 0]])).toarray().round(3)
+    array([[7.824, 0.   , 8.923],
+           [0.   , 0.   , 0.   ]])
+    """
+    return _prepared(counts, normalize_total=1e4, log1p=True)
+
+
+def _prepared(counts: object, **steps: Any) -> Rows:
+    V = prepare(from_rows(sp.csr_array(counts)), **steps)
+    rows = V.columns(np.arange(V.n_samples)).T
+    rows.eliminate_zeros()
+    return rows
+
+
+# Which options there are for which kinds, and what can be chosen; the default comes first.
+_OPTIONS: dict[str, dict[str, Texts]] = {
+    "samples_are": {"scene": ("pixels", "bands")},
+    "weights": {"text": ("tf-idf", "counts"), "cells": ("log", "counts")},
+    "shrink": {"images": ()},
+}
+_WEIGHTS = {"text": tf_idf, "cells": log_counts}
+
+
+# --- are these the numbers of the dataset? ------------------------------------------------------
+
+
+def fingerprint(X: Rows, labels: Array | None) -> str:
+    """The SHA-256 of numbers and classes, independent of how they are stored.
+
+    Whole numbers that fit count as 16 bits, and classes are numbered in order of appearance.
+
+    >>> X = np.array([[1, 2], [3, 4]])
+    >>> fingerprint(X, np.array([7, 3])) == fingerprint(X.astype("u1"), np.array([0, 1]))
+    True
+    >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
+    False
+    """
+    digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
+    arrays = [(X, "")]
+    if sp.issparse(X):
+        X = sp.csr_array(X, copy=True)
+        X.sum_duplicates()
+        X.eliminate_zeros()
+        arrays = [(X.indptr, "<i8"), (X.indices, "<i8"), (X.data, "")]
+    for numbers, dtype in arrays:
+        digest.update(numbers.astype(dtype or _digest_dtype(numbers)).tobytes())
+    if labels is not None:
+        _, first, number = np.unique(labels, return_index=True, return_inverse=True)
+        digest.update(np.argsort(np.argsort(first))[number].astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def _digest_dtype(numbers: Array) -> str:
+    """The same for whole numbers of any dtype."""
+    if numbers.dtype.kind in "iub" or (numbers == np.floor(numbers)).all():
+        lowest = numbers.min(initial=0)
+        highest = numbers.max(initial=0)
+        if 0 <= lowest and highest < 1 << 16:
+            return "<u2"
+        if -(1 << 53) <= lowest and highest <= 1 << 53:
+            return "<i8"
+    return f"<{numbers.dtype.kind}{numbers.dtype.itemsize}"
+
+
+def _difference(description: Description, contents: _Contents) -> str:
+    """How the data differ from the catalogue, in words; empty if that cannot be seen."""
+    digest = description.sha256
+    if digest is not None and fingerprint(contents.X, contents.labels) == digest:
+        return ""
+    N, F = contents.X.shape
+    n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
+    is_full = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
+    if (N, F) != description.shape or not is_full:
+        expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
+        return f"holds {N} samples of {F} features in {n_classes} classes, expected {expected}"
+    if digest is None:
+        return ""
+    return _OTHER_NUMBERS if description.exact else _OTHER_DECODER
+
+
+# --- finding and reading ------------------------------------------------------------------------
+
+
+class _Contents(NamedTuple):
+    """What a folder holds: samples in rows, their classes, and the names of all these."""
+
+    X: Rows
+    labels: Array | None
+    sample_names: Titles = None
+    feature_names: Titles = None
+    class_names: Titles = None
+
+
+def _folders() -> list[Path]:
+    """The folders in which datasets are looked for, in this order."""
+    named = os.environ.get("CONENMF_DATA")
+    folders = [Path(named).expanduser() if named else None, cache_folder()]
+    return [folder for folder in folders if folder is not None]
+
+
+def package_file(description: Description) -> Path | None:
+    """The file of an installed package that holds the dataset; the package is not imported."""
+    package, _, rest = description.package_file.partition("/")
+    spec = importlib.util.find_spec(package) if package else None
+    homes = [] if spec is None else spec.submodule_search_locations or []
+    places = [Path(home, rest) for home in homes]
+    return next((path for path in places if path.is_file()), None)
+
+
+def _find(description: Description) -> tuple[object, _Contents | None]:
+    """Where the dataset is on this machine, and what is there."""
+    if description.name == "digits":
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        return "scikit-learn", _Contents(digits.data, digits.target.astype(np.int16))
+    for place in (folder / description.name for folder in _folders()):
+        contents = _read_folder(place, description)
+        if contents is not None:
+            return place, contents
+    path = package_file(description)
+    return path, None if path is None else _read_cells(path.parent, description)
+
+
+def _where_to_get(description: Description) -> str:
+    """Where to get a missing dataset, on what terms, and where to put it."""
+    name = description.name
+    folders = _folders() or [Path("$CONENMF_DATA")]
+    places = " or ".join(str(folder / name) for folder in folders)
+    files = "V.npz (samples in rows) and labels.npy"
+    if description.official_files:
+        files += f", or {description.official_files},"
+    fetching = "it has no direct address, so it cannot be fetched for you"
+    if description.downloads:
+        fetching = f"or load({name!r}, download=True) fetches it"
+    return (
+        f"{name} is not in {places}. Get it from {description.source}; terms: "
+        f"{description.licence}. Put {files} there (CONENMF_DATA can name another folder); "
+        f"{fetching}"
+    )
+
+
+def _read_folder(folder: Path, description: Description) -> _Contents | None:
+    """What the folder of a dataset holds; None if there is nothing in it that can be read."""
+    if not folder.is_dir():
+        return None
+    official = _read_matlab if description.variables else _OFFICIAL[description.kind]
+    read = _read_prepared if (folder / "V.npz").is_file() else official
+    with named_damage(folder):
+        contents = read(folder, description)
+    if contents is not None and contents.labels is not None:
+        n_samples = contents.X.shape[0]
+        n_labels = len(contents.labels)
+        if n_samples != n_labels:
+            raise FileFormatError(
+                f"{folder} holds {n_samples} samples and {n_labels} labels, expected one for "
+                "each: get both files again"
+            )
+    return contents
+
+
+def _read_prepared(folder: Path, description: Description) -> _Contents:
+    with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        X = sp.load_npz(folder / "V.npz").tocsr() if "indptr" in file else file["V"]
+    path = folder / "labels.npy"
+    labels = np.load(path, allow_pickle=False) if path.is_file() else None
+    return _Contents(sp.csr_array(X) if sp.issparse(X) else X, labels)
+
+
+def _read_text(folder: Path, description: Description) -> _Contents | None:
+    """CLUTO's text: a line of three sizes, then pairs of term and count for each document."""
+    path = _search(folder, f"{description.name}.mat")
+    if path is None:
+        return None
+    head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
+    documents = [np.array(line.split(), float).reshape(-1, 2) for line in lines]
+    terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).astype(np.int64).T
+    rows = np.repeat(np.arange(len(documents)), [len(pairs) for pairs in documents])
+    shape = (int(head.split()[0]), int(head.split()[1]))
+    X = sp.coo_array((counts, (rows, terms - 1)), shape).tocsr()  # refuses other terms
+    topics = _search(folder, f"{description.name}.mat.rclass")
+    if topics is None:
+        return _Contents(X, None)
+    class_names, labels = np.unique(topics.read_text("ascii").split(), return_inverse=True)
+    return _Contents(X, labels, class_names=class_names.tolist())
+
+
+def _read_images(folder: Path, description: Description) -> _Contents | None:
+    """Images in folders, as 8-bit grey of one size; numbers in names count as numbers."""
+    from PIL import Image
+
+    names = [file.relative_to(folder).as_posix() for file in files_below(folder, SUFFIXES)]
+    names.sort(key=_natural)
+    topics = {name: _class_of(name, description.class_level) for name in names}
+    if excluded := description.excluded_folder:
+        topics = {name: topic for name, topic in topics.items() if not topic.endswith(excluded)}
+    if not topics or description.image_shape is None:
+        return None
+    rows, columns = description.image_shape
+    X = np.empty((len(topics), rows * columns), np.uint8)
+    for row, name in zip(X, topics, strict=True):
+        with Image.open(folder / name) as image:
+            grey = image.convert("L")
+        if grey.size != (columns, rows):
+            grey = grey.resize((columns, rows), Image.Resampling.BICUBIC)
+        row[:] = np.asarray(grey).reshape(-1)
+    class_names = list(dict.fromkeys(topics.values()))
+    labels = np.array([class_names.index(topic) for topic in topics.values()])
+    return _Contents(X, labels, list(topics), class_names=class_names)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """The key to sort paths by so that s2 comes before s10."""
+    parts = re.split(r"(\d+|/)", name)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
+
+
+def _class_of(name: str, level: int) -> str:
+    """The class of an image: a folder above it, or the beginning of its own name."""
+    if level == 0:
+        return name.rpartition("/")[2].partition("__")[0]
+    return "/".join(name.split("/")[:-level])
+
+
+def _read_matlab(folder: Path, description: Description) -> _Contents | None:
+    """Images in rows, or a cube of rows, columns and bands; and the class of each row or pixel."""
+    from scipy.io import loadmat
+
+    names = [url.rpartition("/")[2] for url in description.downloads]
+    paths = [_search(folder, name) for name in names]
+    if not paths or paths[0] is None:
+        return None
+    X = loadmat(paths[0])[description.variables[0]]
+    topics = None if paths[-1] is None else loadmat(paths[-1])[description.variables[1]]
+    if description.kind == "images":
+        is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
+        X = X.astype(np.uint8 if is_grey else np.float32)
+    labels = None if topics is None else topics.reshape(-1).astype(np.int16)
+    return _Contents(np.ascontiguousarray(X).reshape(-1, X.shape[-1]), labels)
+
+
+def _read_cells(folder: Path, description: Description) -> _Contents | None:
+    """Counts of genes from an AnnData file whose ``raw`` holds log(1 + x).
+
+    There x is the count of a gene, scaled so that all genes of the cell sum to 10,000. The sum
+    before scaling is in ``obs``, so the counts can be recovered.
+    """
+    path = _search(folder, description.package_file.rpartition("/")[2])
+    if path is None:
+        return None
+    import anndata  # slow to import
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the file has the format of an older version
+        cells = anndata.read_h5ad(path)
+    logs = sp.csr_array(cells.raw.X)
+    types = cells.obs["bulk_labels"].cat
+    totals = cells.obs["n_counts"].to_numpy(float)
+    counts = np.expm1(logs.data.astype(float)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
+    X = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
+    labels = types.codes.to_numpy(np.int16)
+    names = cells.obs_names.tolist(), cells.raw.var_names.tolist(), types.categories.tolist()
+    return _Contents(X, labels, *names)
+
+
+def _search(folder: Path, name: str) -> Path | None:
+    return next(iter(sorted(path for path in folder.rglob(name) if path.is_file())), None)
+
+
+_OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
+    "text": _read_text,
+    "images": _read_images,
+    "scene": _read_matlab,
+    "cells": _read_cells,
+}
+
+
+# --- fetching -----------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path | None:
+    """The folder of fetched datasets; None without pooch, as nothing can have been fetched."""
+    try:
+        import pooch
+    except ImportError:
+        return None
+    return Path(pooch.os_cache("conenmf")) / "datasets"
+
+
+def _fetch_into_cache(description: Description, progress: bool) -> tuple[Path, _Contents]:
+    """Fetch the official files, check them by reading them, then move them into the cache."""
+    cache = cache_folder()
+    if cache is None:
+        raise ReadError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
+    target = cache / description.name
+    if target.exists() and any(target.iterdir()):
+        raise ReadError(f"{target} exists but does not hold {description.name}: remove it")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".") as temporary:
+            folder = Path(temporary, description.name)
+            for url in description.downloads:
+                _retrieve(folder, url, description.download_sha256, progress)
+            contents = _read_folder(folder, description)
+            if contents is None or _difference(description, contents) not in ("", _OTHER_DECODER):
+                raise ReadError(f"the files fetched are not those of {description.source}")
+            os.replace(folder, target)
+    except (ConeNMFError, OSError) as problem:
+        raise ReadError(f"{description.name} was not fetched: {problem}") from problem
+    return target, contents
+
+
+def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> None:
+    """Fetch a file, and unpack it if it is an archive."""
+    import pooch
+
+    name = url.rpartition("/")[2]
+    pooch.get_logger().setLevel("ERROR")  # it reports every download as news
+    try:
+        path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
+        if name.endswith((".zip", ".gz")):
+            inside: Any = {} if name.endswith(".zip") else {"filter": "data"}
+            shutil.unpack_archive(path, folder, **inside)  # nothing outside the folder
+            os.remove(path)
+    except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
+        raise ReadError(f"{url} could not be fetched: {problem}") from problem
