@@ -135,26 +135,15 @@ def _memmap(V, **options):
     return from_rows(mapped, **options)
 
 
-def _npy(order, samples_in):
+def _saved(ending, save, **reading):
+    """Open a file that `save` writes, given its path and V."""
+
     def make(V, **options):
-        path = _new_path(".npy")
-        X = V.T if samples_in == "rows" else V
-        np.save(path, np.asarray(X, order=order))
-        return open_data(path, samples_in=samples_in, **options)
+        path = _new_path(ending)
+        save(path, V)
+        return open_data(path, **reading, **options)
 
     return make
-
-
-def _npz(V, **options):
-    path = _new_path(".npz")
-    np.savez(path, V.T)
-    return open_data(path, **options)
-
-
-def _sparse_npz(V, **options):
-    path = _new_path(".npz")
-    sp.save_npz(path, sp.csr_array(V.T), compressed=False)
-    return open_data(path, **options)
 
 
 def _hdf5(V, **options):
@@ -174,12 +163,6 @@ def _zarr(V, **options):
     X = np.ascontiguousarray(V.T)
     chunks = (_chunk_length(X.shape[0], 5, 9), X.shape[1])
     return from_rows(zarr.create_array(_new_path(".zarr"), data=X, chunks=chunks), **options)
-
-
-def _h5ad(V, **options):
-    path = _new_path(".h5ad")
-    anndata.AnnData(sp.csr_matrix(V.T)).write_h5ad(path)
-    return open_data(path, **options)
 
 
 def _chunked(V):
@@ -203,14 +186,18 @@ def _dask_sparse(V, **options):
 
 DISK = {
     "memmap": _memmap,
-    "npy": _npy("C", "rows"),
-    "npy-F": _npy("F", "rows"),
-    "npy-columns": _npy("C", "columns"),
-    "npz": _npz,
-    "npz-csr": _sparse_npz,
+    "npy": _saved(".npy", lambda path, V: np.save(path, np.ascontiguousarray(V.T))),
+    "npy-F": _saved(".npy", lambda path, V: np.save(path, np.asfortranarray(V.T))),
+    "npy-columns": _saved(
+        ".npy", lambda path, V: np.save(path, np.ascontiguousarray(V)), samples_in="columns"
+    ),
+    "npz": _saved(".npz", lambda path, V: np.savez(path, V.T)),
+    "npz-csr": _saved(
+        ".npz", lambda path, V: sp.save_npz(path, sp.csr_array(V.T), compressed=False)
+    ),
     "hdf5": _hdf5,
     "hdf5-columns": _hdf5_columns,
-    "h5ad": _h5ad,
+    "h5ad": _saved(".h5ad", lambda path, V: anndata.AnnData(sp.csr_matrix(V.T)).write_h5ad(path)),
     "zarr": _zarr,
 }
 CLUSTER = {"dask": _dask, "dask-columns": _dask_columns, "dask-sparse": _dask_sparse}
@@ -242,9 +229,9 @@ def rng(request):
 def refuses():
     """Check that a call raises this error, with a message that matches."""
 
-    def check(error, message, call):
+    def check(error, message, call, *arguments, **options):
         with pytest.raises(error, match=message):
-            call()
+            call(*arguments, **options)
 
     return check
 
@@ -326,6 +313,17 @@ def both_twins(request, monkeypatch):
         pytest.skip("numba is not installed")
     monkeypatch.setattr(kernels, "AVAILABLE", request.param == "compiled")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def same_clusters():
+    """Whether two arrays of labels have the same clusters, whatever their numbers."""
+
+    def check(one, other):
+        pairs = set(zip(np.asarray(one).tolist(), np.asarray(other).tolist(), strict=True))
+        return len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs})
+
+    return check
 
 
 @pytest.fixture(scope="module")

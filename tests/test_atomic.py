@@ -31,7 +31,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, refuses):
             stream.write(b"half")
             raise KeyError
 
-    refuses(KeyError, None, lambda: fail())
+    refuses(KeyError, None, fail)
     assert contents(tmp_path) == {"a.json": "first"}
     with written_whole(target) as stream:
         stream.write(b"second")
@@ -51,7 +51,7 @@ def test_several_files_appear_together(tmp_path, failing, refuses):
                     then()
                 stream.write(b"new")
 
-    refuses(OSError, "No space left", lambda: write(full))
+    refuses(OSError, "No space left", write, full)
     assert contents(tmp_path) == dict.fromkeys("abc", "old")
     write(lambda: None)
     assert contents(tmp_path) == dict.fromkeys("abc", "new")
@@ -60,37 +60,30 @@ def test_several_files_appear_together(tmp_path, failing, refuses):
 def test_a_folder_appears_whole_or_not_at_all(tmp_path, refuses):
     target = tmp_path / "out"
 
-    def write(then):
+    def write(then=lambda: None):
         with folder_written_whole(target) as folder:
             (folder / "a").write_text("new")
             (folder / "b").write_text("new")
             then()
 
-    def fail():
-        raise KeyError
-
-    refuses(KeyError, None, lambda: write(fail))
+    refuses(OutputError, "not enough disk space to write .*out: free some", write, full)
     assert list(tmp_path.iterdir()) == []
-    write(lambda: None)
+    write()
     assert contents(target) == {"a": "new", "b": "new"}
-    refuses(OutputError, "out cannot be written: Directory not empty", lambda: write(lambda: None))
+    refuses(OutputError, "out cannot be written: Directory not empty", write)
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path):
-    def fill(opened, path):
-        with opened(path):
+@pytest.mark.parametrize("before", [{}, {"out": "old"}])
+def test_a_full_disk_leaves_what_was_there(tmp_path, before, refuses):
+    def fill():
+        with written_whole(tmp_path / "out"):
             full()
 
-    full_disk = pytest.raises(OutputError, match=r"not enough disk space to write .*out: free some")
-    for opened in (written_whole, folder_written_whole):
-        with full_disk:
-            fill(opened, tmp_path / "out")
-        assert list(tmp_path.iterdir()) == []
-    (tmp_path / "out").write_text("old")
-    with full_disk:
-        fill(written_whole, tmp_path / "out")
-    assert contents(tmp_path) == {"out": "old"}
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    refuses(OutputError, "not enough disk space to write .*out: free some", fill)
+    assert contents(tmp_path) == before
 
 
 def test_places_that_cannot_be_written_are_named(tmp_path):

@@ -36,23 +36,20 @@ def cost(V, run):
 
 
 def test_opening(V, traffic):
-    assert V.passes == 1
-    assert V.traffic == traffic(1, P, 0, 5 * 8)
+    assert (V.passes, V.traffic) == (1, traffic(1, P, 0, 5 * 8))
 
 
 def test_algorithm_1(V):
     passes, moved = cost(V, lambda: cluster_cones(V, K))
     assert 2 <= passes < 2.5
     assert moved.rounds <= 4 + 3 * K
-    column = 8 * F
     assert moved.bytes_out <= 3 * K * (FK + 200)
-    assert moved.bytes_in <= 0.2 * N * column
+    assert moved.bytes_in <= 0.2 * 8 * F * N
 
 
 def test_algorithm_1_in_one_pass(V):
     passes, moved = cost(V, lambda: cluster_cones(V, K, method="one-pass"))
-    assert passes == 2
-    assert moved.rounds == 4
+    assert (passes, moved.rounds) == (2, 4)
     assert moved.bytes_in <= FK + 200
 
 

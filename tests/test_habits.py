@@ -28,13 +28,13 @@ def test_data_frames_in_and_out(X, kind):
     assert list(model.feature_names_in_) == list(frame.columns)
     assert model.result_.names.feature(2) == "gene 2"
     plain = ConeNMF(3).fit_transform(X)
-    np.testing.assert_allclose(
-        model.transform(frame), plain, rtol=1e-9
-    )  # polars keeps columns together
+    A = model.transform(frame)
+    np.testing.assert_allclose(A, plain, rtol=1e-9)  # polars keeps columns together
     with sklearn.config_context(transform_output=kind):
         table = ConeNMF(3).fit_transform(frame)
     assert type(table).__module__.startswith(kind)
-    assert list(table.columns) == ["conenmf0", "conenmf1", "conenmf2"]
+    columns = ["conenmf0", "conenmf1", "conenmf2"]
+    assert list(table.columns) == list(model.get_feature_names_out()) == columns
     np.testing.assert_allclose(table.to_numpy(), plain, rtol=1e-9)
     assert type(model.set_output(transform=kind).transform(frame)) is type(table)
 

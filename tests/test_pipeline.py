@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows
-from conenmf.errors import ComponentsError, DataError
+from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.inits import INITS, initialize
@@ -32,13 +32,12 @@ def check_factors(V, init, solver, sample_matrix):
     K = 2 if init == "rank-two" else 4
     result = factorize(V, K, init=init, solver=solver, max_iter=20, rng=np.random.default_rng(0))
     W, H = result.W, np.asarray(result.H)
-    assert W.shape == (12, K)
-    assert H.shape == (K, 40)
-    assert W.min() >= 0
-    assert H.min() >= 0
-    exact = np.linalg.norm(sample_matrix - W @ H) / np.linalg.norm(sample_matrix)
-    assert result.relative_error == pytest.approx(exact, rel=1e-10)
-    assert result.objective == pytest.approx(np.linalg.norm(sample_matrix - W @ H) ** 2, rel=1e-10)
+    assert (W.shape, H.shape) == ((12, K), (K, 40))
+    assert min(W.min(), H.min()) >= 0
+    error = np.linalg.norm(sample_matrix - W @ H)
+    relative = error / np.linalg.norm(sample_matrix)
+    found = (result.objective, result.relative_error)
+    assert found == pytest.approx((error**2, relative), rel=1e-10)
     np.testing.assert_allclose(H, nnls(W.T @ W, sample_matrix.T @ W).T, atol=1e-10)
     np.testing.assert_array_equal(result.labels == -1, ~sample_matrix.any(axis=0))
     if solver is None:
@@ -77,21 +76,18 @@ def test_a_tiny_init_that_no_iteration_has_changed_is_kept(cones):
 
 def test_auto_finds_the_number_of_cones(cones, main_backend):
     result = factorize(main_backend(cones))
-    assert result.K == 4
+    assert (result.K, result.settings["K"]) == (4, "auto")
     assert result.relative_error < np.sin(0.15)
-    assert result.settings["K"] == "auto"
 
 
 def test_what_a_result_contains(cones):
     V = from_columns(cones)
     before = V.passes
     result = factorize(V, 4, init="cr1", max_iter=3, tol=0)
-    assert result.K == 4
-    assert result.n_iter == 3
-    assert result.stop_reason == "max_iter"
+    assert (result.K, result.n_iter, result.stop_reason) == (4, 3, "max_iter")
     assert result.passes == V.passes - before
     assert set(result.seconds) == {"rank", "init", "solve", "finish"}
-    assert all(s > 0 for s in result.seconds.values())
+    assert min(result.seconds.values()) > 0
     assert result.settings == {
         "K": 4,
         "init": "cr1",
@@ -117,10 +113,7 @@ def test_same_bits_for_any_number_of_threads(small_blocks, cones):
     runs = [
         factorize(from_columns(cones, n_threads=n, **small_blocks), max_iter=10) for n in (1, 2, 4)
     ]
-    for run in runs[1:]:
-        assert np.array_equal(run.W, runs[0].W)
-        assert np.array_equal(run.H, runs[0].H)
-        assert run.relative_error == runs[0].relative_error
+    assert len({(run.W.tobytes(), run.H.tobytes(), run.relative_error) for run in runs}) == 1
 
 
 def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
@@ -161,10 +154,6 @@ def test_more_components_than_directions(refuses):
     refuses(ComponentsError, "only 1 distinct direction", lambda: factorize(V, 2, init="cr1"))
     assert factorize(V, 2).relative_error < 1e-12
     assert factorize(V, 2, init="random", rng=np.random.default_rng(0)).relative_error < 1e-6
-
-
-def test_bad_data(cones, refuses):
-    refuses(DataError, "zero", lambda: factorize(from_columns(np.zeros((3, 3))), 1))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])

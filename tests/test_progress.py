@@ -81,6 +81,5 @@ def test_verbose_prints_a_line_per_iteration_elsewhere(capsys, monkeypatch, has_
     if not has_rich:
         monkeypatch.setattr(builtins, "__import__", without_rich)
     ConeNMF(3, max_iter=2, tol=0, verbose=True).fit(X)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert lines[1].startswith("[ConeNMF] solving, iteration 2 of at most 2, error 0.")
+    _, line = capsys.readouterr().out.splitlines()
+    assert line.startswith("[ConeNMF] solving, iteration 2 of at most 2, error 0.")

@@ -125,13 +125,12 @@ def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
     assert opened.remarks == (
         f"{known.sum():,} ratings of 120 items by 300 users; other pairs are unknown, not zero",
     )
-    of_file, of_frame = fit_ratings(opened, 3), fit_ratings(table, 3)
-    of_matrix = fit_ratings(sp.csr_array(noisy * known), 3)
-    assert isinstance(of_file, Ratings)
-    pairs = ["u3", "u100"], ["film 4", "film 7"]
-    expected = of_matrix.predict([3, 100], [4, 7])
-    np.testing.assert_allclose(of_file.predict(*pairs), expected, atol=1e-3)
-    np.testing.assert_allclose(of_frame.predict(*pairs), expected, atol=1e-3)
+    expected = fit_ratings(sp.csr_array(noisy * known), 3).predict([3, 100], [4, 7])
+    for ratings in (opened, table):
+        found = fit_ratings(ratings, 3)
+        assert isinstance(found, Ratings)
+        predicted = found.predict(["u3", "u100"], ["film 4", "film 7"])
+        np.testing.assert_allclose(predicted, expected, atol=1e-3)
 
 
 def test_other_titles_are_named(tmp_path, refuses):
@@ -206,22 +205,20 @@ def test_other_columns_of_integers_are_not_taken_for_ratings(tmp_path, rng):
         assert shape([*some, grades[: known.size]]) == (40, 30)  # these may be ratings
 
 
-def test_bad_ratings_are_named_with_their_lines(tmp_path):
+def test_bad_ratings_are_named_with_their_lines(tmp_path, refuses):
     path = tmp_path / "ratings.csv"
     path.write_text("user,item,rating\na,x,3\nb,x,4\na,x,5\n")
-    with pytest.raises(DataError, match=r"lines 2 and 4 both have a rating of user 'a' and item"):
-        open_data(path)
+    twice = "lines 2 and 4 both have a rating of user 'a' and item"
+    refuses(DataError, twice, open_data, path)
     for wrong in ("0", "", "good", "-1"):
         path.write_text(f"user,item,rating\na,x,3\nb,x,{wrong}\na,y,5\n")
-        with pytest.raises(FileFormatError, match="line 3 has a rating that is not a finite"):
-            open_data(path, triples=("user", "item", "rating"))
-    with pytest.raises(DataError, match="ratings must be above 0"):
-        fit_ratings(np.ones((4, 5)))
+        no_number = "line 3 has a rating that is not a finite"
+        refuses(FileFormatError, no_number, open_data, path, triples=("user", "item", "rating"))
+    refuses(DataError, "ratings must be above 0", fit_ratings, np.ones((4, 5)))
 
 
-def test_unknown_users_are_named(model):
-    with pytest.raises(OptionError, match="there is no such user; the first of 300 is 0"):
-        model.recommend("nobody")
+def test_unknown_users_are_named(model, refuses):
+    refuses(OptionError, "there is no such user; the first of 300 is 0", model.recommend, "nobody")
 
 
 def test_averages_are_appended():

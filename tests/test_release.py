@@ -92,8 +92,8 @@ def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
         (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
         metadata = email.message_from_bytes(archive.read(name))
     assert packed == {name.removeprefix("src/") for name in files("src")}
-    assert metadata["Version"] == conenmf.__version__
-    assert metadata["License-Expression"] == "BSD-3-Clause"
+    stated = (metadata["Version"], metadata["License-Expression"])
+    assert stated == (conenmf.__version__, "BSD-3-Clause")
     assert metadata.get_payload().startswith("# conenmf")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -123,8 +123,7 @@ def test_the_metadata_say_which_versions_of_python_are_tested():
     expected = [f"Programming Language :: Python :: 3.{n}" for n in range(first, LAST_MINOR + 1)]
     assert [c for c in PROJECT["classifiers"] if re.search(r"3\.\d+$", c)] == expected
     workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
-    for minor in range(first, LAST_MINOR + 1):
-        assert f'"3.{minor}"' in workflow
+    assert all(f'"3.{minor}"' in workflow for minor in range(first, LAST_MINOR + 1))
 
 
 def test_the_recipe_has_the_requirements_and_the_version_of_the_project():

@@ -28,22 +28,31 @@ def test_a_result_judges_itself(cones):
 
 
 def test_pickling_keeps_the_certificate_and_not_the_data(cones, refuses):
-    result = factorize(from_columns(cones), 4)
-    first = pickle.loads(pickle.dumps(result))
-    assert first.certify() == result.first_certificate
-    assert (first.certificate, result.certificate) == (None, None)
-    refuses(AttributeError, r"certify\(\) needs the data", lambda: first.certify(effort=1))
-    certificate = result.certify()
-    again = pickle.loads(pickle.dumps(result))
-    assert again.data is None
-    assert again.certificate == certificate
+    V = from_columns(cones)
+    result = factorize(V, 4)
+    passes = V.passes
+    loaded = pickle.loads(pickle.dumps(result))
+    first = loaded.certify()
+    assert first == result.first_certificate
+    assert (loaded.data, loaded.certificate, result.certificate, V.passes) == (
+        *(None, None, None),
+        passes,
+    )
+    no_data = r"certify\(\) needs the data.*or use conenmf.certify\(V, W, H\)"
+    refuses(AttributeError, no_data, loaded.certify, effort=1)
+    plain = result.certify(effort=0)
+    assert first.lower_bound == plain.lower_bound == plain.eckart_young > 0
+    assert first.kkt_residual == pytest.approx(plain.kkt_residual, rel=1e-6, abs=1e-12)
+    assert (first.effort, first.relative_error) == (0, result.relative_error)
+    assert pickle.loads(pickle.dumps(result)).certificate == plain
 
 
 def test_data_that_changed_are_noticed(cones, refuses):
     changed = cones.copy()
     result = factorize(from_columns(changed), 4, max_iter=3, tol=0)
     changed[:] /= changed.sum(axis=0)
-    refuses(ConeNMFError, "the data were changed after the fit", lambda: result.diagnose())
+    for judge in (result.diagnose, result.certify):
+        refuses(ConeNMFError, "the data were changed after the fit", judge)
 
 
 # --- for people -------------------------------------------------------------------------------
@@ -75,8 +84,7 @@ def test_the_summary_mentions_cones_only_if_there_are_some(data, K, expected):
 
 
 def test_names_are_kept(named, cones):
-    assert named.names.sample(3) == "person 3"
-    assert named.names.feature(2) == "gene 1"
+    assert (named.names.sample(3), named.names.feature(2)) == ("person 3", "gene 1")
     frame = pd.DataFrame(cones.T, columns=[f"g{f}" for f in range(80)])
     assert ConeNMF(4).fit(frame).result_.names == Names(None, tuple(frame.columns))
     assert ConeNMF(4).fit(cones.T).result_.names == Names()
@@ -118,8 +126,7 @@ def test_a_result_keeps_which_components_are_unique(tmp_path, rng):
     result.save(tmp_path / "result.npz")
     saved = Factorization.load(tmp_path / "result.npz")
     again = saved.uniqueness()
-    assert again.verdicts == found.verdicts
-    assert again.lines() == found.lines()
+    assert (again.verdicts, again.lines()) == (found.verdicts, found.lines())
     np.testing.assert_array_equal(again.upper, found.upper)
     with pytest.raises(NotAvailableError, match="they were not kept"):
         again.other(found.verdicts.index("can be moved"))

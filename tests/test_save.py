@@ -1,5 +1,6 @@
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,18 +16,9 @@ def test_save_and_load(tmp_path, cones):
     result = factorize(from_columns(cones), max_iter=5)
     result.save(tmp_path / "result.npz")
     back = Factorization.load(tmp_path / "result.npz")
-    for name in ("W", "H", "labels"):
-        assert np.array_equal(getattr(back, name), getattr(result, name))
-    for name in (
-        "objective",
-        "relative_error",
-        "loss",
-        "stop_reason",
-        "seconds",
-        "passes",
-        "settings",
-    ):
-        assert getattr(back, name) == getattr(result, name)
+    names = "W H labels objective relative_error loss stop_reason seconds passes settings"
+    for name in names.split():
+        np.testing.assert_array_equal(getattr(back, name), getattr(result, name))
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
     assert back.stop_reason is StopReason.MAX_ITER
@@ -54,62 +46,60 @@ def test_any_damage_is_named(tmp_path, cones, rng):
     assert refused > 150
 
 
-def test_a_changed_header_of_an_array_is_noticed(tmp_path, cones):
+@pytest.fixture
+def saved(tmp_path, cones):
+    """A file with a result."""
+    factorize(from_columns(cones), 4, max_iter=1).save(tmp_path / "result.npz")
+    return tmp_path / "result.npz"
+
+
+def test_a_changed_header_of_an_array_is_noticed(saved, refuses):
     """NumPy would read fewer numbers, and never come to the checksum at the end."""
-    target = tmp_path / "result.npz"
-    factorize(from_columns(cones), 4, max_iter=1).save(target)
-    content = target.read_bytes()
+    content = saved.read_bytes()
     assert b"(4, 300)" in content
-    target.write_bytes(content.replace(b"(4, 300)", b"(3, 300)", 1))
-    with pytest.raises(FileFormatError, match="Bad CRC-32"):
-        Factorization.load(target)
+    saved.write_bytes(content.replace(b"(4, 300)", b"(3, 300)", 1))
+    refuses(FileFormatError, "Bad CRC-32", Factorization.load, saved)
 
 
-def test_damaged_and_foreign_files(tmp_path, cones):
-    target = tmp_path / "result.npz"
-    factorize(from_columns(cones), max_iter=1).save(target)
-    whole = target.read_bytes()
-    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    (tmp_path / "text.npz").write_text("not a zip")
-    (tmp_path / "empty.npz").write_bytes(b"")
+@pytest.mark.parametrize(
+    "damage", [lambda whole: b"", lambda whole: b"no zip", lambda whole: whole[: len(whole) // 2]]
+)
+def test_damaged_files_are_refused(saved, damage, refuses):
+    saved.write_bytes(damage(saved.read_bytes()))
+    message = "result.npz is not a factorization .*not a zip file"
+    refuses(FileFormatError, message, Factorization.load, saved)
+
+
+def test_foreign_files_are_refused(tmp_path, refuses):
     np.savez(tmp_path / "other.npz", W=np.ones((2, 2)))
-    np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object), allow_pickle=True)
-    for name, message in (
-        ("cut.npz", "not a zip file"),
-        ("text.npz", "not a zip file"),
-        ("empty.npz", "not a zip file"),
-        ("other.npz", "no conenmf metadata found"),
-        ("pickle.npy", "not a zip file"),
-    ):
-        with pytest.raises(FileFormatError, match=f"{name} is not a factorization .*{message}"):
-            Factorization.load(tmp_path / name)
-    for version in ("conenmf-factorization-2", "conenmf-factorization-9"):  # older, newer
-        with np.load(target) as stored:
-            parts = {name: stored[name] for name in stored.files}
-        facts = json.loads(str(parts["facts"])) | {"format": version}
-        np.savez(tmp_path / "version.npz", **{**parts, "facts": np.array(json.dumps(facts))})
-        with pytest.raises(
-            FileFormatError, match=f"version.npz has format '{version}', this .*-8'"
-        ):
-            Factorization.load(tmp_path / "version.npz")
+    message = "other.npz is not a factorization .*no conenmf metadata found"
+    refuses(FileFormatError, message, Factorization.load, tmp_path / "other.npz")
 
 
-def test_names_and_what_is_known_are_saved(tmp_path, named, cones):
-    target = tmp_path / "result.npz"
-    named.save(target)
-    assert Factorization.load(target).names == named.names
-    assert Factorization.load(target).certify() == named.first_certificate
+@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-9"])
+def test_older_and_newer_formats_are_refused(saved, version, refuses):
+    with np.load(saved) as stored:
+        parts = dict(stored)
+    facts = json.loads(str(parts["facts"])) | {"format": version}
+    np.savez(saved, **{**parts, "facts": np.array(json.dumps(facts))})
+    message = f"result.npz has format '{version}', this .*-8'"
+    refuses(FileFormatError, message, Factorization.load, saved)
+
+
+def test_names_and_what_is_known_are_saved(tmp_path, named):
+    def loaded(result):
+        result.save(tmp_path / "result.npz")
+        return Factorization.load(tmp_path / "result.npz")
+
+    assert loaded(named).names == named.names
+    assert loaded(named).certify() == named.first_certificate
     certificate = named.certify()
-    named.save(target)
-    assert Factorization.load(target).certificate == certificate
+    assert loaded(named).certificate == certificate
     diagnosis = named.diagnose()
-    named.save(target)
-    back = Factorization.load(target)
+    back = loaded(named)
     assert back.summary() == named.summary()
     for name, array in arrays_of(diagnosis, "").items():
         np.testing.assert_array_equal(arrays_of(back.diagnosis, "")[name], array)
     assert back.diagnosis.cones.geometry.closest == diagnosis.cones.geometry.closest
-    images = factorize(from_columns(cones), 2, max_iter=1)
-    images = Factorization(**{**vars(images), "names": Names(image_shape=(8, 10))})
-    images.save(target)
-    assert Factorization.load(target).names.image_shape == (8, 10)
+    images = replace(named, names=Names(image_shape=(8, 10)))
+    assert loaded(images).names.image_shape == (8, 10)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.io import savemat
 
@@ -95,21 +96,18 @@ def test_the_gradient_of_the_likelihood():
     assert error < 1e-4 * np.linalg.norm(_loss(given, *shared)[1])
 
 
-def test_scenes_that_cannot_be_unmixed_say_why():
-    pixels, _, _ = drawn(3, noise=0.0)
-    with pytest.raises(ComponentsError, match="lie in 3 dimensions"):
-        ConeNMF.for_scenes(5).fit(pixels)
-    with pytest.raises(ComponentsError, match="at most 4 endmembers, not 5"):
-        simplex(from_rows(pixels[:, :4]), 5)
+def test_scenes_that_cannot_be_unmixed_say_why(refuses):
+    pixels = drawn(3, noise=0.0)[0]
+    refuses(ComponentsError, "lie in 3 dimensions", ConeNMF.for_scenes(5).fit, pixels)
+    refuses(ComponentsError, "at most 4 endmembers, not 5", simplex, from_rows(pixels[:, :4]), 5)
 
 
 def test_bands_in_rows_are_remarked():
-    pixels, _, _ = drawn(3)
     with pytest.warns(InputWarning, match="are bands in the rows"):
-        ConeNMF.for_scenes(3).fit(pixels.T)
+        ConeNMF.for_scenes(3).fit(drawn(3)[0].T)
 
 
-def test_spectra_are_matched_with_a_library():
+def test_spectra_are_matched_with_a_library(refuses):
     library = np.eye(3)[:2]
     match = match_spectra(
         library,
@@ -120,10 +118,8 @@ def test_spectra_are_matched_with_a_library():
     assert match.order.tolist() == [2, 0]
     np.testing.assert_allclose(match.angles, [0, 45], atol=1e-6)
     assert match.rmse == pytest.approx(0.25)
-    with pytest.raises(DataError, match="found"):
-        match_spectra(library, np.eye(4))
-    with pytest.raises(DataError, match="swap them"):
-        match_spectra(np.eye(3), library)
+    refuses(DataError, "found", match_spectra, library, np.eye(4))
+    refuses(DataError, "swap them", match_spectra, np.eye(3), library)
 
 
 def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
@@ -131,8 +127,7 @@ def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
     cube, wavelengths = np.abs(pixels).reshape(40, 40, 60), np.linspace(400, 990, 60)
     savemat(tmp_path / "scene.mat", {"cube": cube, "wavelength": wavelengths})
     V = open_data(tmp_path / "scene.mat")
-    assert V.names.pixels_shape == (40, 40)
-    assert V.names.feature_names[:2] == ("400", "410")
+    assert (V.names.pixels_shape, V.names.feature_names[:2]) == ((40, 40), ("400", "410"))
     savemat(tmp_path / "turned.mat", {"Y": np.abs(pixels).T, "wavelength": wavelengths})
     turned = open_data(tmp_path / "turned.mat", samples_in="columns")
     assert turned.names.feature_names == V.names.feature_names
@@ -147,40 +142,25 @@ def test_wavelengths_in_a_mat_file_of_version_7_3(tmp_path):
         file["cube"] = np.ones((6, 5, 4))  # as MATLAB writes 4 x 5 x 6
         file["wavelength"] = np.linspace(400, 900, 6)[:, None]
     V = open_data(tmp_path / "scene.mat")
-    assert V.shape == (6, 20)
-    assert V.names.feature_names == ("400", "500", "600", "700", "800", "900")
+    assert (V.shape, V.names.feature_names) == ((6, 20), ("400", "500", "600", "700", "800", "900"))
 
 
-def run(capsys, *words):
-    code = main([*map(str, words)])
-    return code, capsys.readouterr().out
-
-
-def test_the_command_line_unmixes_a_scene(tmp_path, capsys):
+def test_the_command_line_advises_to_unmix_a_scene(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     pixels, spectra, _ = drawn(3)
-    np.save(tmp_path / "scene.npy", pixels.reshape(40, 40, 60))
-    out = tmp_path / "result"
-    code, text = run(
-        capsys, "fit", tmp_path / "scene.npy", "-k", 3, "--scene", "-o", out, "--json", "-q"
+    np.save("scene.npy", np.maximum(pixels, 0).reshape(40, 40, 60))
+    command = ["fit", "scene.npy", "-k", "3", "--no-report", "-q"]
+    assert main([*command, "-o", "plain", "--max-iter", "5"]) == 0
+    assert "use --scene" in capsys.readouterr().out
+    assert main([*command, "-o", "unmixed", "--scene", "--json"]) == 0
+    output = capsys.readouterr().out
+    assert json.loads(output)["init_used"] == "simplex"
+    assert "use --scene" not in output
+    components, shares = (
+        pd.read_csv(f"unmixed/{name}.csv", index_col=0) for name in ("components", "coefficients")
     )
-    assert code == 0
-    assert json.loads(text)["init_used"] == "simplex"
-    components = np.loadtxt(out / "components.csv", delimiter=",", skiprows=1, dtype=str)
-    found = components[:, 1:].astype(float)
-    found = found if found.shape[1] == 60 else found.T
-    assert match_spectra(spectra, found).angles.max() < 1.5
-    shares = np.loadtxt(out / "coefficients.csv", delimiter=",", skiprows=1, dtype=str)
-    np.testing.assert_allclose(shares[:, 1:].astype(float).sum(axis=1), 1, atol=1e-6)
-
-
-def test_the_command_line_advises_to_unmix_a_scene(tmp_path, capsys):
-    pixels, _, _ = drawn(3, noise=0.0)
-    np.save(tmp_path / "scene.npy", pixels.reshape(40, 40, 60))
-    words = ("fit", tmp_path / "scene.npy", "-k", 3, "--no-report", "--max-iter", 5, "-q")
-    _, text = run(capsys, *words, "-o", tmp_path / "plain")
-    assert "use --scene" in text
-    _, text = run(capsys, *words, "-o", tmp_path / "unmixed", "--scene")
-    assert "use --scene" not in text
+    assert match_spectra(spectra, components.T).angles.max() < 1.5
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-6)
 
 
 def test_sum_to_one_says_that_it_does_not_determine_the_spectra():

@@ -16,31 +16,33 @@ def adata():
     return adata
 
 
+@pytest.fixture
+def three_kinds(rng):
+    """27 cells of three kinds, each with genes of its own."""
+    return AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
+
+
 def test_one_line_for_cells(adata):
     result = conenmf.tl.nmf(adata, 3)
     assert adata.obsm["X_conenmf"].shape == (60, 3)
     np.testing.assert_array_equal(adata.varm["conenmf"], result.W)
     np.testing.assert_array_equal(adata.obs["conenmf"].astype(int), result.labels)
-    assert result.names.feature(4) == "gene 4"
-    assert result.names.sample(4) == "4"
+    assert (result.names.feature(4), result.names.sample(4)) == ("gene 4", "4")
 
 
-def test_a_layer_and_another_key(adata):
+def test_a_layer_and_another_key(adata, refuses):
     result = conenmf.tl.nmf(adata, 2, layer="raw", key_added="raw_nmf", max_iter=5, tol=0)
     assert result.n_iter == 5
     assert adata.obsm["X_raw_nmf"].shape == (60, 2)
-    with pytest.raises(OptionError, match="layer='cooked' is unknown; choose one of 'raw'"):
-        conenmf.tl.nmf(adata, 2, layer="cooked")
+    unknown = "layer='cooked' is unknown; choose one of 'raw'"
+    refuses(OptionError, unknown, conenmf.tl.nmf, adata, 2, layer="cooked")
 
 
 @pytest.mark.filterwarnings("ignore:Setting element")  # a view becomes a copy: anndata says so
 def test_a_view_of_some_genes(adata):
     result = conenmf.tl.nmf(adata[:, :10], 2, n_threads=1)
-    assert result.W.shape == (10, 2)
-    whole = conenmf.tl.nmf(adata[:, :10].copy(), 2)
-    np.testing.assert_array_equal(result.W, whole.W)
-    dense = adata[:40]
-    assert conenmf.tl.nmf(dense, 2, layer="raw").H.shape == (2, 40)
+    np.testing.assert_array_equal(result.W, conenmf.tl.nmf(adata[:, :10].copy(), 2).W)
+    assert conenmf.tl.nmf(adata[:40], 2, layer="raw").H.shape == (2, 40)
 
 
 def test_labels_are_categories_as_scanpy_takes_them(adata):
@@ -59,22 +61,20 @@ def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata,
     adata.raw = adata.copy()
     adata.X = np.array(adata.X.toarray())
     adata.X[7, 4] = -2.0
-    way = r"layer='raw'"
-    with pytest.raises(DataError, match=rf"\(cell 'cell 7'\), .* \(gene 'gene 4'\).*{way}"):
-        conenmf.tl.nmf(adata, 3)
+    place = r"\(cell 'cell 7'\), .* \(gene 'gene 4'\)"
+    refuses(DataError, rf"{place}.*layer='raw'", conenmf.tl.nmf, adata, 3)
     del adata.layers["raw"]
-    refuses(DataError, r"adata\.raw\.to_adata\(\) has them", lambda: conenmf.tl.nmf(adata, 3))
+    refuses(DataError, r"adata\.raw\.to_adata\(\) has them", conenmf.tl.nmf, adata, 3)
     adata.raw = None
-    refuses(DataError, r"before sc\.pp\.scale keeps them", lambda: conenmf.tl.nmf(adata, 3))
+    refuses(DataError, r"before sc\.pp\.scale keeps them", conenmf.tl.nmf, adata, 3)
 
 
-def test_a_consensus_is_added_with_what_is_found_again(rng):
-    cells = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
-    found = conenmf.tl.consensus(cells, 3, 5, key_added="programs", n_threads=1)
-    np.testing.assert_array_equal(cells.varm["programs"], found.W)
-    np.testing.assert_array_equal(cells.obsm["X_programs"], np.asarray(found.H).T)
-    np.testing.assert_array_equal(cells.uns["programs_stability"]["found_in"], found.found_in)
-    assert cells.obs["programs"].nunique() == 3
+def test_a_consensus_is_added_with_its_stability(three_kinds):
+    found = conenmf.tl.consensus(three_kinds, 3, 5, key_added="programs", n_threads=1)
+    np.testing.assert_array_equal(three_kinds.varm["programs"], found.W)
+    np.testing.assert_array_equal(three_kinds.obsm["X_programs"], np.asarray(found.H).T)
+    np.testing.assert_array_equal(three_kinds.uns["programs_stability"]["found_in"], found.found_in)
+    assert three_kinds.obs["programs"].nunique() == 3
 
 
 def test_every_option_of_reading_and_of_the_fit(adata):
@@ -120,29 +120,25 @@ def test_highly_variable_genes_are_used_alone_as_in_scanpy(adata, tmp_path, stor
     assert not loadings[1::2].any()
 
 
-def test_all_genes_are_used_if_one_asks_for_it(adata):
+def test_all_genes_are_used_if_one_asks_for_it(adata, refuses):
     variable_genes(adata)
     assert conenmf.tl.nmf(adata, 3, use_highly_variable=False).W.shape == (20, 3)
     assert conenmf.tl.consensus(adata, 2, 3).W.shape == (10, 2)
-    with pytest.raises(OptionError, match="need all genes; give use_highly_variable=False"):
-        conenmf.tl.nmf(adata, 3, missing="zeros")
+    needed = "need all genes; give use_highly_variable=False"
+    refuses(OptionError, needed, conenmf.tl.nmf, adata, 3, missing="zeros")
     adata.var["highly_variable"] = False
-    with pytest.raises(OptionError, match="none is marked; give use_highly_variable=False"):
-        conenmf.tl.nmf(adata, 3)
+    unmarked = "none is marked; give use_highly_variable=False"
+    refuses(OptionError, unmarked, conenmf.tl.nmf, adata, 3)
 
 
-def test_a_range_of_numbers_of_components():
-    rng = np.random.default_rng(0)
-    cells = AnnData(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
-    result = conenmf.tl.nmf(cells, range(2, 6))
-    assert result.K == 3
-    assert result.selection.K == 3
-    found = conenmf.tl.consensus(cells, [2, 3, 4], 5)
-    assert found.K == 3
-    facts = cells.uns["conenmf_stability"]
+def test_a_range_of_numbers_of_components(three_kinds):
+    result = conenmf.tl.nmf(three_kinds, range(2, 6))
+    assert result.K == result.selection.K == 3
+    assert conenmf.tl.consensus(three_kinds, [2, 3, 4], 5).K == 3
+    facts = three_kinds.uns["conenmf_stability"]
     assert facts["ks"].tolist() == [2, 3, 4]
     assert facts["relative_errors"][0] > facts["relative_errors"][1]
-    assert cells.obsm["X_conenmf"].shape == (27, 3)
+    assert three_kinds.obsm["X_conenmf"].shape == (27, 3)
 
 
 def test_what_takes_long_shows_its_progress(adata, monkeypatch, capsys):

@@ -41,12 +41,10 @@ def test_tables_have_the_names_and_the_form_of_cnmf(programs):
     genes = Path("out/atlas.overdispersed_genes.txt").read_text().split("\n")
     assert genes == [f"gene{f}" for f in programs.genes]
     usages = table("out/atlas.usages.k_3.dt_0_5.consensus.txt")
-    assert list(usages.columns) == ["1", "2", "3"]
-    assert usages.index[7] == "cell7"
+    assert (list(usages.columns), usages.index[7]) == (["1", "2", "3"], "cell7")
     np.testing.assert_array_equal(usages.to_numpy(np.float32), programs.usages)
     spectra = table("out/atlas.spectra.k_3.dt_0_5.consensus.txt")
-    assert list(spectra.columns) == genes
-    assert list(spectra.index) == [1, 2, 3]
+    assert (list(spectra.columns), list(spectra.index)) == (genes, [1, 2, 3])
     np.testing.assert_allclose(spectra.to_numpy(), programs.spectra.T, rtol=1e-6)
     tpm = table("out/atlas.gene_spectra_tpm.k_3.dt_0_5.txt")
     np.testing.assert_allclose(tpm.to_numpy(), programs.spectra_tpm.T, rtol=1e-14)
@@ -67,8 +65,7 @@ def test_an_annotated_copy_leaves_the_original_alone(programs, atlas, counts):
     np.testing.assert_array_equal(copy.varm["conenmf_score"], programs.spectra_score)
     np.testing.assert_array_equal(np.flatnonzero(copy.var["conenmf"]), programs.genes)
     groups = copy.obs["conenmf"]
-    assert groups.dtype == "category"
-    assert list(groups.cat.categories) == ["1", "2", "3"]
+    assert (groups.dtype, list(groups.cat.categories)) == ("category", ["1", "2", "3"])
     assert groups.isna().tolist() == [False] * 239 + [True]
     assert groups.iloc[0] == str(programs.labels[0] + 1)
     assert json.loads(copy.uns["conenmf"])["n_runs"] == 3
@@ -84,8 +81,7 @@ def test_genes_of_raw_are_annotated_in_raw(atlas, counts):
     programs = find_programs(open_data("raw.h5ad", dataset="raw/X"), 3, 2)
     write_programs(programs, "out", "raw", copy_of="raw.h5ad")
     copy = anndata.read_h5ad("out/raw.k_3.dt_0_5.h5ad")
-    assert copy.raw.varm["conenmf"].shape == (50, 3)
-    assert copy.obsm["X_conenmf"].shape == (240, 3)
+    assert (copy.raw.varm["conenmf"].shape, copy.obsm["X_conenmf"].shape) == ((50, 3), (240, 3))
 
 
 def test_counts_of_10x_become_an_anndata_file(counts, tmp_path):
@@ -102,8 +98,7 @@ def test_counts_of_10x_become_an_anndata_file(counts, tmp_path):
     write_programs(programs, tmp_path / "out", "a", counts=V)
     copy = anndata.read_h5ad(tmp_path / "out/a.k_3.dt_0_5.h5ad")
     np.testing.assert_array_equal(copy.X.toarray(), counts)
-    assert copy.var_names[3] == "gene3"
-    assert copy.obs_names[4] == "cell4"
+    assert (copy.var_names[3], copy.obs_names[4]) == ("gene3", "cell4")
     assert copy.obsm["X_conenmf"].shape == (240, 3)
 
 

@@ -198,8 +198,7 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng
     assert 0 < summary["settings"]["rmse"] < 0.3
     assert any(line.startswith("RMSE of hidden ratings: 0.") for line in summary["summary"])
     table = Path("out/recommendations.csv").read_text().splitlines()
-    assert table[0] == "user,item,predicted rating"
-    assert len(table) == 1 + 80 * 10
+    assert (table[0], len(table)) == ("user,item,predicted rating", 1 + 80 * 10)
     together = "fit the ratings of old and new users together"
     fails(4, together, "transform", "out", "ratings.csv", "-o", "x.csv", "-q")
     fails(4, "leave out --data", "report", "out", "--data", "ratings.csv", "-q")

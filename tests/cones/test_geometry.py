@@ -110,8 +110,7 @@ def test_broken_assumption_names_the_pair_and_the_samples_between():
     V = np.array([at(0), at(10), at(12), at(30), at(80), at(90)]).T
     geometry = cone_geometry(from_columns(V), np.array([0, 0, 1, 1, 2, 2]))
     assert not geometry.holds
-    assert geometry.verdict == "does not hold"
-    assert geometry.closest == (0, 1)
+    assert (geometry.verdict, geometry.closest) == ("does not hold", (0, 1))
     np.testing.assert_allclose(np.degrees(geometry.angles), [5, 9, 5])
     assert np.degrees(geometry.margin) == pytest.approx(16 - 3 * 9 - 5)
     assert np.degrees(geometry.separation) == pytest.approx(16 - 14 - 18)
@@ -164,9 +163,7 @@ def test_the_assumption_implies_a_pairwise_separation(rng):
 
 def test_one_cone():
     geometry = cone_geometry(from_columns(np.eye(3)), np.zeros(3, int))
-    assert geometry.verdict == "holds"
-    assert geometry.margin == np.inf
-    assert geometry.closest is None
+    assert (geometry.verdict, geometry.margin, geometry.closest) == ("holds", np.inf, None)
     assert geometry.angles[0] == pytest.approx(np.arccos(1 / np.sqrt(3)))
 
 

@@ -20,6 +20,11 @@ def norms(A):
     return np.linalg.norm(A, axis=0)
 
 
+def directions(angles):
+    """Unit vectors of the plane at these angles to the first axis."""
+    return np.array([np.cos(angles), np.sin(angles)])
+
+
 def angle_between(a, b):
     """Accurate for small angles too."""
     a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
@@ -64,11 +69,6 @@ def turn(V, towards, angle):
     return V * np.cos(angle) ** 2 + side * norms(V) * np.cos(angle) * np.sin(angle)
 
 
-def same_partition(a, b):
-    pairs = set(zip(a.tolist(), b.tolist(), strict=True))
-    return len(pairs) == len({x for x, _ in pairs}) == len({y for _, y in pairs})
-
-
 def factors_of_cones(X, model):
     """W H of Algorithm 2, given the true clusters."""
     labels = np.where(norms(X) > 0, model.labels, -1)
@@ -96,7 +96,7 @@ def test_noise_turns_a_sample_by_no_more_than_its_arcsine(rng):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(rng=seeds.map(np.random.default_rng), share=st.floats(0.9, 0.999))
-def test_clusters_are_kept_within_the_tolerance(kind, rng, share):
+def test_clusters_are_kept_within_the_tolerance(same_clusters, kind, rng, share):
     model, V, K = draw_cones(rng)
     geometry = cone_geometry(V, model.labels)
     apart = geometry.pairwise.value
@@ -104,32 +104,29 @@ def test_clusters_are_kept_within_the_tolerance(kind, rng, share):
     assert tolerance >= noise_bound(geometry.angles, geometry.separation, 0.0).tolerance - 1e-9
     X = np.maximum(model.V + draw_noise(rng, model, kind, share * tolerance), 0)
     noise = (norms(X - model.V) / norms(model.V)).max()
-    bound = noise_bound(geometry.angles, apart, noise, sample_noise=noise)
-    assert bound.clusters_kept
-    assert same_partition(model.labels, cluster_cones(from_columns(X), K, rng=rng).labels)
+    assert noise_bound(geometry.angles, apart, noise, sample_noise=noise).clusters_kept
+    assert same_clusters(model.labels, cluster_cones(from_columns(X), K, rng=rng).labels)
     cosines = X.T @ X / np.outer(norms(X), norms(X))
     together = model.labels == model.labels[:, None]
     assert cosines[together].min() > cosines[~together].max()
 
 
 @pytest.mark.parametrize("beyond", [-1e-6, 1e-6])
-def test_the_tolerance_cannot_be_larger(beyond):
+def test_the_tolerance_cannot_be_larger(beyond, same_clusters):
     """In the plane, the noise that widens one cone and brings the other closer."""
     alpha, gap = 0.2, 0.7
     at = 0.1 + np.array([2 * alpha, 0.0, 2 * alpha + gap])
-    V = np.array([np.cos(at), np.sin(at)])
+    V = directions(at)
     separation = pairwise_separation(from_columns(V), np.array([0, 0, 1])).value
     assert separation == pytest.approx(gap - 2 * alpha)
     tau = separation / 4 + beyond
-    moved = at + np.array([tau, -tau, -tau])
-    X = np.cos(tau) * np.array([np.cos(moved), np.sin(moved)])
+    X = np.cos(tau) * directions(at + np.array([tau, -tau, -tau]))
     noise = norms(X - V)
     np.testing.assert_allclose(noise, np.sin(tau))
     bound = noise_bound([alpha, 0.0], separation, 0.0, sample_noise=noise.max())
     labels = cluster_cones(from_columns(X), 2, first=0).labels
     assert X.min() >= 0
-    assert bound.clusters_kept == (beyond < 0)
-    assert same_partition(np.array([0, 0, 1]), labels) == (beyond < 0)
+    assert bound.clusters_kept == same_clusters([0, 0, 1], labels) == (beyond < 0)
 
 
 @given(rng=seeds.map(np.random.default_rng), size=st.floats(0.0, 0.5), kind=st.sampled_from(KINDS))
@@ -166,28 +163,22 @@ def test_the_errors_are_below_their_bounds(kind, seed, size):
     assert noise_bound(geometry.angles, 0.0, 0.0, weights=energy).error == pytest.approx(
         weighted_bound(V, model.labels, geometry.angles)
     )
-    error = np.linalg.norm(X - product) / np.linalg.norm(X)
-    clean = np.linalg.norm(model.V - product) / V.norm
-    assert error <= weighted.error + 1e-9
-    assert clean <= weighted.clean + 1e-9
     assert weighted.error <= widest.error + 1e-12
     assert weighted.clean <= widest.clean + 1e-12
     assert widest.error <= np.sin(geometry.angles.max()) + noise + 1e-12
-    # and without angles, from the error of V itself
+    # the sharpest without angles, from the error of V itself
     before = np.linalg.norm(model.V - factors_of_cones(model.V, model)) / V.norm
-    sharpest = noise_bound([np.arcsin(before)], 0.0, noise)
-    assert error <= sharpest.error + 1e-9
-    assert clean <= sharpest.clean + 1e-9
+    for bound in (weighted, noise_bound([np.arcsin(before)], 0.0, noise)):
+        assert np.linalg.norm(X - product) / np.linalg.norm(X) <= bound.error + 1e-9
+        assert np.linalg.norm(model.V - product) / V.norm <= bound.clean + 1e-9
 
 
 @given(alpha=st.floats(0.0, 0.6), share=st.floats(0.0, 1.0))
 def test_the_bound_on_the_error_is_attained(alpha, share):
     """Two samples on either side of an axis, both turned away from it."""
     tau = share * (np.pi / 4 - alpha) * 0.99
-    at = np.pi / 4 + np.array([-alpha, alpha])
-    V = np.array([np.cos(at), np.sin(at)])
-    moved = at + np.array([-tau, tau])
-    X = np.cos(tau) * np.array([np.cos(moved), np.sin(moved)])
+    V = directions(np.pi / 4 + np.array([-alpha, alpha]))
+    X = np.cos(tau) * directions(np.pi / 4 + np.array([-alpha - tau, alpha + tau]))
     W, H, _ = cr1_nmf(from_columns(X), 1)
     noise = np.linalg.norm(X - V) / np.linalg.norm(V)
     bound = noise_bound([alpha], np.inf, noise, sample_noise=noise)
@@ -295,15 +286,14 @@ def test_the_lower_bound_turns_no_farther_than_the_data(rng, size, kind):
 
 
 def test_without_noise_it_is_theorem_4_and_with_too_much_nothing_is_said():
-    calm = noise_bound([0.1, 0.3], 0.2, 0.0, sample_noise=0.0)
-    assert calm.error == calm.clean == pytest.approx(np.sin(0.3))
-    assert calm.unconditional == pytest.approx(np.sin(0.6))
-    assert calm.clusters_kept
-    wild = noise_bound([0.1, 0.3], 0.2, 3.0, sample_noise=5.0)
-    assert wild.error == wild.unconditional == 1
-    assert wild.clean == pytest.approx(np.sqrt(10))
-    assert not wild.clusters_kept
+    for noise, sample_noise, expected in (
+        (0.0, 0.0, (np.sin(0.3), np.sin(0.3), np.sin(0.6), True)),
+        (3.0, 5.0, (1, np.sqrt(10), 1, False)),
+    ):
+        found = noise_bound([0.1, 0.3], 0.2, noise, sample_noise=sample_noise)
+        values = (found.error, found.clean, found.unconditional, found.clusters_kept)
+        assert values == pytest.approx(expected)
     assert not noise_bound([0.1], 0.2, 0.0).clusters_kept  # all may be in one sample
-    assert noise_bound([0.3, 0.3], 0.0, 0.0, sample_noise=0.0).tolerance == 0
-    assert not noise_bound([0.3, 0.3], 0.0, 0.0, sample_noise=0.0).clusters_kept
+    touching = noise_bound([0.3, 0.3], 0.0, 0.0, sample_noise=0.0)
+    assert (touching.tolerance, touching.clusters_kept) == (0, False)
     assert noise_bound([0.3], np.inf, 0.0).tolerance == 1

@@ -55,8 +55,7 @@ def test_any_law_of_the_norms():
 
 def test_scikit_learns_style():
     X, y = make_cone_data(120, 40, 3, alpha=[0.1, 0.2, 0.1], noise=0.01, random_state=4, angle=1.0)
-    assert X.shape == (120, 40)
-    assert y.shape == (120,)
+    assert (X.shape, y.shape) == ((120, 40), (120,))
     again, _ = make_cone_data(
         120, 40, 3, alpha=[0.1, 0.2, 0.1], noise=0.01, random_state=4, angle=1.0
     )

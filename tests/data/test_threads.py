@@ -29,13 +29,18 @@ def sum_of(count, depth, n_threads=3):
     return sum(total)
 
 
-def test_tasks_may_start_tasks_from_several_threads():
-    results = []
-    users = [threading.Thread(target=lambda: results.append(sum_of(5, 2))) for _ in range(4)]
+def run_in_threads(*targets):
+    """Run functions at the same time, each in a thread of its own, until all have ended."""
+    users = [threading.Thread(target=target) for target in targets]
     for user in users:
         user.start()
     for user in users:
         user.join(60)
+
+
+def test_tasks_may_start_tasks_from_several_threads():
+    results = []
+    run_in_threads(*[lambda: results.append(sum_of(5, 2))] * 4)
     assert results == [250] * 4
 
 
@@ -91,11 +96,7 @@ def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks,
             first_out.wait()
             seen.append(blas_threads(None))
 
-    users = [threading.Thread(target=target) for target in (first, second)]
-    for user in users:
-        user.start()
-    for user in users:
-        user.join()
+    run_in_threads(first, second)
     assert seen == [(1,)]
     assert blas_threads(None) == before
     with threadpool_limits(1):
@@ -112,17 +113,14 @@ def test_same_bits_from_any_thread():
         results.append(V.sweep(products, np.arange(3000), W=X[:50].T)[2][0])
 
     work()
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    run_in_threads(work)
     assert np.array_equal(*results)
 
 
 def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
-    (most,) = V.sweep(blas_threads, reduce=max)
-    assert most == 1
+    assert V.sweep(blas_threads, reduce=max) == (1,)
     assert blas_threads(None) == before
     with V.own_threads(), V.own_threads():
         assert blas_threads(None) == (1,)

@@ -1,30 +1,16 @@
-import numpy as np
 import pytest
 
 from conenmf import from_columns, from_rows
 from conenmf.names import Names
 
 
-def gram(block):
-    product = block @ block.T
-    return (product.toarray() if hasattr(product, "toarray") else product,)
-
-
-def test_a_matrix_can_be_turned(backend, small_blocks, sample_matrix):
+def test_a_matrix_can_be_turned(backend, small_blocks, sample_matrix, holds):
     V = backend(sample_matrix)
     T = V.turned()
-    assert (T.shape, T.dtype, T.is_remote) == ((40, 12), V.dtype, V.is_remote)
-    np.testing.assert_allclose(T.norms_squared, (sample_matrix**2).sum(axis=1), atol=1e-12)
+    assert (T.dtype, T.is_remote, T.nonzero) == (V.dtype, V.is_remote, 11)
     assert T.total == pytest.approx(V.total)
-    assert T.nonzero == 11
-    np.testing.assert_allclose(T.sweep(gram)[0], sample_matrix.T @ sample_matrix, atol=1e-12)
-    np.testing.assert_array_equal(T.columns([3, 0]) @ np.eye(2), sample_matrix[[3, 0]].T)
-    back = T.turned()
-    assert back.shape == V.shape
-    np.testing.assert_array_equal(
-        back.columns(np.arange(40)) @ np.eye(40), V.columns(np.arange(40)) @ np.eye(40)
-    )
-    np.testing.assert_allclose(back.norms_squared, V.norms_squared, rtol=1e-12)
+    holds(T, sample_matrix.T)
+    holds(T.turned(), sample_matrix)
 
 
 def test_turning_dense_data_copies_nothing(sample_matrix):
