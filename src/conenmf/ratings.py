@@ -154,7 +154,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     (5, True)
     """
     V = _opened(X)
-    known = entries_of(V.columns(np.arange(V.shape[1])))
+    known = entries_of(V.columns(np.arange(V.n_samples)))
     folds = np.random.default_rng(0).integers(_FOLDS, size=known.values.size)
 
     def errors(k: int, alpha: float, fold: int) -> tuple[float, float]:

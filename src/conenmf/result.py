@@ -42,7 +42,7 @@ from .judge.plots import Which
 from .judge.residuals import Residuals, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
-from .linalg.svd import Spectrum
+from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
 from .save import saved_factorization, write_factorization
 from .solve.constraints import Penalties
@@ -144,7 +144,7 @@ class Factorization:
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
     selection: Selection | None = field(default=None, repr=False)
-    spectrum: Spectrum | None = field(default=None, repr=False)
+    spectrum: KnownSpectrum = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -44,7 +44,7 @@ class GeneStatistics(NamedTuple):
 
 def gene_statistics(V: DataMatrix) -> GeneStatistics:
     """Measure genes in one pass; refuse entries that are not counts."""
-    N = V.shape[1]
+    N = V.n_samples
     with V.own_threads():
         totals, sums = V.sweep(_measure)
     if sums["fractions"].any():

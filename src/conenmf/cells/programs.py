@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from numpy.linalg import lstsq
 from numpy.random import Generator, default_rng
 
 from ..arguments import (
@@ -297,7 +298,7 @@ def scaled_genes(
     if log1p:
         source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
         (sums,) = take_features(source, genes).sweep(_moments)
-        N = V.shape[1]
+        N = V.n_samples
         variance = (sums[:, 1] - sums[:, 0] ** 2 / N) / max(N - 1, 1)
     if not (variance > 0).all():
         gene = V.names.feature(int(genes[np.argmin(variance)]))
@@ -367,7 +368,7 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     tpm = nnls(sums["PP"], sums["TPM"][:, K:])
     centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
-    score = np.linalg.lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
+    score = lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
     return tpm, np.ascontiguousarray(score)
 
 
@@ -386,7 +387,7 @@ def _to_tpm(block: Block, totals: Array, *, dtype: npt.DTypeLike = np.float64) -
 
 def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:
     """The usages that explain the TPM of the chosen genes best, each over its deviation."""
-    N = V.shape[1]
+    N = V.n_samples
     variance = statistics.tpm_variance[genes]
     variance = np.where(variance > 0, variance, 1.0)
     cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))

@@ -32,7 +32,7 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..errors import ComponentsError, Option, OptionError
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..text import Facts
 from .geometry import angles_between, cosine_rounding, largest_angle
 from .robust import are_evident, centres_in_noise
@@ -264,7 +264,7 @@ def choose_centres(
     rng: Generator | None,
     first: int | None,
     method: str,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> tuple[Array, Array, bool, float]:
     """Return which samples are centres, directions Z (F, K), if these were moved, and the noise."""
     require_nonnegative(V, "a cone")
@@ -409,7 +409,7 @@ def farthest_first(
 
 
 def _robust(
-    V: DataMatrix, K: int, first: int, tie: float, spectrum: Spectrum | None
+    V: DataMatrix, K: int, first: int, tie: float, spectrum: KnownSpectrum
 ) -> tuple[Array, Array, bool, float]:
     """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
     centres, Z = _exact_centres(V, K, first, tie)

@@ -37,7 +37,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import eigh, matrix_rank, norm, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
@@ -49,7 +49,7 @@ from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError
 from ..linalg.bisection import bisected
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
 from .clustering import farthest_first
 from .geometry import (
@@ -130,7 +130,7 @@ def estimate_rank(
     k_max: int | None = None,
     *,
     normalize: bool = False,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> RankEstimate:
     """Estimate K as the argmax of sigma_k / sigma_{k+1} over k_min <= k <= k_max.
 
@@ -298,7 +298,7 @@ def _some_samples(V: DataMatrix) -> Array:
 
 def _above_edge(B: Array, quantile: float) -> EdgeCount:
     F, n = B.shape
-    Q, B = np.linalg.qr(B)  # so that it has no more rows than columns
+    Q, B = qr(B)  # so that it has no more rows than columns
     squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
     limit = highest_noise(F, n, quantile)
@@ -312,7 +312,7 @@ def _above_edge(B: Array, quantile: float) -> EdgeCount:
             exact_values = np.where(np.arange(values.size) < k, np.inf, 1.0)
             return EdgeCount(k, exact_values, 0.0, Q @ U, scales)
         scales = 1 / np.sqrt(_capped(left * n / ((F - k) * (n - k)), squares))
-        eigenvalues, vectors = np.linalg.eigh((B * scales**2) @ B.T)
+        eigenvalues, vectors = eigh((B * scales**2) @ B.T)
         values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
         new = max(int(np.argmin(np.append(values[:most] > 1.0, False))), 1)
         U = vectors[:, : -new - 1 : -1]
@@ -622,7 +622,7 @@ def _in_all_samples(
 
 def _checked(Z: Array, separation: Separation, where: str) -> tuple[int, Separation | None, str]:
     K = Z.shape[1]
-    rank = int(np.linalg.matrix_rank(Z))
+    rank = int(matrix_rank(Z))
     if rank < K:
         return 0, None, f"{K} clusters are apart{where}, but their directions have rank {rank}"
     of = "" if separation.is_exact else "at least "

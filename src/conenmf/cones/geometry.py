@@ -57,7 +57,7 @@ from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
 from ..linalg.nnls import nnls
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 
 RIGHT_ANGLE = np.pi / 2
 
@@ -588,7 +588,7 @@ class Plane(NamedTuple):
         return float(np.clip(smallest, low, high)), float(np.clip(largest, low, high))
 
 
-def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
+def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     """Return the plane of the two leading singular vectors of V; one pass after these.
 
     Parameters
@@ -630,7 +630,7 @@ def leading_plane(V: DataMatrix, *, spectrum: Spectrum | None = None) -> Plane:
     return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
 
 
-def rank_two_factors(V: DataMatrix, *, spectrum: Spectrum | None = None) -> tuple[Array, Aligned]:
+def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> tuple[Array, Aligned]:
     """Return nonnegative factors W (F, 2) and H (2, N) with components in the leading plane.
 
     If the plane is nonnegative, W H is the best approximation of V of rank two, and no factors with

@@ -34,7 +34,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import eigh, norm
 
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import DataMatrix
@@ -328,7 +328,7 @@ def sketch_columns(columns: Array, size: int) -> Array:
     columns = columns[:, columns.any(axis=0)]
     if columns.shape[1] <= size:
         return np.pad(columns, ((0, 0), (0, size - columns.shape[1])))
-    squares, turn = np.linalg.eigh(columns.T @ columns)
+    squares, turn = eigh(columns.T @ columns)
     lost = max(squares[-size - 1], 0.0)
     squares = squares[-size:]
     turn = turn[:, -size:]
@@ -347,6 +347,6 @@ def leading_direction(sketch: Array) -> Array:
     With w the leading left singular vector, ||V - |w| |w|'V||^2 is at most 1 + 1 / l times the
     squared error of the best axis: see "Streams" in the documentation.
     """
-    axis = np.abs(sketch @ np.linalg.eigh(sketch.T @ sketch)[1][:, -1])
+    axis = np.abs(sketch @ eigh(sketch.T @ sketch)[1][:, -1])
     length = norm(axis)
     return axis / length if length > 0 else axis

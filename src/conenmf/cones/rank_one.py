@@ -24,6 +24,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.linalg import eigh
 from numpy.random import Generator, default_rng
 
 from ..arguments import Pair, instance, number, optional
@@ -31,7 +32,7 @@ from ..data.blocks import Array, Block, cone_products, exact, norms, products, r
 from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.resample import Seed, new_seed, uniform_rows
 from ..data.validate import require_data_matrix
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
 
@@ -50,7 +51,7 @@ def cr1_nmf(
     first: int | None = None,
     method: str = "exact",
     tol: float = 1e-10,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> ConeFactors:
     """Factor V by clustering and rank-one NMF (Algorithm 2, "cr1-nmf").
 
@@ -248,7 +249,7 @@ def _maximize_in_span(w: Pair, r: Pair, p: Pair) -> None:
         for j, (_, right) in enumerate((w, r, p)):
             projected[:, i, j] = _dots(left, right)[:, 0]
     symmetric = (projected + projected.swapaxes(1, 2)) / 2
-    by_w, by_r, by_p = np.linalg.eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
+    by_w, by_r, by_p = eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
     for of_w, of_r, of_p in zip(w, r, p, strict=True):
         of_p *= by_p
         of_p += by_r * of_r

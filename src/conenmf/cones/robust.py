@@ -25,7 +25,7 @@ from numpy.linalg import norm
 from ..arguments import Interval, Pair, Shape
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
-from ..linalg.svd import VECTOR_TOL, Spectrum
+from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
@@ -68,7 +68,7 @@ def centres_in_noise(
     first: int | None = None,
     noise: float | None = None,
     lloyd_steps: int = 2,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> NoisyCentres:
     """Choose K centres among samples that are longer than the noise, and move them to their axes.
 

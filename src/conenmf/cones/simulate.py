@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import norm, solve
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
@@ -246,12 +246,12 @@ def equal_angle_axes(F: int, K: int, angle: float, rng: Generator) -> Array:
         for k in range(1, K):
             U = axes[:, :k]
             gram = U.T @ U
-            shortest = U @ np.linalg.solve(gram, np.full(k, np.cos(angle)))
+            shortest = U @ solve(gram, np.full(k, np.cos(angle)))
             lowest = np.argmin(np.where(lifted, np.inf, shortest))
             lifted[lowest] = True
             lift = np.zeros(F)
             lift[lowest] = 1.0
-            lift -= U @ np.linalg.solve(gram, U.T @ lift)
+            lift -= U @ solve(gram, U.T @ lift)
             lift /= norm(lift)
             axes[:, k] = shortest + np.sqrt(1.0 - shortest @ shortest) * lift
         if axes.min() >= 0:

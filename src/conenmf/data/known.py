@@ -63,6 +63,9 @@ _LOOKED_AT, _MIN_LOOKED_AT = 500, 10  # samples in which weights are compared wi
 _GROWS = 0.5  # mean rank correlation of weights and data, which uncertainties have
 _COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
 
+# Weights (n, F) of the entries of a block; None if those that are stored count alike.
+EntryWeights: TypeAlias = Array | None
+
 
 @dataclass(frozen=True, eq=False)
 class Observed:
@@ -437,7 +440,7 @@ def hidden(block: Block, weights: Array) -> Block:
     return rows.astype(block.dtype, copy=False).T
 
 
-def weighed(block: Block, weights: Array | None) -> Block:
+def weighed(block: Block, weights: EntryWeights) -> Block:
     """Return a block in float64 with each entry times its weight."""
     block = exact(block)
     if weights is None:
@@ -447,14 +450,14 @@ def weighed(block: Block, weights: Array | None) -> Block:
     return (np.asarray(block.T) * weights).T
 
 
-def observed_squares(block: Block, weights: Array | None) -> Array:
+def observed_squares(block: Block, weights: EntryWeights) -> Array:
     """Return the weighted sum of the squares of each sample, in float64."""
     entries: Any = weighed(block, weights)
     return np.asarray((entries * exact(block)).sum(axis=0))
 
 
 def observed_residual(
-    block: Block, weights: Array | None, W: Array, H: Array
+    block: Block, weights: EntryWeights, W: Array, H: Array
 ) -> tuple[Block, Array]:
     """Return weights times (block - W H') as a block, and the weighted squares of each sample."""
     if weights is None and is_sparse(block):
@@ -488,17 +491,17 @@ def unpacked(pairs: Array, K: int) -> Array:
     return np.ascontiguousarray(pairs[:, place])
 
 
-def row_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
+def row_grams(block: Block, weights: EntryWeights, pairs: Array) -> Array:
     """Return the sum of weight w_f w_f' over the entries of each sample, packed."""
     return products(_pattern(block, weights), pairs)
 
 
-def weighted_grams(block: Block, weights: Array | None, pairs: Array) -> Array:
+def weighted_grams(block: Block, weights: EntryWeights, pairs: Array) -> Array:
     """Return the sum of weight h_n h_n' over the entries of each feature, packed."""
     return weighted_sums(_pattern(block, weights), pairs)
 
 
-def _pattern(block: Block, weights: Array | None) -> Block:
+def _pattern(block: Block, weights: EntryWeights) -> Block:
     if weights is not None:
         return exact(weights).T
     if is_sparse(block):
@@ -567,7 +570,7 @@ def _with_model(block: Block, *given: Array, W: Array) -> Block:
     return np.maximum(rows, 0).astype(block.dtype, copy=False).T
 
 
-def known_entries(block: Block, weights: Array | None) -> Array:
+def known_entries(block: Block, weights: EntryWeights) -> Array:
     """Return whether each entry of a block is known, (n, F)."""
     if weights is not None:
         return weights > 0
@@ -623,7 +626,7 @@ def _known_rows(block: Block, *, missing: str | float) -> PerSample:
 _Survey: TypeAlias = tuple[Facts, Interval]
 
 
-def _survey(block: Block, weights: Array | None = None) -> tuple[_Survey]:
+def _survey(block: Block, weights: EntryWeights = None) -> tuple[_Survey]:
     """Sum weighted squares, empty samples, counts and inverse weights of features; with a range."""
     pattern: Any = _pattern(block, None if weights is None else weights > 0)
     counts = pattern.sum(axis=1)

@@ -51,18 +51,19 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.linalg import svd
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import Interval, components, instance, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
-from ..data.known import observed_residual
+from ..data.known import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import drawn_counts
 from ..data.validate import check_factors, check_shapes, require_data_matrix
 from ..data.views import MappedMatrix
 from ..errors import DataError, Message, NotAvailableError, Option
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.coefficients import finished
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.inits import Start
@@ -90,9 +91,7 @@ class BoundWarning(UserWarning):
     """An error is below its lower bound, which cannot be: one of the two numbers is wrong."""
 
 
-def lower_bound(
-    V: DataMatrix, K: int, *, effort: int = 0, spectrum: Spectrum | None = None
-) -> float:
+def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectrum = None) -> float:
     """Return a lower bound for the relative error of all nonnegative factors with K components.
 
     With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, which holds for factors of any sign.
@@ -193,7 +192,7 @@ class Certificate(_Bounded):
 
 
 def _certify_squares(
-    V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: Spectrum | None, n_fixed: int
+    V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: KnownSpectrum, n_fixed: int
 ) -> Certificate:
     """Judge a factorization by least squares of what is known of V; see `certify`."""
     W, Ht = check_factors(V, W, H)
@@ -216,7 +215,7 @@ def _certify_squares(
 
 
 def first_certificate(
-    relative_error: float, kkt_residual: float, K: int, spectrum: Spectrum | None
+    relative_error: float, kkt_residual: float, K: int, spectrum: KnownSpectrum
 ) -> Certificate:
     """Make the certificate of a fit from what the fit knows.
 
@@ -286,7 +285,7 @@ def bound_given(V: DataMatrix, A: Array, K: int) -> Interval:
     >>> round(bound**2 * 29, 6)  # the second feature is out of reach
     20.0
     """
-    vectors, sizes, _ = np.linalg.svd(A.astype(float), full_matrices=False)
+    vectors, sizes, _ = svd(A.astype(float), full_matrices=False)
     Q = np.ascontiguousarray(vectors[:, sizes > _DEPENDENT_SHARE * sizes[0]])
     left = MappedMatrix(V, partial(_beyond, Q=Q))
     tail, chance = _tail(left, K - A.shape[1])
@@ -300,7 +299,7 @@ def objective_bound(
     l2_h: float = 0.0,
     l2_w: float = 0.0,
     sum_to_one: bool = False,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> float:
     """Bound ||V - WH||^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for K components.
 
@@ -423,12 +422,12 @@ def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
     return MappedMatrix(V, lambda block, r: dense(block) * features * r, roots, holes=True)
 
 
-def _known_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Block:
+def _known_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Block:
     return observed_residual(exact(block), weights, W, exact(H))[0]
 
 
 def _known_sums(
-    block: Block, H: Array, weights: Array | None = None, *, W: Array
+    block: Block, H: Array, weights: EntryWeights = None, *, W: Array
 ) -> tuple[Interval]:
     left, squares = observed_residual(exact(block), weights, W, exact(H))
     if is_sparse(left) and is_sparse(block):  # they have one pattern
@@ -789,7 +788,7 @@ def certify(
     *,
     loss: str = "frobenius",
     effort: int | None = None,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
     n_fixed: int = 0,
     penalties: Penalties | None = None,
 ) -> AnyCertificate:

@@ -25,6 +25,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.linalg import eigh, pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import Range, function, number, optional
@@ -37,13 +38,13 @@ from ..cones.counting import (
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import filled, observed_only, observed_residual
+from ..data.known import EntryWeights, filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import shuffled_samples, unit_samples
 from ..errors import ComponentsError, InputWarning
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.run import Stopping, alternate
@@ -201,7 +202,7 @@ class Question:
     V: DataMatrix
     loss: Loss
     ks: Array | None
-    spectrum: Spectrum | None
+    spectrum: KnownSpectrum
     deadline: float
     gathered: list[Evidence] = field(default_factory=list)
 
@@ -368,10 +369,10 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     part = question.samples
     B = dense(exact(part.columns(np.arange(part.shape[1]))))
     R = B @ B.T / B.shape[1]
-    inverse = np.linalg.pinv(R, hermitian=True)
+    inverse = pinv(R, hermitian=True)
     D = 1 / np.maximum(np.diag(inverse), TINY)
     noise = D[:, None] * inverse * D
-    vectors = np.linalg.eigh(R - 2 * np.diag(D) + noise)[1][:, ::-1]
+    vectors = eigh(R - 2 * np.diag(D) + noise)[1][:, ::-1]
     signal, lost = (((vectors.T @ S) * vectors.T).sum(axis=1) for S in (R, 2 * np.diag(D)))
     ratios = signal / np.maximum(lost, TINY)
     K = max(int(np.count_nonzero(ratios > 1)), 1)
@@ -510,7 +511,7 @@ def _predicted(
     return min(1.0 - float(left[0] - left[1]) / (hidden or 1.0), 1.0)
 
 
-def _squares_left(block: Block, H: Array, weights: Array | None = None, *, W: Array) -> Any:
+def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
     return (float(observed_residual(block, weights, W, exact(H))[1].sum()),)
 
 
@@ -554,7 +555,7 @@ def choose_k(
     loss: Loss = _LEAST_SQUARES,
     ks: Array | None = None,
     *,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
     max_time: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:

@@ -25,7 +25,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.losses import get_loss
 from ..text import Facts
@@ -275,7 +275,7 @@ def diagnose(
     H: Aligned,
     labels: Aligned,
     *,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> Diagnosis:
     """Describe V ~ W H and its data: spectrum, cones, samples; some tens of passes over V.
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import array, factor, integer, several
-from ..data.blocks import Array, exact
+from ..data.blocks import TINY, Array, exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.bisection import bisected
@@ -114,8 +114,8 @@ def displacement(
     True
     """
     require_data_matrix(V, nonzero=True, holes=True)
-    W = exact(factor("W", W, (V.shape[0], "K")))
-    H = exact(factor("H", H, (W.shape[1], V.shape[1])))
+    W = exact(factor("W", W, (V.n_features, "K")))
+    H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
     problem = _Problem(V)
     start = problem.fit(W, H, None)
@@ -174,7 +174,7 @@ class _Problem:
     """The known entries of V and their weights, in memory, (F, N)."""
 
     def __init__(self, V: DataMatrix) -> None:
-        self.X, self.weights = map(exact, samples_and_weights(V, np.arange(V.shape[1])))
+        self.X, self.weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
 
     def value(self, W: Array, H: Array) -> float:
         """Return Q."""
@@ -215,17 +215,17 @@ class _Problem:
                 if held is not None and held[1] == k:
                     W[:, k] = _held_column(a, b, held[0], held[2])
                 else:
-                    W[:, k] = np.maximum(b, 0.0) / np.maximum(a, np.finfo(float).tiny)
+                    W[:, k] = np.maximum(b, 0.0) / np.maximum(a, TINY)
         return W
 
 
 def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
     """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w), with a share for w_f."""
     others = np.arange(a.size) != f
-    own = np.maximum(a[others], np.finfo(float).tiny)
+    own = np.maximum(a[others], TINY)
     sides = b[others]
     if share >= 1.0:
-        return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], np.finfo(float).tiny))
+        return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], TINY))
     ratio = share / (1.0 - share)
     low = min(sides.min() - np.abs(b).sum(), -ratio * abs(b[f]) - 1.0)
 

@@ -37,6 +37,7 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
 from ..arguments import Interval, Pair
@@ -61,7 +62,14 @@ from ..data.memory import hold
 from ..data.views import MappedMatrix
 from ..linalg.bisection import bisected
 from ..linalg.energy import EnergyBound, subspace_energy
-from ..linalg.svd import Leading, Spectrum, davidson, gram_of_features, gram_of_samples
+from ..linalg.svd import (
+    KnownSpectrum,
+    Leading,
+    Spectrum,
+    davidson,
+    gram_of_features,
+    gram_of_samples,
+)
 
 # --- least squares ----------------------------------------------------------------------------
 
@@ -108,7 +116,7 @@ class LowerBound(NamedTuple):
 
 
 def best_lower_bound(
-    V: DataMatrix, K: int, *, effort: int | None = None, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, *, effort: int | None = None, spectrum: KnownSpectrum = None
 ) -> LowerBound:
     """Bound the relative error of all nonnegative factors with K components from below.
 
@@ -476,7 +484,7 @@ class _Trial:
                 image = np.asarray(self.y)
                 gram = gram_of_samples(self.matrix)
             gram = _without(_without(gram - np.outer(image, image), margin).T, margin)
-            values = np.linalg.eigvalsh(gram)[::-1][:k]
+            values = eigvalsh(gram)[::-1][:k]
             return EnergyBound(float(np.sqrt(np.maximum(values, 0.0) + rounding).sum()), 0.0)
         found = davidson(self.apply, k, self.leading(k + 1).vectors, _BOUND_TOL)
         return subspace_energy(

@@ -19,7 +19,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import cond, inv, norm, pinv, qr
 from scipy.special import ndtr, stdtrit
 
 from ..arguments import Pair
@@ -124,7 +124,7 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     if min(F, N) <= K:
         few = "features" if F <= K else "samples"
         return Ranges(nothing, nothing, np.full(K, np.nan), f"there are too few {few} to see noise")
-    if not max(np.linalg.cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
+    if not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
         reason = "the components, or their coefficients, are linearly dependent"
         return Ranges(nothing, nothing, np.full(K, np.nan), reason)
     ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))
@@ -149,10 +149,10 @@ class _Window:
         of_features = (squares.sum(axis=1) / mean + _PRIOR) / (N - K + _PRIOR)
         of_samples = (squares.T @ (1 / of_features) + _PRIOR * mean) / (F - K + _PRIOR)
         self.W = W
-        self.Q, self.R = np.linalg.qr(W / np.sqrt(of_features)[:, None])
+        self.Q, self.R = qr(W / np.sqrt(of_features)[:, None])
         self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
-        self.inverse = np.linalg.inv(self.A @ self.A.T)
-        D, E = self.distances(self.R, np.linalg.inv(self.R))
+        self.inverse = inv(self.A @ self.A.T)
+        D, E = self.distances(self.R, inv(self.R))
         self.by_noise = 1 + (D < _NEAR).sum(axis=1) / 2, 1 + (E < _NEAR).sum(axis=0) / 2
         self.at_start = [_outside(D.T, self.by_noise[0]), _outside(E, self.by_noise[1])]
 
@@ -168,7 +168,7 @@ class _Window:
         """
         T = self.R @ T
         try:
-            U = np.linalg.inv(T)
+            U = inv(T)
         except np.linalg.LinAlgError:
             return _FAR, np.zeros_like(T)
         D, E = (np.minimum(distances, 0) for distances in self.distances(T, U))
@@ -274,7 +274,7 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
     clear = fitted > 2 * math.sqrt(squares.mean())
     noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean())
     noise = max(noise, _ROUNDING * float(np.abs(X).max()))
-    inverse = np.linalg.pinv(H @ H.T)
+    inverse = pinv(H @ H.T)
     found = W
     errors = noise * np.sqrt(inverse.diagonal())
     for _ in range(_MAX_CORRECTIONS):

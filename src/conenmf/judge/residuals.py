@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, over
-from ..data.known import known_entries
+from ..data.known import EntryWeights, known_entries
 from ..data.matrix import Aligned, DataMatrix, PerSample
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals that a summary has
@@ -122,7 +122,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
 
 
 def _scaled(
-    block: Block, H: Array, weights: Array | None = None, *, W: Array, has_holes: bool
+    block: Block, H: Array, weights: EntryWeights = None, *, W: Array, has_holes: bool
 ) -> PerSample:
     rows = dense(exact(block)).T - exact(H) @ W.T
     if weights is not None:

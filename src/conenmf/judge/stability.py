@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import (
@@ -54,6 +55,7 @@ from ..names import Names
 from ..scale.checkpoint import (
     Checkpoint,
     KeptRuns,
+    Place,
     arrays_of_names,
     held_folder,
     identity_of,
@@ -324,7 +326,7 @@ class Replicates:
         if self.resample == "start":
             return V
         if V.observed is not None:  # samples keep their weights, and what is missing of them
-            return take_samples(V, np.sort(rng.integers(V.shape[1], size=V.shape[1])))
+            return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
             balance = "counting noise" in self.loss.k_evidence and self.noise.weights is None
             view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
@@ -638,7 +640,7 @@ def stability(
     max_iter: int = 200,
     tol: float = 1e-5,
     rng: Generator | None = None,
-    checkpoint: PathLike | Checkpoint | None = None,
+    checkpoint: Place = None,
 ) -> Stability:
     """Fit resampled data many times, and tell which components return.
 
@@ -716,7 +718,7 @@ def stability(
         return _judged(V, spectra, errors, is_kept, found, best, fitted, resample)
 
 
-def _place(checkpoint: PathLike | Checkpoint | None) -> Checkpoint | None:
+def _place(checkpoint: Place) -> Checkpoint | None:
     if checkpoint is None or isinstance(checkpoint, Checkpoint):
         return checkpoint
     return Checkpoint(path("checkpoint", checkpoint))
@@ -810,7 +812,7 @@ def _spread(
         return lower, upper, silhouettes, Ranges(lower, upper, silhouettes, found.problem)
     rows = spectra.transpose(0, 2, 1)
     W = found.W[:, end.order]
-    coordinates = np.linalg.pinv(W).T
+    coordinates = pinv(W).T
     for place, k in enumerate(end.order):
         is_own = found.clusters == k
         own = rows[is_own]
@@ -818,7 +820,7 @@ def _spread(
         upper[:, place] = entry_limits(W[:, place], own)[1]
         silhouettes[place] = found.silhouettes[is_own].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
-    samples = evenly_spaced(V.shape[1], max(_MAX_MOVED_ENTRIES // F, 2 * K))
+    samples = evenly_spaced(V.n_samples, max(_MAX_MOVED_ENTRIES // F, 2 * K))
     X = dense(V.columns(samples))
     H = exact(np.asarray(end.H[:, samples]))
     is_used = X.any(axis=0)
@@ -906,7 +908,7 @@ def stability_over(
     max_iter: int = 200,
     tol: float = 1e-5,
     rng: Generator | None = None,
-    checkpoint: PathLike | Checkpoint | None = None,
+    checkpoint: Place = None,
     callback: Callable[[Stability], object] | None = None,
 ) -> StabilityRange:
     """Compare the stability of several numbers of components, and recommend one.

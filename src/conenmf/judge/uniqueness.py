@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.linalg import norm
+from numpy.linalg import eigh, norm, pinv, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
@@ -513,7 +513,7 @@ def _inverse_root(rows: Array) -> Array | None:
     None if the matrix may be singular.
     """
     gram = rows.T @ rows
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = eigh(gram)
     rounding = (len(rows) + 1000) * EPS * float(gram.trace())
     if values.size and not values[0] > 10 * rounding:
         return None
@@ -678,7 +678,7 @@ class _Search:
         self.limit = MAX_ERROR_RATIO * self.error + self.rounding
         self.H = exact(np.asarray(Ht[evenly_spaced(V.n_samples, _MAX_PLACING_SAMPLES)])).T
         self.gram = W.T @ W
-        self.inverse = np.linalg.pinv(W)
+        self.inverse = pinv(W)
         self.thorough = Stopping(1e-4, max_iter=500, exact=self.limit)
 
     def finished(self, W: Array) -> Any:
@@ -765,7 +765,7 @@ class _Search:
         """
         n_given = int(self.found.given.sum())
         solver = self.loss.solver("auto")
-        inverse = np.linalg.pinv(W)
+        inverse = pinv(W)
         runs = []
         for l, w in places:
             order = np.r_[:n_given, l, n_given:l, l + 1 : W.shape[1]]  # those that are held first
@@ -833,7 +833,7 @@ def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned) -> Array:
     for _ in range(5):
         WX = W.T @ X
         X = exact(V.square_times(X)) - VH @ WX - W @ (VH.T @ X) + W @ (HH @ WX)
-        X = np.linalg.qr(X)[0]
+        X = qr(X)[0]
     return X
 
 

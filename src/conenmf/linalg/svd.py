@@ -17,7 +17,7 @@ import inspect
 import math
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -117,7 +117,7 @@ class Spectrum:
         self._energy: dict[int, EnergyBound] = {}
 
     @classmethod
-    def of(cls, V: DataMatrix, spectrum: Spectrum | None) -> Spectrum:
+    def of(cls, V: DataMatrix, spectrum: KnownSpectrum) -> Spectrum:
         """Return the spectrum given, which must be that of V, or a new one if there is none."""
         if spectrum is None:
             return cls(V)
@@ -288,6 +288,10 @@ class Spectrum:
         if self.V.n_features != len(vectors):
             return qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
         return vectors
+
+
+# That of V, if something else has computed it already.
+KnownSpectrum: TypeAlias = Spectrum | None
 
 
 def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:

@@ -17,7 +17,7 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import Pair
-from ..data.blocks import Array, over
+from ..data.blocks import TINY, Array, over
 from ..text import Facts, visible
 
 _N_COLOURS = 8
@@ -254,7 +254,7 @@ def map_at(coordinates: Array) -> SampleMap:
     """Draw samples at given coordinates (S, 2), the second one upwards, both to one scale."""
     low = coordinates.min(axis=0)
     high = coordinates.max(axis=0)
-    half = max((high - low).max(), np.finfo(float).tiny) / 2
+    half = max((high - low).max(), TINY) / 2
     return SampleMap((coordinates - (low + high) / 2) / half * (1, -1), np.zeros((0, 2)))
 
 
@@ -278,7 +278,7 @@ def map_of(shares: Array, similarity: Array) -> SampleMap:
     angles = np.empty(K)
     angles[round_tour(similarity)] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
     anchors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * (K > 1)
-    ratios = rows_to_one(shares / np.maximum(shares.mean(axis=0), np.finfo(float).tiny))
+    ratios = rows_to_one(shares / np.maximum(shares.mean(axis=0), TINY))
     for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
         targets = rows_to_one(ratios**power) @ anchors
         if np.median(norm(targets, axis=1)) >= _MEDIAN_RADIUS:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -27,7 +26,7 @@ from ..judge.diagnosis import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import Factorization
-from ..text import Facts, PathLike, counted, visible
+from ..text import Facts, PathLike, Titles, counted, visible
 from . import sections
 from .charts import colour, outline
 from .sections import Context, degrees, percent, sentence
@@ -54,7 +53,7 @@ def render(
     pixels_shape: Shape | None = None,
     classes: ArrayLike | None = None,
     coordinates: ArrayLike | None = None,
-    texts: Sequence[str] | None = None,
+    texts: Titles = None,
     stability: Stability | None = None,
 ) -> str:
     """Return the report of a result as an HTML page.
@@ -191,7 +190,7 @@ def _pointed(parts: Facts) -> Facts:
 def _subtitle(context: Context, before: str) -> str:
     result = context.result
     shape = context.names.pixels_shape
-    samples = counted(result.H.shape[1], "sample")
+    samples = counted(result.n_samples, "sample")
     if shape is not None:
         samples = f"a scene of {shape[0]} x {shape[1]} pixels"
     features = counted(len(context.W), "feature")

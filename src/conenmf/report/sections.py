@@ -6,7 +6,6 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from ..judge.uniqueness import MAX_ERROR_RATIO
 from ..mutations import COLOURS, MutationTypes, mutation_types
 from ..names import Names
 from ..result import Factorization
-from ..text import Facts, counted, visible
+from ..text import Facts, Titles, counted, visible
 from . import charts
 from .charts import Axis, Chart, Curve, Mark
 
@@ -167,11 +166,11 @@ class Context:
         *,
         classes: ArrayLike | None = None,
         coordinates: ArrayLike | None = None,
-        texts: Sequence[str] | None = None,
+        texts: Titles = None,
         stability: Stability | None = None,
     ) -> None:
         F, self.K = result.W.shape
-        N = result.H.shape[1]
+        N = result.n_samples
         self.result = result
         self.stability = stability
         self.diagnosis = result.diagnose()

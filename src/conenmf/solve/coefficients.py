@@ -40,7 +40,15 @@ from ..data.blocks import (
     subtracted,
     weighted_sums,
 )
-from ..data.known import observed_residual, packed, row_grams, unpacked, weighed, weighted_grams
+from ..data.known import (
+    EntryWeights,
+    observed_residual,
+    packed,
+    row_grams,
+    unpacked,
+    weighed,
+    weighted_grams,
+)
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..linalg.nnls import nnls
@@ -398,7 +406,7 @@ def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shar
 
 
 def _predict(
-    block: Block, weights: Array | None = None, *, W: Array, grams: Array, members: Array
+    block: Block, weights: EntryWeights = None, *, W: Array, grams: Array, members: Array
 ) -> tuple[Interval]:
     block = exact(block)
     squares = products(entrywise(block, np.square), members)  # of each sample on each fold

@@ -27,11 +27,11 @@ from numpy.linalg import eigvalsh, inv, slogdet, solve
 
 from .. import kernels
 from ..arguments import Pair, choice, factor, flag, number
-from ..data.blocks import Array, exact
+from ..data.blocks import TINY, Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..names import Names, in_order
 from ..text import Facts, Texts
 from .solvers import Solver, Update, hals
@@ -160,7 +160,7 @@ class Penalties:
         shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else total / n_samples)
         return Term(self.l1_w, self.l2_w, volume=self.min_volume * total, shift=shift)
 
-    def with_volume(self, K: int, spectrum: Spectrum | None) -> Penalties:
+    def with_volume(self, K: int, spectrum: KnownSpectrum) -> Penalties:
         """Return the same with the number that "auto" stands for.
 
         Uniform abundances and white noise of variance s^2 make ||V - WH||^2 + N s^2 log det(W'W)
@@ -175,7 +175,7 @@ class Penalties:
                 Option("min_volume", "auto"), " is for complete data: give a number, such as 1e-5"
             )
         V = spectrum.V
-        return replace(self, min_volume=spectrum.noise(K) * V.shape[1] / V.total)
+        return replace(self, min_volume=spectrum.noise(K) * V.n_samples / V.total)
 
     @property
     def fixes_columns(self) -> bool:
@@ -279,7 +279,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     if term is None or not term.pairs or float(eigvalsh(G)[..., 0].min()) > 0:
         return nnls(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
-    alone = np.maximum(C, 0.0) / np.maximum(squares, np.finfo(float).tiny)
+    alone = np.maximum(C, 0.0) / np.maximum(squares, TINY)
     gains = alone**2 * squares
     best = np.where(gains == gains.max(axis=1, keepdims=True), alone, 0.0)
     starts = best, nnls(G - term.pairs * (1.0 - np.eye(G.shape[-1])), C)
@@ -421,9 +421,9 @@ class Fixed:
             known = fixed
         else:
             rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
-            known = cls(factor("fixed", rows, (V.shape[0], "n")))
-        W = factor("fixed", known.W, (V.shape[0], "n"))
-        ratio = W.max(axis=0) * (np.sqrt(V.shape[0] * V.shape[1]) / (V.norm or 1.0))
+            known = cls(factor("fixed", rows, (V.n_features, "n")))
+        W = factor("fixed", known.W, (V.n_features, "n"))
+        ratio = W.max(axis=0) * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
         largest = 1e100 if V.dtype == np.float64 else 1e15
         if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"

@@ -54,7 +54,7 @@ from ..data.validate import (
 )
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
@@ -140,7 +140,7 @@ def from_cones(
     K: int,
     rng: Generator,
     name: str = "cr1",
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> Start:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`.
 
@@ -177,7 +177,7 @@ _CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
 
 
 def nndsvd(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> tuple[Array, Aligned]:
     """Nonnegative double SVD (Boutsidis and Gallopoulos, 2008), zeros kept.
 
@@ -220,7 +220,7 @@ def _sized_parts(
 
 
 def nndsvda(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
     """`nndsvd` with zeros replaced by the mean of V."""
     W, H = nndsvd(V, K, spectrum=spectrum)
@@ -230,7 +230,7 @@ def nndsvda(
 
 
 def nndsvdar(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
     """`nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
     rng = default_rng(rng)
@@ -246,7 +246,7 @@ def nndsvdar(
 
 
 def nnsvdlrc(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
     """NNSVD with low-rank correction (Atif, Qazi and Gillis, 2019).
 
@@ -262,7 +262,7 @@ def nnsvdlrc(
     A = U * np.sqrt(sigma)
     if 2 * rank - 1 < K:
         raise ComponentsError(
-            f"nnsvdlrc makes at most {2 * rank - 1} components of a {V.shape[1]} x {V.shape[0]} "
+            f"nnsvdlrc makes at most {2 * rank - 1} components of a {V.n_samples} x {V.n_features} "
             f"matrix, not the {K} asked for"
         )
     pairs = (np.arange(K) + 1) // 2
@@ -285,7 +285,7 @@ def nnsvdlrc(
     unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
     left[:, unused] = default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
     by = np.sqrt(size)
-    small = _FILL_SHARE / np.sqrt(V.shape[1])
+    small = _FILL_SHARE / np.sqrt(V.n_samples)
     dtype = V.dtype
 
     def resized(index: range, right: Array) -> Array:
@@ -316,7 +316,7 @@ def _correct(index: range, B: Array, right: Array, *, G: Array, small: Array) ->
 
 
 def rank_two(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: Spectrum | None = None
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
     """The best two components in the plane of the two leading singular vectors.
 
@@ -521,7 +521,7 @@ def initialize(
     solver: Solver | None,
     rng: Generator = None,
     *,
-    spectrum: Spectrum | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> Start:
     """Return the factors from which a solver starts.
 
@@ -563,7 +563,7 @@ def initialize(
     return initial._replace(H=lift_zeros(V, H) if exact and solver.lift_zeros else H)
 
 
-def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: Spectrum | None) -> Start:
+def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: KnownSpectrum) -> Start:
     choice("init", init, ("auto", *INITS))
     if init in CONE_INITS:
         return from_cones(V, K, rng, init, spectrum)
@@ -607,7 +607,7 @@ def _cones(V: DataMatrix, K: int, rng: Generator, *, name: str) -> Factors:
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     """Uniform on [0, 1)."""
     rng = default_rng(rng)
-    W = rng.random((V.shape[0], K)).astype(V.dtype)
+    W = rng.random((V.n_features, K)).astype(V.dtype)
     return W, random_coefficients(V, K, rng)
 
 

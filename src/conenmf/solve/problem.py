@@ -14,7 +14,7 @@ from ..data.blocks import Array
 from ..data.known import Observed, filled, without_unit
 from ..data.matrix import DataMatrix
 from ..data.views import times_features
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..text import Facts
 from .coefficients import Finish
 from .constraints import NO_PENALTIES, Fixed, Penalties
@@ -114,7 +114,7 @@ class Problem:
         init: Init,
         solver: Solver | None,
         rng: Generator,
-        spectrum: Spectrum | None = None,
+        spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
     ) -> Start:
         """Return where the solver begins; the callback is called if inits compete before."""
@@ -155,7 +155,7 @@ class Problem:
         init: Init,
         solver: Solver | None,
         rng: Generator,
-        spectrum: Spectrum | None = None,
+        spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
     ) -> Start:
         """The start of a plain fit."""
@@ -167,11 +167,11 @@ class Problem:
             (start,) = self.loss.warm_up(V, [V], [start])
         return start
 
-    def weighed(self, K: int, spectrum: Spectrum | None) -> Problem:
+    def weighed(self, K: int, spectrum: KnownSpectrum) -> Problem:
         """Return the problem of K components, with numbers for weights that depend on V."""
         return replace(self, penalties=self.penalties.with_volume(K, spectrum))
 
-    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> float:
+    def lower_bound(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> float:
         """Return an estimate from below of the relative error of K components; 0 if unknown."""
         if not self.is_plain or spectrum is None:
             return 0.0

@@ -45,7 +45,7 @@ from ..data.blocks import Array, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, InputWarning, Message, Option
-from ..linalg.svd import Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
 
 # The options of a fit that unmixes a scene.
@@ -63,7 +63,7 @@ _TOL = 1e-9
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
 
-def simplex(V: DataMatrix, K: int, *, spectrum: Spectrum | None = None) -> Array:
+def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
     """Return the spectra W (F, K) of the materials in a scene whose pixels are the samples.
 
     They are scaled so that abundances sum to about one, and depend on the units of V in nothing

@@ -53,12 +53,12 @@ class ItakuraSaito(Loss):
 
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of V from the mean of its samples; one pass."""
-        if V.n_entries < V.shape[0] * V.shape[1] or not V.measures.lowest > 0:
+        if V.n_entries < V.n_features * V.n_samples or not V.measures.lowest > 0:
             problem = " needs positive entries, and some are zero: add a small number to dense "
             advice = "data, or use another loss; sparse data have zeros"
             raise DataError(Option("loss", self.name), problem + advice)
         ((sums, logs),) = V.sweep(_sums_and_logs)
-        means = np.log(sums / V.shape[1]).sum() * V.shape[1] - logs
+        means = np.log(sums / V.n_samples).sum() * V.n_samples - logs
         return float(means) if means > 1e-12 else float(V.n_entries)
 
     def inits(self, *given: object) -> tuple[Init, ...]:

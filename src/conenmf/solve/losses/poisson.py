@@ -60,7 +60,7 @@ from ...data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ...data.known import row_grams, weighed, weighted_grams
+from ...data.known import EntryWeights, row_grams, weighed, weighted_grams
 from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -74,7 +74,7 @@ from ...errors import (
     OptionError,
 )
 from ...linalg.bisection import bisected
-from ...linalg.svd import Spectrum
+from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, counted, visible
 from ..coefficients import Finish, feature_folds, own_order, predicted_share, sorting, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
@@ -167,13 +167,13 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
             _measured[part.V] = Margins(samples, features, total, null, of_weights)
 
 
-def known_counts(block: Block, weights: Array | None, unit: float = 1.0) -> Block:
+def known_counts(block: Block, weights: EntryWeights, unit: float = 1.0) -> Block:
     """Return the entries of a block times their weights, in compressed form without zeros."""
     plain = weights is None or weights.dtype == bool  # what is missing is zero already
     return counts_of(block if plain else weighed(block, weights), unit)
 
 
-def logs_of_weights(counts: Block, weights: Array | None) -> float:
+def logs_of_weights(counts: Block, weights: EntryWeights) -> float:
     """Return the sum of v log p over counts v that were multiplied by weights p."""
     if weights is None or weights.dtype == bool:
         return 0.0
@@ -182,7 +182,7 @@ def logs_of_weights(counts: Block, weights: Array | None) -> float:
 
 
 def _measure(
-    block: Block, weights: Array | None = None
+    block: Block, weights: EntryWeights = None
 ) -> tuple[Array, tuple[Array, float, float]]:
     counts = known_counts(block, weights)
     features = sums_at(counts.indices, exact(counts.data), block.shape[0])
@@ -206,7 +206,7 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
 
 
 def _fit(
-    block: Block, totals: Array, weights: Array | None = None, *, w: Array
+    block: Block, totals: Array, weights: EntryWeights = None, *, w: Array
 ) -> tuple[tuple[float, Array]]:
     """H for w, as sum v log h; and what it gives to each feature."""
     reached = row_grams(block, weights, w[:, None])[:, 0]
@@ -441,7 +441,7 @@ class Poisson(Loss):
         solver: Solver | None = None,
         rng: Generator = None,
         *,
-        scaled: Spectrum | None = None,
+        scaled: KnownSpectrum = None,
         callback: Callback | None = None,
         **known: Any,
     ) -> Start:
@@ -466,7 +466,7 @@ class Poisson(Loss):
             name = "margins"
         elif init == "random":
             rng = default_rng(rng)
-            W = rng.random((V.shape[0], K)) * mean[:, None]
+            W = rng.random((V.n_features, K)) * mean[:, None]
             name = "random"
             seed = new_seed(rng)
             H = V.by_rows(
@@ -597,7 +597,7 @@ class Poisson(Loss):
         W = np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
-    def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
+    def held_out(self, V: DataMatrix, W: Array, weights: EntryWeights = None) -> float:
         """Return the share of the deviance that is explained for features not seen."""
         return held_out_deviance(V, W, weights=weights)
 
@@ -827,12 +827,12 @@ def held_out_deviance(
     True
     """
     side = Side.of(np.asarray(W))
-    folds = feature_folds(V.shape[0], n_folds)
+    folds = feature_folds(V.n_features, n_folds)
     return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _predict(
-    block: Block, weights: Array | None = None, *, W: Array, folds: Array
+    block: Block, weights: EntryWeights = None, *, W: Array, folds: Array
 ) -> tuple[tuple[float, float]]:
     has_component: Array = W.max(axis=1) > 0
     counts = counts_of(features_scaled(exact(block), exact(has_component)))
