@@ -316,6 +316,17 @@ def both_twins(request, monkeypatch):
 
 
 @pytest.fixture(scope="session")
+def all_close():
+    """Check that arrays, such as W and H, are close to others, one by one."""
+
+    def check(found, expected, **tolerances):
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), **tolerances)
+
+    return check
+
+
+@pytest.fixture(scope="session")
 def same_clusters():
     """Whether two arrays of labels have the same clusters, whatever their numbers."""
 

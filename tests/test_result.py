@@ -117,7 +117,7 @@ def test_more_effort_replaces_the_certificate_and_less_does_not():
     assert result.certificate.effort == 8
 
 
-def test_a_result_keeps_which_components_are_unique(tmp_path, rng):
+def test_a_result_keeps_which_components_are_unique(tmp_path, rng, refuses):
     X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
     result = factorize(from_rows(X + 0.02 * rng.random(X.shape)), 3)
     found = result.uniqueness()
@@ -128,8 +128,8 @@ def test_a_result_keeps_which_components_are_unique(tmp_path, rng):
     again = saved.uniqueness()
     assert (again.verdicts, again.lines()) == (found.verdicts, found.lines())
     np.testing.assert_array_equal(again.upper, found.upper)
-    with pytest.raises(NotAvailableError, match="they were not kept"):
-        again.other(found.verdicts.index("can be moved"))
+    moved = found.verdicts.index("can be moved")
+    refuses(NotAvailableError, "they were not kept", again.other, moved)
 
 
 def test_of_a_fit_with_penalties_exact_factors_alone_are_sought(rng):

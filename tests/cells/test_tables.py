@@ -107,13 +107,12 @@ def test_a_folder_of_another_run_is_refused(programs, refuses):
     write_programs(programs, "out", "atlas", **about)
     write_programs(programs, "out", "atlas", **about)  # the same run again
     for other, told in (({"source": "b"}, "another file"), ({"genes": "9"}, "choice of genes")):
-        with pytest.raises(OutputError, match=told):
-            check_run("out", "atlas", **{**about, **other})
+        refuses(OutputError, told, check_run, "out", "atlas", **{**about, **other})
     check_run("out", "atlas", **{**about, "genes": "9"}, force=True)
     check_run("out", "other", **{**about, "genes": "9"})
     Path("out/loose.usages.k_3.dt_0_5.consensus.txt").write_text("")
-    refuses(OutputError, r"holds another loose\.usages", lambda: check_run("out", "loose", **about))
+    refuses(OutputError, r"holds another loose\.usages", check_run, "out", "loose", **about)
     Path("out/atlas.run.k_9.dt_0_5.json").write_text("[]")
-    refuses(OutputError, "does not say which run", lambda: check_run("out", "atlas", **about))
+    refuses(OutputError, "does not say which run", check_run, "out", "atlas", **about)
     Path("file").write_text("")
-    refuses(OutputError, "is a file", lambda: check_run("file", "atlas"))
+    refuses(OutputError, "is a file", check_run, "file", "atlas")

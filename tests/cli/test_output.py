@@ -172,7 +172,7 @@ def test_files_of_others_stay(tmp_path, summary, refuses):
         assert (tmp_path / name).read_text() == "mine"
 
 
-def test_places_are_checked_before_there_is_work(tmp_path):
+def test_places_are_checked_before_there_is_work(tmp_path, refuses):
     (tmp_path / "file").write_text("")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("precious")
@@ -181,8 +181,7 @@ def test_places_are_checked_before_there_is_work(tmp_path):
         ("no/where", "does not exist"),
         ("full", "holds other files"),
     ):
-        with pytest.raises(OutputError, match=message):
-            check_folder(tmp_path / name, force=False)
+        refuses(OutputError, message, check_folder, tmp_path / name, force=False)
     check_folder(tmp_path / "full", force=True)
     check_folder(tmp_path / "new", force=False)
     write_summary(tmp_path / "full", {}, [])

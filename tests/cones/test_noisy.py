@@ -87,13 +87,12 @@ def test_the_error_is_bounded_by_that_of_the_good_part(seed, delta):
 
 @settings(max_examples=40)
 @given(seeds)
-def test_without_noise_the_clusters_are_those_of_algorithm_1(seed):
+def test_without_noise_the_clusters_are_those_of_algorithm_1(all_close, seed):
     clean, _, K = noisy_cones(seed, 0.0)
     V = from_columns(clean.V)
     assume(pairwise_separation(V, clean.labels).value > 1e-9)
     exact, robust = (cluster_cones(V, K, method=method) for method in ("exact", "robust"))
-    np.testing.assert_array_equal(exact.labels, robust.labels)
-    np.testing.assert_array_equal(exact.centres, robust.centres)
+    all_close((robust.labels, robust.centres), (exact.labels, exact.centres), rtol=0)
     assert not robust.moved
 
 
@@ -131,8 +130,7 @@ def test_fewer_directions_than_cones_are_left_to_algorithm_1(rng):
     for _ in range(40):
         V = from_columns(rng.random((9, 2)) @ rng.random((2, 12)))
         W, H, cones = cr1_nmf(V, 5, method="robust", tol=5e-2)
-        assert np.isfinite(W).all()
-        assert W.min() >= 0
+        assert 0 <= W.min() <= W.max() < np.inf
         assert np.bincount(cones.labels, minlength=5).min() > 0
         assert cr1_error(V, W, H) < 1
 
@@ -141,8 +139,7 @@ def test_the_noise_is_estimated_from_the_singular_values_beyond_k(rng):
     F, K, N, delta = 200, 4, 1000, 0.05
     V = rng.random((F, K)) @ rng.random((K, N)) + 1
     X = from_columns(V + delta * rng.standard_normal((F, N)))
-    values = np.linalg.svd(V + 0, compute_uv=False)
-    assert values[K + 1] < 1e-9
+    assert np.linalg.svd(V, compute_uv=False)[K + 1] < 1e-9
     residual = X.total - (np.linalg.svd(X.columns(range(N)), compute_uv=False)[: K + 1] ** 2).sum()
     expected = delta * (np.sqrt(K + 1) + np.sqrt(2 * np.log(N)))
     assert noise_norm(residual, (F, N), K + 1) == pytest.approx(expected, rel=0.02)
@@ -163,9 +160,8 @@ def test_without_singular_values_beyond_k_nothing_is_certain(rng, K, more):
     found = centres_in_noise(V, K)
     assert np.isnan(found.noise)
     assert found.largest_turn == np.pi / 2
-    if more == 0:
-        for cones in (cluster_cones(V, K, method="robust"), cr1_nmf(V, K, method="robust")[2]):
-            assert np.isnan(cones.noise)
+    for cones in (cluster_cones(V, K, method="robust"), cr1_nmf(V, K, method="robust")[2]):
+        assert np.isnan(cones.noise) or more > 0
     known = centres_in_noise(V, K, noise=2e-6, lloyd_steps=0)
     assert known.noise == 2e-6
     if separation_of(clean.V, clean.labels) > 1e-3 and norms(clean.V).min() > 0.01:
@@ -190,9 +186,8 @@ def test_the_noise_allowed_for_is_told():
     assert cr1_nmf(V, 4, method="robust")[2].noise > 0.05
 
 
-def test_the_same_in_every_storage(main_backend):
+def test_the_same_in_every_storage(main_backend, all_close):
     model = make_cones(30, 3, 0.2, n_samples=90, noise=0.03, rng=np.random.default_rng(2))
     expected = cluster_cones(from_columns(model.V), 3, method="robust")
     found = cluster_cones(main_backend(model.V), 3, method="robust")
-    np.testing.assert_array_equal(np.asarray(found.centres), expected.centres)
-    np.testing.assert_array_equal(np.asarray(found.labels), expected.labels)
+    all_close((found.centres, found.labels), (expected.centres, expected.labels), rtol=0)

@@ -59,6 +59,5 @@ def test_large_data_are_represented_by_some_samples():
     assert np.unique(model.labels[found.centres]).size == 3
 
 
-def test_too_few_samples_are_left():
-    with pytest.raises(ComponentsError, match="outliers"):
-        centres_with_outliers(from_columns(np.eye(3)), 2, 2)
+def test_too_few_samples_are_left(refuses):
+    refuses(ComponentsError, "outliers", centres_with_outliers, from_columns(np.eye(3)), 2, 2)

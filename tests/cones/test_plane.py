@@ -34,8 +34,7 @@ def best_of_rank_two(V):
 def test_the_error_is_that_of_eckart_and_young_where_the_rank_two_part_is_nonnegative(seed):
     V = drawn(seed)
     W, H = rank_two_factors(from_columns(V))
-    assert W.min() >= 0
-    assert H.min() >= 0
+    assert min(W.min(), H.min()) >= 0
     part, norm = best_of_rank_two(V), np.linalg.norm(V)
     error, bound = np.linalg.norm(V - W @ H) / norm, np.linalg.norm(V - part) / norm
     plane = leading_plane(from_columns(V))
@@ -43,8 +42,7 @@ def test_the_error_is_that_of_eckart_and_young_where_the_rank_two_part_is_nonneg
     if part.min() >= -1e-14 * norm:
         assert plane.is_nonnegative
         assert error**2 - bound**2 <= 1e-12
-        if bound > 1e-2:
-            assert error - bound <= 1e-10
+        assert error - bound <= 1e-10 or bound <= 1e-2
     elif part.min() < -1e-5 * norm:
         assert not plane.is_nonnegative
 
@@ -83,13 +81,11 @@ def test_data_of_rank_one_have_one_direction():
     np.testing.assert_allclose(W[:, 0], W[:, 1], atol=1e-7)
 
 
-def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample_matrix):
-    W, H = rank_two_factors(main_backend(sample_matrix))
-    plain_W, plain_H = rank_two_factors(from_columns(sample_matrix))
-    np.testing.assert_allclose(W, plain_W, atol=1e-10)
-    np.testing.assert_allclose(H, plain_H, atol=1e-10)
+def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample_matrix, all_close):
+    found, plain = main_backend(sample_matrix), from_columns(sample_matrix)
+    all_close(rank_two_factors(found), rank_two_factors(plain), atol=1e-10)
 
 
-def test_one_feature_has_no_plane():
-    with pytest.raises(ComponentsError, match="a 3 x 1 matrix has no two singular vectors"):
-        leading_plane(from_columns([[1.0, 2.0, 3.0]]))
+def test_one_feature_has_no_plane(refuses):
+    V = from_columns([[1.0, 2.0, 3.0]])
+    refuses(ComponentsError, "a 3 x 1 matrix has no two singular vectors", leading_plane, V)

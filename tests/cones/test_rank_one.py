@@ -24,16 +24,15 @@ def svd_per_cluster(V, labels, K):
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
-def test_the_original_programs_agree(path, main_backend, both_twins, small_blocks):
+def test_the_original_programs_agree(path, main_backend, both_twins, small_blocks, all_close):
     case = np.load(path)
     V, K = main_backend(case["V"]), int(case["K"])
     W, H, cones = cr1_nmf(V, K, first=int(case["first"]))
     np.testing.assert_array_equal(cones.labels, case["labels"])
-    np.testing.assert_allclose(W, case["cr1_W"], atol=2e-5)
-    np.testing.assert_allclose(H, case["cr1_H"], atol=2e-5 * case["cr1_H"].max())
+    scale = case["cr1_H"].max()
+    all_close((W, H / scale), (case["cr1_W"], case["cr1_H"] / scale), atol=2e-5)
     exact_W, exact_H = svd_per_cluster(case["V"], cones.labels, K)
-    np.testing.assert_allclose(W, exact_W, atol=1e-9)
-    np.testing.assert_allclose(H, exact_H, atol=1e-9 * exact_H.max())
+    all_close((W, H / scale), (exact_W, exact_H / scale), atol=1e-9)
 
 
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
@@ -49,8 +48,7 @@ def test_rank_one_factors_are_leading_singular_pairs(rng):
         error = np.linalg.norm(V_k - np.outer(W[:, k], h))
         assert error**2 <= (best[1:] ** 2).sum() * (1 + 1e-9) + 1e-12 * best[0] ** 2
         assert np.linalg.norm(W[:, k]) == pytest.approx(1)
-    assert W.min() >= 0
-    assert H.min() >= 0
+    assert min(W.min(), H.min()) >= 0
     assert ((H > 0).sum(axis=0) <= 1).all()
 
 
@@ -66,8 +64,7 @@ def test_coefficients_are_products_with_the_factors(rng):
     W, H = rank_one_factors(opened, cones, tol=tol)
     expected = np.where(cones.labels == np.arange(K)[:, None], W.T @ V, 0.0)
     np.testing.assert_allclose(H, expected, atol=1e-13 * np.linalg.norm(V))
-    assert W.min() >= 0
-    assert H.min() >= 0
+    assert min(W.min(), H.min()) >= 0
 
 
 def test_one_direction_only(refuses):
@@ -78,10 +75,9 @@ def test_one_direction_only(refuses):
     refuses(ComponentsError, "only 1 distinct direction,", lambda: cr1_nmf(V, 2))
 
 
-def test_one_sample():
+def test_one_sample(all_close):
     W, H, cones = cr1_nmf(from_columns([[3.0], [4.0]]), 1)
-    np.testing.assert_allclose(W, [[0.6], [0.8]])
-    np.testing.assert_allclose(H, [[5.0]])
+    all_close((W, H), ([[0.6], [0.8]], [[5.0]]))
     assert cones.centres.tolist() == [0]
 
 
@@ -137,21 +133,19 @@ def test_theorem_4_the_error_is_at_most_the_largest_sine(rng):
     assert error <= sines.max() + 1e-12
 
 
-def test_same_bits_for_any_number_of_threads(small_blocks):
-    V = make_cones(60, 5, 0.2, n_samples=400, rng=np.random.default_rng(2)).V
-    runs = [cr1_nmf(from_columns(V, n_threads=n), 5)[:2] for n in (1, 2, 4)]
-    for W, H in runs[1:]:
-        assert np.array_equal(W, runs[0][0])
-        assert np.array_equal(H, runs[0][1])
+def test_same_bits_for_any_number_of_threads(cones):
+    runs = [cr1_nmf(from_columns(cones, n_threads=n, block_samples=7), 4)[:2] for n in (1, 2, 4)]
+    assert len({(W.tobytes(), H.tobytes()) for W, H in runs}) == 1
 
 
-def test_every_storage_gives_the_same_labels_and_factors(backend, small_blocks, sample_matrix):
+def test_every_storage_gives_the_same_labels_and_factors(
+    backend, small_blocks, sample_matrix, all_close
+):
     W, H, cones = cr1_nmf(backend(sample_matrix), 5)
     W0, H0, cones0 = cr1_nmf(from_columns(sample_matrix), 5)
     np.testing.assert_array_equal(cones.labels, cones0.labels)
     np.testing.assert_array_equal(cones.centres, cones0.centres)
-    np.testing.assert_allclose(W, W0, atol=1e-10)
-    np.testing.assert_allclose(H, H0, atol=1e-10)
+    all_close((W, H), (W0, H0), atol=1e-10)
 
 
 def test_float32_stays_float32():
@@ -164,12 +158,11 @@ def test_float32_stays_float32():
     np.testing.assert_allclose(H, exact_H, atol=1e-5)
 
 
-def test_cones_of_tiny_samples_beside_ordinary_ones():
+def test_cones_of_tiny_samples_beside_ordinary_ones(all_close):
     """||V_k||^4 leaves the range of float64, ||V_k||^2 does not."""
     model = make_cones(8, 2, 0.1, n_samples=60, rng=np.random.default_rng(0))
     labels = cluster_cones(from_columns(model.V), 2).labels
     sizes = np.where(labels == labels[0], 1.0, 1e-90)
     W, H, _ = cr1_nmf(from_columns(model.V), 2)
     tiny_W, tiny_H, _ = cr1_nmf(from_columns(model.V * sizes), 2)
-    np.testing.assert_allclose(tiny_W, W, atol=1e-5)
-    np.testing.assert_allclose(tiny_H / sizes, H, atol=1e-5)
+    all_close((tiny_W, tiny_H / sizes), (W, H), atol=1e-5)

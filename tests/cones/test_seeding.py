@@ -220,15 +220,14 @@ def test_runs_are_independent_of_each_other():
     assert np.abs(off - 2000 * p).max() < 4 * np.sqrt(2000 * p * (1 - p))
 
 
-def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample_matrix):
+def test_every_storage_gives_the_same_factors(main_backend, small_blocks, sample_matrix, all_close):
     (W, H, cones), (W0, H0, cones0) = (
         cr1_plus_plus(V, 5, rng=rng(7), runs=5)
         for V in (main_backend(sample_matrix), from_columns(sample_matrix, **small_blocks))
     )
     np.testing.assert_array_equal(cones.centres, cones0.centres)
     np.testing.assert_array_equal(cones.labels, cones0.labels)
-    np.testing.assert_allclose(W, W0, atol=1e-9)
-    np.testing.assert_allclose(H, H0, atol=1e-9)
+    all_close((W, H), (W0, H0), atol=1e-9)
 
 
 @pytest.mark.parametrize("block", [1, 3, 40])
