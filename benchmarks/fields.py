@@ -61,7 +61,7 @@ OURS = """
 import sys, time
 from conenmf import open_data
 from conenmf.cells.programs import find_programs
-from conenmf.cells.tables import write_programs
+from conenmf.cells.programs import write_programs
 file, folder = sys.argv[1:]
 began = time.process_time()
 programs = find_programs(open_data(file, n_threads=1), 7, 20, n_genes=2000)

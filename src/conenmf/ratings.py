@@ -28,7 +28,7 @@ from .data.blocks import Array, Entries, entries_of
 from .data.matrix import DataMatrix
 from .errors import DataError, Option, OptionError
 from .io.open import from_rows
-from .io.triples import columns_of_triples, matrix_of_triples, may_be_triples
+from .io.tables import columns_of_triples, matrix_of_triples, may_be_triples
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization

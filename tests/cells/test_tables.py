@@ -10,8 +10,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from conenmf import open_data
-from conenmf.cells.programs import find_programs
-from conenmf.cells.tables import check_run, write_programs
+from conenmf.cells.programs import check_run, find_programs, write_programs
 from conenmf.errors import OutputError
 
 

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import click
 
-from ..cells.programs import Programs, find_programs, scaled_genes
-from ..cells.tables import check_run, pictures, run_facts, runs_folder, write_programs
+from ..cells.programs import (
+    Programs,
+    check_run,
+    find_programs,
+    pictures,
+    run_facts,
+    runs_folder,
+    scaled_genes,
+    write_programs,
+)
 from ..data.matrix import DataMatrix
 from ..data.resources import memory_budget
 from ..export import check_packages

@@ -33,8 +33,16 @@ from ..names import Names
 from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
-from .tables import Columns, batch_bytes, is_index_title, open_batches
-from .triples import are_ratings, columns_of_triples, matrix_of_triples, may_be_triples
+from .tables import (
+    Columns,
+    are_ratings,
+    batch_bytes,
+    columns_of_triples,
+    is_index_title,
+    matrix_of_triples,
+    may_be_triples,
+    open_batches,
+)
 
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")

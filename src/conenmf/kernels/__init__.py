@@ -7,7 +7,6 @@ here because a benchmark showed it at least twice as fast. Without numba, `AVAIL
 
 from __future__ import annotations
 
-from .cones import cone_products_columns, cone_products_rows, cone_products_sparse
 from .hals import (
     HALS_BATCH_BYTES,
     HALS_BATCH_ROWS,
@@ -20,7 +19,14 @@ from .hals import (
 from .load import SMALLEST_SQUARE, clock, compiling, load_kernels
 from .nnls import nnls_memory, nnls_rows
 from .poisson import poisson_steps
-from .sparse import entry_products, sparse_products, sparse_sums
+from .sparse import (
+    cone_products_columns,
+    cone_products_rows,
+    cone_products_sparse,
+    entry_products,
+    sparse_products,
+    sparse_sums,
+)
 
 __all__ = [
     "AVAILABLE",

@@ -1,10 +1,201 @@
 """The report: one HTML page that describes a result and needs no other file.
 
-`page` writes it, `sections` collects what each section shows, `charts` computes places for
-drawings, and `page.html` is the template.
+`sections` collects what each section shows, `charts` computes places for drawings, and `page.html`
+is the template. Everything is drawn from the diagnosis, so the data are not read, and the page can
+be read without scripts and printed. Its script adds choosing, pointing and finding. Long curves,
+many samples and large maps are thinned, so that a page stays small. Names, titles and settings may
+come from anyone: the template escapes them, and the content security policy of a page allows no
+request.
 """
 
-from .page import render, write_report
-from .sections import VIEWS, check_view
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from dataclasses import replace
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ..arguments import Shape, instance, optional, text
+from ..arguments import path as checked_path
+from ..atomic import output_file, written_whole
+from ..errors import NotAvailableError
+from ..judge.diagnosis import NO_GUARANTEE
+from ..judge.stability import Stability
+from ..names import Names
+from ..result import Factorization
+from ..text import Facts, PathLike, Titles, counted, visible
+from . import sections
+from .charts import colour, outline
+from .sections import VIEWS, Context, check_view, degrees, percent, sentence
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
+
+_PACKAGES = ("conenmf", "numpy", "scipy", "scikit-learn")
+_SECTIONS = (
+    sections.verdict,
+    sections.components,
+    sections.maps,
+    sections.samples,
+    sections.residuals,
+    sections.reconstructions,
+    sections.number,
+)
+
+
+def render(
+    result: Factorization,
+    *,
+    title: str | None = None,
+    source: str | None = None,
+    view: str = "auto",
+    image_shape: Shape | None = None,
+    pixels_shape: Shape | None = None,
+    classes: ArrayLike | None = None,
+    coordinates: ArrayLike | None = None,
+    texts: Titles = None,
+    stability: Stability | None = None,
+) -> str:
+    """Return the report of a result as an HTML page.
+
+    Parameters
+    ----------
+    result : Factorization
+        With its data, or with the diagnosis that was saved with it.
+    title : str, optional
+        By default the name of the source, or the number of components.
+    source : str, optional
+        Where the data came from, such as the path of their file; by default the source in the
+        settings of the result.
+    view : {"auto", "images", "curves", "terms"}
+        How components are drawn; "auto" draws images if there is an image shape or features look
+        like the pixels of square images, curves if features have no names or their names are
+        numbers, such as wavelengths, and otherwise the features with the largest values.
+    image_shape : (rows, columns), optional
+        If features are the pixels of images and the names of the result have no image shape.
+    pixels_shape : (rows, columns), optional
+        If samples are the pixels of an image, row by row, and the names of the result do not say
+        so: the page has a map of each component.
+    classes : array (N,), optional
+        Known classes of the samples, of any type: they colour the map of samples.
+    coordinates : array (N, 2), optional
+        Known places of the samples, such as ``adata.obsm["X_umap"]``: the map of samples is drawn
+        there, and not between the components.
+    texts : list of N str, optional
+        The samples, if they are texts: the beginnings of those that are typical of a component are
+        shown with it.
+    stability : Stability, optional
+        The result of `stability` for the same data and number of components: the page shows how
+        often each component returns, and draws the limits of its entries.
+
+    Examples
+    --------
+    >>> from conenmf import factorize, from_rows
+    >>> from conenmf.cones.simulate import make_cone_data
+    >>> X, _ = make_cone_data(200, 80, 3, random_state=0)
+    >>> page = render(factorize(from_rows(X), 3), title="Cones & more")
+    >>> "<title>Cones &amp; more</title>" in page
+    True
+    """
+    instance("result", result, Factorization)
+    optional(instance, "stability", stability, Stability, "stability(V, K)")
+    title = optional(text, "title", title)
+    source = optional(text, "source", source)
+    template = _template()
+    context = Context(
+        result,
+        view,
+        Names(image_shape=image_shape, pixels_shape=pixels_shape),
+        classes=classes,
+        coordinates=coordinates,
+        texts=texts,
+        stability=stability,
+    )
+    source = source or result.settings.get("source")
+    components = counted(context.K, "component")
+    name = title or (Path(source).name if source else None) or components
+    parts: Facts = {one.__name__: one(context) for one in _SECTIONS}
+    script = _resource("page.js")
+    context.result = replace(result, data=None, spectrum=None)  # a template would keep it open
+    return template.render(
+        parts,
+        context=context,
+        title=visible(name),
+        subtitle=_subtitle(context, "" if name == components else f"{components} · "),
+        source=None if source is None else visible(source),
+        versions={name: version(name) for name in _PACKAGES},
+        css=_resource("page.css"),
+        script=script,
+        digest=b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        no_guarantee=NO_GUARANTEE,
+        data={"charts": _pointed(parts), "samples": parts["samples"]["data"]},
+    )
+
+
+def write_report(result: Factorization, path: PathLike, **options: Any) -> None:
+    """Write the report of a result, one HTML page; the file appears only when it is complete.
+
+    Parameters
+    ----------
+    result : Factorization
+    path : path
+        The HTML file; an existing file is replaced.
+    **options
+        `title`, `source`, `view`, `image_shape` and others: the arguments of
+        `conenmf.report.render`, which returns the page as a string.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from conenmf import factorize, from_columns
+    >>> path = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> write_report(factorize(from_columns([[3.0, 3.0, 0.0], [0.0, 4.0, 5.0]]), 1), path)
+    >>> os.path.exists(path)
+    True
+    """
+    target = output_file(checked_path("path", path))
+    with written_whole(target) as stream:
+        stream.write(render(result, **options).encode("utf-8", "replace"))
+
+
+def _template() -> Any:
+    try:
+        import PIL  # noqa: F401
+        from jinja2 import Environment
+    except ImportError:
+        raise NotAvailableError(
+            "a report needs jinja2 and Pillow: install them with pip install 'conenmf[report]'"
+        ) from None
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    for function in (sentence, percent, degrees, counted, visible):
+        environment.filters[function.__name__] = function
+    environment.globals |= {"colour": colour, "outline": outline}
+    return environment.from_string(_resource("page.html"))
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _pointed(parts: Facts) -> Facts:
+    """What the script shows where charts are pointed at, by their ids."""
+    components = parts["components"]
+    drawn = [card.get("chart") for card in components["cards"]]
+    drawn += [components["endmembers"], parts["samples"]["contributions"], parts["number"]["chart"]]
+    drawn += parts["number"]["evidence"] + (parts["residuals"] or {"charts": []})["charts"]
+    return {chart.id: chart.data() for chart in drawn if chart is not None}
+
+
+def _subtitle(context: Context, before: str) -> str:
+    result = context.result
+    shape = context.names.pixels_shape
+    samples = counted(result.n_samples, "sample")
+    if shape is not None:
+        samples = f"a scene of {shape[0]} x {shape[1]} pixels"
+    features = counted(len(context.W), "feature")
+    return f"{before}{samples} \N{MULTIPLICATION SIGN} {features}"
