@@ -108,7 +108,7 @@ def _recognised(
     """Open a long table of ratings that only its content shows to be one, with a remark."""
     rows = [_fields(line, dialect.delimiter) for line in head[dialect.columns.titles is not None :]]
     is_said = reading.triples is not None or reading.drop or reading.names_column is not None
-    if is_said or not may_be_triples(rows):
+    if is_said or not rows or not may_be_triples(rows):
         return None
     with suppress(DataError, FileFormatError):  # which plain reading finds too, or has no part in
         table = _open_triples(path, dialect, reading._replace(triples=(0, 1, 2)))
