@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import factorize, from_columns, from_rows
+from conenmf import factorize, from_columns, from_rows, open_data
+from conenmf.data.views import coordinates
 from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
@@ -167,6 +168,43 @@ def test_samples_on_as_many_rays_as_components_are_exact(make, rng):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_tall_data_begin_on_their_leading_singular_vectors(make, monkeypatch, tmp_path, rng):
+    module = "conenmf.solve.losses.frobenius"
+    sizes = 2.0 ** -np.arange(12)
+    X = (rng.exponential(size=(1500, 12)) * sizes) @ rng.random((12, 90))
+    X += 1e-3 * rng.random(X.shape)
+    V = from_rows(make(X))
+    bases = []
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.coordinates", lambda V, B: bases.append(B) or coordinates(V, B))
+        found = factorize(V, 4)
+    (basis,) = bases
+    np.testing.assert_allclose(basis.T @ basis, np.eye(8), atol=1e-12)
+    assert found.W.dtype == found.H.dtype == np.float64
+    assert np.all(np.diff(found.history.relative_error) <= 0)
+    np.testing.assert_allclose(
+        found.relative_error, np.linalg.norm(X.T - found.W @ found.H) / np.linalg.norm(X)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}._MAX_LEFT_SHARE", 0.0)
+        whole = factorize(V, 4)
+    assert found.relative_error <= 1.0005 * whole.relative_error
+    threads = factorize(from_rows(make(X), n_threads=3), 4)
+    np.testing.assert_array_equal(threads.W, found.W)
+    np.testing.assert_array_equal(threads.H, found.H)
+    np.save(tmp_path / "X.npy", X)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"{module}.coordinates", lambda V, B: bases.append(V) or coordinates(V, B))
+        on_disk = factorize(open_data(tmp_path / "X.npy", max_memory="1MB"), 4)
+    assert not bases[1].is_in_memory
+    assert on_disk.relative_error == pytest.approx(found.relative_error, rel=1e-6)
+    options = {"checkpoint": Checkpoint(tmp_path / "run", every=0), "tol": 0.0}
+    factorize(V, 4, max_iter=7, **options)
+    resumed = factorize(V, 4, max_iter=20, **options)
+    np.testing.assert_array_equal(resumed.W, factorize(V, 4, max_iter=20, tol=0.0).W)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_path, rng):
     exact = rng.random((300, 4)) @ rng.random((4, 400))
     for noise, limit in ((0.0, 1e-7), (0.01, 0.02), (1.0, 0.5)):  # the second ends in double
@@ -176,11 +214,14 @@ def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_
         assert np.all(np.diff(found.history.relative_error) <= 0)
         assert found.relative_error < limit
         with monkeypatch.context() as patch:
-            patch.setattr("conenmf.pipeline.in_single", lambda V: None)
+            patch.setattr("conenmf.solve.losses.frobenius.in_single", lambda V: None)
             double = factorize(V, 4, max_iter=1000)
         assert found.relative_error <= 1.0005 * max(double.relative_error, 1e-7)
     with monkeypatch.context() as patch:
-        patch.setattr("conenmf.pipeline.in_single", lambda V: pytest.fail("counts stay in double"))
+        patch.setattr(
+            "conenmf.solve.losses.frobenius.in_single",
+            lambda V: pytest.fail("counts stay in double"),
+        )
         factorize(V, 4, loss="poisson", max_iter=2)
     options = {"checkpoint": Checkpoint(tmp_path, every=0), "tol": 0.0}
     factorize(V, 4, max_iter=7, **options)

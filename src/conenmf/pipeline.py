@@ -21,7 +21,6 @@ from .arguments import components, function, generator, instance, optional, path
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components, require_data_matrix
-from .data.views import in_single
 from .errors import InputWarning, Message, Option
 from .judge.certificate import Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
@@ -276,17 +275,14 @@ class _Fit:
             resume=resume,
             save=None if self._checkpoint is None else self._save,
             began=self._began,
-            single=self._single(),
+            approximation=self._approximation(W.shape[1]),
         )
 
-    def _single(self) -> Objective | None:
-        """The objective in single precision, with which a plain fit of large data begins."""
+    def _approximation(self, K: int) -> Objective | None:
+        """The objective with which the first run of a plain fit begins."""
         assert self.solver is not None
-        may = self.problem.is_plain and self.problem.loss.begins_in_single
-        if self._run is not None or not may or not self.solver.extrapolate:
-            return None
-        single = in_single(self.data)
-        return None if single is None else self.problem.objective(single)
+        is_first = self._run is None and self.problem.is_plain and self.solver.extrapolate
+        return self.problem.loss.approximation(self.data, K, self._known) if is_first else None
 
     def _save(self, run: Run, ended: bool) -> None:
         assert self._checkpoint is not None

@@ -63,7 +63,7 @@ from .matrix import (
     join_sums,
     measure_block,
 )
-from .memory import LocalMatrix, hold, single_copy
+from .memory import DenseMatrix, LocalMatrix, hold, single_copy
 from .validate import require_data_matrix
 
 # ``change(block, *aligned_rows) -> block``, sample by sample; a function of a module.
@@ -220,6 +220,23 @@ def in_single(V: DataMatrix) -> DataMatrix | None:
     view = MappedMatrix(V, _to_single, dtype=_SINGLE)
     view._measures = V._measures
     return view
+
+
+def coordinates(V: DataMatrix, basis: Array) -> DataMatrix:
+    """Return B'V (r, N) for a basis B (F, r): a dense copy if V is in memory, otherwise a view.
+
+    Passes count for V.
+    """
+    if not V.is_in_memory:
+        return MappedMatrix(V, partial(_coordinates, basis=basis))
+    rows, _ = V.sweep(lambda block: (products(exact(block), basis), None))
+    held = DenseMatrix(rows, n_threads=V.n_threads)
+    held._passes_by_thread = V._passes_by_thread
+    return held
+
+
+def _coordinates(block: Block, *, basis: Array) -> Block:
+    return products(exact(block), basis).T
 
 
 def _to_single(block: Block) -> Block:

@@ -17,8 +17,9 @@ extrapolated has taken part in it, the update of W that follows can only lower i
 is known one pass later. So the values never rise for either kind of loss, and the factors that are
 returned are as good as the last value, or better.
 
-*Single precision.* A run may begin with the same objective in single precision, and continues in
-double precision from the same state when the error falls by less than the rounding of products.
+*Approximations.* A run may begin with an objective that is nearly the same and costs less, such as
+that in single precision, and continues with its own from the same state when the error falls by
+less than the two may differ.
 """
 
 from __future__ import annotations
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 _SUM_PREFIX = "sum "  # before the name of a sum of the loss, in a checkpoint
 _SMALL_ENTRY = 1e-2  # a column with a larger one would not miss entries of the size of the floor
 _FLOOR_SHARE = 1e-11  # of ||V||, below which nothing misses them
-_SINGLE_NOISE = 3e-8  # of ||V||^2, by which single precision rounds the squared error
-_MIN_SINGLE_ERROR = 1e-2  # below which it does not show enough
 # the first extrapolation and its factors, as published
 _FIRST_BETA = 0.5
 _GROWTH_RATIO = 1.05
@@ -225,8 +224,8 @@ class Run:
         second argument is True.
     began : pair of float, optional
         From when on seconds and passes count: a time, and the passes over V until then.
-    single : Objective, optional
-        The same in single precision, to begin with; see `run`.
+    approximation : Objective, optional
+        One that is nearly the same and costs less, to begin with; see `run`.
 
     Attributes
     ----------
@@ -254,7 +253,7 @@ class Run:
         resume: Parts | None = None,
         save: Callable[[Run, bool], None] | None = None,
         began: Interval | None = None,
-        single: Objective | None = None,
+        approximation: Objective | None = None,
     ) -> None:
         V = objective.V
         self.solver = objective.runs_as(solver)
@@ -264,15 +263,16 @@ class Run:
         (F, N), K = V.shape, np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(F * (F + N), 2 * V.n_entries)
-        for one in (objective, single or objective):
+        for one in (objective, approximation or objective):
             one.updates(solver, 2 * work / K / N, 2 * work / K / F)
         self._dtype = V.dtype
-        if single is None or (resume is not None and resume.arrays["W"].dtype == V.dtype):
+        is_exact = resume is not None and resume.arrays["W"].dtype == V.dtype
+        if approximation is None or is_exact:
             self.objective = objective
-            self._in_double = None
+            self._exact = None
         else:
-            self.objective = single
-            self._in_double = objective
+            self.objective = approximation
+            self._exact = objective
             self._given = (W, H) if resume is None else None  # until the first iteration
         self.V = self.objective.V
         self._seconds, self._read = (clock(), V.passes_here) if began is None else began
@@ -316,32 +316,30 @@ class Run:
     def run(self) -> None:
         """Iterate until a limit is reached.
 
-        In single precision only while the error falls by more than the rounding of the products.
+        With an approximation of the objective only while it shows how the error falls.
         """
         with self.V.own_threads():
             while self.reason is None:
                 self.step()
-                if self._in_double is not None and self._is_rounded():
-                    self._continue_in_double(self._in_double)
+                if self._exact is not None and self._is_blurred():
+                    self._continue_with(self._exact)
                 self._given = None
 
-    def _is_rounded(self) -> bool:
-        """Whether single precision does not show any more how the error falls."""
-        error = self.errors[-1]
+    def _is_blurred(self) -> bool:
+        """Whether the approximation does not show any more how the error falls."""
         if self.reason is StopReason.CALLBACK:
             return False
-        return (
-            error < _MIN_SINGLE_ERROR or self.stopping.fall(self.errors) < _SINGLE_NOISE / error**2
-        )
+        fall = self.stopping.fall(self.errors)
+        return self.objective.is_blurred(self.errors[-1], fall, self.stopping.tol)
 
-    def _continue_in_double(self, objective: Objective) -> None:
-        """Continue from the same state; only errors in double precision may converge then.
+    def _continue_with(self, objective: Objective) -> None:
+        """Continue from the same state; only errors of the objective itself may converge then.
 
         Where the first iteration shows that the init is nearly exact, from the init: rounding it
         may have lost more than an iteration gains.
         """
         self.objective = objective
-        self._in_double = None
+        self._exact = None
         self.V = objective.V
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
@@ -454,7 +452,7 @@ class Run:
     def _resize(self, size: float | Array) -> None:
         """Divide W by the size of each column and multiply H by it, in the precision of V."""
         V = self.V
-        dtype = self.V.dtype
+        dtype = self.objective.dtype
         self.W, self._W_before = (
             (W / size).astype(dtype, copy=False) for W in (self.W, self._W_before)
         )
@@ -497,7 +495,7 @@ class Run:
         if H is None and (self.solver.first == "W" or self.solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")
         W = np.asarray(W)
-        dtype = self.V.dtype
+        dtype = self.objective.dtype
         size = column_units(W) if self.objective.penalties.are_none else np.ones(W.shape[1])
         if H is None:
             Ht = self.V.by_rows(lambda index: np.zeros((len(index), len(size)), dtype))

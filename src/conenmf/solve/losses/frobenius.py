@@ -35,7 +35,7 @@ from ...data.known import observed_residual, packed, row_grams, weighed, weighte
 from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
-from ...data.views import products_together
+from ...data.views import coordinates, in_single, products_together
 from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, Spectrum
 from ...text import Facts
@@ -66,6 +66,13 @@ from ..solvers import (
 from .loss import Loss, Objective, Sums
 
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
+_SINGLE_NOISE = 3e-8  # of ||V||^2, by which single precision rounds the squared error
+_MIN_SINGLE_ERROR = 1e-2  # below which it does not show enough
+_CONVERGED_SHARE = 0.5  # of the tolerance, by which the error of a run on a basis falls at last
+_MAX_ITERATIONS_ON_BASIS = 150
+_MIN_ENTRIES = 1 << 17
+_MAX_SHORT_SIDE = 500
+_MAX_LEFT_SHARE = 0.45  # of what K vectors leave, that twice as many may leave
 _BATCHES = 8  # of features, on threads
 _BATCH_ROWS = 512
 _MAX_BATCH_ROWS = 4096
@@ -93,7 +100,6 @@ class Frobenius(Loss):
     degree = 2
     lower_bounds = ("singular values", "dual")
     k_evidence = ("edge", "ratio", "cones", "shuffled", "hysime")
-    begins_in_single = True
     doubled = 1
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
@@ -150,6 +156,26 @@ class Frobenius(Loss):
         if solver.floored:
             return ("cr1-robust", "random", "random")
         return ("rank-two" if K == 2 else "nndsvd", "cr1-robust", "random", "random")
+
+    def approximation(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> Objective | None:
+        """Return that of large data on their leading singular vectors, or in single precision.
+
+        If a side of V is short, the vectors are known. Where twice as many as there are components
+        leave little of what K leave, all good components lie near their subspace.
+        """
+        F, N = V.shape
+        is_large = V.dtype == np.float64 and 2 * V.n_entries > max(_MIN_ENTRIES, F * N)
+        if spectrum is not None and is_large and 4 * K <= min(F, N) <= _MAX_SHORT_SIDE:
+            basis, squares = spectrum.leading_subspace(2 * K)
+            left = V.total - np.cumsum(squares)
+            if left[2 * K - 1] < _MAX_LEFT_SHARE * left[K - 1]:
+                objective = LeastSquares(self, V)
+                objective.basis = basis[:, : 2 * K]
+                objective.V = coordinates(V, objective.basis)
+                objective.dtype = np.dtype(np.float32)
+                return objective
+        single = in_single(V)
+        return None if single is None else self.on(single)
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
         """Return what K singular vectors leave (Eckart and Young), by those that inits use."""
@@ -226,7 +252,19 @@ class LeastSquares(_Squares):
     """
 
     knows_after = takes_products = True
+    basis: Array | None = None  # (F, r), with which V holds coordinates instead of features
     _last: tuple[Any, Any] = (None, None)  # the last W that was asked about, and W'W
+
+    def is_blurred(self, error: float, fall: float, tol: float) -> bool:
+        """Whether the error falls by no more than products are rounded, or a run on a basis ends.
+
+        Nearly exact factors are too much for single precision.
+        """
+        if error < _MIN_SINGLE_ERROR:
+            return True
+        if self.basis is None:
+            return fall < _SINGLE_NOISE / error**2
+        return fall < _CONVERGED_SHARE * tol or self.number >= _MAX_ITERATIONS_ON_BASIS
 
     @staticmethod
     def step(
@@ -266,8 +304,10 @@ class LeastSquares(_Squares):
 
     def shared(self, W: Array) -> Facts:
         """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
-        rounded = W.astype(self.V.dtype, copy=False)
+        rounded = W.astype(self.dtype, copy=False)
         shared = {"W": rounded, "G": self._gram(rounded), "unit": self.unit}
+        if self.basis is not None:
+            return {**shared, "W": self.basis.T @ exact(W)}
         if self._whole or self.V.other_order is None:
             return shared
         return {**shared, "in_both_orders": True}
@@ -298,6 +338,8 @@ class LeastSquares(_Squares):
             sums["inner after"] = moments["inner"]
             self._last = updated, moments["HH"]
             return updated
+        if self.basis is not None:
+            sums["VH"] = self.basis @ sums["VH"]
         F = len(W)
         dtype = self._sufficient_dtype(sums, W)
         size = F if self._whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)

@@ -77,8 +77,6 @@ class Loss(ABC):
     k_evidence : tuple of str
         What speaks for a number of components, which `judge` looks up.
     words : Words
-    begins_in_single : bool
-        Whether runs may begin in single precision: their error then is rounded by a known share.
     doubled : int
         Twice the divergence of scikit-learn is this many times the objective.
     """
@@ -92,7 +90,6 @@ class Loss(ABC):
     lower_bounds: Texts = ()
     k_evidence: Texts = ()
     words: Words = Words()
-    begins_in_single: bool = False
     doubled: int = 2
 
     @abstractmethod
@@ -175,6 +172,10 @@ class Loss(ABC):
         """
         return ("random",)
 
+    def approximation(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> Objective | None:
+        """Return nearly the same objective, which costs less, for the first iterations of a run."""
+        return None
+
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
         """Return an estimate from below of the relative error of K components; 0 if unknown.
 
@@ -253,6 +254,8 @@ class Objective(ABC):
     ----------
     loss : Loss
     V : DataMatrix (F, N)
+    dtype : float64 or float32
+        The type of the factors.
     penalties : Penalties
     n_fixed : int
         The first columns of W are known, and stay.
@@ -295,12 +298,20 @@ class Objective(ABC):
         require_data_matrix(V, nonzero=True, holes="missing" in loss.constraints)
         self.loss = loss
         self.V = V
+        self.dtype = V.dtype
         self.penalties = penalties
         self.n_fixed = n_fixed
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
         self.total = loss.scale(V) / self.unit**loss.degree
+
+    def is_blurred(self, error: float, fall: float, tol: float) -> bool:
+        """Whether an approximation does not show any more how the error falls.
+
+        `fall` is the share of the error by which it fell last, `tol` that with which a run ends.
+        """
+        return True
 
     @staticmethod
     @abstractmethod
