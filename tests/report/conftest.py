@@ -33,6 +33,17 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="session")
+def part_of():
+    """The section or article of a page that has this id."""
+
+    def part(page, name):
+        kind, content = re.search(rf'<(\w+)[^>]* id="{name}"(.*)', page, re.DOTALL).groups()
+        return content.partition(f"</{kind}>")[0]
+
+    return part
+
+
+@pytest.fixture(scope="session")
 def parsed():
     """A function that reads a page."""
     return Page

@@ -18,10 +18,6 @@ def cones():
     return factorize(from_columns(model.V), 4)
 
 
-def article_of(page, k):
-    return page[page.index(f'id="component-{k}"') :].partition("</article>")[0]
-
-
 @pytest.fixture(scope="module")
 def again(cones):
     """What eight runs have in common, with its components in another order."""
@@ -36,7 +32,7 @@ def again(cones):
 
 
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
-def test_how_often_components_are_found_again(cones, again, parsed, view):
+def test_how_often_components_are_found_again(cones, again, parsed, part_of, view):
     partners, _ = match_components(cones.W, again.W)
     shares = np.array([0.25, 0.5, 0.875, 1.0])
     found = replace(again, found_in=shares)
@@ -48,7 +44,7 @@ def test_how_often_components_are_found_again(cones, again, parsed, view):
     assert 'id="stability"' in page
     assert f"{found.n_minima} in 8" in text
     for k, partner in enumerate(partners):
-        article = article_of(page, k)
+        article = part_of(page, f"component-{k}")
         assert f"in {shares[partner]:.0%} of 8 runs" in article
         low, high = found.cosine_limits[:, partner]
         assert f"[{low:.3f}, {high:.3f}]" in article
@@ -57,19 +53,19 @@ def test_how_often_components_are_found_again(cones, again, parsed, view):
         top = int(cones.W[:, k].argmax())
         scale = cones.W[:, k].sum()
         lower, upper = (limit[top, partner] * scale for limit in (found.lower, found.upper))
-        if view == "terms":
-            assert f"{cones.W[top, k]:.3g} [{lower:.3g}, {upper:.3g}]" in article
-        elif view == "curves":
-            assert 'class="band"' in article
-        else:
-            assert f"how much each pixel of component {k} varies" in article
+        shown = {
+            "terms": f"{cones.W[top, k]:.3g} [{lower:.3g}, {upper:.3g}]",
+            "curves": 'class="band"',
+            "images": f"how much each pixel of component {k} varies",
+        }
+        assert shown[view] in article
     assert "limits of 90% over 8 runs (random inits, samples drawn with replacement)" in text
 
 
-def test_a_band_goes_through_the_limits(cones, again):
+def test_a_band_goes_through_the_limits(cones, again, part_of):
     partners, _ = match_components(cones.W, again.W)
     page = render(cones, stability=again, view="curves")
-    path = re.search(r'<path d="M([^"]*)z" class="band"', article_of(page, 1))[1]
+    path = re.search(r'<path d="M([^"]*)z" class="band"', part_of(page, "component-1"))[1]
     x, y = np.array(path.split(), dtype=float).reshape(-1, 2).T
     F, scale = len(cones.W), cones.W[:, 1].sum()
     upper, lower = (limit[:, partners[1]] * scale for limit in (again.upper, again.lower))

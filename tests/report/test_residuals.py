@@ -32,14 +32,10 @@ def measured():
     return factorize(V, 3)
 
 
-def section(page, name):
-    return page[page.index(f'<section id="{name}"') :].partition("</section>")[0]
-
-
-def test_the_page_shows_Q_of_species_and_of_samples(measured, parsed):
+def test_the_page_shows_Q_of_species_and_of_samples(measured, parsed, part_of):
     left = measured.residuals()
     page = render(measured)
-    own = section(page, "residuals")
+    own = part_of(page, "residuals")
     assert f"{left.Q:,.0f}" in own
     assert f'"value">{left.ratio:.3g}<' in own
     listed = re.findall(
@@ -61,11 +57,10 @@ def test_the_page_shows_Q_of_species_and_of_samples(measured, parsed):
     assert f"Q is {left.Q:,.0f}, and {left.expected:,.0f} is expected" in page
 
 
-def test_a_saved_result_has_the_same_page_without_its_data(measured, tmp_path):
-    page = render(measured)
+def test_a_saved_result_has_the_same_page_without_its_data(measured, tmp_path, part_of):
     measured.save(tmp_path / "result.npz")
     again = render(Factorization.load(tmp_path / "result.npz"))
-    assert section(again, "residuals") == section(page, "residuals")
+    assert part_of(again, "residuals") == part_of(render(measured), "residuals")
 
 
 def test_without_uncertainties_there_is_no_such_section(parsed):
@@ -74,9 +69,8 @@ def test_without_uncertainties_there_is_no_such_section(parsed):
     assert "by-sample" not in parsed(page).data["charts"]
 
 
-def test_contributions_are_drawn_over_dates(measured):
-    page = render(measured)
-    own = section(page, "samples")
+def test_contributions_are_drawn_over_dates(measured, part_of):
+    own = part_of(render(measured), "samples")
     assert "contributes to the samples, over time" in own
     drawn = own[own.index('id="contributions"') :]
     months = re.findall(r">(\d{4}-\d{2})<", drawn)
