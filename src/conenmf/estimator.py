@@ -291,8 +291,15 @@ class ConeNMF(
         >>> model.top_features(2)
         [['oak', 'elm'], ['salt']]
         """
-        known = {"mask": mask, "weights": weights, "sigma": sigma}
-        self.fit_transform(X, None, sample_weight, feature_names=feature_names, **known)
+        self.fit_transform(
+            X,
+            None,
+            sample_weight,
+            feature_names=feature_names,
+            mask=mask,
+            weights=weights,
+            sigma=sigma,
+        )
         return self
 
     def fit_transform(
@@ -310,8 +317,9 @@ class ConeNMF(
 
         They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
         """
-        known = {"mask": mask, "weights": weights, "sigma": sigma}
-        V = self._read(X, reset=True, feature_names=feature_names, **known)
+        V = self._read(
+            X, reset=True, feature_names=feature_names, mask=mask, weights=weights, sigma=sigma
+        )
         loss = get_loss(self.loss)
         if sample_weight is not None:
             if "sample weights" not in loss.constraints:
@@ -575,8 +583,8 @@ class ConeNMF(
         'stable'
         """
         is_fitted = hasattr(self, "components_")
-        known: Facts = {"mask": mask, "weights": weights, "sigma": sigma}
-        V = (self if is_fitted else clone(self))._read(X, reset=not is_fitted, **known)
+        model = self if is_fitted else clone(self)
+        V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
         if self.fixed is not None or not self._penalties(V).are_none:
             raise NotAvailableError(
                 "stability() takes no penalties or fixed components: create a model without these "
@@ -627,15 +635,14 @@ class ConeNMF(
         *,
         reset: bool,
         feature_names: NameList = None,
-        mask: object = None,
         weights: Any = None,
-        sigma: object = None,
+        **known: Any,
     ) -> DataMatrix:
         """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
 
         Weights of features are kept for later data.
         """
-        given = {"missing": self.missing, "mask": mask, "weights": weights, "sigma": sigma}
+        given = {"missing": self.missing, "weights": weights, **known}
         options = self._options("negative", "n_threads", "max_memory") | given
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
@@ -662,8 +669,8 @@ class ConeNMF(
             self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
         if reset or getattr(self, "_weights", None) is None:
             return V
-        known = np.asarray(self._weights)
-        return observed_only(V, weights=matched_rows(known, self._named_components()[1], V))
+        own = np.asarray(self._weights)
+        return observed_only(V, weights=matched_rows(own, self._named_components()[1], V))
 
     def _checked(self, X: object, **options: Any) -> Any:
         """Let scikit-learn check X; its errors keep their words, and get a name."""

@@ -236,8 +236,10 @@ def observed_only(
         return V
     if V.unweighed is not None:
         own: Weighed = V.unweighed
-        given: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
-        return own.again(observed_only(own.V, samples_in=samples_in, **given))
+        seen = observed_only(
+            own.V, missing=missing, mask=mask, weights=weights, sigma=sigma, samples_in=samples_in
+        )
+        return own.again(seen)
     parts = [] if V.observed is None else [*V.observed.aligned]
     for name, table in (("mask", mask), ("weights", weights)):
         if table is not None:

@@ -118,9 +118,20 @@ def from_rows(
     >>> V.norms_squared
     array([25.,  4.,  1.])
     """
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
-    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
-    return _read(X, "rows", negative, max_memory, names, known, options, persist=persist)
+    return _read(
+        X,
+        "rows",
+        negative=negative,
+        max_memory=max_memory,
+        names=names,
+        persist=persist,
+        n_threads=n_threads,
+        block_samples=block_samples,
+        missing=missing,
+        mask=mask,
+        weights=weights,
+        sigma=sigma,
+    )
 
 
 def from_columns(
@@ -144,9 +155,20 @@ def from_columns(
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
-    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
-    return _read(V, "columns", negative, max_memory, names, known, options, persist=persist)
+    return _read(
+        V,
+        "columns",
+        negative=negative,
+        max_memory=max_memory,
+        names=names,
+        persist=persist,
+        n_threads=n_threads,
+        block_samples=block_samples,
+        missing=missing,
+        mask=mask,
+        weights=weights,
+        sigma=sigma,
+    )
 
 
 def open_data(
@@ -247,11 +269,20 @@ def open_data(
         optional(_column, "text_column", text_column),
         optional(_triple, "triples", triples),
     )
-    known: Facts = {"missing": missing, "mask": mask, "weights": weights, "sigma": sigma}
-    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
-    place = checked_path("path", path)
     return _read(
-        place, samples_in, negative, max_memory, names, known, options, words, reading=reading
+        checked_path("path", path),
+        samples_in,
+        negative=negative,
+        max_memory=max_memory,
+        names=names,
+        words=words,
+        reading=reading,
+        n_threads=n_threads,
+        block_samples=block_samples,
+        missing=missing,
+        mask=mask,
+        weights=weights,
+        sigma=sigma,
     )
 
 
@@ -288,8 +319,9 @@ def from_texts(
     array([0])
     """
     matrix = NamedMatrix(list(several("texts", texts, "a list of texts")))
-    options: Facts = {"n_threads": n_threads}
-    return _read(matrix, "rows", "raise", max_memory, names, {}, options, words)
+    return _read(
+        matrix, "rows", max_memory=max_memory, names=names, words=words, n_threads=n_threads
+    )
 
 
 def is_elsewhere(X: object) -> bool:
@@ -322,25 +354,27 @@ def _triple(name: str, value: Any) -> tuple[Column, ...]:
 def _read(
     X: Any,
     samples_in: SamplesIn,
-    negative: Negative,
+    *,
     max_memory: MemorySize,
     names: Names | None,
-    known: Facts,
-    options: Facts,
+    n_threads: int | None,
+    negative: Negative = "raise",
+    block_samples: int | None = None,
     words: object = None,
-    *,
     persist: bool | None = None,
     reading: Reading | None = None,
+    **known: Any,
 ) -> DataMatrix:
-    """A validated matrix with one row per sample; X is what the caller gives, a path to be read."""
+    """A validated matrix with one row per sample; X is what the caller gives, a path to be read.
+
+    What is `known` of its entries is as in `observed_only`.
+    """
     if not isinstance(words, Words | Vocabulary | None):
         raise OptionError(
             Option("words", words), ", expected Words(...), the vocabulary of a result, or None"
         )
     choice("negative", negative, ("raise", "clip", "keep"))
-    optional(
-        integer, "block_samples", options.get("block_samples"), at_least=1, at_most=_MAX_SAMPLES
-    )
+    optional(integer, "block_samples", block_samples, at_least=1, at_most=_MAX_SAMPLES)
     optional(instance, "names", names, Names)
     optional(flag, "persist", persist)
     budget = memory_budget(max_memory)
@@ -357,13 +391,14 @@ def _read(
         opened = as_pixels(opened, samples_in)
     elif samples_in == "columns":
         opened = opened.turned()
+    options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     options["names"] = opened.names if names is None else opened.names.updated(names)
     with _enough_memory(f"a matrix of {' x '.join(map(str, opened.matrix.shape))}"):
         V = _made(opened.matrix, budget, persist, options)
         V.remarks = tuple(str(remark.parts[0]) for remark in opened.remarks)
         V.vocabulary = vocabulary
         if opened.are_unknown:
-            known = {**known, "missing": "zeros"}
+            known["missing"] = "zeros"
         V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
     is_weighed = getattr(known.get("weights"), "ndim", 0) == 2 and V.is_in_memory
     if is_weighed and (said := remark_on_weights(V)):
