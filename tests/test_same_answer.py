@@ -93,7 +93,7 @@ def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks, rng
     """A file of small blocks once inspected a block only."""
     V = np.hstack([np.kron(np.eye(3), np.ones((2, 20))), rng.random((6, 20))])
     axes = np.kron(np.eye(3), np.ones((2, 1))) / np.sqrt(2)
-    there, here = (mixing(held, 3, axes) for held in (main_backend(V), from_columns(V)))
+    there, here = (mixing(held, axes) for held in (main_backend(V), from_columns(V)))
     assert there == pytest.approx(here, rel=1e-5)
 
 

@@ -49,7 +49,7 @@ def test_cones_are_numbered_like_components(model):
     assert np.unique(facts.sizes).size > 1
     axes, _, cones = cr1_nmf(V, 5)
     assert facts.cones.bound == pytest.approx(deterministic_bound(V, axes, cones.labels))
-    assert facts.cones.mixing == pytest.approx(mixing(V, 5, axes))
+    assert facts.cones.mixing == pytest.approx(mixing(V, axes))
 
 
 def test_samples_are_looked_at_one_by_one(model):

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from numpy.linalg import lstsq
 from numpy.random import Generator, default_rng
 
@@ -396,9 +395,8 @@ def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
     return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
 
 
-def _to_tpm(block: Block, totals: Array, *, dtype: npt.DTypeLike = np.float64) -> Block:
-    factors = TPM / np.where(totals > 0, totals, 1.0)
-    return scaled(exact(block), factors).astype(dtype, copy=False)
+def _to_tpm(block: Block, totals: Array) -> Block:
+    return scaled(exact(block), TPM / np.where(totals > 0, totals, 1.0))
 
 
 def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:

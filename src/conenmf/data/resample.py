@@ -200,7 +200,7 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
-def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int = 2) -> MappedMatrix:
+def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     """Return V with samples as often as they are drawn: Poisson numbers of mean 1.
 
     A sample that is drawn w times counts w times in the loss. That is a sample scaled by w for the

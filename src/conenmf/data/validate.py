@@ -59,7 +59,7 @@ def check_kind(dtype: DType, shape: Lengths) -> None:
         )
 
 
-def as_matrix(name: str, matrix: Rows, missing: str | float = "raise") -> Rows:
+def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
     """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
     if not sp.issparse(matrix):
         try:
@@ -74,7 +74,7 @@ def as_matrix(name: str, matrix: Rows, missing: str | float = "raise") -> Rows:
     return matrix
 
 
-def unmasked(matrix: Any, missing: str | float = "raise") -> Any:
+def unmasked(matrix: Any, missing: str | float) -> Any:
     """Return a matrix without its mask, with NaN where an entry is masked if that is missing.
 
     Otherwise a masked entry is an error.

@@ -40,15 +40,13 @@ Member: TypeAlias = Any  # a group or an array of h5py or Zarr
 _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 
 
-def open_hdf5(
-    path: Path, reading: Reading, read: Callable[..., NamedMatrix] | None = None
-) -> NamedMatrix:
+def open_hdf5(path: Path, reading: Reading, read: Callable[..., NamedMatrix]) -> NamedMatrix:
     """Open an HDF5 file, which stays open unless something is wrong with it."""
     # A chunk that is larger than a block is needed several times in a row: keep it in memory.
     cache = max(1 << 20, reading.budget // 16)
     root = require_package("h5py", path).File(path, "r", rdcc_nbytes=cache)
     try:
-        return (read or open_store)(root, path, reading)
+        return read(root, path, reading)
     except Exception:
         root.close()
         raise

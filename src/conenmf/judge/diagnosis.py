@@ -328,7 +328,7 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     except ComponentsError:
         return None
     error = cr1_error(V, axes, H)
-    mixed = mixing(V, K, axes)
+    mixed = mixing(V, axes)
     component, _ = match_components(axes, W)
     renumber = np.append(component, -1)  # the last one of label -1
     labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
@@ -353,7 +353,7 @@ NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones do
 
 
 def error_in_words(
-    loss: str, relative_error: float, objective: float, observed: Facts | None = None
+    loss: str, relative_error: float, objective: float, observed: Facts | None
 ) -> str:
     """Say how large the error is: for counts, how much of the deviance is explained.
 

@@ -161,9 +161,7 @@ class CountFits(NamedTuple):
     costs: dict[int, float]
 
 
-def likelihoods(
-    V: DataMatrix, rng: Generator, ks: Array | None, deadline: float = np.inf
-) -> CountFits:
+def likelihoods(V: DataMatrix, rng: Generator, ks: Array | None, deadline: float) -> CountFits:
     """Fit numbers of components around the best, until two more and two fewer cost more.
 
     Of large data some samples are fitted. At the `deadline` of `time.perf_counter` the numbers

@@ -90,7 +90,7 @@ def curves(
     return ax
 
 
-def evidence(pieces: Sequence[Any], interval: Range, axes: object = None) -> Array:
+def evidence(pieces: Sequence[Any], interval: Range, axes: object) -> Array:
     """Draw what each piece of evidence says about K, and the interval; return the axes."""
     drawn = _grid(axes, len(pieces), "pieces", width=3.4, height=3.0, columns=len(pieces))
     for ax, one in zip(drawn, pieces, strict=True):
@@ -102,7 +102,7 @@ def evidence(pieces: Sequence[Any], interval: Range, axes: object = None) -> Arr
     return drawn
 
 
-def spectrum(rank: RankEstimate, K: int, ax: object = None) -> Axes:
+def spectrum(rank: RankEstimate, K: int, ax: object) -> Axes:
     """Draw singular values (line, left) and the ratio of each to the next (bars, right).
 
     Bars begin at 1, the smallest ratio there can be. The first ratio of nonnegative data is always
@@ -177,7 +177,7 @@ def _component(w: Array, names: Names, ax: Axes, top: int, band: list[Array]) ->
 
 
 def stability_and_error(
-    ks: Array, values: Array, errors: Array, K: int, ax: object = None
+    ks: Array, values: Array, errors: Array, K: int, ax: object
 ) -> tuple[Axes, Axes]:
     """Draw the stability of components, and the error, against their number; return both axes."""
     ax = _axes(ax)

@@ -41,7 +41,6 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.known import (
-    EntryWeights,
     observed_residual,
     packed,
     row_grams,
@@ -214,10 +213,10 @@ def shares_of(G: Array, HH: Array) -> Array:
     return parts / total if total > 0 else np.zeros(len(parts))
 
 
-def sorting(shares: Array, n_first: int = 0) -> Array:
+def sorting(shares: Array, n_first: int) -> Array:
     """Return the order by falling shares; the first `n_first` components stay where they are.
 
-    >>> sorting(np.array([0.1, 0.3, 0.6])), sorting(np.array([0.1, 0.3, 0.6]), 1)
+    >>> sorting(np.array([0.1, 0.3, 0.6]), 0), sorting(np.array([0.1, 0.3, 0.6]), 1)
     (array([2, 1, 0]), array([0, 2, 1]))
     """
     rest = n_first + np.argsort(-np.round(shares[n_first:], _SHARE_DIGITS), kind="stable")
@@ -406,7 +405,7 @@ def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shar
 
 
 def _predict(
-    block: Block, weights: EntryWeights = None, *, W: Array, grams: Array, members: Array
+    block: Block, weights: Array | None = None, *, W: Array, grams: Array, members: Array
 ) -> tuple[Interval]:
     block = exact(block)
     squares = products(entrywise(block, np.square), members)  # of each sample on each fold

@@ -153,14 +153,13 @@ def from_cones(
     return Start(W, H, name)
 
 
-def mixing(V: DataMatrix, K: int, axes: Array | None = None) -> float:
+def mixing(V: DataMatrix, W: Array) -> float:
     """Return the share of the error of cr1-nmf that vanishes if samples may mix cones.
 
-    1 - ||V - W* H|| / ||V - W* H*||, with H the best nonnegative coefficients for W*, and H* the
-    best that use one axis for each sample. Near 0 the samples lie in cones; far from 0 they are
-    mixtures of components. The axes W* are computed if they are not given.
+    1 - ||V - W H|| / ||V - W H*||, with H the best nonnegative coefficients for the axes W (F, K),
+    and H* the best that use one axis for each sample. Near 0 the samples lie in cones; far from 0
+    they are mixtures of components.
     """
-    W = from_cones(V, K, None).W if axes is None else axes
     (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
     pure = V.total - float(explained)
     if pure <= 1e-12 * V.total:

@@ -597,7 +597,7 @@ class Poisson(Loss):
         W = np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
-    def held_out(self, V: DataMatrix, W: Array, weights: EntryWeights = None) -> float:
+    def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that is explained for features not seen."""
         return held_out_deviance(V, W, weights=weights)
 
@@ -794,13 +794,10 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
 
 
-_N_FOLDS = 5
 _MIXED_SHARE = 0.01  # of the rates of a sample, that is spread like the mean of the components
 
 
-def held_out_deviance(
-    V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None, n_folds: int = _N_FOLDS
-) -> float:
+def held_out_deviance(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None) -> float:
     """Return the share of the deviance that is explained for features not seen; one pass.
 
     1 - D / D0, where D is the divergence of the counts from rates that other features predict, and
@@ -815,8 +812,6 @@ def held_out_deviance(
     W : array (F, K)
     weights : array (N,), optional
         Of samples, at least 0; by default all are equal.
-    n_folds : int
-        Into which the features are divided; at most one for each.
 
     Examples
     --------
@@ -827,12 +822,12 @@ def held_out_deviance(
     True
     """
     side = Side.of(np.asarray(W))
-    folds = feature_folds(V.n_features, n_folds)
+    folds = feature_folds(V.n_features)
     return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _predict(
-    block: Block, weights: EntryWeights = None, *, W: Array, folds: Array
+    block: Block, weights: Array | None = None, *, W: Array, folds: Array
 ) -> tuple[tuple[float, float]]:
     has_component: Array = W.max(axis=1) > 0
     counts = counts_of(features_scaled(exact(block), exact(has_component)))
