@@ -131,6 +131,8 @@ def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
     savemat(tmp_path / "turned.mat", {"Y": np.abs(pixels).T, "wavelength": wavelengths})
     turned = open_data(tmp_path / "turned.mat", samples_in="columns")
     assert turned.names.feature_names == V.names.feature_names
+    savemat(tmp_path / "two.mat", {"cube": cube, "map": cube[..., 0], "wavelength": wavelengths})
+    assert open_data(tmp_path / "two.mat", dataset="cube").names == V.names
     labels = np.repeat([1, 2], 30)
     savemat(tmp_path / "labels.mat", {"cube": cube, "labels": labels})
     assert open_data(tmp_path / "labels.mat").names.feature_names is None

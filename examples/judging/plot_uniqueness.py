@@ -38,11 +38,11 @@ pure = np.hstack([np.eye(3), rng.dirichlet([0.5, 0.5, 0.5], 147).T])
 
 # %%
 # The fits have almost no error. All components of the mixtures can be moved. In the second set the
-# init "spa" finds the pure samples, which need no solver: all components are unique.
+# init "snpa" finds the pure samples, which need no solver: all components are unique.
 
 results = [
     factorize(from_columns(spectra @ mixed), 3),
-    factorize(from_columns(spectra @ pure), 3, init="spa", solver=None),
+    factorize(from_columns(spectra @ pure), 3, init="snpa", solver=None),
 ]
 for name, result in zip(("mixtures", "pure samples"), results, strict=True):
     print(f"{name}: relative error {result.relative_error:.1e}")

@@ -50,10 +50,10 @@ plane = np.linalg.svd(Y - Y.mean(axis=0), full_matrices=False)[2][:2].T
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.scatter(*(Y @ plane).T, s=4, color="0.7", label="data")
 ax.scatter(*(corners @ plane).T, s=80, marker="*", color="black", label="truth")
-for volume in (0.0, 2.5e-5):
-    model = ConeNMF(3, sum_to_one=True, min_volume=volume, max_iter=500, tol=1e-3).fit(Y)
+for volume in (1e-9, "auto"):
+    model = ConeNMF(3, sum_to_one=True, min_volume=volume, max_iter=500).fit(Y)
     found = (model.components_ @ plane)[[0, 1, 2, 0]]
-    ax.plot(*found.T, marker="o", label=f"min_volume={volume:g}")
+    ax.plot(*found.T, marker="o", label=f"min_volume={volume}")
 ax.legend()
 ax.set(title="Components that abundances sum over, in the plane of the data")
 plt.show()

@@ -83,13 +83,17 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     if _HDF5_SIGNATURE in (head[:4], head[512:]):
         return open_hdf5(path, reading, open_matlab_variable)
     dataset = reading.dataset and reading.dataset.strip("/")
+    wanted = []
     with suppress(TypeError):  # for a class that SciPy can load, but not list, such as a table
         for name, shape, kind in scipy_io.whosmat(path):
-            if kind != "sparse" and dataset in (None, name):
+            if dataset not in (None, name) and 1 not in shape:  # a vector may hold wavelengths
+                continue
+            wanted.append(name)
+            if kind != "sparse":
                 claimed = math.prod(shape)  # bytes, or more
                 check_expansion(f"{path}: {name!r}", path.stat().st_size, claimed)
                 check_fits(f"{path}: {name!r}", claimed, reading.budget)
-    found = scipy_io.loadmat(path, spmatrix=False, variable_names=dataset)
+    found = scipy_io.loadmat(path, spmatrix=False, variable_names=wanted or dataset)
     numeric = {name: array for name, array in found.items() if _is_numeric(array)}
     if dataset is None:
         dataset = only_matrix(path, {name: array.shape for name, array in numeric.items()})
