@@ -14,14 +14,13 @@ Constants of the library were chosen on the matrices of even number; the others 
 from __future__ import annotations
 
 import argparse
-import csv
-import statistics
 import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from measure import in_turn, relative_error, timed, use_one_thread, versions
 from sklearn.decomposition import NMF
@@ -44,8 +43,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "random1": {"init": "random", "random_state": 1, **CAREFUL},
     "random2": {"init": "random", "random_state": 2, **CAREFUL},
 }
-FIELDS = ["name", "samples", "features", "K", "norm"]
-FIELDS += [f"{column}_{run}" for run in RUNS for column in ("error", "seconds")]
 
 
 def norm(X: Any) -> float:
@@ -65,86 +62,75 @@ def measured(member: Member) -> dict[str, object]:
     return row
 
 
-def read_reference() -> dict[str, dict[str, str]]:
-    if not REFERENCE.exists():
-        return {}
-    with REFERENCE.open(newline="") as file:
-        return {row["name"]: row for row in csv.DictReader(line for line in file if line[0] != "#")}
+def read_reference() -> pd.DataFrame:
+    """What scikit-learn reached, by the name of the matrix."""
+    return pd.read_csv(REFERENCE, comment="#", index_col="name")
 
 
 def write_reference(members: list[Member]) -> None:
     """Add the rows that are missing, each when it is computed."""
-    rows = read_reference()
-    if not rows:
-        packages = [f"{name} {version}" for name, version in versions().items() if version]
-        header = f"# {', '.join(packages)}; seeds: see RUNS in zoo.py and draw in zoo_matrices.py\n"
-        REFERENCE.write_text(header + ",".join(FIELDS) + "\n")
+    if not REFERENCE.exists():
+        packages = ", ".join(map(" ".join, versions().items()))
+        columns = [f"{column}_{run}" for run in RUNS for column in ("error", "seconds")]
+        titles = ",".join(["name", "samples", "features", "K", "norm", *columns])
+        seeds = "seeds: see RUNS in zoo.py and draw in zoo_matrices.py"
+        REFERENCE.write_text(f"# {packages}; {seeds}\n{titles}\n")
+    known = read_reference().index
     for member in members:
-        if member.name not in rows:
-            row = measured(member)
-            with REFERENCE.open("a", newline="") as file:
-                csv.DictWriter(file, FIELDS, lineterminator="\n").writerow(row)
+        if member.name not in known:
+            row = pd.DataFrame([measured(member)])
+            row.to_csv(REFERENCE, mode="a", header=False, index=False)
             print(member.name, flush=True)
 
 
-def best_of(row: dict[str, str]) -> float:
-    return min(float(row[f"error_{run}"]) for run in RUNS)
+def best_of(row: pd.Series) -> float:
+    return min(row[f"error_{run}"] for run in RUNS)
 
 
-def fastest_near_best(row: dict[str, str]) -> str:
+def fastest_near_best(row: pd.Series) -> str:
     """The run of scikit-learn that counts for speed."""
-    near = [run for run in RUNS if float(row[f"error_{run}"]) <= NEAR * best_of(row)]
-    return min(near, key=lambda run: float(row[f"seconds_{run}"]))
+    near = [run for run in RUNS if row[f"error_{run}"] <= NEAR * best_of(row)]
+    return min(near, key=lambda run: row[f"seconds_{run}"])
 
 
-def compare(member: Member, row: dict[str, str], rounds: int) -> dict[str, Any]:
+def compare(member: Member, row: pd.Series, rounds: int) -> dict[str, Any]:
     """Our default on one matrix beside the reference; in turn with scikit-learn, if rounds > 0."""
     X, K = member.load()
-    if not np.isclose(norm(X), float(row["norm"]), rtol=1e-9):
+    if not np.isclose(norm(X), row["norm"], rtol=1e-9):
         raise SystemExit(f"{member.name} is not the matrix of the reference: NumPy draws otherwise")
     model, rival = ConeNMF(K, n_threads=1), fastest_near_best(row)
     contenders = {"ours": partial(model.fit_transform, X)}
     if rounds:
         contenders["theirs"] = partial(NMF(K, **RUNS[rival]).fit_transform, X)
-    is_long = float(row[f"seconds_{rival}"]) > LONG_SECONDS
+    is_long = row[f"seconds_{rival}"] > LONG_SECONDS
     found = in_turn(contenders, 1 if is_long else max(rounds, 1))
     seconds, A = found["ours"]
     their_seconds = found["theirs"][0] if rounds else float("nan")
     error = max(relative_error(X, A, model.components_), SMALLEST_ERROR)
     return {
-        "member": member,
+        "kind": member.kind,
+        "half": "chosen on" if member.is_chosen_on else "held out",
         "ratio": error / best_of(row),
         "error": error,
         "seconds": seconds,
         "rival": rival,
         "their_seconds": their_seconds,
         "is_slower": bool(seconds > their_seconds + SLACK_SECONDS),
-        "race": model.result_.race,
+        "race": len(model.result_.race.entrants) if model.result_.race else 0,
     }
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
-    """One line: the distribution of the ratios, and how often we are slower."""
-    ratios = [row["ratio"] for row in rows]
-    within = [sum(ratio <= limit for ratio in ratios) / len(ratios) for limit in (1.005, 1.02)]
-    slower = sum(row["is_slower"] for row in rows)
-    return (
-        f"{len(rows):5}{statistics.median(ratios):10.5f}{100 * within[0]:9.1f} %"
-        f"{100 * within[1]:8.1f} %{max(ratios):9.4f}{slower:8}"
-    )
-
-
-def print_table(rows: list[dict[str, Any]]) -> None:
-    titles = ("n", "median", "<= 1.005", "<= 1.02", "worst", "slower")
-    print(f"\n{'error / best':20}{{:>5}}{{:>10}}{{:>11}}{{:>10}}{{:>9}}{{:>8}}".format(*titles))
-    groups = {row["member"].kind: [] for row in rows} | {"chosen on": [], "held out": [], "all": []}
-    for row in rows:
-        half = "chosen on" if row["member"].is_chosen_on else "held out"
-        for group in (row["member"].kind, half, "all"):
-            groups[group].append(row)
-    for group, members in groups.items():
-        if members:
-            print(f"{group:20}{summary(members)}")
+def print_table(rows: pd.DataFrame) -> None:
+    """For each kind, each half and all: the ratios, and how often we are slower."""
+    print("\nerror / best            n    median   <= 1.005   <= 1.02    worst  slower")
+    groups = [*rows.groupby("kind", sort=False), *rows.groupby("half"), ("all", rows)]
+    for title, group in groups:
+        ratios = group["ratio"]
+        within = [100 * (ratios <= limit).mean() for limit in (1.005, 1.02)]
+        print(
+            f"{title:20}{len(group):5}{ratios.median():10.5f}{within[0]:9.1f} %{within[1]:8.1f} %"
+            f"{ratios.max():9.4f}{group['is_slower'].sum():8}"
+        )
 
 
 def main() -> None:
@@ -163,22 +149,22 @@ def main() -> None:
     for X in (np.eye(40), sp.csr_array(np.eye(40))):  # compiles
         ConeNMF(3, max_iter=3).fit(X)
     for member in members:
-        if member.name not in reference:
+        if member.name not in reference.index:
             print(f"{member.name}: not in the reference, left out")
             continue
-        row = compare(member, reference[member.name], options.rounds)
+        row = compare(member, reference.loc[member.name], options.rounds)
         rows.append(row)
         marks = "" if member.is_chosen_on else "  held out"
         marks += "  ERROR" if row["ratio"] > 1.005 else ""
         marks += "  SLOWER" if row["is_slower"] else ""
-        marks += f"  RACE of {len(row['race'].entrants)}" if row["race"] else ""
+        marks += f"  RACE of {row['race']}" if row["race"] else ""
         print(
             f"{member.name:44}{row['error']:12.6g}{row['ratio']:10.5f}{row['seconds']:9.3f}"
             f"{row['their_seconds']:9.3f} {row['rival']}{marks}",
             flush=True,
         )
-    print_table(rows)
-    print(f"\nraces of inits: {sum(row['race'] is not None for row in rows)}")
+    print_table(pd.DataFrame(rows))
+    print(f"\nraces of inits: {sum(row['race'] > 0 for row in rows)}")
 
 
 if __name__ == "__main__":

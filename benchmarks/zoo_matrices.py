@@ -8,7 +8,6 @@ more in eight of them. Constants of the library are chosen on the matrices with 
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
@@ -267,7 +267,6 @@ DENSE = {  # components: the number of classes, or 10
     "georgia_tech_crop": 50,
     "paviau_subset": 8,
     "indian_pines": 16,
-    "faces94": 152,
 }
 SPARSE = {
     "tr11": 9,
@@ -293,24 +292,19 @@ TABLES = {  # columns of names or dates before the numbers, delimiter, component
 
 
 def load_real(folder: Path, name: str) -> Drawn:
-    """A dataset as it is, counts as counts; the largest at half size."""
+    """A dataset as it is, counts as counts."""
     if name == "digits":
         return load_digits().data, 10
     if name in TABLES:
         skipped, delimiter, K = TABLES[name]
-        with (folder / name).open(newline="") as file:
-            rows = list(csv.reader(file, delimiter=delimiter))[1:]
-        complete = [row[skipped:] for row in rows if all(row[skipped:])]
-        X = np.array(complete, dtype=np.float64)
-        return (np.ascontiguousarray(X.T) if "catalog" in name else X), K
+        rows = pd.read_csv(folder / name, sep=delimiter, float_precision="round_trip")
+        X = rows.iloc[:, skipped:].dropna().to_numpy(float)
+        return np.ascontiguousarray(X.T if "catalog" in name else X), K
     if name in SPARSE:
         return sp.csr_array(sp.load_npz(folder / name / "V.npz"), dtype=np.float64), SPARSE[name]
     if name == "pbmc_facs":
         return sp.csr_array(sp.load_npz(folder / name / "counts.npz"), dtype=np.float64), 5
-    X = np.load(folder / name / "V.npz")["V"]
-    if name == "faces94":
-        X = X.reshape(-1, 100, 2, 90, 2).mean((2, 4), dtype=np.float32).reshape(len(X), -1)
-    return X.astype(np.float32 if name == "faces94" else np.float64), DENSE[name]
+    return np.load(folder / name / "V.npz")["V"].astype(np.float64), DENSE[name]
 
 
 def zoo() -> Iterator[Member]:
@@ -320,7 +314,8 @@ def zoo() -> Iterator[Member]:
             name = f"{kind.__name__}-{number:02}"
             yield Member(kind.__name__, number, name, lambda k=kind, n=number: draw(k, n))
     folder = Path(os.environ.get("CONENMF_DATA", ""))
-    names = ["digits", *DENSE, *SPARSE, "pbmc_facs", *TABLES]
+    names = ["digits", *DENSE, "", *SPARSE, "pbmc_facs", *TABLES]  # "": halves stay as they were
     for number, name in enumerate(names):
-        if name == "digits" or (os.environ.get("CONENMF_DATA") and (folder / name).exists()):
+        is_there = os.environ.get("CONENMF_DATA") and name and (folder / name).exists()
+        if name == "digits" or is_there:
             yield Member("real", number, name, lambda n=name: load_real(folder, n))

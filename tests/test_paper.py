@@ -236,12 +236,11 @@ def test_seconds_that_no_init_needed(paper):
 def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
     row = {"N": "1000", "cr1-nmf": "1", "mult": "20", "nnlsb": "5", "hals": "20"}
     row |= {f"{name}, iterations": "9" for name in ("mult", "nnlsb", "hals")}
-    row |= {"not reached by": "nnlsb", "eigenvalues off by": "0.5"}
+    row |= {"not reached by": "nnlsb"}
     section = paper("cones").show_times([row | {"run": str(run)} for run in range(8)])
     assert "| 5 (24.8), 8 never: at least that |" in section.body[0]
-    times, accurate = section.verdicts
+    (times,) = section.verdicts
     assert times.evidence.startswith("holds in 2, fails in 1 of 3 cases; fails: nnlsb at N = 1000")
-    assert accurate.verdict == "does not hold"
 
 
 def test_a_page_of_everything(paper, results, tmp_path):

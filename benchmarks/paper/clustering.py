@@ -48,14 +48,12 @@ from races import draws, in_pairs
 from scipy import sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
-from starts import INITS, begin
+from starts import INITS, begin, solve
 
 from conenmf import from_rows
 from conenmf.data.blocks import Array
 from conenmf.datasets import Dataset
 from conenmf.judge.scores import scores
-from conenmf.solve.run import Stopping, alternate
-from conenmf.solve.solvers import SOLVERS
 
 ITERATIONS = {"nnlsb": 100, "hals": 1000, "mult": 2000}
 WINDOW, STILL = 10, 1e-4
@@ -123,8 +121,7 @@ def cluster(rows: Experiment, init: str, solver: str, dataset: str, run: int) ->
 
         W, H, _ = begin(V, data.K, init, solver, rng)
         most = 30 if rows.scale == "tiny" else ITERATIONS[solver]
-        options = {"stopping": Stopping(tol=0, max_iter=most), "callback": still}
-        found = alternate(V, W, H, SOLVERS[f"plain-{solver}"], **options)
+        found = solve(V, W, H, solver, most, still)
         labels = (np.linalg.norm(found.W, axis=0)[:, None] * found.H).argmax(axis=0)
     else:
         labels = CLUSTERINGS[init](data, rng)
@@ -281,8 +278,7 @@ def likeness_after(rows: Experiment, dataset: str, init: str, run: int) -> Key:
     W, H, _ = begin(V, data.K, init, "mult", rows.rng(dataset=dataset, run=run))
     likeness, done = [], 0
     for count in AFTER:
-        stopping = Stopping(tol=0, max_iter=count - done, exact=0)
-        solution = alternate(V, W, H, SOLVERS["plain-mult"], stopping=stopping)
+        solution = solve(V, W, H, "mult", count - done)
         W, H, done = solution.W, solution.H, count
         share = np.linalg.norm(W, axis=0)[:, None] * H
         chosen = [share[:, data.labels == person].mean(axis=1).argmax() for person in people]

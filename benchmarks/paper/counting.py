@@ -9,13 +9,6 @@ the first was drawn, so no verdict depends on where rows end.
 geometric assumption, and 4, 3, 2 and 1 times alpha. The paper observes that results are superior if
 the assumption holds at least approximately. The matrices of one repetition have the same random
 numbers.
-
-**Automatic relevance determination (ARD)**: the paper says that the method of Tan and Fevotte
-(2013) "does not work well" for data matrices generated under the geometric assumption, and leaves
-it out. Here it runs on the matrices of Figure 3, smaller, without noise and with it, from twice as
-many components as there are cones, with both priors, hyperparameters as its authors recommend, and
-the variance of the noise estimated from the singular values. Beside it stand the paper's own
-estimate and the number of singular values above the edge of the noise.
 """
 
 from __future__ import annotations
@@ -28,7 +21,6 @@ import numpy as np
 from experiment import Experiment, Part
 from page import (
     NOT_MEASURED,
-    Case,
     Row,
     Section,
     Verdict,
@@ -41,10 +33,9 @@ from page import (
     spread,
     table,
 )
-from relevance import PRIORS, determine_relevance
 
 from conenmf import from_columns, make_cones
-from conenmf.cones.counting import count_above_edge, estimate_rank
+from conenmf.cones.counting import estimate_rank
 
 ALPHA = 0.3
 Key = dict[str, object]
@@ -196,61 +187,4 @@ VIOLATED_ASSUMPTION = Part(
     all_angles,
     estimate_at,
     show_angles,
-)
-
-# --- automatic relevance determination --------------------------------------------------------
-
-METHODS = {f"ARD, {prior}": prior for prior in PRIORS}
-
-
-def all_levels(rows: Experiment) -> Iterator[Key]:
-    *_, levels, matrices, _ = rows.size
-    return ({"delta": d, "matrix": matrix} for matrix, d in product(range(matrices), levels))
-
-
-def count_components(rows: Experiment, delta: float, matrix: int) -> Key:
-    F, K, N, *_, iterations = rows.size
-    X = make_cones(F, K, ALPHA, n_samples=N, noise=delta, rng=rows.rng(matrix=matrix)).V
-    V = from_columns(X)
-    left = (np.linalg.svd(X, compute_uv=False)[2 * K :] ** 2).sum()
-    noise = float(left) / ((F - 2 * K) * (N - 2 * K))
-    found: Key = {"true": K}
-    for name, prior in METHODS.items():
-        rng = rows.rng(matrix=matrix, prior=prior)
-        found[name] = determine_relevance(X, 2 * K, prior, noise, iterations, rng).n_relevant
-    return found | {"ratio": estimate_rank(V, 2, 2 * K).K, "edge": count_above_edge(V).K}
-
-
-def show_counts(rows: list[Row]) -> Section:
-    """What each method counts, and whether relevance fails as the paper says."""
-    truth, lines, cases = int(rows[0]["true"]), [], []
-    for delta, group in sorted(grouped(rows, "delta").items()):
-        cells = []
-        for name in (*METHODS, "ratio", "edge"):
-            found = counts(group, name)
-            right = f"{found.count(truth)} of {len(found)} right"
-            cells.append(f"{spread(found)} ({right})")
-            if name in METHODS:
-                fails = 2 * found.count(truth) < len(found)
-                cases.append(Case(f"{name}, delta {delta}: {right}", fails))
-        lines.append([delta, *cells])
-    claim = "ARD does not work well in cones: K is found for fewer than half of the matrices"
-    note = (
-        "Without noise, what samples have beside the axes of their cones is not the noise of a few "
-        "components, and components remain for it."
-    )
-    header = ["delta", *METHODS, "ratio (the paper's)", "edge"]
-    return Section([table(header, lines), note], [judged(claim, cases)])
-
-
-ARD = Part(
-    "Section V: automatic relevance determination",
-    {  # F, K, N, values of delta, matrices, iterations
-        "tiny": (60, 3, 120, (0.0, 0.1), 1, 200),
-        "quick": (400, 10, 1000, (0.0, 0.01, 0.1, 0.5), 10, 2000),
-        "full": (1600, 40, 2000, (0.0, 0.01, 0.1, 0.5), 20, 10000),
-    },
-    all_levels,
-    count_components,
-    show_counts,
 )

@@ -50,13 +50,12 @@ from page import (
     spread,
     table,
 )
-from starts import DETERMINISTIC, INITS, begin
+from starts import DETERMINISTIC, INITS, begin, solve
 
 from conenmf import from_rows
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import DATASETS, Dataset, load
-from conenmf.solve.run import Iteration, Stopping, alternate
-from conenmf.solve.solvers import SOLVERS as BY_NAME
+from conenmf.solve.run import Iteration
 
 SOLVERS = ("nnlsb", "mult", "hals")
 ONLY = {"faces94 / 2": ("nnlsb",)}  # the solver of Table V; its runs take a minute each
@@ -153,8 +152,7 @@ def race(rows: Experiment, dataset: str, solver: str, init: str, run: int) -> Ke
         times.append(time.process_time() - began)
         return solver == "nnlsb" and len(errors) >= size.least and min(errors) <= targets[-1]
 
-    stopping = Stopping(tol=0, max_iter=size.most if solver == "nnlsb" else size.fixed, exact=0)
-    alternate(V, W, H, BY_NAME[f"plain-{solver}"], stopping=stopping, callback=enough)
+    solve(V, W, H, solver, size.most if solver == "nnlsb" else size.fixed, enough)
     first = [next((n for n, e in enumerate(errors) if e <= target), None) for target in targets]
     return {
         "F": V.shape[0],
@@ -175,8 +173,7 @@ def _warm(init: str, solver: str) -> None:
     """Run it once on small data, so that nothing is compiled while the clock runs."""
     rng = np.random.default_rng(0)
     V = from_rows(rng.random((40, 30)))
-    W, H, _ = begin(V, 3, init, solver, rng)
-    alternate(V, W, H, BY_NAME[f"plain-{solver}"], stopping=Stopping(tol=0, max_iter=2))
+    solve(V, *begin(V, 3, init, solver, rng)[:2], solver, 2)
 
 
 def kept_iterations(count: int) -> list[int]:
@@ -210,17 +207,6 @@ def in_pairs(groups: dict[Way, list[Row]]) -> dict[Way, list[Row]]:
         way: [runs[0]] * len(common) if way in once else [runs[n] for n in common]
         for way, runs in by_run.items()
     }
-
-
-def unfinished(rows: list[Row]) -> list[str]:
-    """A note on datasets that have begun, and on which no solver has run from all inits yet."""
-    names = [
-        name
-        for name in grouped(rows, "dataset")
-        if not any(set(by_init(rows, name, solver)) == set(INITS) for solver in SOLVERS)
-    ]
-    text = "On these datasets not all inits have run yet, so they have no verdict: "
-    return [f"{text}{', '.join(names)}."] if names else []
 
 
 # --- Table II ---------------------------------------------------------------------------------
@@ -427,7 +413,7 @@ def show_errors(rows: list[Row]) -> Section:
     picture = curves("figure4", "Relative errors against iterations", panels, 3, **marks)
     header = ["dataset", "solver", "iteration", "runs", *INITS]
     note = "Mean and standard deviation of the error, shifts counted (the paper: 20 runs)."
-    body = [picture, table(header, lines), note, *unfinished(rows)]
+    body = [picture, table(header, lines), note]
     return Section(body, [judged(claim, cases[when]) for when, claim in CLAIMS.items()])
 
 
@@ -506,7 +492,7 @@ def show_targets(rows: list[Row]) -> Section:
         "larger": f"After {SOME} iterations of nnlsb errors from rand and nndsvd are larger than "
         "from cr1-nmf and spkm",
     }
-    body = [table(header, lines), note, *unfinished(rows), table(cost, costs)]
+    body = [table(header, lines), note, table(cost, costs)]
     return Section(body, [judged(claim, cases[which]) for which, claim in claims.items()])
 
 

@@ -11,7 +11,7 @@ ten iterations and rand is uniform, in the library too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from conenmf import cluster_cones
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.solve.inits import initialize, lift_zeros
+from conenmf.solve.run import Iteration, Solution, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 
 MAX_STEPS, STILL = 100, 1e-4
@@ -41,6 +42,19 @@ def begin(
         point = initialize(V, K, INITS[init], solver_, rng)
         W, H = point.W, point.H
     return W, H, time.process_time() - began
+
+
+def solve(
+    V: DataMatrix,
+    W: Array,
+    H: Array | None,
+    solver: str,
+    iterations: int,
+    callback: Callable[[Iteration], bool | None] | None = None,
+) -> Solution:
+    """So many iterations of a plain solver, or until the callback ends them."""
+    stopping = Stopping(tol=0, max_iter=iterations, exact=0)
+    return alternate(V, W, H, SOLVERS[f"plain-{solver}"], stopping=stopping, callback=callback)
 
 
 def cr1(V: DataMatrix, K: int, rng: np.random.Generator) -> tuple[Array, Array]:
