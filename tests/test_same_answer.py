@@ -63,7 +63,7 @@ def check_same(result, expected):
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("kind", "init"),
-    [*((kind, "auto") for kind in KINDS), ("unit norms", "kmeans"), ("equal blocks", "nnsvdlrc")],
+    [*((kind, "auto") for kind in KINDS), ("unit norms", "kmeans")],
 )
 def test_any_storage_and_any_blocks(kind, init, main_backend, small_blocks):
     result = factorize(main_backend(_data(kind)), 3, init=init, rng=_rng(init))

@@ -13,9 +13,7 @@ from sklearn.datasets import load_digits
 from conenmf import compare, from_rows
 
 X, y = load_digits(return_X_y=True)
-found = compare(
-    from_rows(X[:800]), 10, inits=["cr1", "random", "nndsvd", "nnsvdlrc"], labels=y[:800]
-)
+found = compare(from_rows(X[:800]), 10, inits=["cr1", "random", "nndsvd", "spkm"], labels=y[:800])
 pd.DataFrame(found.rows()).round(4)
 
 # %%

@@ -30,7 +30,7 @@ from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, AnySolver, Solver, solver_name
 from .text import Facts, function_name
 
-INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "nnsvdlrc", "spkm", "spa")
+INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
 
 

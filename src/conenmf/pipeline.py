@@ -82,7 +82,7 @@ def factorize(
         Number of components. "auto" estimates it as `select_k` does; `K_decided_by` of the result
         says whether the number is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
-        "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar", "nnsvdlrc",
+        "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar",
         "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm", "kmeans",
         "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of them and
         lets others compete where that may pay (`solve.race`); a function

@@ -111,16 +111,6 @@ def test_nndsvd_variants_fill_the_zeros(main_backend, sample_matrix):
     np.testing.assert_array_equal(Har[H != 0], H[H != 0])
 
 
-def test_nnsvdlrc_is_better_than_nndsvd_before_any_iteration():
-    rng_ = rng()
-    V = rng_.gamma(1.0, size=(40, 6)) @ rng_.gamma(0.3, size=(6, 90))
-    errors = [
-        np.linalg.norm(V - W @ H)
-        for W, H in (INITS[name](from_columns(V), 6, None) for name in ("nnsvdlrc", "nndsvd"))
-    ]
-    assert errors[0] < errors[1]
-
-
 def test_spherical_k_means_finds_cones():
     model = make_cones(60, 3, 0.1, n_samples=200, rng=rng())
     W, _ = INITS["spkm"](from_columns(model.V), 3, np.random.default_rng(4))
@@ -143,7 +133,6 @@ def test_k_means_finds_clusters_and_marks_them():
 @pytest.mark.parametrize(
     ("name", "rows", "K", "message"),
     [
-        ("nnsvdlrc", 2, 4, "nnsvdlrc makes at most 3 components"),
         ("rank-two", 12, 3, "rank-two makes 2 components, not the 3 asked for"),
         ("spkm", 12, 39, "38 nonzero samples, fewer than the 39"),
         ("kmeans", 12, 39, "38 nonzero samples, fewer than the 39"),
@@ -175,7 +164,7 @@ def test_lifting_an_empty_h():
     np.testing.assert_array_equal(lift_zeros(V, np.zeros((2, 2))), np.ones((2, 2)))
 
 
-@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "nnsvdlrc", "rank-two", "spa", "snpa"])
+@pytest.mark.parametrize("name", ["cr1", "cr1++", "nndsvd", "rank-two", "spa", "snpa"])
 def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
     scale, K = 2.0**-200, count(name)
     W, H = INITS[name](from_columns(sample_matrix), K, rng())
@@ -186,7 +175,7 @@ def test_the_scale_of_the_data_does_not_matter(name, sample_matrix):
         np.testing.assert_allclose(W_small @ H_small / scale, W @ H, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["nndsvd", "nndsvda", "nnsvdlrc"])
+@pytest.mark.parametrize("name", ["nndsvd", "nndsvda"])
 def test_the_spectrum_of_a_fit_is_used(name, same_factors):
     V = from_columns(rng().random((30, 50)))
     spectrum = Spectrum(V)

@@ -60,7 +60,7 @@ from ..text import function_name, shown
 from .coefficients import coefficients
 from .separable import snpa, spa
 from .simplex import simplex
-from .solvers import Solver, hals
+from .solvers import Solver
 
 Generator: TypeAlias = np.random.Generator | None
 Factors: TypeAlias = tuple[Array, Aligned | None]
@@ -168,13 +168,6 @@ def mixing(V: DataMatrix, W: Array) -> float:
     return 1.0 - math.sqrt(min(mixed / pure, 1.0))
 
 
-_FILL_SHARE = 1e-2  # norm of a component that no singular vector made, of the largest
-_FILL_SEED = (0, 0)
-_CORRECTION_MAX_ITER = 8
-_CORRECTION_SWEEPS = 3
-_CORRECTION_TOL = 1e-4  # share of ||V||^2 that an iteration must bring
-
-
 def nndsvd(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> tuple[Array, Aligned]:
@@ -211,6 +204,12 @@ def _squares_of_parts(R: Array) -> Array:
     return np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
 
 
+def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
+    """The positive or negative part of a column for each sign; of the first, the absolute value."""
+    columns = np.where(np.abs(vectors) > _NEGLIGIBLE_SHARE, vectors, 0)[:, pairs]
+    return np.where(signs == 0, np.abs(columns), np.maximum(signs * columns, 0))
+
+
 def _sized_parts(
     index: range, R: Array, *, pairs: Array, signs: Array, sizes: Array
 ) -> tuple[Array, float]:
@@ -244,76 +243,6 @@ def nndsvdar(
     return filled_W.astype(V.dtype), V.by_rows(filled, H.T).T
 
 
-def nnsvdlrc(
-    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
-) -> Factors:
-    """NNSVD with low-rank correction (Atif, Qazi and Gillis, 2019).
-
-    Both the positive and the negative parts of about K / 2 singular pairs become components;
-    a few iterations of `hals` on the truncated SVD, which is cheap, then improve them. A component
-    that is empty all the same is filled with small random numbers, always the same.
-    """
-    rank = min(K // 2 + 1, *V.shape)
-    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(rank)
-    size = sigma[0]
-    sigma = sigma / sigma[0]  # what `hals` floors must not depend on the scale
-    sigma[sigma <= _NEGLIGIBLE_SHARE] = 0  # their vectors are rounding
-    A = U * np.sqrt(sigma)
-    if 2 * rank - 1 < K:
-        raise ComponentsError(
-            f"nnsvdlrc makes at most {2 * rank - 1} components of a {V.n_samples} x {V.n_features} "
-            f"matrix, not the {K} asked for"
-        )
-    pairs = (np.arange(K) + 1) // 2
-    signs = np.resize([-1.0, 1.0], K)
-    signs[0] = 0.0
-    left = _parts(A, pairs, signs)
-    B, right, (HH, BH) = V.map(_begin_correction, R.T, sigma=sigma, pairs=pairs, signs=signs)
-    total = float((sigma**2).sum())
-    before = np.inf
-    for _ in range(_CORRECTION_MAX_ITER):
-        left = hals(HH, A @ BH, left, sweeps=_CORRECTION_SWEEPS)
-        G = left.T @ left
-        small = A.T @ left
-        right, (HH, BH) = V.map(_correct, B, right, G=G, small=small)
-        squared = total - 2 * float(np.vdot(small, BH)) + float(np.vdot(G, HH))
-        if before - squared < _CORRECTION_TOL * total:
-            break
-        before = squared
-    norms = np.sqrt(np.diagonal(HH) * (left**2).sum(axis=0))
-    unused = np.flatnonzero(norms <= _NEGLIGIBLE_SHARE * norms.max())
-    left[:, unused] = default_rng(0).random((len(left), unused.size)) / np.sqrt(len(left))
-    by = np.sqrt(size)
-    small = _FILL_SHARE / np.sqrt(V.n_samples)
-    dtype = V.dtype
-
-    def resized(index: range, right: Array) -> Array:
-        right = right.copy()
-        right[:, unused] = uniform_rows(index, unused.size, _FILL_SEED) * small
-        return (right * by).astype(dtype)
-
-    return (left * by).astype(dtype), V.by_rows(resized, right).T
-
-
-def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
-    """The positive or negative part of a column for each sign; of the first, the absolute value."""
-    columns = np.where(np.abs(vectors) > _NEGLIGIBLE_SHARE, vectors, 0)[:, pairs]
-    return np.where(signs == 0, np.abs(columns), np.maximum(signs * columns, 0))
-
-
-def _begin_correction(
-    index: range, R: Array, *, sigma: Array, pairs: Array, signs: Array
-) -> tuple[Array, Array, Pair]:
-    B = R * np.sqrt(sigma)
-    right = _parts(B, pairs, signs)
-    return B, right, (right.T @ right, B.T @ right)
-
-
-def _correct(index: range, B: Array, right: Array, *, G: Array, small: Array) -> tuple[Array, Pair]:
-    right = hals(G, B @ small, right, sweeps=_CORRECTION_SWEEPS)
-    return right, (right.T @ right, B.T @ right)
-
-
 def rank_two(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
@@ -333,7 +262,6 @@ SVD_INITS = {
     "nndsvd": nndsvd,
     "nndsvda": nndsvda,
     "nndsvdar": nndsvdar,
-    "nnsvdlrc": nnsvdlrc,
     "rank-two": rank_two,
 }
 
