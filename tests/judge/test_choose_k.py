@@ -1,5 +1,7 @@
 """Tests of `judge.choose_k`."""
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.data.resample import draw_samples
-from conenmf.errors import ComponentsError, DataTypeError, InputWarning
+from conenmf.errors import InputWarning
 from conenmf.judge.choose_k import EVIDENCE, Question, choose_k
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.losses import LOSSES
@@ -53,8 +55,10 @@ def test_cones_that_are_apart_are_proved(cones, main_backend, small_blocks):
     chosen = select_k(main_backend(cones))
     assert (chosen.K, chosen.interval, chosen.grade) == (4, (4, 4), "proved")
     assert chosen.decided_by == "cones"
-    assert chosen.sentence.startswith("4 components, proved: 4 clusters are apart")
-    assert "satisfy the geometric assumption" in chosen.sentence
+    assert re.match(
+        "4 components, proved: 4 clusters are apart.* satisfy the geometric assumption",
+        chosen.sentence,
+    )
     piece = found(chosen, "cones")
     assert (piece.scores[1:8] > 0).tolist() == [k == 4 for k in range(2, 9)]
 
@@ -74,8 +78,7 @@ def test_evidence_that_agrees_supports_a_number(kind, request):
     assert chosen.decided_by == {"parts": "ratio", "fading_parts": "edge"}[kind]
     assert chosen.interval[0] <= 5 <= chosen.interval[1] <= 7
     low, high = chosen.interval
-    assert chosen.sentence.startswith(f"{low} to {high} components, supported: ")
-    assert chosen.sentence.endswith("; 5 used")
+    assert re.fullmatch(f"{low} to {high} components, supported: .*; 5 used", chosen.sentence)
     assert {one.K for one in chosen.evidence} == {5}
 
 
@@ -96,13 +99,11 @@ def test_a_number_that_samples_of_unit_norm_do_not_have_is_a_guess(rng):
     chosen = choose_k(from_columns(V))
     assert (chosen.K, chosen.grade, chosen.decided_by) == (4, "guess", "shuffled")
     assert "samples as they are and of unit norm disagree (2 and 4)" in str(chosen)
-    assert "4 used" in chosen.sentence
-    assert "a guess: " in chosen.sentence
+    assert re.search("a guess: .*4 used", chosen.sentence)
 
 
 def test_pure_noise_is_a_guess():
-    chosen = select_k(from_rows(np.random.default_rng(0).random((200, 30))))
-    assert chosen.grade == "guess"
+    assert select_k(from_rows(np.random.default_rng(0).random((200, 30)))).grade == "guess"
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -112,8 +113,7 @@ def test_the_interval_of_a_guess_is_at_most_as_wide_as_the_number(seed):
     chosen = select_k(from_rows(X * rng.lognormal(0, 1.0, X.shape)))
     low, high = chosen.interval
     assert low <= chosen.K <= high <= 40
-    if chosen.grade == "guess":
-        assert high - low <= chosen.K
+    assert chosen.grade != "guess" or high - low <= chosen.K
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,7 @@ def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
     chosen = select_k(from_rows(X))
     piece = found(chosen, "hysime")
     assert (piece.K, piece.trust, chosen.grade) == (4, -1, "guess")
-    ratios = piece.scores
-    assert ratios[3] > 1 > ratios[4]
+    assert piece.scores[3] > 1 > piece.scores[4]
 
 
 def test_spectra_that_vary_are_no_more_materials():
@@ -209,22 +208,18 @@ def test_a_number_is_not_supported_before_all_was_asked(parts, monkeypatch):
     assert chosen.grade == "guess"
 
 
-def test_every_loss_has_an_answer(parts):
-    for loss in LOSSES:
-        chosen = select_k(from_columns(parts + 0.01), loss=loss)
-        assert chosen.K == 5
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_has_an_answer(loss, parts):
+    assert select_k(from_columns(parts + 0.01), loss=loss).K == 5
 
 
 def test_the_edge_is_not_asked_where_most_entries_are_zero(parts, rng):
     X = np.where(rng.random(parts.shape) < 0.2, parts, 0)
-    names = [[one.name for one in select_k(make(X)).evidence] for make in (from_columns, sparse)]
-    assert names[0] == names[1]
-    assert "edge" not in names[0]
-    assert "ratio" in names[0]
-
-
-def sparse(X):
-    return from_columns(sp.csc_array(X))
+    choices = [select_k(from_columns(data)) for data in (X, sp.csc_array(X))]
+    names, of_sparse = ([one.name for one in chosen.evidence] for chosen in choices)
+    assert names == of_sparse
+    assert "edge" not in names
+    assert "ratio" in names
 
 
 def test_the_rank_of_all_samples_counts_where_some_are_compared(rng):
@@ -248,15 +243,14 @@ def test_sparse_data_are_read(parts, rng):
 def test_one_spectrum_serves_the_whole_choice(parts):
     V = from_columns(parts)
     question = Question(V, LOSSES["frobenius"], None, Spectrum(V), np.inf)
-    first = list(EVIDENCE["ratio"](question))
-    before = V.passes
-    second = list(EVIDENCE["ratio"](question))
-    assert first[0].K == second[0].K
-    shared = V.passes - before
-    before = V.passes
-    question.spectrum = Spectrum(V)
-    list(EVIDENCE["ratio"](question))
-    assert shared < V.passes - before
+    asked, passes = [], []
+    for spectrum in (question.spectrum, question.spectrum, Spectrum(V)):
+        question.spectrum = spectrum
+        before = V.passes
+        asked += EVIDENCE["ratio"](question)
+        passes.append(V.passes - before)
+    assert len({piece.K for piece in asked}) == 1
+    assert passes[1] < passes[2]
 
 
 def test_the_search_is_widened(rng):
@@ -278,14 +272,6 @@ def test_tiny_tables_have_an_answer(X, loss):
     chosen = select_k(from_rows(X), loss=loss)
     assert 1 <= chosen.K <= min(np.shape(X))
     assert str(chosen)
-
-
-def test_bad_input(cones, refuses):
-    V = from_columns(cones)
-    refuses(ComponentsError, "expected an integer of at least 1", lambda: select_k(V, [0, 1]))
-    refuses(ComponentsError, "expected integers", lambda: select_k(V, []))
-    refuses(ComponentsError, "61 components are too many", lambda: select_k(V, [61]))
-    refuses(DataTypeError, "expected a DataMatrix", lambda: select_k(cones))
 
 
 # --- holes --------------------------------------------------------------------------------------
@@ -315,12 +301,11 @@ def test_hidden_entries_choose_where_entries_are_missing(loss):
 def test_a_score_hides_known_entries():
     """The best K has the best score of new samples, and holes may be anything."""
     X = ratings(0.5)
-    scores = {}
-    for K in (1, 3, 9):
-        model = ConeNMF(K, missing="nan", alpha_W=1e-6).fit(X[:100])
-        scores[K] = model.score(X[100:])
+    models = {K: ConeNMF(K, missing="nan", alpha_W=1e-6).fit(X[:100]) for K in (1, 3, 9)}
+    scores = {K: model.score(X[100:]) for K, model in models.items()}
     assert max(scores, key=scores.get) == 3
     assert 0.95 < scores[3] <= 1
+    model = models[9]
     direct = 1 - np.nansum((X - model.fit_transform(X) @ model.components_) ** 2) / np.nansum(X**2)
     assert model.score(X) < direct  # entries that were seen
 
