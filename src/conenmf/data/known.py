@@ -240,7 +240,7 @@ def observed_only(
             own.V, missing=missing, mask=mask, weights=weights, sigma=sigma, samples_in=samples_in
         )
         return own.again(seen)
-    parts = [] if V.observed is None else [*V.observed.aligned]
+    parts = [*V.aligned_weights]
     for name, table in (("mask", mask), ("weights", weights)):
         if table is not None:
             parts.append(_checked(V, name, table, samples_in))

@@ -241,6 +241,11 @@ class DataMatrix(ABC):
         """N, the number of columns of V."""
         return self.shape[1]
 
+    @property
+    def aligned_weights(self) -> tuple[Aligned, ...]:
+        """The weights of entries as steps take them; empty if there are none."""
+        return () if self.observed is None else self.observed.aligned
+
     # --- what was read ---
 
     @property

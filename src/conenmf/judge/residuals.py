@@ -108,7 +108,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     ([[0.0, 0.0], [0.0, 2.0]], 4.0)
     """
     has_holes = V.observed is not None
-    aligned = V.observed.aligned if V.observed is not None else ()
+    aligned = V.aligned_weights
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)

@@ -147,7 +147,7 @@ def margins(V: DataMatrix) -> Margins:
 def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
     """Measure the margins of views of V, or of V itself, in one pass for all of them."""
     parts = [
-        Part(view, _measure, () if view.observed is None else view.observed.aligned, {}, n_rows=1)
+        Part(view, _measure, view.aligned_weights, {}, n_rows=1)
         for view in views
         if view not in _measured
     ]
@@ -278,7 +278,7 @@ def regressions(
     without components, the number of "impossible" ones, whose rates are zero for a given H, and the
     "penalty" of H.
     """
-    aligned = () if V.observed is None else V.observed.aligned
+    aligned = V.aligned_weights
     shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
     shared["held"], _ = restraints(penalties)
     order = np.arange(W.shape[1])
@@ -613,7 +613,7 @@ class Divergence(Objective):
         self._counts = self.margins.total / self.unit
         self.turned = _turned(V)
         self.knows_after = self.turned is not None
-        self.aligned = () if V.observed is None else V.observed.aligned
+        self.aligned = V.aligned_weights
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
             self.terms = _term(self._held[0]), _term(self._held[1])
