@@ -173,6 +173,8 @@ class DataMatrix(ABC):
 
     Attributes
     ----------
+    n_features, n_samples : int
+        F and N.
     passes : float
         How much of V has been read so far: samples read / N.
     passes_here : float
@@ -222,7 +224,7 @@ class DataMatrix(ABC):
         names: Names = Names(),  # noqa: B008 - immutable
         clip: bool = False,
     ) -> None:
-        self.shape = shape
+        self.n_features, self.n_samples = shape
         self.dtype = dtype
         threads = optional(integer, "n_threads", n_threads, at_least=1, at_most=_MAX_THREADS)
         self.n_threads = available_threads() if threads is None else threads
@@ -232,14 +234,9 @@ class DataMatrix(ABC):
         self._measures: Measures | None = None
 
     @property
-    def n_features(self) -> int:
-        """F, the number of rows of V."""
-        return self.shape[0]
-
-    @property
-    def n_samples(self) -> int:
-        """N, the number of columns of V."""
-        return self.shape[1]
+    def shape(self) -> Shape:
+        """(F, N): the numbers of features and samples."""
+        return self.n_features, self.n_samples
 
     @property
     def aligned_weights(self) -> tuple[Aligned, ...]:

@@ -260,7 +260,7 @@ def take_features(
     rows = None if is_all else features
     change = partial(_select, features=rows, factors=weights, dtype=kind)
     view = MappedMatrix(V, change, dtype=kind)
-    view.shape = (len(features), V.n_samples)
+    view.n_features = len(features)
     view.names = V.names.taking(features)
     return view
 
