@@ -20,11 +20,11 @@ def test_attributes_of_counts(counts):
     divergence = kl_div(counts, A @ model.components_).sum()
     assert model.reconstruction_err_ == pytest.approx(np.sqrt(2 * divergence))
     one = kl_div(counts, np.outer(counts.sum(1), counts.sum(0)) / counts.sum()).sum()
-    assert model.relative_error_ == pytest.approx(divergence / one)
-    assert model.explained_share(counts) == pytest.approx(1 - divergence / one)
+    shares = (model.relative_error_, model.explained_share(counts))
+    assert shares == pytest.approx((divergence / one, 1 - divergence / one))
     assert 0.3 < model.score(counts) < 1
-    np.testing.assert_array_equal(model.transform(counts), A)
-    np.testing.assert_array_equal(model.transform(sp.csr_array(counts)), A)
+    for X in (counts, sp.csr_array(counts)):
+        np.testing.assert_array_equal(model.transform(X), A)
     np.testing.assert_allclose(model.components_.sum(axis=1), 1)
 
 

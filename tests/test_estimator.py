@@ -51,8 +51,8 @@ def test_attributes(X):
     assert (model.n_components_, model.n_features_in_) == model.components_.shape == (4, 60)
     np.testing.assert_allclose(model.inverse_transform(A), A @ model.components_)
     error = np.linalg.norm(X - A @ model.components_)
-    assert model.reconstruction_err_ == pytest.approx(error, rel=1e-10)
-    assert model.relative_error_ == pytest.approx(error / np.linalg.norm(X), rel=1e-10)
+    expected = (error, error / np.linalg.norm(X))
+    assert (model.reconstruction_err_, model.relative_error_) == pytest.approx(expected, rel=1e-10)
     assert model.explained_share(X) == pytest.approx(1 - model.relative_error_**2)
     assert model.n_iter_ == model.history_.relative_error.size > 0
     assert model.stop_reason_ == "converged"
@@ -98,9 +98,9 @@ def test_zero_samples_and_zero_features_are_legal(X):
     model = ConeNMF(4).fit(X)
     assert (model.labels_[[3, 9]] == -1).all()
     assert not model.components_[:, 5].any()
-    assert not model.transform(np.zeros((2, 60))).any()
-    assert model.predict(np.zeros((1, 60))).tolist() == [-1]
-    assert model.score(np.zeros((1, 60))) == 1.0
+    nothing = np.zeros((2, 60))
+    assert not model.transform(nothing).any()
+    assert (model.predict(nothing).tolist(), model.score(nothing)) == ([-1, -1], 1.0)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -142,12 +142,10 @@ def test_nothing_breaks_with_metadata_routing(mixtures):
         assert search.fit(mixtures).best_params_ == {"conenmf__n_components": 3}
         weighted = make_pipeline(Normalizer(), ConeNMF(3).set_score_request(sample_weight=True))
         weighted.fit(mixtures)
-        whole, half = (
-            weighted.score(mixtures, sample_weight=np.arange(150) < n) for n in (150, 75)
-        )
-        assert whole == pytest.approx(weighted.score(mixtures), rel=1e-12)
-        assert half == pytest.approx(weighted.score(mixtures[:75]), rel=1e-12)
-        assert abs(whole - half) > 1e-4
+        found = [weighted.score(mixtures, sample_weight=np.arange(150) < n) for n in (150, 75)]
+        expected = [weighted.score(mixtures[:n]) for n in (150, 75)]
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert np.ptp(expected) > 1e-4
 
 
 def test_random_state(X):
@@ -295,11 +293,10 @@ def test_partial_fit_of_data_that_are_elsewhere(X, tmp_path):
     chunked = da.from_array(X, chunks=(30, 60))
     expected = ConeNMF(4).partial_fit(X[:120]).partial_fit(X[120:])
     for far in (mapped, chunked):
-        near = ConeNMF(4).partial_fit(far[:120]).partial_fit(far[120:])
-        assert near.explained_share(X) == pytest.approx(expected.explained_share(X), rel=1e-3)
-        after = ConeNMF(4).fit(far[:120]).partial_fit(far[120:])
-        assert after.n_samples_seen_ == 200
-        assert after.explained_share(X) == pytest.approx(expected.explained_share(X), rel=1e-3)
+        for begun in (ConeNMF(4).partial_fit(far[:120]), ConeNMF(4).fit(far[:120])):
+            model = begun.partial_fit(far[120:])
+            assert model.n_samples_seen_ == 200
+            assert model.explained_share(X) == pytest.approx(expected.explained_share(X), rel=1e-3)
 
 
 # --- for people who stay with scikit-learn ----------------------------------------------------

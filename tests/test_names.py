@@ -22,11 +22,14 @@ def test_a_visible_text_is_one_short_line_without_control_characters(text):
 
 def test_names_of_data_frames():
     frame = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], columns=["a", "b"])
-    assert names_of(frame) == Names(None, ("a", "b"))
-    assert names_of(frame.set_axis(["x", "y"])) == Names(("x", "y"), ("a", "b"))
-    assert names_of(pd.DataFrame(np.eye(2))) == Names()
-    assert names_of(pl.DataFrame({"a": [1.0], "b": [2.0]})) == Names(None, ("a", "b"))
-    assert names_of(np.eye(2)) == Names()
+    for data, names in (
+        (frame, Names(None, ("a", "b"))),
+        (frame.set_axis(["x", "y"]), Names(("x", "y"), ("a", "b"))),
+        (pd.DataFrame(np.eye(2)), Names()),
+        (pl.DataFrame({"a": [1.0], "b": [2.0]}), Names(None, ("a", "b"))),
+        (np.eye(2), Names()),
+    ):
+        assert names_of(data) == names
 
 
 def test_an_opened_matrix_knows_the_names():

@@ -27,16 +27,6 @@ class Bomb:
         return os.makedirs, (self.trace, 0o700, True)
 
 
-def file(folder, bomb, suffix):
-    (folder / f"x{suffix}").write_bytes(pickle.dumps(bomb))
-    conenmf.open_data(folder / f"x{suffix}")
-
-
-def array(folder, bomb, suffix):
-    (folder / f"x{suffix}").write_bytes(of_objects(bomb))
-    conenmf.open_data(folder / f"x{suffix}")
-
-
 def zarr(folder, bomb):
     settings = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "order": "C", "dtype": "|O"}
     settings |= {"fill_value": None, "compressor": None, "filters": [{"id": "pickle"}]}
@@ -90,15 +80,17 @@ def test_the_bomb_goes_off(trace):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("way", [file, array])
+@pytest.mark.parametrize("pickled", [pickle.dumps, of_objects])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_no_pickle_is_loaded_from_a_file_of_any_name(way, suffix, tmp_path, trace, refuses):
-    refuses(ConeNMFError, None, lambda: way(tmp_path, Bomb(trace), suffix))
+def test_no_pickle_is_loaded_from_a_file_of_any_name(pickled, suffix, tmp_path, trace, refuses):
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(pickled(Bomb(trace)))
+    refuses(ConeNMFError, None, conenmf.open_data, path)
     assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", [zarr, result, checkpoint])
 def test_no_pickle_is_loaded_from_our_own_kinds_of_files(way, tmp_path, trace, refuses):
-    refuses(ConeNMFError, None, lambda: way(tmp_path, Bomb(trace)))
+    refuses(ConeNMFError, None, way, tmp_path, Bomb(trace))
     assert not trace.exists()

@@ -117,12 +117,11 @@ def test_same_bits_for_any_number_of_threads(small_blocks, cones):
     assert len({(run.W.tobytes(), run.H.tobytes(), run.relative_error) for run in runs}) == 1
 
 
-def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix):
+def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matrix, all_close):
     result = factorize(backend(sample_matrix), 3, max_iter=10, tol=0)
     plain = factorize(from_columns(sample_matrix, **small_blocks), 3, max_iter=10, tol=0)
     np.testing.assert_array_equal(result.labels, plain.labels)
-    np.testing.assert_allclose(result.W, plain.W, atol=1e-10)
-    np.testing.assert_allclose(result.H, plain.H, atol=1e-10)
+    all_close((result.W, result.H), (plain.W, plain.H), atol=1e-10)
     assert result.relative_error == pytest.approx(plain.relative_error, rel=1e-10)
 
 
@@ -168,7 +167,9 @@ def test_samples_on_as_many_rays_as_components_are_exact(make, rng):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_tall_data_begin_on_their_leading_singular_vectors(make, monkeypatch, tmp_path, rng):
+def test_tall_data_begin_on_their_leading_singular_vectors(
+    make, monkeypatch, tmp_path, rng, same_factors
+):
     module = "conenmf.solve.losses.frobenius"
     sizes = 2.0 ** -np.arange(12)
     X = (rng.exponential(size=(1500, 12)) * sizes) @ rng.random((12, 90))
@@ -190,8 +191,7 @@ def test_tall_data_begin_on_their_leading_singular_vectors(make, monkeypatch, tm
         whole = factorize(V, 4)
     assert found.relative_error <= 1.0005 * whole.relative_error
     threads = factorize(from_rows(make(X), n_threads=3), 4)
-    np.testing.assert_array_equal(threads.W, found.W)
-    np.testing.assert_array_equal(threads.H, found.H)
+    same_factors(threads, found)
     np.save(tmp_path / "X.npy", X)
     with monkeypatch.context() as patch:
         patch.setattr(f"{module}.coordinates", lambda V, B: bases.append(V) or coordinates(V, B))

@@ -211,8 +211,8 @@ def test_half_of_the_radius_bounds_nothing_if_centres_are_drawn():
 def test_a_small_radius_has_all_its_digits(angle, main_backend):
     at = np.array([0.3, 0.3 + angle, 1.2, 1.2])
     V = main_backend(np.array([np.cos(at), np.sin(at)]) * [3.0, 1.0, 2.0, 0.5])
-    assert cluster_cones(V, 2, first=0).radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
-    assert cr1_nmf(V, 2, first=0)[2].radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
+    for cones in (cluster_cones(V, 2, first=0), cr1_nmf(V, 2, first=0)[2]):
+        assert cones.radius == pytest.approx(angle, rel=1e-9, abs=1e-15)
 
 
 def test_each_centre_is_as_far_from_those_before_it_as_any_sample(

@@ -196,8 +196,7 @@ def test_the_golden_ratio_is_attained():
     clean = np.linalg.norm(V - W @ H) / np.linalg.norm(V)
     bound = noise_bound([0.0], np.inf, noise).clean
     assert clean <= bound + 1e-9
-    assert clean == pytest.approx(GOLDEN * noise, rel=1e-5)
-    assert clean == pytest.approx(bound, rel=1e-5)
+    assert (clean, clean) == pytest.approx((GOLDEN * noise, bound), rel=1e-5)
 
 
 @given(rng=seeds.map(np.random.default_rng), close=st.floats(0.0, 0.2))

@@ -23,8 +23,7 @@ def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
-    V = main_backend(sample_matrix.astype(dtype))
-    block = V.columns(np.arange(40))
+    block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))
     labels = np.where(sample_matrix.any(axis=0), np.arange(40) % 3, -1)
     Q = np.random.default_rng(0).random((3, 12))
     h, S = cone_products(block, labels, Q)
@@ -42,14 +41,14 @@ def test_cone_products(main_backend, both_twins, dtype, sample_matrix):
 
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix, rng):
+def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix, rng, all_close):
     block = main_backend(sample_matrix.astype(dtype)).columns(np.arange(40))
     X, Y = rng.random((12, 3)), np.asfortranarray(rng.random((40, 3)))
     exact = sample_matrix.astype(dtype).astype(float)
-    np.testing.assert_allclose(products(block, X), exact.T @ X, rtol=1e-13, atol=1e-14)
-    np.testing.assert_allclose(weighted_sums(block, Y), exact @ Y, rtol=1e-13, atol=1e-14)
-    assert products(block, X.astype(dtype)).dtype == dtype
-    assert weighted_sums(block, Y.astype(dtype)).dtype == dtype
+    there_and_back = (products(block, X), weighted_sums(block, Y))
+    all_close(there_and_back, (exact.T @ X, exact @ Y), rtol=1e-13, atol=1e-14)
+    there, back = products(block, X.astype(dtype)), weighted_sums(block, Y.astype(dtype))
+    assert there.dtype == back.dtype == dtype
 
 
 def test_feature_gram(main_backend, sample_matrix):
@@ -80,11 +79,10 @@ def test_cross_products(main_backend, sample_matrix):
     np.testing.assert_allclose(products, sample_matrix.T @ sample_matrix[:, [3, 7]], atol=1e-14)
 
 
-def test_samples_without_entries_may_come_first(main_backend, small_blocks):
+def test_samples_without_entries_may_come_first(main_backend, small_blocks, all_close):
     X = np.random.default_rng(0).random((5, 30))
     X[:, :20] = 0.0  # whole blocks
     V = main_backend(X)
     np.testing.assert_allclose(V.norms_squared, (X**2).sum(axis=0), rtol=1e-12)
     found = margins(V)
-    np.testing.assert_allclose(found.samples, X.sum(axis=0), rtol=1e-12)
-    np.testing.assert_allclose(found.features, X.sum(axis=1), rtol=1e-12)
+    all_close((found.samples, found.features), (X.sum(axis=0), X.sum(axis=1)), rtol=1e-12)

@@ -52,7 +52,7 @@ def test_dense_samples_are_multiplied_one_by_one():
 
 
 @pytest.mark.parametrize("solver", ["hals", "nnlsb", "mult", "plain-hals"])
-def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch):
+def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch, all_close):
     X, _ = drawn()
     V, rng = from_rows(X), np.random.default_rng(1)
     inits = [(rng.random((40, 4)), rng.random((4, 300))) for _ in range(3)]
@@ -69,6 +69,5 @@ def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch):
     for number, run in enumerate(runs()):
         run.run()
         one, alone = found[number], run.solution()
-        np.testing.assert_allclose(one.W, alone.W, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(one.H, alone.H, rtol=1e-9, atol=1e-12)
+        all_close((one.W, one.H), (alone.W, alone.H), rtol=1e-9, atol=1e-12)
     assert not calls
