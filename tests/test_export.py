@@ -71,14 +71,6 @@ def test_names_are_no_formulas_in_a_spreadsheet(tmp_path, frame):
     assert [export.no_formula(name)[0] for name in ("\t=1", "\r=1", "\n=1")] == ["'"] * 3
 
 
-def test_coefficients_in_the_format_of_the_name(tmp_path, result):
-    A = np.arange(6.0).reshape(3, 2)
-    write_coefficients(tmp_path / "a.npy", A, Names())
-    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), A)
-    write_coefficients(tmp_path / "a.csv", A, Names(("x", "y", "z")))
-    assert list(read(tmp_path / "a.csv")["sample"]) == ["x", "y", "z"]
-
-
 def test_facts_are_plain_and_include_what_was_judged(frame):
     result = factorize(from_rows(frame), 3)
     assert "certificate" not in facts(result)
@@ -123,6 +115,8 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
 
 def test_columns_have_the_names_of_components_if_these_differ(tmp_path):
     A, path = np.arange(4.0).reshape(2, 2), tmp_path / "a.csv"
+    write_coefficients(tmp_path / "a.npy", A, Names())
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), A)  # it has no names
     numbers = ["component 0", "component 1"]
     for given, written in (
         (["quartz", "=x"], ["quartz", "'=x"]),

@@ -2,12 +2,10 @@ import copy
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from conenmf import ConeNMF, Factorization, certify, factorize, from_columns, from_rows
+from conenmf import Factorization, certify, factorize, from_columns, from_rows
 from conenmf.errors import ConeNMFError, NotAvailableError
-from conenmf.names import Names
 from conenmf.solve.constraints import Penalties
 
 # --- judging ----------------------------------------------------------------------------------
@@ -81,13 +79,6 @@ def test_the_summary_mentions_cones_only_if_there_are_some(data, K, expected):
     else:
         (line,) = said
         assert line.startswith(f"the data fall into cones: {expected}")
-
-
-def test_names_are_kept(named, cones):
-    assert (named.names.sample(3), named.names.feature(2)) == ("person 3", "gene 1")
-    frame = pd.DataFrame(cones.T, columns=[f"g{f}" for f in range(80)])
-    assert ConeNMF(4).fit(frame).result_.names == Names(None, tuple(frame.columns))
-    assert ConeNMF(4).fit(cones.T).result_.names == Names()
 
 
 # --- copies and changes ---------------------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -125,30 +124,6 @@ def test_a_full_disk_leaves_the_earlier_result(folder, disk, capsys, run):
         assert {path.name for path in out.iterdir()} == {*before}
         if K == 10:
             (place / "filler").write_bytes(bytes(1_000_000))
-
-
-@pytest.mark.nightly
-def test_two_commands_for_one_folder(folder, fails, run, start):
-    """The second is refused at once; when the first is killed, nothing of it stays."""
-    np.save("large.npy", np.random.default_rng(0).random((2000, 300)))
-    words = "fit large.npy -k 20 --init random --tol 0 -o out --max-iter 1000000"
-
-    def hidden():
-        return [path.name for path in Path(".").rglob("*") if path.name.startswith(".")]
-
-    short = ("fit", "cells.csv", "-k", 3, "-o", "out", "--no-report", "--tables", "none")
-    assert run(*short) == 0
-    with start(*words.split()) as process:
-        while not Path("out/unfinished-result").exists():
-            assert process.poll() is None
-            time.sleep(0.02)
-        fails(5, "out is in use by another process", *short)
-        process.kill()
-    left = {*os.listdir("out")} - {*hidden()}
-    assert left == {"result.npz", "summary.json", "unfinished-result"}
-    assert run(*short) == 0
-    assert hidden() == []
-    assert sorted(os.listdir("out")) == ["result.npz", "summary.json"]
 
 
 @pytest.mark.nightly

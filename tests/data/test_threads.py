@@ -120,8 +120,7 @@ def test_same_bits_from_any_thread():
 def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
-    assert V.sweep(blas_threads, reduce=max) == (1,)
-    assert blas_threads(None) == before
     with V.own_threads(), V.own_threads():
-        assert blas_threads(None) == (1,)
+        assert blas_threads(None) == V.sweep(blas_threads, reduce=max) == (1,)
+    assert V.sweep(blas_threads, reduce=max) == (1,)
     assert blas_threads(None) == before
