@@ -39,6 +39,8 @@ Interval: TypeAlias = tuple[float, float]
 Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
 Sides: TypeAlias = tuple[int | str, ...]  # letters are free
 
+Function: TypeAlias = Callable[..., Any]
+
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -198,7 +200,7 @@ def function(name: str, value: object, *, takes: int) -> Any:
     raise _refused(name, value, f"a function of {takes} argument{'s' * (takes > 1)}")
 
 
-def _takes(value: Callable[..., Any], count: int) -> bool:
+def _takes(value: Function, count: int) -> bool:
     """Whether a function takes so many arguments; a builtin without a signature may."""
     try:
         inspect.signature(value).bind(*range(count))

@@ -8,7 +8,6 @@ paper's H.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from types import MethodType
 from typing import Any, Self
@@ -25,7 +24,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import Pair, array, choice, components, factor, seeded
+from .arguments import Function, Pair, array, choice, components, factor, seeded
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
@@ -67,10 +66,10 @@ _OF_SAMPLES = (  # attributes that describe the samples of a fit
 class _ForBatches:
     """A method that is there if the number of components is given, and the loss is for batches."""
 
-    def __init__(self, method: Callable[..., Any]) -> None:
+    def __init__(self, method: Function) -> None:
         self.method = method
 
-    def __get__(self, model: Any, owner: type) -> Callable[..., Any]:
+    def __get__(self, model: Any, owner: type) -> Function:
         if model is None:
             return self.method
         if "stream" not in get_loss(model.loss).constraints:

@@ -52,7 +52,7 @@ from ..data.blocks import (
     exact,
     norms,
 )
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import check_labels, require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
@@ -630,7 +630,7 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
 
 
-def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> tuple[Array, Aligned]:
+def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factors:
     """Return nonnegative factors W (F, 2) and H (2, N) with components in the leading plane.
 
     If the plane is nonnegative, W H is the best approximation of V of rank two, and no factors with

@@ -34,6 +34,9 @@ from .resources import available_threads
 # An array with one row per sample, to be handed to steps: an ndarray, or a Dask array.
 Aligned: TypeAlias = Any
 
+# W (F, K), and H or its transpose.
+Factors: TypeAlias = tuple[Array, Aligned]
+
 # What a step returns: rows for the samples of its block, then sums.
 Results: TypeAlias = tuple[Any, ...]
 

@@ -25,7 +25,7 @@ from ..errors import (
 )
 from ..text import shown
 from .blocks import Array, Block, Rows
-from .matrix import Aligned, DataMatrix
+from .matrix import Aligned, DataMatrix, Factors
 from .resources import require_memory
 
 Negative: TypeAlias = Literal["raise", "clip", "keep"]
@@ -145,7 +145,7 @@ def checked_components(K: object, V: DataMatrix) -> int:
 # --- factors ----------------------------------------------------------------------------------
 
 
-def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Aligned]:
+def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
     """Return W (F, K) in double precision, and H' (N, K) aligned with the samples of V.
 
     Raise `DataError` unless both are finite and nonnegative.
@@ -159,7 +159,7 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Align
     return W.astype(float, copy=False), Ht
 
 
-def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> tuple[Array, Aligned]:
+def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
     """Do the same in the precision of W, and do not look at the entries of H."""
     W = factor("W", W, (V.n_features, "K"))
     return W, aligned_coefficients(V, H, W.shape[1])

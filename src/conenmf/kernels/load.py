@@ -12,14 +12,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any, TypeVar
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from ..arguments import Function
+
+_Function = TypeVar("_Function", bound=Function)
 
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
-_plain: list[tuple[Callable[..., Any], bool]] = []  # kernels to compile; whether sums keep order
+_plain: list[tuple[Function, bool]] = []  # kernels to compile; whether sums keep order
 _loading = threading.Lock()
 
 
@@ -132,7 +133,7 @@ def _numba() -> Any:
     return numba
 
 
-def _jit(numba: Any, function: Callable[..., Any], in_order: bool) -> Any:
+def _jit(numba: Any, function: Function, in_order: bool) -> Any:
     fastmath = not in_order and {"reassoc", "contract", "nsz"}
     options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:

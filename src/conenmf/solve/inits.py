@@ -38,7 +38,7 @@ from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
 from ..data.blocks import Array, Block, cross_products, dense, exact, over
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.resample import (
     draw_longest,
     draw_samples,
@@ -63,7 +63,6 @@ from .simplex import simplex
 from .solvers import Solver
 
 Generator: TypeAlias = np.random.Generator | None
-Factors: TypeAlias = tuple[Array, Aligned | None]
 # ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W".
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 
@@ -170,7 +169,7 @@ def mixing(V: DataMatrix, W: Array) -> float:
 
 def nndsvd(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
-) -> tuple[Array, Aligned]:
+) -> Factors:
     """Nonnegative double SVD (Boutsidis and Gallopoulos, 2008), zeros kept.
 
     Of each singular pair after the first, the positive or the negative parts are taken, those of
@@ -358,7 +357,7 @@ def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     return centroids.astype(V.dtype), Ht.T
 
 
-def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> tuple[Array, Aligned]:
+def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> Factors:
     """A few iterations of Lloyd's algorithm from K random samples; returns centroids and labels.
 
     An empty cluster gets another random sample. The kind says how far a sample is from a centroid:
