@@ -102,6 +102,11 @@ def test_scenes_that_cannot_be_unmixed_say_why(refuses):
     refuses(ComponentsError, "at most 4 endmembers, not 5", simplex, from_rows(pixels[:, :4]), 5)
 
 
+def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it():
+    with pytest.raises(DataError, match=r"cube, pass X.reshape\(-1, X.shape\[2\]\)"):
+        ConeNMF.for_scenes(3).fit(np.ones((5, 6, 7)))
+
+
 def test_bands_in_rows_are_remarked():
     with pytest.warns(InputWarning, match="are bands in the rows"):
         ConeNMF.for_scenes(3).fit(drawn(3)[0].T)
@@ -150,7 +155,8 @@ def test_wavelengths_in_a_mat_file_of_version_7_3(tmp_path):
 def test_the_command_line_advises_to_unmix_a_scene(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pixels, spectra, _ = drawn(3)
-    np.save("scene.npy", np.maximum(pixels, 0).reshape(40, 40, 60))
+    whole = np.rint(10_000 * np.maximum(pixels, 0))  # reflectance in a common unit, not counts
+    np.save("scene.npy", whole.reshape(40, 40, 60))
     command = ["fit", "scene.npy", "-k", "3", "--no-report", "-q"]
     assert main([*command, "-o", "plain", "--max-iter", "5"]) == 0
     assert "use --scene" in capsys.readouterr().out
@@ -158,6 +164,7 @@ def test_the_command_line_advises_to_unmix_a_scene(tmp_path, monkeypatch, capsys
     output = capsys.readouterr().out
     assert json.loads(output)["init_used"] == "simplex"
     assert "use --scene" not in output
+    assert "counts" not in output
     components, shares = (
         pd.read_csv(f"unmixed/{name}.csv", index_col=0) for name in ("components", "coefficients")
     )

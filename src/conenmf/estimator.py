@@ -677,7 +677,9 @@ class ConeNMF(
         try:
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:
-            raise DataTypeError(str(problem)[:1000]) from problem  # it may hold a long text
+            is_cube = getattr(X, "ndim", 2) == 3
+            advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel." * is_cube
+            raise DataTypeError(str(problem)[:1000] + advice) from problem  # it may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
         """Return K and init for `factorize`; arrays are checked, then turned to W and H."""

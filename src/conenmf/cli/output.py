@@ -224,7 +224,8 @@ def advice(V: DataMatrix, request: Request) -> str:
     block = dense(V.columns(evenly_spaced(N, _LOOKED_AT)))
     changes = (V.preparation, V.observed, V.vocabulary, names.image_shape)
     is_plain = all(one is None for one in changes)
-    are_counts = bool((block == np.rint(block)).all() and block.max() > 1)
+    are_whole = bool((block == np.rint(block)).all() and block.max() > 1)
+    are_counts = are_whole and "scene" not in request.given
     side = math.isqrt(F)
     hints = []
     if names.pixels_shape is not None and not ({"scene", "init"} & request.given):
