@@ -89,14 +89,13 @@ def test_values_at_the_w_before_never_rise(name, rng):
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-def test_both_kinds_of_loss_come_to_the_same_end(name, sample_matrix, init):
+def test_both_kinds_of_loss_come_to_the_same_end(name, sample_matrix, init, same_factors):
     """Plain solvers with the same iterates; those that are extrapolated as far, in as many."""
     V, stopping = from_columns(sample_matrix), Stopping(0, max_iter=60)
     usual = alternate(V, *init, name, stopping=stopping)
     other = alternate(V, *init, name, stopping=stopping, objective=late(V))
     if not SOLVERS[name].extrapolate:
-        assert np.array_equal(other.W, usual.W)
-        assert np.array_equal(other.H, usual.H)
+        same_factors(other, usual)
     np.testing.assert_allclose(
         other.history.relative_error[-1], usual.history.relative_error[-1], rtol=1e-3
     )
@@ -188,34 +187,32 @@ def test_the_objective_with_its_penalties_never_rises(name, kind, sample_matrix,
 
 
 @pytest.mark.seed(5)
-def test_runs_share_a_pass_and_keep_their_bits(main_backend, small_blocks, sample_matrix, rng):
+def test_runs_share_a_pass_and_keep_their_bits(
+    main_backend, small_blocks, sample_matrix, rng, same_factors
+):
     """Of different solvers, losses and numbers of components; each leaves when it is done."""
-    inits = [(rng.random((12, K)), rng.random((K, 40))) for K in (3, 2, 4)]
-    solvers, limits = ["hals", "plain-mult", "nnlsb"], [6, 9, 4]
-    stoppings = [Stopping(0, max_iter=n) for n in limits]
+    parts = [
+        (rng.random((12, K)), rng.random((K, 40)), solver, Stopping(0, max_iter=limit))
+        for K, solver, limit in ((3, "hals", 6), (2, "plain-mult", 9), (4, "nnlsb", 4))
+    ]
 
     def objectives(V):
         return [FROBENIUS.on(V), FROBENIUS.on(V), late(V)]
 
     own = main_backend(sample_matrix)
     alone = [
-        alternate(own, *init, solver, stopping=stopping, objective=objective)
-        for init, solver, stopping, objective in zip(
-            inits, solvers, stoppings, objectives(own), strict=True
-        )
+        alternate(own, W, H, solver, stopping=stopping, objective=objective)
+        for (W, H, solver, stopping), objective in zip(parts, objectives(own), strict=True)
     ]
     V = main_backend(sample_matrix)
     before = V.passes
     runs = [
-        Run(objective, *init, SOLVERS[solver], stopping)
-        for init, solver, stopping, objective in zip(
-            inits, solvers, stoppings, objectives(V), strict=True
-        )
+        Run(objective, W, H, SOLVERS[solver], stopping)
+        for (W, H, solver, stopping), objective in zip(parts, objectives(V), strict=True)
     ]
     together = [run.solution() for _, run in sorted(run_together(V, runs))]
-    assert V.passes - before == 1 + max(limits)  # one for the sums that plain-mult begins with
+    assert V.passes - before == 1 + 9  # one for the sums that plain-mult begins with
     for one, other in zip(together, alone, strict=True):
-        assert np.array_equal(one.W, other.W)
-        assert np.array_equal(np.asarray(one.H), np.asarray(other.H))
+        same_factors(one, other)
         assert np.array_equal(one.history.relative_error, other.history.relative_error)
         assert one.stop_reason == other.stop_reason

@@ -56,19 +56,18 @@ def test_an_update_keeps_the_type_and_survives_a_zero_component(update, both_twi
 @pytest.mark.parametrize("sweeps", [1, 2, 20])
 @pytest.mark.parametrize("rows", [1, 127, 128, 300])
 @pytest.mark.parametrize("K", [1, 4, 7])
-def test_twins_of_hals_agree(sweeps, rows, K, rng):
+def test_twins_of_hals_agree(sweeps, rows, K, rng, monkeypatch):
     W, V = rng.random((30, K)), rng.random((30, rows)) * rng.random(rows) ** 4
     arguments = (W.T @ W, V.T @ W, rng.random((rows, K)))
     compiled = hals(*arguments, sweeps=sweeps)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "AVAILABLE", False)
-        np.testing.assert_allclose(compiled, hals(*arguments, sweeps=sweeps), atol=1e-12)
+    monkeypatch.setattr(kernels, "AVAILABLE", False)
+    np.testing.assert_allclose(compiled, hals(*arguments, sweeps=sweeps), atol=1e-12)
 
 
 @pytest.mark.seed(5)
 @pytest.mark.parametrize(("rows", "sweeps"), [(1, 20), (16, 1), (45, 20), (45, 200)])
 @pytest.mark.parametrize("K", [1, 4, 7])
-def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K, rng):
+def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K, rng, monkeypatch):
     W, V, known = rng.random((9, K)), rng.random((9, rows)), rng.random((9, rows)) < 0.4
     G = np.einsum("fk,fn,fj->nkj", W * (np.arange(9) < 3)[:, None], known, W)
     G = np.ascontiguousarray((G + G.transpose(0, 2, 1)) / 2) + 0.1 * np.eye(K)
@@ -80,9 +79,8 @@ def test_the_compiled_form_for_packed_gram_matrices_agrees(rows, sweeps, K, rng)
     if kernels.AVAILABLE:
         found = packed_update(update, packed, C, Y), update(G, C, Y)
         assert found[0].dtype == np.float64  # the compiled form has no other
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(kernels, "AVAILABLE", False)
-            expected = update(G, C, Y.astype(np.float64))
+        monkeypatch.setattr(kernels, "AVAILABLE", False)
+        expected = update(G, C, Y.astype(np.float64))
         np.testing.assert_allclose(found[0], expected, atol=1e-10)
         np.testing.assert_allclose(found[1], expected, atol=1e-6)
 
@@ -150,21 +148,16 @@ def test_solvers_by_name_object_and_function():
     assert get_solver("hals") is SOLVERS["hals"]
     assert get_solver(SOLVERS["mult"]) is SOLVERS["mult"]
     assert get_solver(hals) == Solver(hals)
-    assert [solver_name(solver) for solver in ("hals", SOLVERS["plain-mult"], hals, None)] == [
-        "hals",
-        "plain-mult",
-        "hals",
-        None,
-    ]
-    assert solver_name(Solver(SOLVERS["hals"].update)) == "hals"
-    assert solver_name(partial(nnlsb)) == "nnlsb"
+    of_hals = ("hals", hals, Solver(SOLVERS["hals"].update))
+    others = (SOLVERS["plain-mult"], partial(nnlsb), None)
+    names = [solver_name(solver) for solver in (*of_hals, *others)]
+    assert names == ["hals", "hals", "hals", "plain-mult", "nnlsb", None]
 
 
 def test_as_many_sweeps_as_are_paid_for():
     solver = Solver(hals, sweeps=12)
-    assert solver.sweeping(0.4).keywords["sweeps"] == 1
-    assert solver.sweeping(5.2).keywords["sweeps"] == 6
-    assert solver.sweeping(1e9).keywords["sweeps"] == 12
+    paid = [solver.sweeping(cost).keywords["sweeps"] for cost in (0.4, 5.2, 1e9)]
+    assert paid == [1, 6, 12]
     assert Solver(nnlsb).sweeping(5.0) is nnlsb
 
 
