@@ -182,12 +182,26 @@ def blocks(rng: np.random.Generator, N: int) -> Drawn:
     return noisy(W, H, 0.15, rng)
 
 
+def measured(share: float, doubtful: float = 0.0) -> Callable[..., tuple[DataMatrix, Array]]:
+    """20 species of 4 sources, sigma 0.02 + 0.1 x; a share is missing, another has sigma 3."""
+
+    def draw(rng: np.random.Generator) -> tuple[DataMatrix, Array]:
+        truth = rng.dirichlet(np.full(20, 0.4), 4).T
+        X = truth @ rng.gamma(1.0, 1.0, (4, 200))
+        sigma = np.where(rng.random(X.shape) < doubtful, 3.0, 0.02 + 0.1 * X)
+        X = X + sigma * rng.standard_normal(X.shape)
+        X[rng.random(X.shape) < share] = np.nan
+        return from_columns(X, sigma=sigma, missing="nan", negative="keep"), truth
+
+    return draw
+
+
 class Line(NamedTuple):
     """A line of the table."""
 
     group: str
     name: str
-    draw: Callable[[np.random.Generator], Drawn]
+    draw: Callable[[np.random.Generator], tuple[Array | DataMatrix, Array]]
     loss: str = "frobenius"
     resample: str = "samples"
 
@@ -205,6 +219,9 @@ def lines() -> list[Line]:
         Line(squares, "dense W, Dirichlet(0.5), N = 5000", mixtures("dense", 0.5, 0.05, 5000)),
         Line(squares, "dense W, Dirichlet(2)", mixtures("dense", 2, 0.05)),
         Line(squares, "spectra, W > 0.5", mixtures("spectra", 0.5, 0.05)),
+        Line("uncertainties", "a tenth missing", measured(0.1)),
+        Line("uncertainties", "half missing", measured(0.5)),
+        Line("uncertainties", "a tenth missing, 15 % doubtful", measured(0.1, 0.15)),
         Line(poisson, "200 counts, samples", counts(200), "poisson"),
         Line(poisson, "200 counts, counts", counts(200), "poisson", "counts"),
         Line(poisson, "30 counts", counts(30), "poisson"),
@@ -240,11 +257,12 @@ class Component(NamedTuple):
 def components(line: Line, seed: int) -> tuple[list[Component], int]:
     """The stable components of a draw, and how many there are in all."""
     X, truth = line.draw(np.random.default_rng(seed))
-    V, K = from_columns(X), truth.shape[1]
+    V, K = X if isinstance(X, DataMatrix) else from_columns(X), truth.shape[1]
     found = stability(V, K, 20, loss=line.loss, resample=line.resample)
     if found.problem:
         return [], K
-    verdicts = uniqueness(V, found.W, found.H, loss=line.loss).verdicts
+    max_iter = 200 if V.observed is None else 0  # no other factors are looked for beside holes
+    verdicts = uniqueness(V, found.W, found.H, loss=line.loss, max_iter=max_iter).verdicts
     W = found.W / found.W.sum(axis=0)
     runs = [run[:, match_components(W, run)[0]] for run in found.spectra]
     runs = np.array([run / run.sum(axis=0) for run in runs if run.any(axis=0).all()])

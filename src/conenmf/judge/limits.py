@@ -69,6 +69,24 @@ def entry_limits(centre: Array, runs: Array) -> Pair:
     return np.maximum(centre - width, 0.0), centre + width
 
 
+def evened(weights: Array) -> Array:
+    """Return factors by which residuals have the noise of their feature and their sample.
+
+    Weights are 1 over the variance of noise, up to a factor, and 0 for missing entries, whose
+    factors are 0. `moved_ranges` takes noise as a product: an entry that is less certain than
+    others of its feature and its sample comes closer to the fit, by as much as its noise is larger.
+
+    Examples
+    --------
+    >>> evened(np.array([[4.0, 4.0, 4.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.01]])).round(2).tolist()
+    [[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.1]]
+    """
+    logs = np.ma.log(np.ma.masked_equal(weights, 0)) / 2
+    logs -= np.ma.median(logs, axis=1, keepdims=True)
+    logs -= np.ma.median(logs, axis=0, keepdims=True)
+    return np.asarray(np.ma.exp(logs).filled(0.0))
+
+
 class Ranges(NamedTuple):
     """Where components may be, each with a sum of one.
 

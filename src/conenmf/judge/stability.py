@@ -44,7 +44,7 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, dense, exact
+from ..data.blocks import Array, exact
 from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
@@ -68,9 +68,18 @@ from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
+from .diagnosis import samples_and_weights
 from .dispersion import POISSON, Noise, edge_of, noise_of, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
-from .limits import LEVEL, MAX_MOVE, Ranges, entry_limits, moved_ranges, without_clipping
+from .limits import (
+    LEVEL,
+    MAX_MOVE,
+    Ranges,
+    entry_limits,
+    evened,
+    moved_ranges,
+    without_clipping,
+)
 from .scores import KNOWN_COSINE, cosines, match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
@@ -569,13 +578,11 @@ class Stability:
         n_stable = int(self.is_stable.sum())
         n_kept = int(self.is_kept.sum())
         error = get_loss(self.loss).words.of_runs
-        scope = "limits include how far noise lets a component move"
-        if np.isnan(self.moves).all():
-            scope = "limits are those of runs alone, too narrow where a component can move"
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
-            f"{self.limits_in_words()}; stable does not mean unique: {scope}",
+            f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
+            "lets a component move",
             f"{error}: {self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} "
             "of the best run",
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
@@ -647,8 +654,7 @@ def stability(
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Entries may be missing or have weights, for least squares. Limits are then those of the
-        bootstrap alone; `displacement` says how far noise lets components move.
+        Entries may be missing or have weights, for least squares.
     K : int
     n_runs : int
         Number of fits, at least 2; use 20 or more for precise shares.
@@ -821,17 +827,18 @@ def _spread(
         silhouettes[place] = found.silhouettes[is_own].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
     samples = evenly_spaced(V.n_samples, max(_MAX_MOVED_ENTRIES // F, 2 * K))
-    X = dense(V.columns(samples))
+    X, weights = samples_and_weights(V, samples)
     H = exact(np.asarray(end.H[:, samples]))
+    H *= exact(W_end).sum(axis=0)[:, None]  # for components of sum one
+    if V.observed is not None:
+        X = W @ H + evened(weights) * (X - W @ H)
     is_used = X.any(axis=0)
     X = X[:, is_used]
-    H = H[:, is_used] * exact(W_end).sum(axis=0)[:, None]  # for components of sum one
-    moves = Ranges(W, W, np.full(K, np.nan))  # with weights or holes, noise is seen by displacement
+    H = H[:, is_used]
+    moves = moved_ranges(X, W, H, steps)
     least = most = W
-    if V.observed is None:
-        moves = moved_ranges(X, W, H, steps)
-        if loss.degree == 2 and not moves.problem:
-            least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
+    if loss.degree == 2 and not moves.problem and V.measures.lowest >= 0:
+        least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # the errors of runs and of moves are independent, and their squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
     upper = most + np.hypot(half, moves.upper - W)
