@@ -10,7 +10,9 @@
 
 ``cells``: 5000 cells of 3000 genes are drawn from 7 programs. Both read the same .h5ad file, choose
 2000 genes, make 20 replicates, form the consensus and write their tables, each in a process with
-one thread. Printed are CPU seconds and the mean cosine of the spectra (TPM) with the truth.
+one thread. Printed are CPU seconds and the mean cosine of the spectra (TPM) with the truth. Then
+the sorted cells in the folder ``pbmc_facs`` of CONENMF_DATA, if they are there, with as many
+programs as types.
 ``signatures``: synthetic catalogues with their truth, in the folder ``signatures`` of CONENMF_DATA.
 The score of Liu et al. (2023) is PPV + TPR + the mean cosine of true positives, matched one to one,
 true above a cosine of 0.9; the steps are those of ``conenmf signatures``. The published score of
@@ -49,6 +51,7 @@ import scipy.sparse as sp
 from measure import in_turn, numbers
 from scipy.ndimage import gaussian_filter
 from scipy.optimize import nnls
+from sklearn.metrics import adjusted_rand_score as adjusted_rand
 
 import conenmf
 from conenmf import ConeNMF, __version__, factorize, from_columns, from_rows
@@ -63,22 +66,22 @@ import sys, time
 from conenmf import open_data
 from conenmf.cells.programs import find_programs
 from conenmf.cells.programs import write_programs
-file, folder = sys.argv[1:]
+file, folder, K = sys.argv[1:]
 began = time.process_time()
-programs = find_programs(open_data(file, n_threads=1), 7, 20, n_genes=2000)
+programs = find_programs(open_data(file, n_threads=1), int(K), 20, n_genes=2000)
 write_programs(programs, folder + "/run", "run")
 print(time.process_time() - began)
 """
 CNMF = """
 import sys, time
 from cnmf import cNMF
-file, folder = sys.argv[1:]
+file, folder, K = sys.argv[1:]
 began = time.process_time()
 model = cNMF(output_dir=folder, name="run")
-model.prepare(counts_fn=file, components=[7], n_iter=20, seed=14, num_highvar_genes=2000)
+model.prepare(counts_fn=file, components=[int(K)], n_iter=20, seed=14, num_highvar_genes=2000)
 model.factorize(worker_i=0, total_workers=1)
 model.combine()
-model.consensus(k=7, density_threshold=0.5, show_clustering=False)
+model.consensus(k=int(K), density_threshold=0.5, show_clustering=False)
 print(time.process_time() - began)
 """
 ESAT = """
@@ -168,21 +171,49 @@ def draw_cells(rng: np.random.Generator) -> tuple[sp.csr_matrix, np.ndarray]:
 def cells(peer: str, seeds: list[int]) -> None:
     for seed in seeds:
         counts, truth = draw_cells(np.random.default_rng(seed))
-        genes = pd.DataFrame(index=[f"g{n}" for n in range(N_GENES)])
-        rows = pd.DataFrame(index=[f"c{n}" for n in range(N_CELLS)])
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "cells.h5ad")
-            anndata.AnnData(counts, obs=rows, var=genes).write_h5ad(file)
-            for name, python, program in (("conenmf", sys.executable, OURS), ("cnmf", peer, CNMF)):
-                place = Path(folder, name)
-                place.mkdir()
-                seconds = run(python, program, file, place)
-                if seconds:
-                    path = place / "run" / "run.gene_spectra_tpm.k_7.dt_0_5.txt"
-                    found = pd.read_csv(path, sep="\t", index_col=0)[genes.index].to_numpy().T
-                    cosine = match_components(truth, found)[1].mean()
-                    taken = float(seconds.split()[-1])
-                    print(f"seed {seed}, {name}: {taken:.1f} CPU s, cosine {cosine:.4f}")
+        for name, (seconds, spectra, _) in _both(peer, counts, PROGRAMS).items():
+            cosine = match_components(truth, spectra)[1].mean()
+            print(f"seed {seed}, {name}: {seconds:.1f} CPU s, cosine {cosine:.4f}", flush=True)
+    folder = Path(os.environ.get("CONENMF_DATA", "data")) / "pbmc_facs"
+    if not folder.exists():
+        return
+    counts = sp.csr_matrix(sp.load_npz(folder / "counts.npz").astype(np.float32))
+    counts = counts[:, np.asarray((counts > 0).sum(axis=0)).ravel() > 0]
+    types = pd.read_csv(folder / "samples.csv")["subpop"].to_numpy()
+    found = _both(peer, counts, len(np.unique(types)))
+    for name, (seconds, _, usages) in found.items():
+        labels = usages.argmax(axis=1)
+        right = pd.crosstab(labels, types).max(axis=1).sum() / len(types)
+        print(f"pbmc_facs, {name}: {seconds:.1f} CPU s, {right:.3f} of the cells are of the main ")
+        print(f"    type of their program; adjusted Rand index {adjusted_rand(types, labels):.3f}")
+    if len(found) == 2:
+        ours, theirs = (one[1] for one in found.values())
+        cosines = np.sort(match_components(ours, theirs)[1])
+        print(f"    cosines between the spectra of both {cosines.round(3).tolist()}")
+
+
+def _both(
+    peer: str, counts: sp.csr_matrix, K: int
+) -> dict[str, tuple[float, np.ndarray, np.ndarray]]:
+    """CPU seconds, spectra in TPM (genes, K) and usages (cells, K) of conenmf and of cNMF."""
+    genes = pd.DataFrame(index=[f"g{n}" for n in range(counts.shape[1])])
+    rows = pd.DataFrame(index=[f"c{n}" for n in range(counts.shape[0])])
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "cells.h5ad")
+        anndata.AnnData(counts, obs=rows, var=genes).write_h5ad(file)
+        for name, python, program in (("conenmf", sys.executable, OURS), ("cnmf", peer, CNMF)):
+            place = Path(folder, name)
+            place.mkdir()
+            seconds = run(python, program, file, place, K)
+            if seconds:
+                kinds = (f"gene_spectra_tpm.k_{K}.dt_0_5", f"usages.k_{K}.dt_0_5.consensus")
+                paths = [place / "run" / f"run.{kind}.txt" for kind in kinds]
+                tables = [pd.read_csv(path, sep="\t", index_col=0) for path in paths]
+                spectra = tables[0][genes.index].to_numpy().T
+                usages = tables[1].loc[rows.index].to_numpy()
+                found[name] = float(seconds.split()[-1]), spectra, usages
+    return found
 
 
 def score(W: np.ndarray, truth: np.ndarray) -> float:

@@ -257,7 +257,7 @@ def annotate(
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell as a category, like scanpy's groups, and
-    ``uns[key]`` the facts as JSON. If the result is of some `genes` only, given by their places,
+    ``uns[key]`` the facts as a dict. If the result is of some `genes` only, given by their places,
     the others have zeros.
 
     >>> import anndata
@@ -305,7 +305,7 @@ def _annotations(result: Factorization, key: str) -> list[Annotation]:
         ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
         ("obs", key, categories(np.asarray(result.labels))),
-        ("uns", key, json.dumps(facts(result))),
+        ("uns", key, unstructured(facts(result))),
     ]
 
 
@@ -337,6 +337,24 @@ def categories(labels: Array, first: int = 0) -> Any:
     present = np.unique(labels[labels >= 0])
     codes = np.where(labels < 0, -1, np.searchsorted(present, labels))
     return pd.Categorical.from_codes(codes, [str(k + first) for k in present])
+
+
+def unstructured(facts: Facts) -> Facts:
+    """Return facts as files of AnnData hold them: dicts of texts, numbers and arrays, no None.
+
+    >>> unstructured({"K": 3, "shares": [0.5, 0.5], "race": None, "markers": [["a", "b"], ["c"]]})
+    {'K': 3, 'shares': array([0.5, 0.5]), 'markers': '[["a", "b"], ["c"]]'}
+    """
+    kept: Facts = {}
+    for name, value in json_values(facts).items():
+        if isinstance(value, dict):
+            kept[name] = unstructured(value)
+        elif isinstance(value, list):
+            is_flat = all(isinstance(one, float | int | str) for one in value)
+            kept[name] = np.array(value) if is_flat else json.dumps(value)
+        elif value is not None:
+            kept[name] = value
+    return kept
 
 
 def annotated_copy(source: PathLike, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:

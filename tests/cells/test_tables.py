@@ -67,7 +67,9 @@ def test_an_annotated_copy_leaves_the_original_alone(programs, atlas, counts):
     assert (groups.dtype, list(groups.cat.categories)) == ("category", ["1", "2", "3"])
     assert groups.isna().tolist() == [False] * 239 + [True]
     assert groups.iloc[0] == str(programs.labels[0] + 1)
-    assert json.loads(copy.uns["conenmf"])["n_runs"] == 3
+    assert copy.uns["conenmf"]["n_runs"] == 3
+    np.testing.assert_array_equal(copy.uns["conenmf"]["found_in"], programs.stability.found_in)
+    assert json.loads(copy.uns["conenmf"]["markers"]) == programs.markers()
     assert list(copy.obs.columns) == ["batch", "conenmf"]
     np.testing.assert_array_equal(copy.layers["counts"].toarray(), counts)
 

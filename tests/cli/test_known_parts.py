@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from conenmf import ConeNMF, Factorization
+from conenmf import ConeNMF, Factorization, from_rows
+from conenmf.judge.displacement import displacement
 
 PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
 
@@ -205,6 +206,21 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng
     output_of("report", "out", "-q")
 
 
+def test_displacement_is_an_option(X, fitted):
+    part = X.iloc[:40, :4]
+    part.to_csv("con.csv")
+    (0.02 + 0.1 * part).to_csv("unc.csv")
+    result = fitted("con.csv", "--uncertainty", "unc.csv", "--displacement", "4,25")
+    found = displacement(from_rows(part, sigma=0.02 + 0.1 * part), result.W, result.H, [4, 25])
+    table = pd.read_csv("out/displacement.csv")
+    K = result.W.shape[1]
+    assert table["rise of Q"].tolist() == [4.0] * (4 * K) + [25.0] * (4 * K)
+    assert table["feature"].tolist() == [*part.columns] * (2 * K)
+    for name in ("lower", "upper"):
+        expected = getattr(found, name).transpose(0, 2, 1).ravel()
+        np.testing.assert_allclose(table[name], expected, atol=1e-6)
+
+
 def test_uncertainties_and_codes_for_missing_entries_are_options(
     X, fitted, fails, run, capsys, all_close
 ):
@@ -222,5 +238,8 @@ def test_uncertainties_and_codes_for_missing_entries_are_options(
     written = (table.iloc[:, 0], by_feature.iloc[:, 0])
     all_close(written, (found.by_sample, found.by_feature))
     fails(2, "nor a number such as -999", "fit", "con.csv", "--missing", "none", *PLAIN)
+    fails(2, "not numbers above 0", "fit", "con.csv", "--displacement", "4,x", *PLAIN)
+    poisson = ("--displacement", "4", "--loss", "poisson")
+    fails(4, "is for least squares", "fit", "con.csv", *poisson, *PLAIN)
     assert run("fit", "cells.csv", "--weights", "cells.csv", "-o", "w", *PLAIN) == 0
     assert "give them as --uncertainty" in capsys.readouterr().err

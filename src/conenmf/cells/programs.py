@@ -50,6 +50,7 @@ from ..export import (
     categories,
     json_values,
     no_formula,
+    unstructured,
 )
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
@@ -521,7 +522,7 @@ def write_programs(
         The .h5ad file of which a copy is annotated instead. It is not changed.
         ``obsm["X_conenmf"]`` gets the usages, ``varm["conenmf"]`` the spectra in TPM,
         ``varm["conenmf_score"]`` the scores, ``obs["conenmf"]`` the labels as categories,
-        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts as JSON.
+        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts.
     """
     target = Path(folder)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
@@ -587,7 +588,7 @@ def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
         ("varm", "conenmf_score", programs.spectra_score),
         ("obs", "conenmf", categories(programs.labels, first=1)),
         ("var", "conenmf", chosen),
-        ("uns", "conenmf", json.dumps(facts)),
+        ("uns", "conenmf", unstructured(facts)),
     ]
 
 

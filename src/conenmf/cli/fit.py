@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +26,14 @@ from ..export import (
     facts,
     write_tables,
 )
+from ..judge.displacement import displacement
 from ..pipeline import factorize
 from ..ratings import fit_ratings
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
 from ..solve.constraints import Penalties
+from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
 from ..text import Facts
@@ -52,6 +56,7 @@ from .options import (
     with_sample_weights,
 )
 from .output import (
+    DISPLACEMENT_FILE,
     Q_FILE,
     RECOMMENDATIONS_FILE,
     RESIDUALS_FILE,
@@ -82,6 +87,7 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
     "no_report",
     "effort",
     "uniqueness",
+    "displacement",
     "scene",
     *OUTPUT,
     *READING,
@@ -146,6 +152,8 @@ def _check_options(request: Request) -> Path:
     source = request.path
     if request.anndata and source.suffix.lower() != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
+    if request.displacement is not None and get_loss(request.loss).degree != 2:
+        raise OptionError("--displacement is for least squares: leave out --loss")
     target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
@@ -216,6 +224,9 @@ def write_result(
         write_tables(result, folder, request.tables)
     if "Q" in result.settings:
         _write_residuals(folder, result)
+    if request.displacement is not None:
+        with request.display.working("displacing entries"):
+            _write_displacement(folder, result, request.displacement)
     if request.ratings is not None:
         users = result.names.sample_names or range(result.n_samples)
         rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
@@ -240,6 +251,19 @@ def _write_residuals(folder: Path, result: Factorization) -> None:
     header = ("sample", RATIO, *features)
     write_csv(folder / RESIDUALS_FILE, header, ((name, q, *row) for name, q, row in rows))
     write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
+
+
+def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
+    """Write how far each entry of each component can go, for each rise of Q."""
+    assert result.data is not None
+    found = displacement(result.data, result.W, result.H, rises)
+    ends = zip(found.rises, found.lower, found.upper, strict=True)
+    rows = (
+        (k, result.names.feature(f), found.W[f, k], rise, low[f, k], high[f, k])
+        for (rise, low, high), k, f in product(ends, *map(range, result.W.T.shape))
+    )
+    header = ("component", "feature", "value", "rise of Q", "lower", "upper")
+    write_csv(folder / DISPLACEMENT_FILE, header, rows)
 
 
 @command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})

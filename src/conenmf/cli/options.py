@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -94,6 +95,13 @@ def _listed(value: str | Texts) -> Texts:
     if not isinstance(value, str):
         return value
     return tuple(map(str.strip, value.split(","))) if value.strip("()") else ()
+
+
+def _rises(value: str) -> list[float]:
+    """The numbers above 0 in a text with commas between them."""
+    if re.fullmatch(r"(\d+(\.\d+)?(,|$))+", value) is None:
+        raise click.BadParameter(f"{value!r} are not numbers above 0 such as 4,25")
+    return list(map(float, value.split(",")))
 
 
 # --- the table --------------------------------------------------------------------------------
@@ -273,6 +281,11 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             "Search for other components with the same error; takes about as long as the fit.",
             bool,
         ),
+        "displacement": (
+            "Also write displacement.csv: how far each entry of a component can go until Q has "
+            "risen by these numbers, such as 4,25; takes a second or so for each entry.",
+            _rises,
+        ),
         "data": ("The data of the fit; needed if fit wrote no report.",),
         "image_shape": ("Features are the pixels of images of this shape.", _shape),
         "view": ("How the report draws components.", Choice(VIEWS)),
@@ -305,6 +318,7 @@ _FLAGS = {
 }
 
 _METAVARS = {
+    "displacement": "NUMBER,...",
     "K": "K|auto|LOW-HIGH",
     **dict.fromkeys(("names_column", "drop", "text_column"), "COLUMN"),
     "triples": "USER,ITEM,RATING",

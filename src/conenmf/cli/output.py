@@ -56,6 +56,7 @@ RUNS_FILE = "runs.csv"
 RECOMMENDATIONS_FILE = "recommendations.csv"
 RESIDUALS_FILE = "residuals.csv"
 Q_FILE = "q.csv"
+DISPLACEMENT_FILE = "displacement.csv"
 RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
@@ -69,6 +70,7 @@ _RESULT_FILES = {
     RECOMMENDATIONS_FILE,
     RESIDUALS_FILE,
     Q_FILE,
+    DISPLACEMENT_FILE,
     _SUMMARY_FILE,
 }
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
