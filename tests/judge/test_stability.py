@@ -22,6 +22,7 @@ from conenmf.judge.scores import match_components
 from conenmf.judge.stability import (
     Replicates,
     Stability,
+    _best,
     consensus,
     distinct,
     found_again,
@@ -92,6 +93,15 @@ def test_runs_in_worse_minima_take_no_part():
     assert found.is_kept.sum() == 2  # a quarter
     assert found.best_relative_error == all_kept.best_relative_error
     np.testing.assert_array_equal(found.spectra, all_kept.spectra)
+
+
+def test_runs_at_a_worse_minimum_are_left_out_also_where_noise_hides_them():
+    errors = np.array([0.94493, 0.94494, 0.94495, 0.94496, 0.94688, 0.94689, 0.94700])
+    # five components explain 0.055: a fifth of what one explains is missing in the last three
+    assert _best(errors, 0.01, 5).tolist() == [True] * 4 + [False] * 3
+    assert _best(errors, np.inf, 5).all()
+    assert _best(errors[3:], 0.01, 5).tolist() == [True, True, False, False]  # at least two
+    assert _best(np.array([0.1, 0.1005, 0.102]), 0.01, 5).tolist() == [True, True, False]
 
 
 def test_without_a_consensus_the_best_run_is_returned():

@@ -242,7 +242,6 @@ def find_programs(
             data,
             ks,
             n_runs,
-            max_excess=np.inf,
             rng=rng,
             checkpoint=checkpoint,
             callback=lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5),

@@ -28,6 +28,7 @@ from .judge import consensus
 from .options import OUTPUT, RUNNING, Request, command
 from .output import locked_folder, save_picture
 
+_NEAR = 3  # programs more or fewer than were chosen, that are worth a comparison
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
 
@@ -92,6 +93,9 @@ def cells(request: Request) -> None:
         programs, V, paths = _found(request, target, name, chosen, fitting, identity)
     answer = {**run_facts(programs), "files": [str(path) for path in paths]}
     where = f"files are in {visible(request.output, None)}"
+    if request.K == "auto":
+        near = f"{max(2, programs.K - _NEAR)}-{programs.K + _NEAR}"
+        where += f"\nto compare the stability of numbers near this one, add -k {near}"
     if not request.no_report:
         where += f"\nopen {visible(paths[-1], None)} in a browser"
     request.answer(answer, f"{programs}\n{where}", V)

@@ -82,8 +82,8 @@ def evened(weights: Array) -> Array:
     [[1.0, 1.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.1]]
     """
     logs = np.ma.log(np.ma.masked_equal(weights, 0)) / 2
-    logs -= np.ma.median(logs, axis=1, keepdims=True)
-    logs -= np.ma.median(logs, axis=0, keepdims=True)
+    for axis in (1, 0):
+        logs -= np.ma.median(logs, axis, keepdims=True)  # type: ignore[no-untyped-call]
     return np.asarray(np.ma.exp(logs).filled(0.0))
 
 

@@ -628,6 +628,7 @@ class Stability:
 # --- one number of components -------------------------------------------------------------------
 
 _MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
+_MAX_LOST_SHARE = 0.05  # of what a component explains on average, that they may lose
 _MIN_RUNS = 2
 _MAX_RUNS = 10_000
 _MAX_DRAWN = 2000  # components of runs in a clustergram
@@ -671,8 +672,9 @@ def stability(
     density_threshold : float
         See `consensus`.
     max_excess : float
-        With "start", runs whose error exceeds the lowest by more than this share are left out of
-        the consensus, unless fewer than a quarter would remain. Infinity keeps all.
+        With "start", runs whose error exceeds the lowest by more than this share, or by more than
+        a twentieth of what a component explains, are left out of the consensus, unless fewer than
+        a quarter would remain. Infinity keeps all.
     max_iter, tol
         See `Stopping`.
     rng : numpy.random.Generator, optional
@@ -714,7 +716,7 @@ def stability(
         is_kept = np.full(n_runs, True)
         on_V = errors
         if resample == "start":
-            is_kept = _best(errors, max_excess)
+            is_kept = _best(errors, max_excess, K)
         else:  # the error of a run is that of the data it drew
             on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
         found = consensus(spectra[is_kept], density_threshold=threshold)
@@ -746,11 +748,14 @@ def _noise(
     return Noise(dispersion)
 
 
-def _best(errors: Array, max_excess: float) -> Array:
+def _best(errors: Array, max_excess: float, K: int) -> Array:
     """Which runs have a low error, and at least some of them."""
     n_least = max(_MIN_RUNS, int(np.ceil(_MIN_KEPT_SHARE * errors.size)))
-    limit = max(errors.min() * (1 + max_excess), np.sort(errors)[n_least - 1])
-    return errors <= limit
+    lowest = errors.min()
+    excess = max_excess * lowest
+    if np.isfinite(max_excess):
+        excess = min(excess, _MAX_LOST_SHARE * max(1 - lowest, 0) / K)
+    return errors <= max(lowest + excess, np.sort(errors)[n_least - 1])
 
 
 def _judged(
