@@ -102,15 +102,11 @@ def test_the_wheel_holds_the_package_and_the_sdist_what_the_tests_need(release):
 
 
 @pytest.mark.nightly
-def test_the_installed_wheel_passes_tests_of_the_sdist(installed):
+def test_the_installed_wheel_passes_tests_of_the_sdist_and_its_command_runs(installed, tmp_path):
     where = run(installed, "python", "-c", "import conenmf; print(conenmf.__file__)")
     assert Path(where.strip()).is_relative_to(installed[1].parent)
     out = run(installed, "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *CORE)
     assert re.search(r"\d\d passed", out), out
-
-
-@pytest.mark.nightly
-def test_the_installed_command_runs(installed, tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,b,c\n" + "\n".join(f"{n},{2 * n},{n % 3}" for n in range(1, 30)))
     assert conenmf.__version__ in run(installed, "conenmf", "--version")

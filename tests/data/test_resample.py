@@ -32,15 +32,22 @@ def test_only_counts_are_drawn_again(refuses):
     refuses(DataTypeError, "not counts", lambda: redrawn(V, np.random.default_rng(0)))
 
 
-@pytest.mark.parametrize("scale", [0.02, 5.0])
-def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, scale, rng):
-    W, H = scale * rng.random((12, 3)), rng.random((3, 40))
-    drawn = [
-        drawn_counts(V, W, H, np.random.default_rng(2))
+W, H = np.random.default_rng(0).random((12, 3)), np.random.default_rng(1).random((3, 40))
+DRAWS = {
+    "few": lambda V, rng: drawn_counts(V, 0.02 * W, H, rng),
+    "many": lambda V, rng: drawn_counts(V, 5 * W, H, rng),
+    "again": redrawn,
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, draw):
+    found, expected = (
+        everything(DRAWS[draw](V, np.random.default_rng(2)))
         for V in (main_backend(counts), from_columns(counts))
-    ]
-    np.testing.assert_array_equal(everything(drawn[0]), everything(drawn[1]))
-    assert everything(drawn[0]).sum() > 0
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert found.sum() > 0
 
 
 @pytest.mark.parametrize("way", ["by components", "directly"])
@@ -63,21 +70,13 @@ def test_draws_are_poisson(monkeypatch, way, rng):
     assert abs(between).max() < 0.1  # features are independent
 
 
-def test_counts_drawn_again_are_poisson_and_the_same_in_every_storage(
-    main_backend, small_blocks, counts
-):
-    again = [
-        redrawn(V, np.random.default_rng(3)) for V in (main_backend(counts), from_columns(counts))
-    ]
-    np.testing.assert_array_equal(everything(again[0]), everything(again[1]))
-    drawn = everything(redrawn(from_columns(np.full((50, 400), 7.0)), np.random.default_rng(1)))
-    assert drawn.mean() == pytest.approx(7, abs=4 * np.sqrt(7 / drawn.size))
-    assert drawn.var() == pytest.approx(7, rel=0.05)
-    drawn = everything(
-        redrawn(from_columns(np.full((50, 400), 70.0)), np.random.default_rng(1), dispersion=0.1)
-    )
-    assert drawn.mean() == pytest.approx(70, rel=0.01)
-    assert drawn.var() == pytest.approx(70 + 0.1 * 70**2, rel=0.05)
+@pytest.mark.parametrize(("mean", "options"), [(7.0, {}), (70.0, {"dispersion": 0.1})])
+def test_counts_drawn_again_are_poisson_or_overdispersed(mean, options):
+    V = from_columns(np.full((50, 400), mean))
+    drawn = everything(redrawn(V, np.random.default_rng(1), **options))
+    variance = mean + options.get("dispersion", 0.0) * mean**2
+    assert drawn.mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / drawn.size))
+    assert drawn.var() == pytest.approx(variance, rel=0.05)
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
