@@ -16,11 +16,6 @@ from conenmf.datasets import DATASETS, load
 from conenmf.errors import InputWarning
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """No test sees the folders of the user."""
@@ -72,17 +67,6 @@ def counts():
 
     def draw(rng, N=6, F=9):
         return sp.csr_array(rng.poisson(0.7, (N, F)).astype(np.uint16)), np.arange(N) % 3
-
-    return draw
-
-
-@pytest.fixture
-def scene():
-    """A cube of rows, columns and bands, and the classes of its pixels."""
-
-    def draw(rng, rows=6, columns=5, bands=4):
-        cube = rng.integers(1, 8000, (rows, columns, bands), np.uint16)
-        return cube, rng.integers(0, 10, (rows, columns), np.uint8)
 
     return draw
 

@@ -14,8 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 def test_digits_come_with_scikit_learn():
     digits = load("digits")
-    assert digits.verified
-    assert digits.labels.shape == (1797,)
+    assert (digits.verified, digits.labels.shape) == (True, (1797,))
     assert digits.names.image_shape == digits.image_shape == (8, 8)
     assert available() == ["digits"]
     assert "array" not in repr(digits)
@@ -53,9 +52,6 @@ def test_images_are_shrunk(folder, rng, place, refuses):
     assert half.image_shape == half.names.image_shape == (100, 90)
     np.testing.assert_array_equal(half.X[1].reshape(100, 90)[7, 8], images[1, 14:16, 16:18].mean())
     refuses(OptionError, "shrink=7 does not divide", lambda: load("faces94", shrink=7))
-    for shrink in (0, 2.0, "2"):
-        with pytest.raises(OptionError, match=f"shrink={shrink!r}"):
-            load("faces94", shrink=shrink)
 
 
 def test_pixels_or_bands_are_the_samples(folder, rng, place, small):
@@ -65,7 +61,7 @@ def test_pixels_or_bands_are_the_samples(folder, rng, place, small):
     pixels, bands = load("paviau_subset"), load("paviau_subset", samples_are="bands")
     np.testing.assert_array_equal(pixels.X, X)
     assert pixels.names.feature_names == bands.names.sample_names
-    assert bands.names.sample_names[:2] == ("band 1", "band 2")
+    assert bands.names.sample_names == tuple(f"band {n}" for n in range(1, 6))
     assert pixels.names.image_shape is None
     assert bands.names.image_shape == pixels.image_shape == (3, 4)
     np.testing.assert_array_equal(bands.X, X.T)

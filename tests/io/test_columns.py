@@ -35,7 +35,7 @@ def write(path, frame):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "a.parquet", "a.feather"])
-def test_columns_are_named_or_left_out(tmp_path, name):
+def test_columns_are_named_or_left_out(tmp_path, name, refuses):
     path = tmp_path / name
     frame = pd.DataFrame({"day": ["1999-12-31", "2000-01-01"], "a": [1, 3], "who": ["x", "y"]})
     write(path, frame.assign(b=[2, 4]))
@@ -46,19 +46,16 @@ def test_columns_are_named_or_left_out(tmp_path, name):
     assert read(path, drop=("who", "day", 1)) == ([[2.0], [4.0]], Names(None, ("b",)))
     turned = read(path, drop="day", names_column="who", samples_in="columns")
     assert turned == ([[1.0, 3.0], [2.0, 4.0]], Names(("a", "b"), ("x", "y")))
-    with pytest.raises(
-        OptionError, match=r"0 columns called 'c'; it has day, a, who, b: .* 0 to 3"
-    ):
-        open_data(path, drop="c")
+    message = "0 columns called 'c'; it has day, a, who, b: .* 0 to 3"
+    refuses(OptionError, message, lambda: open_data(path, drop="c"))
 
 
-def test_titles_that_are_numbers_or_not_unique(tmp_path):
+def test_titles_that_are_numbers_or_not_unique(tmp_path, refuses):
     (tmp_path / "a.csv").write_text("x,2,0,0\n1.5,2.5,3.5,4.5\n")
-    assert read(tmp_path / "a.csv", drop="2")[0] == [[1.5, 3.5, 4.5]]
-    assert read(tmp_path / "a.csv", drop=2)[0] == [[1.5, 2.5, 4.5]]
-    assert read(tmp_path / "a.csv", drop="3")[0] == [[1.5, 2.5, 3.5]]
-    with pytest.raises(OptionError, match=r"2 columns called '0'; .* a number from 0 to 3"):
-        open_data(tmp_path / "a.csv", drop="0")
+    for column, left in (("2", [1.5, 3.5, 4.5]), (2, [1.5, 2.5, 4.5]), ("3", [1.5, 2.5, 3.5])):
+        assert read(tmp_path / "a.csv", drop=column)[0] == [left]
+    message = "2 columns called '0'; .* a number from 0 to 3"
+    refuses(OptionError, message, lambda: open_data(tmp_path / "a.csv", drop="0"))
 
 
 def test_the_index_of_a_data_frame_gives_way_to_another_column(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from conenmf import open_data
 from conenmf.data.prepare import Words
 from conenmf.io.text import read_names
+from conenmf.names import Names
 
 TEXTS = {
     "a/one.txt": "oak elm\noak",
@@ -29,8 +30,8 @@ def folder(tmp_path):
 
 def test_a_folder_of_texts(folder):
     V = open_data(folder)
-    assert V.names.sample_names == ("a/one.txt", "four.txt", "three.txt", "two.txt")
-    assert V.names.feature_names == ("elm", "oak", "pepper", "salt")
+    samples = ("a/one.txt", "four.txt", "three.txt", "two.txt")
+    assert V.names == Names(samples, ("elm", "oak", "pepper", "salt"))
     assert V.shape == (4, 4)
     again = open_data(folder / "a", words=V.vocabulary)
     assert again.names.feature_names == V.names.feature_names
@@ -43,8 +44,7 @@ def test_a_column_of_texts(tmp_path):
         "x3,salt pepper,5\nx4,pepper salt,1\n"
     )
     V = open_data(path, text_column="body", names_column="id")
-    assert V.names.sample_names == ("x1", "x2", "x3", "x4")
-    assert V.names.feature_names == ("elm", "oak", "pepper", "salt")
+    assert V.names == Names(("x1", "x2", "x3", "x4"), ("elm", "oak", "pepper", "salt"))
     assert open_data(path, text_column=1).shape == V.shape
     long = tmp_path / "long.tsv"
     long.write_text("a\t" + "oak " * 50_000 + "\nb\toak elm\nc\telm\n")  # longer than csv allows

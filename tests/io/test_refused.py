@@ -216,6 +216,10 @@ REFUSED = {  # the name of a file, how it is written, the error, its message, an
         "a.mat", lambda path: scipy.io.savemat(path, {"V": 1j * X}),
         DataTypeError, "Complex",
     ),
+    "a text that is no header of ENVI": (
+        "a.hdr", lambda path: path.write_text("samples = 3"),
+        FileFormatError, "not appear to be an ENVI header",
+    ),
     "ENVI without a header": (
         "c.bil", lambda path: path.write_bytes(b""),
         FileFormatError, r"needs its header, c\.hdr, beside it",

@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf import ConeNMF, Factorization, open_data
-from conenmf.errors import (
-    DataError,
-    DataTypeError,
-    FileFormatError,
-)
+from conenmf import open_data
+from conenmf.errors import DataError, DataTypeError, FileFormatError
+from conenmf.names import Names
 
 CODES = {
     "u1": 1,
@@ -63,11 +60,9 @@ def test_every_order_and_type(tmp_path, interleave, kind, order, offset):
     for file in (path, path.with_suffix(".img")):
         V = open_data(file)
         np.testing.assert_array_equal(pixels(V), SCENE.reshape(-1, BANDS))
-        assert V.names.pixels_shape == (ROWS, COLUMNS)
-        assert V.names.feature_names == WAVELENGTHS
+        assert V.names == Names(None, WAVELENGTHS, pixels_shape=(ROWS, COLUMNS))
         assert f"5 lines x 7 samples x 4 bands ({interleave})" in V.remarks[0]
-    turned = V.turned()
-    np.testing.assert_array_equal(pixels(turned), SCENE.reshape(-1, BANDS).T)
+    np.testing.assert_array_equal(pixels(V.turned()), SCENE.reshape(-1, BANDS).T)
     small = open_data(path, block_samples=3)
     (total,) = small.sweep(lambda block: (np.asarray(block).sum(axis=1),))
     np.testing.assert_array_equal(total, SCENE.reshape(-1, BANDS).sum(axis=0))
@@ -82,15 +77,6 @@ def test_any_pixels(tmp_path_factory, interleave, indices):
     path = write(tmp_path_factory.mktemp("envi") / "scene.hdr", interleave)
     block = open_data(path).columns(indices)
     np.testing.assert_array_equal(np.asarray(block).T, SCENE.reshape(-1, BANDS)[indices])
-
-
-def test_maps_come_from_a_saved_result(tmp_path):
-    V = open_data(write(tmp_path / "scene.hdr", "bil"))
-    model = ConeNMF(2, init="snpa", solver=None).fit(V)
-    model.result_.save(tmp_path / "fit.npz")
-    names = Factorization.load(tmp_path / "fit.npz").names
-    assert names.pixels_shape == (ROWS, COLUMNS)
-    assert names.feature_names == WAVELENGTHS
 
 
 def test_other_places_of_both_files(tmp_path, refuses):
@@ -127,15 +113,26 @@ def test_headers_that_lie(tmp_path, changes, error, problem, refuses):
     refuses(error, problem, lambda: open_data(write(tmp_path / "scene.hdr", **changes)))
 
 
-def test_what_else_a_header_says(tmp_path, refuses):
-    path = write(tmp_path / "scene.hdr", wavelength=None, band_names="{blue, green, red, nir}")
-    assert open_data(path).names.feature_names == ("blue", "green", "red", "nir")
-    path = write(tmp_path / "scene.hdr", bbl="{1, 0, 1, 0}")
-    assert open_data(path).remarks[0].endswith("its header marks 2 bands as bad: 500, 712.25")
-    path = write(tmp_path / "scene.hdr", wavelength=None)
-    assert open_data(path).names.feature_names is None
-    path.write_text("samples = 3")
-    refuses(FileFormatError, "not appear to be an ENVI header", lambda: open_data(path))
+@pytest.mark.parametrize(
+    ("changes", "names", "remark"),
+    [
+        ({"wavelength": None}, None, ""),
+        (
+            {"wavelength": None, "band_names": "{blue, green, red, nir}"},
+            ("blue", "green", "red", "nir"),
+            "",
+        ),
+        (
+            {"bbl": "{1, 0, 1, 0}"},
+            WAVELENGTHS,
+            "its header marks 2 bands as bad: 500, 712.25",
+        ),
+    ],
+)
+def test_what_else_a_header_says(tmp_path, changes, names, remark):
+    V = open_data(write(tmp_path / "scene.hdr", **changes))
+    assert V.names.feature_names == names
+    assert V.remarks[0].endswith(remark)
 
 
 @pytest.mark.parametrize("interleave", sorted(STORED))

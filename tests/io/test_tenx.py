@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from conenmf import open_data
 from conenmf.errors import FileFormatError
+from conenmf.names import Names
 
 COUNTS = sp.csc_array(np.random.default_rng(0).poisson(0.7, (6, 9)))  # genes x cells
 GENES = ["ACTB", "CD3E", "MATR3", "MATR3", "NKG7", "GNLY"]
@@ -57,8 +58,7 @@ def check(V):
     assert V.shape == (6, 9)
     block = V.columns(np.arange(9))
     np.testing.assert_array_equal(sp.csc_array(block).toarray(), COUNTS.toarray())
-    assert V.names.sample_names == tuple(CELLS)
-    assert V.names.feature_names == NAMES
+    assert V.names == Names(tuple(CELLS), NAMES)
     assert V.remarks[0].startswith("10x counts: each cell is a sample, each gene a feature")
 
 

@@ -117,12 +117,11 @@ def test_every_chunk_is_compared_in_every_pass(X, refuses):
     refuses(DataChangedError, "samples 792 to 799", lambda: V.mean())
 
 
-def test_rounding_is_no_change(X):
+@pytest.mark.parametrize(("dtype", "rounding"), [(np.float64, 1e-14), (np.float32, 1e-7)])
+def test_rounding_is_no_change(X, dtype, rounding):
     """Another machine may compute a chunk with other last bits."""
-    V = from_rows(changing(X, 2, lambda rows: rows * (1 + 1e-14)), persist=False)
-    assert factorize(V, 3, init="cr1", max_iter=3).relative_error > 0
-    single = changing(X, 2, lambda rows: (rows * (1 + 1e-7)).astype(np.float32))
-    V = from_rows(single.astype(np.float32), persist=False)
+    data = changing(X, 2, lambda rows: (rows * (1 + rounding)).astype(dtype)).astype(dtype)
+    V = from_rows(data, persist=False)
     assert factorize(V, 3, init="cr1", max_iter=3).relative_error > 0
 
 
@@ -133,7 +132,7 @@ def failing(G, C, Y):
     raise KeyError("of the solver")
 
 
-def test_errors_of_a_step_are_raised_as_without_a_cluster(X):
-    for data in (X, da.from_array(X, chunks=(40, 8))):
-        with pytest.raises(KeyError, match="of the solver"):
-            factorize(from_rows(data), 3, solver=failing, init="cr1")
+@pytest.mark.parametrize("make", [np.asarray, lambda X: da.from_array(X, chunks=(40, 8))])
+def test_errors_of_a_step_are_raised_as_without_a_cluster(X, make):
+    with pytest.raises(KeyError, match="of the solver"):
+        factorize(from_rows(make(X)), 3, solver=failing, init="cr1")
