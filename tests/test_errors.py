@@ -5,7 +5,6 @@ import pickle
 from fractions import Fraction
 
 import numpy as np
-import pytest
 
 from conenmf import arguments
 from conenmf.errors import Message, Option, OptionError
@@ -29,9 +28,7 @@ def test_what_a_message_shows_is_short_and_can_be_copied():
     assert shown("a\x1b[31m\n") == r"'a\x1b[31m\n'"
 
 
-def test_limits_in_words():
-    with pytest.raises(OptionError, match="runs=0, expected an integer of at least 1 and at most"):
-        arguments.integer("runs", 0, at_least=1, at_most=9)
-    with pytest.raises(OptionError, match="tol=nan, expected a number above 0 and below 1"):
-        arguments.optional(arguments.number, "tol", float("nan"), above=0, below=1)
+def test_limits_in_words(refuses):
+    limits = "tol=nan, expected a number above 0 and below 1"
+    refuses(OptionError, limits, arguments.number, "tol", float("nan"), above=0, below=1)
     assert arguments.number("max_time", Fraction(1, 2), at_least=0) == 0.5

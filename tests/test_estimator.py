@@ -335,6 +335,6 @@ def test_masks_are_not_forgotten(X, refuses):
     refuses(DataTypeError, "entries are masked", ConeNMF(2, init=C).fit, X)
 
 
-def test_penalties_that_leave_nothing_are_said(X):
+def test_a_fit_whose_penalties_leave_nothing_warns(X):
     with pytest.warns(ConvergenceWarning, match="nothing is left of W H"):
         ConeNMF(2, alpha_W=1e6).fit(X)

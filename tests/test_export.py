@@ -71,7 +71,7 @@ def test_names_are_no_formulas_in_a_spreadsheet(tmp_path, frame):
     assert [export.no_formula(name)[0] for name in ("\t=1", "\r=1", "\n=1")] == ["'"] * 3
 
 
-def test_facts_are_plain_and_include_what_was_judged(frame):
+def test_facts_are_json_and_include_certificate_and_diagnosis(frame):
     result = factorize(from_rows(frame), 3)
     assert "certificate" not in facts(result)
     result.certify()

@@ -193,7 +193,7 @@ class TestNumbers:
         assert (chosen.decided_by, chosen.grade) == ("hidden", "guess")
         assert factorize(V, max_iter=5).K == chosen.K
 
-    def test_the_description_is_of_what_is_known(self, V, p):
+    def test_the_diagnosis_uses_known_entries_only(self, V, p):
         result = factorize(V, K)
         found = result.diagnose(effort=0)
         shown = np.where(p > 0, DATA, result.W @ result.H)

@@ -37,7 +37,7 @@ def iteration(number, error=0.5):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_what_is_done_is_shown_with_its_note(terminal):
+def test_the_current_step_is_shown_with_its_note(terminal):
     shown, stream = display(terminal)
     with shown.working("reading \x1b[2Jcells.csv"):
         wait_for(stream, "reading \\x1b[2Jcells.csv")

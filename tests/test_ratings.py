@@ -142,7 +142,7 @@ def test_other_titles_are_named(tmp_path, refuses):
     refuses(OptionError, "expected three columns", lambda: open_data(path, triples=("who", "what")))
 
 
-def test_tables_of_features_are_not_taken_for_ratings(tmp_path):
+def test_tables_of_features_are_not_read_as_ratings(tmp_path):
     path = tmp_path / "products.csv"
     path.write_text("user,item_price,score\n1,10,3\n2,11,4\n3,12,5\n4,11,6\n")
     assert open_data(path, drop="user").shape == (2, 4)  # each user once: a table of features
@@ -187,7 +187,7 @@ def test_a_data_frame_with_other_titles_begins_with_users_items_and_ratings():
 
 
 @pytest.mark.seed(0)
-def test_other_columns_of_integers_are_not_taken_for_ratings(tmp_path, rng):
+def test_other_columns_of_integers_are_not_read_as_ratings(tmp_path, rng):
     def shape(columns):
         path = tmp_path / "table.csv"
         np.savetxt(path, np.column_stack(columns), "%g", ",")

@@ -84,7 +84,7 @@ def test_the_summary_mentions_cones_only_if_there_are_some(data, K, expected):
 # --- copies and changes ---------------------------------------------------------------------
 
 
-def test_copies_keep_what_is_known(cones):
+def test_copies_keep_data_and_certificate(cones):
     result = factorize(from_columns(cones), 4, max_iter=3, tol=0)
     certificate = result.certify()
     for duplicate in (copy.copy(result), copy.deepcopy(result)):

@@ -86,7 +86,7 @@ def test_older_and_newer_formats_are_refused(saved, version, refuses):
     refuses(FileFormatError, message, Factorization.load, saved)
 
 
-def test_names_and_what_is_known_are_saved(tmp_path, named):
+def test_names_certificates_and_diagnoses_are_saved(tmp_path, named):
     def loaded(result):
         result.save(tmp_path / "result.npz")
         return Factorization.load(tmp_path / "result.npz")

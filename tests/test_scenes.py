@@ -107,7 +107,7 @@ def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it():
         ConeNMF.for_scenes(3).fit(np.ones((5, 6, 7)))
 
 
-def test_bands_in_rows_are_remarked():
+def test_bands_in_rows_raise_a_warning():
     with pytest.warns(InputWarning, match="are bands in the rows"):
         ConeNMF.for_scenes(3).fit(drawn(3)[0].T)
 

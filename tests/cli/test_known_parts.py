@@ -175,7 +175,7 @@ def test_a_penalty_that_a_solver_cannot_have_is_refused(folder, fails):
     fails(4, "needs a positive definite Gram matrix", "fit", "cells.csv", "-o", "new", *options)
 
 
-def test_commands_that_judge_data_know_what_is_missing(X, output_of):
+def test_commands_that_judge_data_respect_missing_entries(X, output_of):
     X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
     X.to_csv("holes.csv")
     known = ("holes.csv", "--missing", "nan", "-q")

@@ -37,7 +37,7 @@ def diagnosed(run, capsys):
     return diagnose
 
 
-def test_a_doubt_names_the_flag_and_stays_out_of_json(tables, run, capsys):
+def test_a_warning_names_the_flag_and_stays_out_of_json(tables, run, capsys):
     Path("two.csv").write_text("0,1\n" + "0.5,0.25\n0.75,0.125\n" * 9)
     assert run("rank", "two.csv", "--json") == 0
     done = capsys.readouterr()

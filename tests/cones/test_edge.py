@@ -166,7 +166,7 @@ def test_what_is_left_follows_the_law_of_noise(rng):
     assert count_above_edge(from_rows(np.maximum(X + 10 + uneven, 0))).misfit > 0.1
 
 
-def test_a_cone_of_few_samples_is_not_taken_for_noise(rng):
+def test_a_cone_of_few_samples_is_counted(rng):
     """Alone it would raise the variance of its own samples, and hide."""
     weights = np.array([0.33, 0.33, 0.33, 0.01])
     V = make_cones(80, 4, 0.1, n_samples=400, noise=0.02, weights=weights, rng=rng).V

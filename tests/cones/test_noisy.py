@@ -169,7 +169,7 @@ def test_without_singular_values_beyond_k_nothing_is_certain(rng, K, more):
         assert np.unique(clean.labels[known.centres]).size == K  # as proved
 
 
-def test_a_short_sample_that_takes_a_cone_is_admitted():
+def test_a_short_sample_that_becomes_a_centre_has_an_unknown_noise_level():
     """Three cones in three dimensions: two share a cluster, and a speck of dust has its own."""
     V = np.array([[1, 0.9, 0.5], [0.9, 1, 0.5], [0.8, 0.5, 1], [0, 1e-6, 0]]).T
     found = cluster_cones(from_columns(V), 3, method="robust")
@@ -178,7 +178,7 @@ def test_a_short_sample_that_takes_a_cone_is_admitted():
     assert sorted(centres_in_noise(from_columns(V), 3, noise=1e-5).centres) == [0, 1, 2]
 
 
-def test_the_noise_allowed_for_is_told():
+def test_clusters_report_the_noise_level_they_allow():
     model = make_cones(100, 4, 0.2, n_samples=400, noise=0.05, rng=np.random.default_rng(4))
     V = from_columns(model.V)
     assert cluster_cones(V, 4).noise == 0

@@ -51,7 +51,7 @@ def judged(result, weights, loss="frobenius"):
 
 
 @pytest.mark.parametrize("V", [from_rows(X), from_rows(sp.csr_array(X))])
-def test_nothing_said_leaves_the_data_as_they_are(V):
+def test_without_masks_or_weights_the_data_stay_as_they_are(V):
     assert observed_only(V) is V
 
 
@@ -69,7 +69,7 @@ SAID = {
 
 @pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 @pytest.mark.parametrize("pair", list(itertools.permutations(SAID, 2)), ids="-".join)
-def test_what_is_said_twice_holds_twice_in_any_order(pair):
+def test_masks_and_weights_combine_in_any_order(pair):
     (one, p), (other, q) = (SAID[name] for name in pair)
     V = observed_only(observed_only(from_rows(X), **one), **other)
     np.testing.assert_allclose(weights_of(V), p.astype(float) * q, rtol=1e-12)

@@ -16,7 +16,7 @@ from conenmf.data.known import (
 
 @pytest.mark.parametrize("F", [1, 7, 21])
 @pytest.mark.parametrize("N", [3, 1003])
-def test_gram_matrices_of_what_is_known(F, N, both_twins):
+def test_gram_matrices_of_known_entries(F, N, both_twins):
     rng = np.random.default_rng(F)
     mask, W, H = rng.random((N, F)) < 0.6, rng.random((F, 3)), rng.random((N, 3))
     block = rng.random((F, N))
@@ -30,7 +30,7 @@ def test_gram_matrices_of_what_is_known(F, N, both_twins):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csc_array])
-def test_what_is_left_of_known_entries(make, both_twins, rng):
+def test_residuals_and_squares_of_known_entries(make, both_twins, rng):
     X = np.where(rng.random((6, 40)) < 0.5, rng.random((6, 40)), 0)
     W, H, mask = rng.random((6, 2)), rng.random((40, 2)), rng.random((40, 6)) < 0.5
     for weights in (mask, mask * rng.random((40, 6))):

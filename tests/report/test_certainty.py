@@ -32,7 +32,9 @@ def again(cones):
 
 
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
-def test_how_often_components_are_found_again(cones, again, parsed, part_of, view):
+def test_the_report_shows_in_how_many_runs_each_component_appears(
+    cones, again, parsed, part_of, view
+):
     partners, _ = match_components(cones.W, again.W)
     shares = np.array([0.25, 0.5, 0.875, 1.0])
     found = replace(again, found_in=shares)
