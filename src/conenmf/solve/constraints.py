@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.linalg import eigvalsh, inv, slogdet, solve
+from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 
 from .. import kernels
 from ..arguments import Pair, choice, factor, flag, number
@@ -365,12 +365,12 @@ def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: i
 
 def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
     if not G[k, k] > 0:  # nothing uses this component, which an extrapolation may have moved
-        return W[:, k] / (np.linalg.norm(W[:, k]) or 1.0)
+        return W[:, k] / (norm(W[:, k]) or 1.0)
     rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
     new: Array = np.maximum(rest, 0.0)
-    norm = float(np.linalg.norm(new))
-    if norm > 0:
-        return new / norm
+    length = float(norm(new))
+    if length > 0:
+        return new / length
     new[int(rest.argmax())] = 1.0
     return new
 

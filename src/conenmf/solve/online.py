@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.linalg import norm
 
 from ..arguments import Pair, components, integer
 from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
@@ -88,15 +89,15 @@ class _Factors:
         M = np.eye(len(self.A))
         weights = np.sqrt(self.D[[i, j], [i, j]])
         joint = W[:, [i, j]] @ (weights if weights.any() else np.ones(2))
-        W[:, i] = joint / np.linalg.norm(joint)
+        W[:, i] = joint / norm(joint)
         M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # what their coefficients are worth on it
         M[j, j] = 0.0
         A = M @ self.A @ M.T
         B = self.B @ M.T
         D = M @ self.D @ M.T
-        norm = float(np.linalg.norm(total))
-        W[:, j] = total / norm
-        A[j, j] = D[j, j] = norm**2 / count
+        length = float(norm(total))
+        W[:, j] = total / length
+        A[j, j] = D[j, j] = length**2 / count
         B[:, j] = W[:, j] * A[j, j]
         return _Factors(W, A, B, D)
 
@@ -210,7 +211,7 @@ class ConeStream:
         W = np.asarray(W, dtype=float)
         stream = cls(*W.shape)
         stream.n_samples = n_samples
-        size = np.linalg.norm(W, axis=0)
+        size = norm(W, axis=0)
         is_used = (size > 0) & (np.diagonal(HH) > 0)
         W = W[:, is_used] / size[is_used]
         size = size[is_used]
@@ -266,8 +267,8 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
     counts = np.maximum(cones.counts, 1.0)
     K = S.shape[1]
     for k in range(factors.W.shape[1], K):
-        norm = np.linalg.norm(S[:, k])
-        axis = S[:, k] / norm if norm > 0 else cones.directions[:, k]
+        length = norm(S[:, k])
+        axis = S[:, k] / length if length > 0 else cones.directions[:, k]
         factors = factors.extended(axis)
     if not factors.D.any() or K == 1:
         return factors
@@ -294,7 +295,7 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
         B = past * factors.B + VH
         for _ in range(_W_SWEEPS):
             W = hals(A, B, W)
-    size = np.linalg.norm(W, axis=0)
+    size = norm(W, axis=0)
     size = np.where(size > _FLOORED_NORM, size, 0.0)  # a component at the floor ...
     after = _Factors(W, A, B, factors.D + HH).scaled(size)
     return replace(after, W=np.where(size > 0, after.W, factors.W))  # ... stays without samples

@@ -33,7 +33,7 @@ import numpy as np
 
 from ..arguments import DType, Interval, integer, number, optional
 from ..data.blocks import Array, exact
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import aligned_coefficients
 from ..data.views import Part, sweep_together
 from ..errors import DataError
@@ -474,7 +474,7 @@ class Run:
             if self.save is not None:
                 self.save(self, True)
 
-    def factors(self) -> tuple[Array, Aligned]:
+    def factors(self) -> Factors:
         """Return W (F, K) and H (K, N) in the scale of V."""
         Ht = self.Ht
         if self.objective.unit != 1:
@@ -490,7 +490,7 @@ class Run:
         assert self.reason is not None
         return Solution(*self.factors(), self.history(), self.reason)
 
-    def _scaled_factors(self, W: Array, H: Aligned | None) -> tuple[Array, Aligned]:
+    def _scaled_factors(self, W: Array, H: Aligned | None) -> Factors:
         """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self.solver.first == "W" or self.solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")

@@ -37,7 +37,7 @@ from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single, products_together
 from ...errors import DataError, Option, OptionError
-from ...linalg.svd import VECTOR_TOL, Spectrum
+from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from ...text import Facts
 from ..coefficients import (
     Finish,
@@ -157,7 +157,7 @@ class Frobenius(Loss):
             return ("cr1-robust", "random", "random")
         return ("rank-two" if K == 2 else "nndsvd", "cr1-robust", "random", "random")
 
-    def approximation(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> Objective | None:
+    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
         """Return that of large data on their leading singular vectors, or in single precision.
 
         If a side of V is short, the vectors are known. Where twice as many as there are components
@@ -194,7 +194,7 @@ class _Squares(Objective):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
-        self.terms = penalties.on_H, penalties.on_W(V.total, V.shape[1])
+        self.terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
         self._whole = penalties.fixes_columns  # W is updated with all features at once
         self.moves_coefficients = not penalties.sum_to_one
 

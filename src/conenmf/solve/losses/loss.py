@@ -24,7 +24,7 @@ from ...data.matrix import Aligned, DataMatrix, Results
 from ...data.validate import require_data_matrix, require_nonnegative
 from ...data.views import measure_together
 from ...errors import NotAvailableError, Option, OptionError
-from ...linalg.svd import Spectrum
+from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, Texts
 from ..coefficients import Finish, nearby_power, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
@@ -172,7 +172,7 @@ class Loss(ABC):
         """
         return ("random",)
 
-    def approximation(self, V: DataMatrix, K: int, spectrum: Spectrum | None) -> Objective | None:
+    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
         """Return nearly the same objective, which costs less, for the first iterations of a run."""
         return None
 
