@@ -28,17 +28,17 @@ scenes and ratings are read from the folder named by --data, and left out withou
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import chain, product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 import zoo_matrices
+from measure import heading, row, timed
 from measure import numbers as table
-from measure import timed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
@@ -226,6 +226,36 @@ def described(answers: list[Answer]) -> str:
 # --- the program ------------------------------------------------------------------------------
 
 PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "ratings")
+Group = dict[str, Cell]  # cells by title
+
+
+def groups(part: str, numbers: Callable[[int], range], data: Path | None) -> Iterator[Group]:
+    """The cells of a part; those of a group are also counted together."""
+    if part == "cones":
+        angles = {False: "equal angles", True: "unequal angles"}
+        for levels in ((0.0,), NOISE):
+            yield {
+                f"cones, {name}, noise {noise:g}": cones(numbers(25), unequal, noise)
+                for (unequal, name), noise in product(angles.items(), levels)
+            }
+    elif part == "spectra":
+        yield {f"spectra, noise {noise:.0%}": spectra(numbers(20), noise) for noise in NOISE}
+    elif part == "texts":
+        yield {"texts of the zoo": texts(numbers(10))}
+    elif part == "scenes":
+        yield {"scenes of the zoo": scenes(numbers(10))}
+        if data:
+            samson = np.load(data / "samson" / "V.npz")["V"].astype(float)
+            yield {"samson": iter([(from_rows(samson), 3)])}
+    elif data:
+        for size in (0, 20, 5) if part == "catalogues" else ():
+            yield {
+                f"catalogues, size {size or 'infinite'}, K = {K}, {N}": catalogues(
+                    numbers(10), data, K, N, size
+                )
+                for K, N in product((3, 6, 10), (60, 200))
+            }
+        yield dict(published(data)) if part == "published" else {}
 
 
 def main() -> None:
@@ -240,49 +270,15 @@ def main() -> None:
     def numbers(most: int) -> range:
         return range(0 if options.even else 1, 2 * min(options.draws, most), 2)
 
-    if "cones" in options.parts:
-        print_cones(numbers(25))
-    if "spectra" in options.parts:
-        together = []
-        for noise in NOISE:
-            cell = spectra(numbers(20), noise)
-            together += report(f"spectra, noise {noise:.0%}", cell)
-        print(f"{'spectra, all':36}{described(together)}", flush=True)
-    for name, cell in (("texts", texts), ("scenes", scenes)):
-        if name in options.parts:
-            report(f"{name} of the zoo", cell(numbers(10)))
-    if options.data is not None:
-        print_counts(options.parts, options.data, numbers(10))
-        if "scenes" in options.parts:
-            samson = np.load(options.data / "samson" / "V.npz")["V"].astype(float)
-            report("samson", iter([(from_rows(samson), 3)]))
-        if "ratings" in options.parts:
+    for part in options.parts:
+        if part == "ratings" and options.data:
             print_ratings(options.data)
-
-
-def print_cones(numbers: range) -> None:
-    noisy = []
-    for unequal in (False, True):
-        name = "unequal angles" if unequal else "equal angles"
-        report(f"cones, {name}, no noise", cones(numbers, unequal, 0.0))
-        for noise in NOISE:
-            cell = cones(numbers, unequal, noise)
-            noisy += report(f"cones, {name}, noise {noise:g}", cell)
-    print(f"{'cones with noise, all':36}{described(noisy)}", flush=True)
-
-
-def print_counts(parts: tuple[str, ...], data: Path, numbers: range) -> None:
-    for size in (0, 20, 5):
-        together = []
-        for K in (3, 6, 10) if "catalogues" in parts else ():
-            for N in (60, 200):
-                title = f"catalogues, K = {K}, {N}, " + (f"size {size}" if size else "Poisson")
-                together += report(title, catalogues(numbers, data, K, N, size), "poisson")
-        if together:
-            title = f"catalogues, size {size or 'infinite'}, all"
-            print(f"{title:36}{described(together)}", flush=True)
-    for name, cell in published(data) if "published" in parts else ():
-        report(name, cell, "poisson")
+            continue
+        loss = "poisson" if part in ("catalogues", "published") else "frobenius"
+        for group in groups(part, numbers, options.data):
+            found = [report(title, cell, loss) for title, cell in group.items()]
+            if len(found) > 1:
+                print(f"{'all of these':36}{described([*chain(*found)])}", flush=True)
 
 
 # --- ratings ----------------------------------------------------------------------------------
@@ -301,61 +297,47 @@ def print_ratings(data: Path) -> None:
     movielens = sp.coo_array(sp.load_npz(data / "movielens" / "V.npz").astype(float))
     drawn = [(f"simulated {seed}", simulated_ratings(seed), seed) for seed in (0, 1, 3)]
     real = [(f"MovieLens, split {seed}", movielens, seed) for seed in (0, 1, 3)]
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", InputWarning)
+    heading("RMSE of a hidden tenth", "constant", "means", "regularised means",
+            'ConeNMF(missing="zeros")', "the same, GridSearchCV", "fit_ratings")  # fmt: skip
     for name, R, seed in drawn + real:
         is_hidden = np.random.default_rng(seed).random(R.nnz) < 0.1
         rows, columns, values = R.row[~is_hidden], R.col[~is_hidden], R.data[~is_hidden]
         X = sp.csr_array((values, (rows, columns)), R.shape)
-        hidden = R.row[is_hidden], R.col[is_hidden], R.data[is_hidden]
-        shown = [f"constant {_rmse(values.mean(), hidden[2]):.3f}"]
-        for damping in (0, 3):
-            means = _means(X, rows, columns, values, hidden, damping)
-            shown.append(f"means{' regularised' * (damping > 0)} {_rmse(means, hidden[2]):.3f}")
-        auto = ConeNMF(missing="zeros").fit(X)
-        models = {f"auto (K = {auto.n_components_})": (auto, X)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", InputWarning)
-            grid = {"n_components": [1, 2, 4, 8], "alpha_W": [3e-4, 1e-3, 3e-3]}
-            search = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X)
-        models[f"search {search.best_params_}"] = (search.best_estimator_, X)
-        for title, (model, data) in models.items():
-            found = (model.transform(data)[hidden[0]] * model.components_.T[hidden[1]]).sum(axis=1)
-            clipped, plain = _rmse(np.clip(found, 1, 5), hidden[2]), _rmse(found, hidden[2])
-            shown.append(f"{title} {clipped:.3f}, not clipped {plain:.3f}")
-        began = time.process_time()
-        model = fit_ratings(X)
-        title = f"fit_ratings (K = {model.result.K}, {time.process_time() - began:.1f} s)"
-        found = model.predict(hidden[0], hidden[1])
-        raw = _scores(model.offsets, model.result, hidden[0], hidden[1])
-        shown.append(
-            f"{title} {_rmse(found, hidden[2]):.3f}, not clipped {_rmse(raw, hidden[2]):.3f}"
-        )
-        print(f"ratings, {name}: {'; '.join(shown)}", flush=True)
+        users, items = R.row[is_hidden], R.col[is_hidden]
+        known = (X.shape, rows, columns, values, users, items)
+        found = [values.mean(), *(_means(*known, damping) for damping in (0, 3))]
+        grid = {"n_components": [1, 2, 4, 8], "alpha_W": [3e-4, 1e-3, 3e-3]}
+        search = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X)
+        models = (ConeNMF(missing="zeros").fit(X), search.best_estimator_)
+        found += [(m.transform(X)[users] * m.components_.T[items]).sum(axis=1) for m in models]
+        ratings = fit_ratings(X)
+        found.append(_scores(ratings.offsets, ratings.result, users, items))
+        errors = [np.sqrt(np.mean((one - R.data[is_hidden]) ** 2)) for one in found]
+        row(name, *(f"{error:.3f}" for error in errors))
 
 
 def _means(
-    X: sp.csr_array,
+    shape: tuple[int, int],
     rows: np.ndarray,
     columns: np.ndarray,
     values: np.ndarray,
-    hidden: tuple,
+    users: np.ndarray,
+    items: np.ndarray,
     damping: float,
 ) -> np.ndarray:
     """The mean plus effects of rows and columns, by least squares, clipped to the scale."""
-    mean, of_rows, of_columns = values.mean(), np.zeros(X.shape[0]), np.zeros(X.shape[1])
+    mean, of_rows, of_columns = values.mean(), np.zeros(shape[0]), np.zeros(shape[1])
     for _ in range(10):
-        of_rows = _effects(rows, values - mean - of_columns[columns], X.shape[0], damping)
-        of_columns = _effects(columns, values - mean - of_rows[rows], X.shape[1], damping)
-    return np.clip(mean + of_rows[hidden[0]] + of_columns[hidden[1]], 1, 5)
+        of_rows = _effects(rows, values - mean - of_columns[columns], shape[0], damping)
+        of_columns = _effects(columns, values - mean - of_rows[rows], shape[1], damping)
+    return np.clip(mean + of_rows[users] + of_columns[items], 1, 5)
 
 
 def _effects(groups: np.ndarray, left: np.ndarray, size: int, damping: float) -> np.ndarray:
     counts = np.bincount(groups, minlength=size) + damping
     return np.bincount(groups, left, size) / np.maximum(counts, 1)
-
-
-def _rmse(found: np.ndarray | float, true: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((found - true) ** 2)))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@
 ``file`` writes a float32 file of cones and prints the seconds of a pass (K = 20, cr1, 10 iterations
 of hals) in a process whose private memory is limited, beside those of reading the file once.
 ``cluster`` prints wall seconds of a fit (cones, F = 1600, K = 40, cr1, 20 iterations of hals) with
-threads, one worker and two, in turn; and the CPU time per chunk of a pass over 400 trivial chunks,
-beside a bare Dask map and tree over them.
+threads, one worker and two, in turn.
 """
 
 from __future__ import annotations
@@ -102,31 +101,6 @@ def cluster(samples: int, rounds: int) -> None:
         heading("on", "seconds", "error")
         for name, (seconds, error) in in_turn(runs, rounds, time.perf_counter).items():
             row(name, seconds, f"{error:.12f}")
-        overhead(second, rounds)
-
-
-def overhead(client: Client, rounds: int, n_chunks: int = 400) -> None:
-    """Print the CPU time of a pass over trivial chunks, in turn with Dask's own."""
-    data = da.from_array(np.ones((n_chunks, 8)), chunks=(1, 8))
-    places = {
-        "client and scheduler": time.process_time,
-        "workers": lambda: sum(client.run(time.process_time).values()),
-    }
-    with client.as_current():
-        V, bare = from_rows(data, persist=True), data.persist()
-        tree = {"split_every": {0: 8}}
-        runs = {
-            "conenmf": lambda: V.sweep(count),
-            "bare": lambda: bare.map_blocks(np.negative).sum(axis=0, **tree).compute(),
-        }
-        heading("where", "what", "microseconds per chunk")
-        for place, clock in places.items():
-            for name, (seconds, _) in in_turn(runs, rounds, clock).items():
-                row(place, name, 1e6 * seconds / n_chunks)
-
-
-def count(block: np.ndarray) -> tuple[float]:
-    return (float(block.shape[1]),)
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ PUBLISHED = {  # samples, features, nonzeros, K, loss: seconds on an H100 for 20
 
 
 def sets(rounds: int) -> None:
-    """Default fits of every set; the geometric mean of the ratios."""
+    """Default fits of every set; the geometric mean of the ratios where both end alike."""
     ratios = []
     heading("set", "K", "scikit-learn, s", "error", "conenmf, s", "error", "ratio")
     ConeNMF(3, max_iter=3, n_threads=1).fit(np.eye(40))  # compiles
@@ -59,11 +59,16 @@ def sets(rounds: int) -> None:
             models = [NMF(K), ConeNMF(K, n_threads=1)]
             found = in_turn({model: partial(model.fit_transform, X) for model in models}, rounds)
             (theirs, _), (ours, _) = found.values()
-            ratios.append(theirs / ours)
             errors = [relative_error(X, A, model.components_) for model, (_, A) in found.items()]
             name = member.name + "*" * (not member.is_chosen_on)
-            row(name, K, theirs, errors[0], ours, errors[1], ratios[-1])
-    print(f"{statistics.geometric_mean(ratios):.2f} times as fast")
+            row(name, K, theirs, errors[0], ours, errors[1], theirs / ours)
+            if errors[0] < 1.01 * errors[1]:
+                ratios.append(theirs / ours)
+    mean = statistics.geometric_mean(ratios)
+    print(
+        f"{mean:.2f} times as fast on the {len(ratios)} sets where scikit-learn's error is at most"
+    )
+    print("1 % higher; on the others it stops early")
 
 
 def small(rounds: int) -> None:
