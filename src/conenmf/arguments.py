@@ -40,6 +40,7 @@ Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
 Sides: TypeAlias = tuple[int | str, ...]  # letters are free
 
 Function: TypeAlias = Callable[..., Any]
+Rng: TypeAlias = Generator | None  # for what is drawn at random
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import components, function, generator, instance, optional, path
+from .arguments import Rng, components, function, generator, instance, optional, path
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components, require_data_matrix
@@ -51,7 +51,7 @@ from .solve.run import (
     asks_to_stop,
     without_floor,
 )
-from .solve.solvers import AnySolver, Solver, solver_name
+from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
 from .text import Facts, PathLike, function_name
 
 _MOSTLY_MISSING = 0.5  # share of entries, from which on a fit needs a penalty
@@ -68,7 +68,7 @@ def factorize(
     tol: float = 1e-5,
     max_time: float | None = None,
     callback: Callback | None = None,
-    rng: Generator | None = None,
+    rng: Rng = None,
     checkpoint: Place = None,
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
@@ -207,11 +207,11 @@ class _Fit:
         self,
         V: DataMatrix,
         problem: Problem,
-        solver: Solver | None,
+        solver: ChosenSolver,
         stopping: Stopping,
         init: Init,
         callback: Callback | None,
-        rng: Generator | None,
+        rng: Rng,
     ) -> None:
         self.V = V
         self.solver = solver
@@ -336,7 +336,7 @@ class _Fit:
                 if self._is_stopped:
                     self._run.reason = StopReason.CALLBACK
 
-    def _start(self, K: int, init: Init, rng: Generator | None) -> Start:
+    def _start(self, K: int, init: Init, rng: Rng) -> Start:
         if self.is_auto:  # the same at every call without a seed
             is_cones = isinstance(init, str) and init in CONE_INITS
             rng = None if is_cones else rng or default_rng(0)

@@ -21,11 +21,12 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.linalg import lstsq
-from numpy.random import Generator, default_rng
+from numpy.random import default_rng
 
 from ..arguments import (
     Arrays,
     Pair,
+    Rng,
     choice,
     components,
     flag,
@@ -164,7 +165,7 @@ def find_programs(
     density_threshold: float = 0.5,
     max_iter: int = 200,
     tol: float = 1e-3,
-    rng: Generator | None = None,
+    rng: Rng = None,
     callback: Progress | None = None,
     checkpoint: PathLike | None = None,
 ) -> Programs:

@@ -24,9 +24,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import norm
-from numpy.random import Generator
 
-from ..arguments import Pair, choice, components, generator, integer, optional
+from ..arguments import Pair, Rng, choice, components, generator, integer, optional
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
@@ -195,7 +194,7 @@ def cluster_cones(
     V: DataMatrix,
     K: int,
     *,
-    rng: Generator | None = None,
+    rng: Rng = None,
     first: int | None = None,
     method: str = "exact",
 ) -> Cones:
@@ -261,7 +260,7 @@ def cluster_cones(
 def choose_centres(
     V: DataMatrix,
     K: int,
-    rng: Generator | None,
+    rng: Rng,
     first: int | None,
     method: str,
     spectrum: KnownSpectrum = None,
@@ -287,7 +286,7 @@ def require_samples(V: DataMatrix, K: int) -> None:
         )
 
 
-def _first_centre(V: DataMatrix, rng: Generator | None, first: int | None) -> int:
+def _first_centre(V: DataMatrix, rng: Rng, first: int | None) -> int:
     if first is not None:
         first = integer("first", first)
         squared = V.norms_squared[first] if 0 <= first < V.n_samples else 0.0

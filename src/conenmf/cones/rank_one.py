@@ -27,7 +27,7 @@ import numpy as np
 from numpy.linalg import eigh
 from numpy.random import Generator, default_rng
 
-from ..arguments import Pair, instance, number, optional
+from ..arguments import Pair, Rng, instance, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, norms, products, residual_squared
 from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.resample import Seed, new_seed, uniform_rows
@@ -47,7 +47,7 @@ def cr1_nmf(
     V: DataMatrix,
     K: int,
     *,
-    rng: Generator | None = None,
+    rng: Rng = None,
     first: int | None = None,
     method: str = "exact",
     tol: float = 1e-10,
@@ -276,7 +276,7 @@ def cr1_plus_plus(
     V: DataMatrix,
     K: int,
     *,
-    rng: Generator | None = None,
+    rng: Rng = None,
     runs: int = _N_RUNS,
     tol: float = 1e-10,
 ) -> ConeFactors:

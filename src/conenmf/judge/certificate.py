@@ -52,10 +52,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.linalg import svd
-from numpy.random import Generator, default_rng
+from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval, components, instance, integer, optional
+from ..arguments import Interval, Rng, components, instance, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
@@ -560,7 +560,7 @@ def noise_floor(
     *,
     refit: bool = True,
     n_draws: int = 3,
-    rng: Generator | None = None,
+    rng: Rng = None,
 ) -> NoiseFloor:
     """Estimate the divergence that counting noise alone would leave, at the rates W H.
 

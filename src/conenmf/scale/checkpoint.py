@@ -38,9 +38,8 @@ from typing import IO, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 
 import joblib
 import numpy as np
-from numpy.random import Generator
 
-from ..arguments import Arrays, number, path
+from ..arguments import Arrays, Rng, number, path
 from ..arguments import path as checked_path
 from ..atomic import (
     LOCK_FILE,
@@ -142,7 +141,7 @@ class CheckpointedRun:
         checkpoint: Checkpoint,
         V: DataMatrix,
         identity: Facts,
-        rng: Generator | None = None,
+        rng: Rng = None,
     ) -> None:
         self._folder = Path(checkpoint.folder)
         self._every = checkpoint.every
@@ -219,7 +218,7 @@ class CheckpointedRun:
             run.relocate({name: self._load_aligned(target, name) for name in parts.aligned})
 
 
-def identity_of(V: DataMatrix, settings: Facts, rng: Generator | None) -> Facts:
+def identity_of(V: DataMatrix, settings: Facts, rng: Rng) -> Facts:
     """Return what a run depends on: settings, V, and its generator, in plain values and digests.
 
     V is read once, for its digest.

@@ -34,7 +34,7 @@ from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
 from ..linalg.svd import KnownSpectrum
 from ..names import Names, in_order
 from ..text import Facts, Texts
-from .solvers import Solver, Update, hals
+from .solvers import ChosenSolver, Update, hals
 
 # d, relative to the squared length of a column of W. Of 0.1, 0.01 and 0.001 the best on scenes that
 # benchmarks/fields.py draws with even seeds.
@@ -195,7 +195,7 @@ class Penalties:
         given = dict(plain or {})
         return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
 
-    def check_solver(self, name: str, solver: Solver | None) -> None:
+    def check_solver(self, name: str, solver: ChosenSolver) -> None:
         """Refuse a solver that cannot minimise with these penalties."""
         if self.are_none or solver is None:
             return

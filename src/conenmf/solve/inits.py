@@ -60,7 +60,7 @@ from ..text import function_name, shown
 from .coefficients import coefficients
 from .separable import snpa, spa
 from .simplex import simplex
-from .solvers import Solver
+from .solvers import ChosenSolver
 
 Generator: TypeAlias = np.random.Generator | None
 # ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W".
@@ -444,7 +444,7 @@ def initialize(
     V: DataMatrix,
     K: int,
     init: Init,
-    solver: Solver | None,
+    solver: ChosenSolver,
     rng: Generator = None,
     *,
     spectrum: KnownSpectrum = None,

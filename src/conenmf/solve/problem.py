@@ -21,7 +21,7 @@ from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective
 from .run import Callback
-from .solvers import Solver
+from .solvers import ChosenSolver
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Problem:
 
     @classmethod
     def of(
-        cls, V: DataMatrix, loss: Loss, solver: Solver | None, fixed: object, penalties: Penalties
+        cls, V: DataMatrix, loss: Loss, solver: ChosenSolver, fixed: object, penalties: Penalties
     ) -> Problem:
         """Return the problem that a caller asks for, checked against V, the solver and the loss."""
         loss.check(V, solver, penalties, fixed)
@@ -97,7 +97,7 @@ class Problem:
         W = self.loss.restored(W, self.penalties)
         return W if self.fixed is None else self.fixed.put_into(W)
 
-    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+    def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
         """Return the inits of "auto" for the components that are not known.
 
         Coefficients that sum to one need components in the units of V, such as samples.
@@ -112,7 +112,7 @@ class Problem:
         V: DataMatrix,
         K: int,
         init: Init,
-        solver: Solver | None,
+        solver: ChosenSolver,
         rng: Generator,
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
@@ -153,7 +153,7 @@ class Problem:
         V: DataMatrix,
         K: int,
         init: Init,
-        solver: Solver | None,
+        solver: ChosenSolver,
         rng: Generator,
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,

@@ -229,6 +229,8 @@ SOLVERS: dict[str, Solver] = {
 
 # A solver as a caller names it.
 AnySolver: TypeAlias = str | Solver | Update
+# The solver of a fit; without one the factors of the init are the result.
+ChosenSolver: TypeAlias = Solver | None
 
 
 def get_solver(solver: AnySolver) -> Solver:

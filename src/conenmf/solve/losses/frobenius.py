@@ -56,6 +56,7 @@ from ..constraints import (
 from ..inits import Init, identity
 from ..solvers import (
     SOLVERS,
+    ChosenSolver,
     Solver,
     Update,
     extrapolated,
@@ -123,7 +124,7 @@ class Frobenius(Loss):
         return get_solver("hals" if solver == "auto" else solver)
 
     def check(
-        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+        self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
         """Refuse solvers that floor where they must not, and scales that nothing fixes."""
         penalties.check_solver(solver_name(solver) or "none", solver)
@@ -142,7 +143,7 @@ class Frobenius(Loss):
             weight = Option("sample_weight")
             raise OptionError(weight, problem, "leave one of the two out")
 
-    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+    def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
         """Begin with NNDSVD, or with cones for the factors of an init and solvers that floor.
 
         Solvers that floor hardly leave the zeros of NNDSVD. As many components as features, or

@@ -29,7 +29,7 @@ from ...text import Facts, Texts
 from ..coefficients import Finish, nearby_power, what_is_left
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
-from ..solvers import Solver, Update, extrapolated
+from ..solvers import ChosenSolver, Solver, Update, extrapolated
 
 # What a pass sums over the samples, by name: arrays and numbers that a loss understands.
 Sums: TypeAlias = dict[str, Any]
@@ -134,7 +134,7 @@ class Loss(ABC):
         return self.solvers[choice("solver", solver, self.solvers)]
 
     def check(
-        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+        self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
         """Refuse data, and what is asked for, that the loss has no meaning for."""
         if "negative" not in self.constraints:
@@ -158,14 +158,14 @@ class Loss(ABC):
         V: DataMatrix,
         K: int,
         init: Init,
-        solver: Solver | None = None,
+        solver: ChosenSolver = None,
         rng: Generator = None,
         **known: Any,
     ) -> Start:
         """Return the factors from which a solver begins, by the name of an init or a user's own."""
         return initialize(V, K, init, solver, rng, **known)
 
-    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+    def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
         """Return the inits of "auto": the first begins, the others compete where it may pay.
 
         Without others there is no race; see `race`.
@@ -189,7 +189,7 @@ class Loss(ABC):
         K: int,
         W: Array,
         H: Aligned | None,
-        solver: Solver | None,
+        solver: ChosenSolver,
         penalties: Penalties,
         n_fixed: int,
         *,

@@ -80,7 +80,7 @@ from ..coefficients import Finish, feature_folds, own_order, predicted_share, so
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
 from ..run import Callback, Run, Stopping, StopReason, run_together
-from ..solvers import Solver, Update
+from ..solvers import ChosenSolver, Solver, Update
 from .loss import Loss, Objective, Sums, Words
 from .poisson_regression import (
     Restraint,
@@ -411,7 +411,7 @@ class Poisson(Loss):
         return margins(V).scale
 
     def check(
-        self, V: DataMatrix, solver: Solver | None, penalties: Penalties, fixed: object = None
+        self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
         """Refuse penalties of one factor alone, and L2 ones where samples are weighted."""
         if penalties.fixes_columns and {"l1", "l2", "one factor"}.issuperset(penalties.kinds):
@@ -437,7 +437,7 @@ class Poisson(Loss):
         V: DataMatrix,
         K: int,
         init: Init,
-        solver: Solver | None = None,
+        solver: ChosenSolver = None,
         rng: Generator = None,
         *,
         scaled: KnownSpectrum = None,
@@ -480,7 +480,7 @@ class Poisson(Loss):
         W = np.ascontiguousarray(W, V.dtype)
         return Start(W, _equal_coefficients(V, W) if H is None else H, name)
 
-    def inits(self, V: DataMatrix, K: int, solver: Solver | None) -> tuple[Init, ...]:
+    def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
         """Leave the choice to `initialize`: a sprint, or NNDSVD of samples that sum to one."""
         return ("auto",)
 
@@ -519,7 +519,7 @@ class Poisson(Loss):
         K: int,
         W: Array,
         H: Aligned | None,
-        solver: Solver | None,
+        solver: ChosenSolver,
         penalties: Penalties,
         n_fixed: int,
         *,
