@@ -235,7 +235,7 @@ def signatures(levels: list[str]) -> None:
             began = time.process_time()
             K = select_k(V, loss="poisson").K
             seconds = time.process_time() - began
-            found = stability(V, K, 20, loss="poisson", resample="counts")
+            found = stability(V, K, 20, loss="poisson", resample="counts", prune=True)
             both = time.process_time() - began
             consensus, best = score(found.W, truth), score(found.best_run, truth)
             print(

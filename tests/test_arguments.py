@@ -172,7 +172,7 @@ FUNCTIONS = {
         ("function?", None), "others": (ANYTHING, None)},
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
         ("number?", 1.0), "callback": ("function?", None)},
-    "stability": {**DATA, "K": ("size", 2), **REPLICATES},
+    "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},
     "cells.programs.find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size",

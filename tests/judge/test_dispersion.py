@@ -4,7 +4,7 @@ from scipy.stats import nbinom
 
 from conenmf import from_columns, stability
 from conenmf.data.resample import balanced
-from conenmf.judge.dispersion import dispersion, edge_of, quasi_divergence
+from conenmf.judge.dispersion import _wald_scores, dispersion, edge_of, quasi_divergence
 from conenmf.judge.scores import match_components
 from conenmf.judge.stability import stability_over
 
@@ -116,3 +116,43 @@ def test_components_of_few_samples_are_counted_as_fitted(rng):
     rates = rng.dirichlet(np.ones(300), 3).T @ rng.gamma(2.0, 8000.0, (3, 8))
     X = rng.poisson(rates * rng.gamma(5, 0.2, rates.shape)).astype(float)
     assert dispersion(from_columns(X), 3, rng) == pytest.approx(0.2, rel=0.2)
+
+
+def test_pruning_finds_components_of_which_each_sample_has_few():
+    """With exact zeros in H, dropping what noise explains comes closer to the truth."""
+    rng = np.random.default_rng(1)
+    W = rng.dirichlet(np.full(24, 1.0), 6).T  # flat, so that they can take parts of each other
+    H = rng.gamma(1.0, 1500.0, (6, 90)) * (rng.random((6, 90)) < 0.3)
+    H[rng.integers(6, size=90), np.arange(90)] += 300
+    V = from_columns(rng.poisson(W @ H).astype(float))
+    options = {"loss": "poisson", "resample": "counts"}
+    plain = stability(V, 6, 3, **options)
+    found = stability(V, 6, 3, prune=True, **options)
+    before, after = (match_components(W, one.W)[1] for one in (plain, found))
+    assert after.mean() > before.mean()
+    assert after.min() > 0.99
+    np.testing.assert_array_equal(found.spectra, plain.spectra)
+    np.testing.assert_allclose(found.W.sum(axis=0), 1)
+    assert (found.lower <= found.W).all()
+    assert (found.W <= found.upper).all()
+
+
+def test_activities_over_their_standard_errors_match_the_inverse_information(rng):
+    rates, _, W = rates_of(F=12, N=5)
+    H = np.linalg.lstsq(W, rates, rcond=None)[0]
+    is_active = np.ones(H.shape, bool)
+    is_active[1, 2] = False
+    scores = _wald_scores(W, H, is_active, 0.1)
+    for n in range(5):
+        own = is_active[:, n]
+        variances = W @ H[:, n] + 0.1 * (W @ H[:, n]) ** 2
+        covariance = np.linalg.inv(W[:, own].T @ (W[:, own] / variances[:, None]))
+        expected = H[own, n] / np.sqrt(np.diag(covariance))
+        np.testing.assert_allclose(scores[own, n], expected, rtol=1e-6)
+
+
+def test_data_that_are_not_counts_are_not_pruned():
+    X = np.random.default_rng(0).random((8, 20))
+    options = {"loss": "poisson", "resample": "start", "max_iter": 20}
+    plain, found = (stability(from_columns(X), 2, 2, prune=one, **options) for one in (False, True))
+    np.testing.assert_array_equal(plain.W, found.W)

@@ -43,6 +43,9 @@ _STOPPING = Stopping(1e-4, max_iter=150)
 _ROUNDS = 3  # those after the first have weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
+_MIN_SCORE = 4.0  # standard errors, below which an activity may be noise
+_PRUNING, _ENDING = Stopping(0.0, max_iter=10), Stopping(1e-6, max_iter=200)
+_FLOOR = 1e-9  # share of a sample or component, in place of zero
 _FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
 _BEYOND = 5  # ... and how far beyond the best one; ...
 _PATIENCE = 2  # ... one after the other, so far
@@ -274,6 +277,50 @@ def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
 def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solution:
     """Fit counts from given factors with the default solver of the Poisson loss."""
     return alternate(data, start.W, start.H, "newton", stopping=stopping, objective=_LOSS.on(data))
+
+
+def pruned(data: DataMatrix, W: Array, phi: float) -> Array:
+    """Return W of a fit of counts that continues while activities that noise explains are dropped.
+
+    A sample has few of the components, but hardly any of its likeliest activities is zero, and then
+    components can take parts of each other. In every round each sample loses its activity with the
+    smallest Wald score (the activity over its standard error), if that is below `_MIN_SCORE`.
+    Multiplicative steps follow, which keep what is zero.
+    """
+    W = np.asarray(_LOSS.admissible(data, W), float)
+    H = np.asarray(_LOSS.coefficients(data, W)[0], float)
+    totals = H.sum(axis=0)
+    is_active = H > _ACTIVE_SHARE * totals
+    for _ in H:
+        scores = _wald_scores(W, H, is_active, phi)
+        is_weak = (scores < _MIN_SCORE) & (is_active.sum(axis=0) > 1)
+        dropped = is_weak & (scores == scores.min(axis=0))
+        dropped &= (is_active & ~dropped).any(axis=1)[:, None]
+        if not dropped.any():
+            break
+        is_active &= ~dropped
+        W, H = _multiplied(data, W, np.where(is_active, H, _FLOOR * totals), _PRUNING)
+    W = _multiplied(data, W, np.where(is_active, H, _FLOOR * totals), _ENDING)[0]
+    return W / W.sum(axis=0)
+
+
+def _multiplied(data: DataMatrix, W: Array, H: Array, stopping: Stopping) -> tuple[Array, Array]:
+    """Factors after multiplicative steps; W begins above zero, so that no rate is zero."""
+    W = np.maximum(W, _FLOOR)
+    end = alternate(data, W, H, "mult", stopping=stopping, objective=_LOSS.on(data))
+    return np.asarray(end.W, float), np.asarray(end.H, float)
+
+
+def _wald_scores(W: Array, H: Array, is_active: Array, phi: float) -> Array:
+    """The activities (K, N) over their standard errors, given W; infinite where they are zero."""
+    rates = np.maximum(W @ H, _FLOOR)
+    information = np.einsum("fn,fk,fl->nkl", 1 / (rates + phi * rates**2), W, W, optimize=True)
+    active = is_active.T
+    information *= active[:, :, None] & active[:, None, :]
+    diagonal = np.einsum("nkk->nk", information)
+    diagonal[:] = np.where(active, (1 + _FLOOR) * diagonal, 1.0)
+    errors = np.sqrt(np.einsum("nkk->kn", np.linalg.inv(information)))
+    return np.where(is_active, H / errors, np.inf)
 
 
 def _weights(phi: float, W: Array, H: Array) -> Array:

@@ -35,6 +35,7 @@ from ..arguments import (
     Pair,
     choice,
     components,
+    flag,
     function,
     generator,
     integer,
@@ -69,7 +70,7 @@ from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
 from .diagnosis import samples_and_weights
-from .dispersion import POISSON, Noise, edge_of, noise_of, quasi_divergence, scan
+from .dispersion import POISSON, Noise, edge_of, noise_of, pruned, quasi_divergence, scan
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (
     LEVEL,
@@ -289,6 +290,19 @@ class Replicates:
             found = found._replace(W=W / W.sum(axis=0))
         return found, best
 
+    def pruned(self, found: Consensus, spectra: Array) -> Consensus:
+        """Return the consensus of runs that continued on V with fewer activities; see `pruned`.
+
+        Clusters stay those of runs on the data that they drew, which differ by noise.
+        """
+        data = replace(self, resample="start")._source()
+        phi = self.noise.dispersion
+        own = consensus(np.array([pruned(data, W, phi) for W in spectra]))
+        if own.W is None or found.W is None:
+            return found
+        W = pruned(data, own.W, phi)
+        return found._replace(W=W[:, match_components(found.W, W)[0]])
+
     def _identity(self, rng: Generator) -> Facts:
         """What the runs depend on, besides their number."""
         settings = {
@@ -397,8 +411,8 @@ class Stability:
     ----------
     W : array (F, K)
         The components of the consensus, each with a sum of one: medians over runs, which for the
-        Poisson loss are refined on V, see `Replicates.refined`. Those of the best run if there is
-        no consensus, see `problem`.
+        Poisson loss are refined on V, see `Replicates.refined` and `Replicates.pruned`. Those of
+        the best run if there is no consensus, see `problem`.
     H : array (K, N)
         The best coefficients for W.
     labels : array (N,), integers
@@ -643,6 +657,7 @@ def stability(
     loss: str = "frobenius",
     resample: str = "samples",
     dispersion: float | Noise | None = None,
+    prune: bool = False,
     density_threshold: float = 0.5,
     max_excess: float = 0.01,
     max_iter: int = 200,
@@ -669,6 +684,11 @@ def stability(
         For counts: a count with mean x has the variance x + dispersion x^2; 0 means Poisson. Counts
         are drawn again with this variance, and the Poisson loss is weighted by it. By default it is
         estimated, see `judge.dispersion`.
+    prune : bool
+        For the Poisson loss of counts in memory: continue all runs on V, drop activities that are
+        less than four standard errors from zero, and form the consensus of that. The components
+        are sharper if each sample has few of them, as in mutational signatures. Other data and
+        losses ignore it.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -711,6 +731,7 @@ def stability(
         raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
     with V.own_threads():
         noise = _noise(V, K, fitted, resample, dispersion)
+        can_prune = flag("prune", prune) and _can_prune(V, K, fitted)
         replicates = Replicates(V, K, fitted, resample, noise, stopping)
         spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
         is_kept = np.full(n_runs, True)
@@ -723,6 +744,8 @@ def stability(
         best = spectra[np.argmin(on_V)]
         if "counting noise" in fitted.k_evidence:
             found, best = replicates.refined(found, best)
+            if can_prune:
+                found = replicates.pruned(found, spectra[is_kept])
         return _judged(V, spectra, errors, is_kept, found, best, fitted, resample)
 
 
@@ -730,6 +753,13 @@ def _place(checkpoint: Place) -> Checkpoint | None:
     if checkpoint is None or isinstance(checkpoint, Checkpoint):
         return checkpoint
     return Checkpoint(path("checkpoint", checkpoint))
+
+
+def _can_prune(V: DataMatrix, K: int, loss: Loss) -> bool:
+    """Whether these are counts in memory of which all activities may be looked at together."""
+    n_looked_at = V.shape[1] * max(V.shape[0], K * K)
+    is_complete = V.is_in_memory and V.observed is None and n_looked_at <= _MAX_HELD_ENTRIES
+    return is_complete and "counting noise" in loss.k_evidence and holds_counts(V)
 
 
 def _noise(
