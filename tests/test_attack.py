@@ -1,19 +1,14 @@
 """The attack in its short form; it must notice what is broken on purpose."""
 
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-import conenmf
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from attack import cases, kills
 from attack.__main__ import KINDS, main
 from attack.cases import run_case
+
+import conenmf
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -5,7 +5,9 @@ import inspect
 import re
 from pathlib import Path
 
+import dask.array as da
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 import conenmf
@@ -162,6 +164,35 @@ def test_the_python_of_the_pages_prints_what_they_show(page, tmp_path, monkeypat
             f"(python docs/_ext/outputs.py docs/{page}.md writes what is printed)"
         )
     importlib.import_module("matplotlib.pyplot").close("all")
+
+
+@pytest.fixture
+def counts(tmp_path, monkeypatch):
+    """The file that README.md and docs/large.md read."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("counts.npy", rng.poisson(rng.random((300, 10)) @ rng.random((10, 120))))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_python_of_the_readme_prints_what_it_shows(counts):
+    text = (ROOT / "README.md").read_text("utf-8")
+    names = {"dask_array": da.from_array(np.load("counts.npy"), chunks=(100, 120))}
+    printed = list(OUTPUTS.printed(text, "README.md", names))
+    for shown, now in zip(OUTPUTS.shown(text), printed, strict=True):
+        assert OUTPUTS.alike(shown, now), f"{shown}\n{now}"
+    error, below = map(float, re.findall(r"0\.\d+", printed[0]))
+    assert below < error < 1.2 * below
+    assert names["result"].K == names["model"].n_components_ == 20
+
+
+def test_the_python_of_the_page_on_large_data_runs(counts):
+    names = {}
+    for program in re.findall(r"```python\n(.*?)```", (DOCS / "large.md").read_text(), re.DOTALL):
+        if "scheduler:8786" not in program:  # needs a cluster
+            exec(compile(program, "docs/large.md", "exec"), names)
+    assert names["result"].K == 20
+    assert names["V"].passes > 20
 
 
 def test_the_first_page_leads_to_every_page():

@@ -278,10 +278,10 @@ def test_partial_fit_with_few_directions_so_far(X):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_partial_fit_keeps_the_type_and_takes_sparse_batches(X, dtype):
     X = np.where(X < 0.1, 0, X).astype(dtype)
-    dense, sparse = ConeNMF(4), ConeNMF(4)
-    for start in (0, 100):
-        dense.partial_fit(X[start : start + 100])
-        sparse.partial_fit(sp.csc_matrix(X[start : start + 100]))
+    dense, sparse = (
+        ConeNMF(4).partial_fit(make(X[:100])).partial_fit(make(X[100:]))
+        for make in (np.asarray, sp.csc_matrix)
+    )
     assert dense.components_.dtype == dtype
     tolerance = 1e-8 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(dense.components_, sparse.components_, atol=tolerance)

@@ -4,12 +4,9 @@ The calls are those of `test_arguments`, which has one of every public function,
 entries are missing in place of the complete ones. What is not in `HANDLED` must refuse them.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from tests import test_arguments as GIVEN
 
 import conenmf
 from conenmf import factorize, from_columns, from_rows
@@ -23,18 +20,6 @@ from conenmf.solve.losses.poisson import margins, regressions
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-
-def arguments():
-    """The module of tests with a valid call of every public function."""
-    if "arguments_of_tests" not in sys.modules:
-        path = Path(__file__).with_name("test_arguments.py")
-        spec = importlib.util.spec_from_file_location("arguments_of_tests", path)
-        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[spec.name])
-    return sys.modules["arguments_of_tests"]
-
-
-GIVEN = arguments()
 F, N, K = GIVEN.F, GIVEN.N, GIVEN.K
 DATA, COUNTS = GIVEN.MODEL.V, np.floor(9 * GIVEN.MODEL.V) + 1
 KNOWN = np.random.default_rng(0).random((F, N)) > 0.15

@@ -1,14 +1,7 @@
 """The list of small faults points at the code as it is; mutations.py says whether tests notice."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from mutations import MUTATIONS  # noqa: E402
+from tests.mutations import MUTATIONS, ROOT
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

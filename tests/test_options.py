@@ -1,19 +1,13 @@
 """Fits with several options at once, compared with plain NumPy; attack/options.py draws them."""
 
-import sys
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from attack import options
+from attack.cases import Case, run_case
 from scipy.optimize import nnls
-
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
-
-from attack import options  # noqa: E402
-from attack.cases import Case, run_case  # noqa: E402
-from tests.reference import Reference  # noqa: E402
+from tests.reference import Reference
 
 SEED, CASES, AT_A_TIME = 30, 200, 20
 

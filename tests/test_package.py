@@ -1,58 +1,13 @@
 """The package as a whole: what it exports, what it needs, how it behaves without numba."""
 
-import importlib
-import importlib.metadata
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-import dask.array as da
-import numpy as np
 import pytest
 
 import conenmf
-
-ROOT = Path(__file__).parents[1]
-
-
-def programs(page):
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
-
-
-@pytest.fixture
-def counts(tmp_path, monkeypatch):
-    """The file that the examples read."""
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    np.save("counts.npy", rng.poisson(rng.random((300, 10)) @ rng.random((10, 120))))
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_python_of_the_readme_runs_and_prints_what_it_shows(counts):
-    text = (ROOT / "README.md").read_text("utf-8")
-    names = {"dask_array": da.from_array(np.load("counts.npy"), chunks=(100, 120))}
-    sys.path.insert(0, str(ROOT / "docs" / "_ext"))
-    try:
-        outputs = importlib.import_module("outputs")
-    finally:
-        del sys.path[0]
-    printed = list(outputs.printed(text, "README.md", names))
-    for shown, now in zip(outputs.shown(text), printed, strict=True):
-        assert outputs.alike(shown, now), f"{shown}\n{now}"
-    error, below = map(float, re.findall(r"0\.\d+", printed[0]))
-    assert below < error < 1.2 * below
-    assert names["result"].K == names["model"].n_components_ == 20
-
-
-def test_the_python_of_the_docs_runs(counts):
-    names = {}
-    for program in programs("docs/large.md"):
-        if "scheduler:8786" not in program:  # needs a cluster
-            exec(compile(program, "docs/large.md", "exec"), names)
-    assert names["result"].K == 20
-    assert names["V"].passes > 20
 
 
 def run(program, *path, **settings):
