@@ -22,7 +22,6 @@ searches. "*" marks sets on which constants of the short search were chosen.
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
@@ -245,13 +244,12 @@ def lines() -> list[Line]:
 
 
 class Component(NamedTuple):
-    """A stable component: which of its entries are covered, and what is said of it."""
+    """A stable component: which of its entries are covered, and how wide its limits are."""
 
     covered: Array
     covered_by_bootstrap: Array
     width_ratio: float
-    verdict: str
-    limits: str
+    is_withheld: bool
 
 
 def components(line: Line, seed: int) -> tuple[list[Component], int]:
@@ -261,25 +259,20 @@ def components(line: Line, seed: int) -> tuple[list[Component], int]:
     found = stability(V, K, 20, loss=line.loss, resample=line.resample)
     if found.problem:
         return [], K
-    max_iter = 200 if V.observed is None else 0  # no other factors are looked for beside holes
-    verdicts = uniqueness(V, found.W, found.H, loss=line.loss, max_iter=max_iter).verdicts
     W = found.W / found.W.sum(axis=0)
     runs = [run[:, match_components(W, run)[0]] for run in found.spectra]
     runs = np.array([run / run.sum(axis=0) for run in runs if run.any(axis=0).all()])
     each = []
-    for k, place in enumerate(match_components(truth, W)[0]):
+    for w, place in zip(truth.T, match_components(truth, W)[0], strict=True):
         if not found.is_stable[place]:
             continue
-        w = truth[:, k]
         large = w > 1 / len(w)
         lower, upper = found.lower[large, place], found.upper[large, place]
         low, high = entry_limits(W[large, place], runs[:, large, place])
         ratio = float(np.median((upper - lower) / np.maximum(high - low, 1e-12)))
-        wider = "wider" if ratio > 1.01 else "as of the bootstrap"
-        w = w[large]
-        said = "withheld" if found.withheld[place] else wider
-        inside, inside_low = (lower <= w) & (w <= upper), (low <= w) & (w <= high)
-        each.append(Component(inside, inside_low, ratio, verdicts[place], said))
+        inside = (lower <= w[large]) & (w[large] <= upper)
+        inside_bootstrap = (low <= w[large]) & (w[large] <= high)
+        each.append(Component(inside, inside_bootstrap, ratio, bool(found.withheld[place])))
     return each, K
 
 
@@ -288,30 +281,20 @@ def share(each: list[Array]) -> str:
 
 
 def print_limits(text: str, n_seeds: int) -> None:
-    """Coverage of each line, then of all components by verdict."""
+    """Coverage of each line."""
     heading("line", "coverage", "bootstrap", "wider", "stable", "of", "withheld")
-    by_verdict: dict[tuple[str, str], list[Component]] = defaultdict(list)
     for line, first in product(lines(), FIRST_SEEDS):
         if text not in f"{line.group}: {line.name}":
             continue
         seeds = range(first, first + n_seeds)
-        each, n_all = [], 0
-        for seed in seeds:
-            own, K = components(line, seed)
-            each, n_all = each + own, n_all + K
-        shown = [one for one in each if one.limits != "withheld"]
+        drawn = [components(line, seed) for seed in seeds]
+        each = [one for own, _ in drawn for one in own]
+        shown = [one for one in each if not one.is_withheld]
         ratio = f"{np.median([one.width_ratio for one in shown]):.1f}" if shown else "-"
         coverage = share([one.covered for one in shown])
         before = share([one.covered_by_bootstrap for one in each])
-        name = f"{line.name}, seeds {first} to {seeds[-1]}"
-        row(name, coverage, before, ratio, len(each), n_all, len(each) - len(shown))
-        for one in each:
-            by_verdict[one.verdict, one.limits].append(one)
-    heading("uniqueness", "limits", "coverage", "bootstrap", "components")
-    for (verdict, limits), each in sorted(by_verdict.items()):
-        known = [] if limits == "withheld" else [one.covered for one in each]
-        before = share([one.covered_by_bootstrap for one in each])
-        row(verdict, limits, share(known), before, len(each))
+        counts = (len(each), sum(K for _, K in drawn), len(each) - len(shown))
+        row(f"{line.name}, seeds {first} to {seeds[-1]}", coverage, before, ratio, *counts)
 
 
 SETS = {  # K, the loss, and whether a constant was chosen on it
