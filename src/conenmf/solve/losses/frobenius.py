@@ -73,6 +73,7 @@ _CONVERGED_SHARE = 0.5  # of the tolerance, by which the error of a run on a bas
 _MAX_ITERATIONS_ON_BASIS = 150
 _MIN_ENTRIES = 1 << 17
 _MAX_SHORT_SIDE = 500
+_MAX_LEFT_OF_SINGLE = 3e-3  # of ||V||^2: above it single precision shows the usual tolerance
 _MAX_LEFT_SHARE = 0.45  # of what K vectors leave, that twice as many may leave
 _BATCHES = 8  # of features, on threads
 _BATCH_ROWS = 512
@@ -162,14 +163,16 @@ class Frobenius(Loss):
         """Return that of large data on their leading singular vectors, or in single precision.
 
         If a side of V is short, the vectors are known. Where twice as many as there are components
-        leave little of what K leave, all good components lie near their subspace.
+        leave little of what K leave, all good components lie near their subspace. It pays for
+        small errors: where they are larger, a run in single precision converges.
         """
         F, N = V.shape
         is_large = V.dtype == np.float64 and 2 * V.n_entries > max(_MIN_ENTRIES, F * N)
         if spectrum is not None and is_large and 4 * K <= min(F, N) <= _MAX_SHORT_SIDE:
             basis, squares = spectrum.leading_subspace(2 * K)
             left = V.total - np.cumsum(squares)
-            if left[2 * K - 1] < _MAX_LEFT_SHARE * left[K - 1]:
+            is_close = left[K - 1] < _MAX_LEFT_OF_SINGLE * V.total
+            if is_close and left[2 * K - 1] < _MAX_LEFT_SHARE * left[K - 1]:
                 objective = LeastSquares(self, V)
                 objective.basis = basis[:, : 2 * K]
                 objective.V = coordinates(V, objective.basis)
