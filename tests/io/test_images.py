@@ -85,18 +85,17 @@ def test_deep_images_keep_their_numbers(tmp_path):
 # --- images that take more than they seem to --------------------------------------------------
 
 
-def test_small_files_of_large_images(tmp_path):
+def test_small_files_of_large_images(tmp_path, refuses):
     """Kept as bytes they would fit, but a block of them in float64 would not."""
     for number in range(30):
         Image.new("L", (512, 512)).save(tmp_path / f"{number}.png")
     Image.new("L", (512, 512), 9).save(tmp_path / "0.png")
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 100_000
-    with pytest.raises(OptionError, match=r"is too little: a sample takes 2097152 bytes"):
-        open_data(tmp_path, max_memory=4 * 7_864_320)
-    V = open_data(tmp_path, max_memory=64 * 2_097_152)  # decoded as needed
-    assert isinstance(V, DiskMatrix)
-    V = open_data(tmp_path, max_memory=4 * 8 * 7_864_320)
-    assert isinstance(V, DenseMatrix)
+    message = "is too little: a sample takes 2097152 bytes"
+    refuses(OptionError, message, lambda: open_data(tmp_path, max_memory=4 * 7_864_320))
+    # decoded as needed, or all at once
+    assert isinstance(open_data(tmp_path, max_memory=64 * 2_097_152), DiskMatrix)
+    assert isinstance(open_data(tmp_path, max_memory=4 * 8 * 7_864_320), DenseMatrix)
 
 
 def save_stack(path, pages):

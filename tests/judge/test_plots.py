@@ -108,8 +108,7 @@ def test_components_with_limits_have_bands(result):
     (band,) = ax.collections
     corners = band.get_paths()[0].vertices
     assert corners[:, 1].max() == pytest.approx(1.1 * result.W[:, 2].max())
-    frame = pd.DataFrame(result.H.T, columns=list("abcd"))
-    named = ConeNMF(2).fit(frame).result_
+    named = ConeNMF(2).fit(pd.DataFrame(result.H.T, columns=list("abcd"))).result_
     (ax,) = named.plot_components(components=[0], top=3, limits=(0.8 * named.W, 1.1 * named.W))
     largest = np.sort(named.W[:, 0])[::-1][:3]
     ends = np.array([path.vertices[:, 0] for path in ax.collections[0].get_paths()])

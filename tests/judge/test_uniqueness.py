@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import nnls
 from sklearn.datasets import load_digits
 
-from conenmf import factorize, from_columns, from_rows, uniqueness
+from conenmf import factorize, from_columns, uniqueness
 from conenmf.errors import NotAvailableError
 from conenmf.judge import uniqueness as module
 from conenmf.judge.scores import match_components, unit_columns
@@ -298,8 +298,8 @@ def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(rng):
 
 
 def test_a_thorough_search_moves_what_a_short_one_does_not():
-    V = from_rows(load_digits().data)
-    result = factorize(V, 6)
+    X = load_digits().data.T
+    result = factorize(from_columns(X), 6)
     short = result.uniqueness()
     assert "undecided" in short.verdicts
     assert "not found to move" not in short.verdicts  # it did not look everywhere
@@ -307,7 +307,6 @@ def test_a_thorough_search_moves_what_a_short_one_does_not():
     found = result.uniqueness(thorough=True)
     assert found is result.uniqueness()
     assert found.verdicts.count("can be moved") > short.verdicts.count("can be moved")
-    X = load_digits().data.T
     check_others(X, result.W, found, relative_error(X, result.W, np.asarray(result.H)))
 
 
