@@ -93,6 +93,7 @@ def test_how_a_table_was_read_is_kept_and_used_again(tables, run):
     result = Factorization.load("out/result.npz")
     assert result.names.sample_names[0] == "p0"
     assert (result.settings["names_column"], result.settings["drop"]) == ("who", ["day"])
+    assert run("report", "out") == 0  # which reads the data again as the fit did
     assert run("report", "out", "--data", "patients.csv", *options) == 0
     assert run("transform", "out", "patients.csv", "-o", "new.csv", *options) == 0
     assert len(pd.read_csv("new.csv")) == 40
