@@ -301,6 +301,10 @@ def _matrix(rows: Experiment, alpha: float, repetition: int) -> Array:
     return make_cones(F, K, alpha, n_samples=max(sizes), rng=rng).V
 
 
+def _span(row: Row) -> str:
+    return "N < 1000" if int(row["N"]) < 1000 else "N >= 1000"
+
+
 def show_algorithms(rows: list[Row]) -> Section:
     """The curves, how similar they are, and how much they oscillate."""
     panels, lines, similar, rough = {}, [], [], []
@@ -313,9 +317,11 @@ def show_algorithms(rows: list[Row]) -> Section:
         }
         ratios = {name: [_relative(row, name) for row in here] for name in ITERATIONS}
         lines.append([alpha, len(here), *(spread(ratios[name], 4) for name in ITERATIONS)])
-        for name in ("nnlsb", "hals"):
-            off, limit = [abs(ratio - 1) for ratio in ratios[name]], [ALIKE] * len(here)
-            similar.append(ahead(f"{name}, alpha {alpha}", off, {"5%": limit}))
+        spans = grouped([{**row, "span": _span(row)} for row in here], "span")
+        for span, some in spans.items():
+            for name in ("nnlsb", "hals"):
+                off, limit = [abs(_relative(row, name) - 1) for row in some], [ALIKE] * len(some)
+                similar.append(ahead(f"{name}, alpha {alpha}, {span}", off, {"5%": limit}))
         matrices = grouped(sorted(here, key=lambda row: int(row["N"])), "repetition").values()
         neighbours = [
             pair for line in matrices for pair in zip(line[::2], line[1::2], strict=False)
