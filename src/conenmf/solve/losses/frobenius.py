@@ -148,10 +148,10 @@ class Frobenius(Loss):
         """Begin with NNDSVD, or with cones for the factors of an init and solvers that floor.
 
         Solvers that floor hardly leave the zeros of NNDSVD. As many components as features, or
-        samples, are exact. Of two components, those of the best plane are the best, if they are
-        nonnegative.
+        samples, are exact. One component is the best if it is that of a single cone (Lemma 3); of
+        two, those of the best plane are the best, if they are nonnegative.
         """
-        if solver is None or min(V.shape) < K:
+        if solver is None or min(V.shape) < K or K == 1:
             return ("cr1",)
         if min(V.shape) == K:
             return (identity,)
@@ -168,7 +168,7 @@ class Frobenius(Loss):
         """
         F, N = V.shape
         is_large = V.dtype == np.float64 and 2 * V.n_entries > max(_MIN_ENTRIES, F * N)
-        if spectrum is not None and is_large and 4 * K <= min(F, N) <= _MAX_SHORT_SIDE:
+        if K > 1 and spectrum is not None and is_large and 4 * K <= min(F, N) <= _MAX_SHORT_SIDE:
             basis, squares = spectrum.leading_subspace(2 * K)
             left = V.total - np.cumsum(squares)
             is_close = left[K - 1] < _MAX_LEFT_OF_SINGLE * V.total
