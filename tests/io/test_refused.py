@@ -140,6 +140,10 @@ REFUSED = {  # the name of a file, how it is written, the error, its message, an
         "a.npz", bomb, FileFormatError,
         r"takes 80000128 bytes.* only be read as a whole", LITTLE,
     ),
+    "a compressed array beyond the budget": (
+        "a.npz", lambda path: np.savez_compressed(path, X), FileFormatError,
+        r"takes 3968 bytes.* only be read as a whole", {"max_memory": 10_000},
+    ),
     "an archive that is too short": (
         "a.npz", lambda path: archive(path, lambda member: member[:-8]),
         FileFormatError, "EOF: reading array data",
