@@ -1,9 +1,9 @@
-"""The table and the picture of README.md and docs/index.md: both libraries by default.
+"""The table and the picture of README.md and docs/index.md: conenmf and scikit-learn by default.
 
-The data ship with scikit-learn or are generated, so that everyone can measure them. Fits take turns
-on one thread each, after one that compiles the kernels; times are medians of CPU seconds, which
-depend less than others on what else the machine does. `--write` puts the table into README.md and
-docs/index.md and draws docs/readme.png.
+The data ship with scikit-learn or are generated, so anyone can repeat this. After one fit
+that compiles the kernels, the two libraries take turns on one thread. Times are medians of CPU
+seconds, which depend less on other programs than wall time does. `--write` puts the table into
+README.md and docs/index.md and draws docs/readme.png.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def contenders(K: int) -> dict[str, Callable[[], Any]]:
 
 
 def in_words(ratio: float) -> str:
-    """What the ratio of their time to ours means."""
+    """The ratio of their time to ours, in words."""
     if 0.9 < ratio < 1.1:
         return "as fast"
     return f"{ratio:.1f} times faster" if ratio >= 1 else f"{1 / ratio:.1f} times **slower**"
@@ -69,17 +69,17 @@ def table(rounds: int) -> str:
     used = {**machine(), **versions()}
     lines += [
         "",
-        f"Both with their defaults (conenmf {used['conenmf']}, scikit-learn "
-        f"{used['scikit-learn']}), on one thread of an {used['processor']}: CPU",
-        f"seconds, medians of {rounds} alternating fits, after a first one that compiles. "
-        "`python benchmarks/readme.py`",
-        "prints this table for your machine.",
+        f"Both libraries ran with their defaults (conenmf {used['conenmf']}, scikit-learn "
+        f"{used['scikit-learn']}) on one thread of an {used['processor']}.",
+        f"Times are CPU seconds: medians of {rounds} alternating fits, "
+        "not counting a first fit that compiles.",
+        "`python benchmarks/readme.py` prints this table for your machine.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def draw() -> None:
-    """Components of digits, and the error against what is proved impossible."""
+    """Components of digits, and the error with its proven lower bound."""
     mpl.use("Agg")
     X = load_digits().data
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
@@ -89,16 +89,17 @@ def draw() -> None:
     for ax, component in zip(left.subplots(4, 4).flat, ConeNMF(16).fit(X).components_, strict=True):
         ax.imshow(component.reshape(8, 8), cmap="Blues")
         ax.set(xticks=[], yticks=[])
-    right.suptitle("The error, and what is possible")
+    right.suptitle("Error, and its proven lower bound")
     ax = right.subplots()
     for name, colour in {"scikit-learn": THEIRS, "conenmf": OURS}.items():
         models = [contenders(K)[name]().fit(X) for K in COUNTS]
         errors = [model.reconstruction_err_ / np.linalg.norm(X) for model in models]
         ax.plot(COUNTS, errors, "o-", color=colour, label=name)
-    bounds = [model.certify(effort=20).lower_bound for model in models]
-    ax.fill_between(COUNTS, 0, bounds, color=FLOOR, alpha=0.25, linewidth=0)
-    ax.text(5, 0.08, "no factorization\ncan be here", color="#374151")
-    ax.set(xlabel="components", ylabel="relative error", ylim=(0, None))
+    every = range(COUNTS[0], COUNTS[-1] + 1)
+    bounds = [ConeNMF(K).fit(X).certify(effort=20).lower_bound for K in every]
+    ax.fill_between(every, 0, bounds, color=FLOOR, alpha=0.25, linewidth=0)
+    ax.text(5, 0.08, "no factorization has\nan error in this area", color="#374151")
+    ax.set(xlabel="number of components", ylabel="relative error", ylim=(0, None))
     ax.legend(frameon=False, loc="upper right")
     figure.savefig(PICTURE, dpi=110)
 
