@@ -154,11 +154,6 @@ def _hdf5(V, **options):
     return from_rows(dataset, **options)
 
 
-def _hdf5_columns(V, **options):
-    dataset = h5py.File(_new_path(".h5"), "w").create_dataset("V", data=V)
-    return from_columns(dataset, **options)
-
-
 def _zarr(V, **options):
     X = np.ascontiguousarray(V.T)
     chunks = (_chunk_length(X.shape[0], 5, 9), X.shape[1])
@@ -171,17 +166,9 @@ def _chunked(V):
     return da.from_array(X, chunks=(_chunk_length(X.shape[0], 13, 10), X.shape[1]))
 
 
-def _dask(V, **options):
-    return from_rows(_chunked(V), **options)
-
-
 def _dask_columns(V, **options):
     chunks = (V.shape[0], _chunk_length(V.shape[1], 13, 10))
     return from_columns(da.from_array(V, chunks=chunks), persist=False, **options)
-
-
-def _dask_sparse(V, **options):
-    return from_rows(_chunked(V).map_blocks(sp.csr_matrix, dtype=V.dtype), **options)
 
 
 DISK = {
@@ -196,11 +183,19 @@ DISK = {
         ".npz", lambda path, V: sp.save_npz(path, sp.csr_array(V.T), compressed=False)
     ),
     "hdf5": _hdf5,
-    "hdf5-columns": _hdf5_columns,
+    "hdf5-columns": lambda V, **options: from_columns(
+        h5py.File(_new_path(".h5"), "w").create_dataset("V", data=V), **options
+    ),
     "h5ad": _saved(".h5ad", lambda path, V: anndata.AnnData(sp.csr_matrix(V.T)).write_h5ad(path)),
     "zarr": _zarr,
 }
-CLUSTER = {"dask": _dask, "dask-columns": _dask_columns, "dask-sparse": _dask_sparse}
+CLUSTER = {
+    "dask": lambda V, **options: from_rows(_chunked(V), **options),
+    "dask-columns": _dask_columns,
+    "dask-sparse": lambda V, **options: from_rows(
+        _chunked(V).map_blocks(sp.csr_matrix, dtype=V.dtype), **options
+    ),
+}
 BACKENDS = DENSE | SPARSE | DISK | CLUSTER
 MAIN_BACKENDS = {
     name: BACKENDS[name]

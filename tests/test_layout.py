@@ -1,26 +1,11 @@
 """The shape of the code: no name with two meanings, fast imports."""
 
-import ast
 import importlib
 import pkgutil
 import subprocess
 import sys
-from pathlib import Path
 
 import conenmf
-
-ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "src").rglob("*.py"))
-ATTACK = sorted((ROOT / "attack").rglob("*.py"))
-
-
-def relative(path):
-    return path.relative_to(ROOT).as_posix()
-
-
-def test_every_file_says_what_it_is_about():
-    for path in (*SOURCES, *ATTACK):
-        assert ast.get_docstring(ast.parse(path.read_text("utf-8"))), relative(path)
 
 
 def test_no_name_hides_a_module():

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import zipfile
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ class Bomb:
         return os.makedirs, (self.trace, 0o700, True)
 
 
-def zarr(folder, bomb):
-    settings = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "order": "C", "dtype": "|O"}
+def zarr(folder, bomb, dtype="|O"):
+    settings = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "order": "C", "dtype": dtype}
     settings |= {"fill_value": None, "compressor": None, "filters": [{"id": "pickle"}]}
     (folder / "x.zarr").mkdir()
     (folder / "x.zarr" / ".zarray").write_text(json.dumps(settings))
@@ -90,7 +91,7 @@ def test_no_pickle_is_loaded_from_a_file_of_any_name(pickled, suffix, tmp_path, 
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("way", [zarr, result, checkpoint])
+@pytest.mark.parametrize("way", [zarr, partial(zarr, dtype="<f8"), result, checkpoint])
 def test_no_pickle_is_loaded_from_our_own_kinds_of_files(way, tmp_path, trace, refuses):
     refuses(ConeNMFError, None, way, tmp_path, Bomb(trace))
     assert not trace.exists()

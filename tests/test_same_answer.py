@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import ConeNMF, cluster_cones, factorize, from_columns, from_rows, make_cones
-from conenmf.data.views import shuffled_samples
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import mixing
 
@@ -78,15 +77,6 @@ def test_the_choice_of_K(main_backend, small_blocks):
 def test_the_first_centre_of_samples_of_equal_norms(main_backend, small_blocks):
     V = _data("unit norms")
     assert cluster_cones(main_backend(V), 3).centres[0] == 0
-
-
-def test_values_are_shuffled_alike(main_backend):
-    V = _data("counts, mostly zero")
-    held = shuffled_samples(main_backend(V), np.random.default_rng(0))
-    expected = shuffled_samples(from_columns(V), np.random.default_rng(0))
-    everything = np.arange(V.shape[1])
-    difference = held.columns(everything) - expected.columns(everything)
-    assert abs(difference).max() == 0
 
 
 def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks, rng):

@@ -2,16 +2,18 @@
 
 import json
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
+from scipy.optimize import check_grad
 
 from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
 from conenmf.errors import ComponentsError, DataError, InputWarning
 from conenmf.judge.scores import match_spectra
-from conenmf.solve.simplex import simplex
+from conenmf.solve.simplex import _loss, simplex
 
 
 def drawn(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
@@ -84,10 +86,6 @@ def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
 
 
 def test_the_gradient_of_the_likelihood():
-    from scipy.optimize import check_grad
-
-    from conenmf.solve.simplex import _loss
-
     rng = np.random.default_rng(5)
     Y = rng.random((50, 3)) + 0.2
     given = np.r_[np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel(), -0.7, np.log(0.05)]
@@ -102,9 +100,9 @@ def test_scenes_that_cannot_be_unmixed_say_why(refuses):
     refuses(ComponentsError, "at most 4 endmembers, not 5", simplex, from_rows(pixels[:, :4]), 5)
 
 
-def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it():
-    with pytest.raises(DataError, match=r"cube, pass X.reshape\(-1, X.shape\[2\]\)"):
-        ConeNMF.for_scenes(3).fit(np.ones((5, 6, 7)))
+def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it(refuses):
+    remedy = r"cube, pass X.reshape\(-1, X.shape\[2\]\)"
+    refuses(DataError, remedy, ConeNMF.for_scenes(3).fit, np.ones((5, 6, 7)))
 
 
 def test_bands_in_rows_raise_a_warning():
@@ -144,7 +142,6 @@ def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
 
 
 def test_wavelengths_in_a_mat_file_of_version_7_3(tmp_path):
-    h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "scene.mat", "w", userblock_size=512) as file:
         file["cube"] = np.ones((6, 5, 4))  # as MATLAB writes 4 x 5 x 6
         file["wavelength"] = np.linspace(400, 900, 6)[:, None]

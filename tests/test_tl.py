@@ -1,4 +1,5 @@
 import anndata
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -108,8 +109,7 @@ def test_highly_variable_genes_are_used_alone_as_in_scanpy(adata, tmp_path, stor
         adata.write_h5ad(tmp_path / "cells.h5ad")
         adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     elif storage == "dask":
-        array = pytest.importorskip("dask.array")
-        adata.X = array.from_array(adata.X.toarray(), chunks=(20, 20))
+        adata.X = da.from_array(adata.X.toarray(), chunks=(20, 20))
     result = conenmf.tl.nmf(adata, 3)
     assert result.names.feature_names == tuple(f"gene {f}" for f in genes)
     np.testing.assert_allclose(result.relative_error, expected.relative_error, rtol=1e-6)

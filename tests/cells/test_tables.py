@@ -1,21 +1,19 @@
-import gzip
 import json
+from functools import partial
 from pathlib import Path
 
 import anndata
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.io
 import scipy.sparse as sp
 
-from conenmf import open_data
+from conenmf import from_rows, open_data
 from conenmf.cells.programs import check_run, find_programs, write_programs
 from conenmf.errors import OutputError
+from conenmf.names import Names
 
-
-def table(path):
-    return pd.read_csv(path, sep="\t", index_col=0)
+table = partial(pd.read_csv, sep="\t", index_col=0)
 
 
 @pytest.fixture
@@ -85,16 +83,10 @@ def test_genes_of_raw_are_annotated_in_raw(atlas, counts):
     assert (copy.raw.varm["conenmf"].shape, copy.obsm["X_conenmf"].shape) == ((50, 3), (240, 3))
 
 
-def test_counts_of_10x_become_an_anndata_file(counts, tmp_path):
-    folder = tmp_path / "filtered_feature_bc_matrix"
-    folder.mkdir()
-    with gzip.open(folder / "matrix.mtx.gz", "wb") as stream:
-        scipy.io.mmwrite(stream, sp.csc_matrix(counts.T.astype(int)))
-    genes = "".join(f"ENS{f}\tgene{f}\tGene Expression\n" for f in range(50))
-    (folder / "features.tsv.gz").write_bytes(gzip.compress(genes.encode()))
-    cells = "".join(f"cell{n}\n" for n in range(240))
-    (folder / "barcodes.tsv.gz").write_bytes(gzip.compress(cells.encode()))
-    V = open_data(folder)
+def test_counts_that_are_in_no_anndata_file_become_one(counts, tmp_path):
+    """Such as those of 10x; io/test_tenx.py reads these."""
+    names = Names.of([f"cell{n}" for n in range(240)], [f"gene{f}" for f in range(50)])
+    V = from_rows(sp.csr_array(counts.astype(int)), names=names)
     programs = find_programs(V, 3, 2)
     write_programs(programs, tmp_path / "out", "a", counts=V)
     copy = anndata.read_h5ad(tmp_path / "out/a.k_3.dt_0_5.h5ad")

@@ -1,5 +1,6 @@
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import anndata
@@ -22,8 +23,7 @@ def atlas(tmp_path, monkeypatch):
     anndata.AnnData(sp.csr_matrix(np.log1p(counts)), layers=layers).write_h5ad("atlas.h5ad")
 
 
-def table(path):
-    return pd.read_csv(path, sep="\t", index_col=0)
+table = partial(pd.read_csv, sep="\t", index_col=0)
 
 
 OPTIONS = ("--layer", "counts", "-k", 2, "--runs", 3, "-q")

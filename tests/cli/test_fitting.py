@@ -6,6 +6,7 @@ import shutil
 import signal
 from pathlib import Path
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,7 +82,6 @@ def test_by_default_results_are_named_after_the_data(folder, run):
 
 
 def test_anndata_goes_in_and_out(folder, run):
-    anndata = pytest.importorskip("anndata")
     frame = pd.read_csv("cells.csv", index_col=0)
     adata = anndata.AnnData(frame, layers={"counts": frame.to_numpy() * 2})
     adata.obs["batch"] = "a"

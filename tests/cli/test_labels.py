@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,20 +54,17 @@ def test_a_column_of_the_data_colours_the_report_and_is_no_feature(folder, run, 
     fails(4, "--classes nothing is not a file", "report", "out", "--classes", "nothing")
 
 
-def test_classes_in_annotated_data(tmp_path):
-    anndata = pytest.importorskip("anndata")
+def test_classes_in_annotated_data(tmp_path, refuses):
     obs = {"type": ["B", "T", None, "B"], "batch": [1, 2, 2, 1], "note": list("wxyz")}
     frame = pd.DataFrame(obs, index=list("abcd")).astype({"type": "category"})
     anndata.AnnData(np.ones((4, 3)), obs=frame).write_h5ad(tmp_path / "cells.h5ad")
     columns = (read_annotation(tmp_path / "cells.h5ad", name) for name in obs)
     assert list(columns) == [["B", "T", "missing", "B"], ["1", "2", "2", "1"], list("wxyz")]
-    with pytest.raises(FileFormatError, match="no column 'age' in obs; it has"):
-        read_annotation(tmp_path / "cells.h5ad", "age")
+    missing = "no column 'age' in obs; it has"
+    refuses(FileFormatError, missing, read_annotation, tmp_path / "cells.h5ad", "age")
 
 
 def test_cells_are_drawn_where_umap_has_placed_them(folder, run, rng):
-    anndata = pytest.importorskip("anndata")
-
     def uses_coordinates(*command):
         assert run(*command) == 0
         return "at the coordinates that were given" in Path("out/report.html").read_text()

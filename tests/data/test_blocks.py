@@ -2,23 +2,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_rows
 from conenmf.data.blocks import (
     cone_products,
-    cross_products,
-    feature_gram,
     products,
     residual_squared,
     weighted_sums,
 )
 from conenmf.solve.losses.poisson import margins
-
-
-def test_rows_of_a_wider_matrix_take_the_fast_path(sample_matrix):
-    block = from_rows(np.ascontiguousarray(sample_matrix.T)[:, :-1]).columns(np.arange(40))
-    labels = np.zeros(40, int)
-    h, _ = cone_products(block, labels, np.ones((1, 11)))
-    np.testing.assert_allclose(h, sample_matrix[:-1].sum(axis=0))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -51,12 +41,6 @@ def test_products_there_and_back(main_backend, both_twins, dtype, sample_matrix,
     assert there.dtype == back.dtype == dtype
 
 
-def test_feature_gram(main_backend, sample_matrix):
-    block = main_backend(sample_matrix).columns(np.arange(40))
-    expected = sample_matrix @ sample_matrix.T
-    np.testing.assert_allclose(feature_gram(block), expected, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.seed(5)
 @pytest.mark.parametrize("distance", [1.0, 1e-3, 1e-7, 0.0])
 def test_residuals_are_exact_even_when_tiny(main_backend, distance, rng):
@@ -71,12 +55,6 @@ def test_residuals_are_exact_even_when_tiny(main_backend, distance, rng):
     )
     squared = residual_squared(block, norms, block.T @ W, W.T @ W, W, H)
     np.testing.assert_allclose(squared, expected, rtol=1e-6, atol=1e-28)
-
-
-def test_cross_products(main_backend, sample_matrix):
-    V = main_backend(sample_matrix)
-    products = cross_products(V.columns(np.arange(40)), V.columns([3, 7]))
-    np.testing.assert_allclose(products, sample_matrix.T @ sample_matrix[:, [3, 7]], atol=1e-14)
 
 
 def test_samples_without_entries_may_come_first(main_backend, small_blocks, all_close):

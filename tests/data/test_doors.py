@@ -203,15 +203,13 @@ def test_zeros_can_be_read_but_not_factored(refuses):
 
 @pytest.mark.parametrize("shape", [(2, 1_400_000_000), (10**9, 2), (2, 10**12), (2**40, 2**40)])
 @pytest.mark.parametrize("make", [sp.coo_array, sp.csr_matrix])
-def test_sparse_matrices_with_sides_that_no_memory_holds(shape, make):
+def test_sparse_matrices_with_sides_that_no_memory_holds(shape, make, refuses):
     if make is sp.csr_matrix and shape[0] > 2:
         shape = shape[::-1] if shape[1] == 2 else (2, shape[1])
     matrix = make(([1.0, 2.0], ([0, 1], [0, 1])), shape=shape)
     for door in (from_rows, from_columns):
-        with pytest.raises(
-            OutOfMemoryError, match=r"rows and columns\): remove .* raise max_memory"
-        ):
-            door(matrix, max_memory="8GB")
+        remedy = r"rows and columns\): remove .* raise max_memory"
+        refuses(OutOfMemoryError, remedy, door, matrix, max_memory="8GB")
 
 
 def test_arrays_that_no_memory_holds(monkeypatch, refuses):

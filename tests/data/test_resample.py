@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
+from tests.entries import entries
 
 from conenmf import from_columns
 from conenmf.data import resample
-from conenmf.data.blocks import dense
 from conenmf.data.resample import (
     balanced,
     bootstrapped,
@@ -20,10 +20,6 @@ from conenmf.solve.losses import get_loss
 @pytest.fixture
 def counts(sample_matrix):
     return np.floor(20 * sample_matrix)
-
-
-def everything(V):
-    return dense(V.columns(np.arange(V.shape[1])))
 
 
 def test_only_counts_are_drawn_again(refuses):
@@ -43,7 +39,7 @@ DRAWS = {
 @pytest.mark.parametrize("draw", DRAWS)
 def test_draws_are_the_same_in_every_storage(main_backend, small_blocks, counts, draw):
     found, expected = (
-        everything(DRAWS[draw](V, np.random.default_rng(2)))
+        entries(DRAWS[draw](V, np.random.default_rng(2)))
         for V in (main_backend(counts), from_columns(counts))
     )
     np.testing.assert_array_equal(found, expected)
@@ -58,7 +54,7 @@ def test_draws_are_poisson(monkeypatch, way, rng):
     W[[0, -1]] = 0.0
     N, h = 4000, np.array([0.5, 2.0, 0.0])
     V = from_columns(sp.csc_array((30, N)) + sp.csc_array(([1.0], ([0], [0])), shape=(30, N)))
-    drawn = everything(drawn_counts(V, W, np.tile(h[:, None], N), np.random.default_rng(3)))
+    drawn = entries(drawn_counts(V, W, np.tile(h[:, None], N), np.random.default_rng(3)))
     rates = W @ h
     possible = rates > 0
     assert not drawn[~possible].any()
@@ -73,7 +69,7 @@ def test_draws_are_poisson(monkeypatch, way, rng):
 @pytest.mark.parametrize(("mean", "options"), [(7.0, {}), (70.0, {"dispersion": 0.1})])
 def test_counts_drawn_again_are_poisson_or_overdispersed(mean, options):
     V = from_columns(np.full((50, 400), mean))
-    drawn = everything(redrawn(V, np.random.default_rng(1), **options))
+    drawn = entries(redrawn(V, np.random.default_rng(1), **options))
     variance = mean + options.get("dispersion", 0.0) * mean**2
     assert drawn.mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / drawn.size))
     assert drawn.var() == pytest.approx(variance, rel=0.05)
@@ -96,13 +92,13 @@ def test_counts_are_drawn_and_then_balanced(main_backend, small_blocks, counts):
     options = {"dispersion": 0.05}
     drawn = redrawn(from_columns(counts), np.random.default_rng(3), **options)
     scaled = redrawn(main_backend(counts), np.random.default_rng(3), balance=True, **options)
-    expected = everything(balanced(from_columns(everything(drawn)), 0.05))
-    np.testing.assert_allclose(everything(scaled), expected, rtol=1e-12)
+    expected = entries(balanced(from_columns(entries(drawn)), 0.05))
+    np.testing.assert_allclose(entries(scaled), expected, rtol=1e-12)
 
 
 def test_samples_are_balanced_by_their_mean_count_beyond_the_first(main_backend, counts):
     weights = 1 / (
         1 + 0.05 * (counts * (counts - 1)).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
     )
-    scaled = everything(balanced(main_backend(counts), 0.05))
+    scaled = entries(balanced(main_backend(counts), 0.05))
     np.testing.assert_allclose(scaled, counts * weights, rtol=1e-12)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from sklearn.feature_extraction.text import TfidfVectorizer
+from tests.entries import entries
 
 from conenmf import ConeNMF, Factorization, from_texts
 from conenmf.data.prepare import Words
@@ -23,11 +23,6 @@ GERMAN = [
 ]
 
 
-def matrix(V):
-    block = V.columns(np.arange(V.shape[1]))
-    return (block.toarray() if sp.issparse(block) else block).T
-
-
 @pytest.mark.parametrize(
     ("words", "options"),
     [
@@ -40,11 +35,11 @@ def matrix(V):
 def test_the_numbers_are_those_of_scikit_learn(words, options):
     V = from_texts(ENGLISH, words=words)
     vectorizer = TfidfVectorizer(**{"max_df": 0.95} | options)
-    np.testing.assert_array_equal(matrix(V), vectorizer.fit_transform(ENGLISH).toarray())
+    np.testing.assert_array_equal(entries(V).T, vectorizer.fit_transform(ENGLISH).toarray())
     assert V.names.feature_names == tuple(vectorizer.get_feature_names_out())
     new = ["an oak with salt", "nothing known"]
     again = from_texts(new, words=V.vocabulary)
-    np.testing.assert_array_equal(matrix(again), vectorizer.transform(new).toarray())
+    np.testing.assert_array_equal(entries(again).T, vectorizer.transform(new).toarray())
 
 
 def test_english_is_known_by_its_frequent_words():
@@ -64,7 +59,7 @@ def test_a_saved_result_takes_new_texts(tmp_path):
     loaded = Factorization.load(tmp_path / "fit.npz")
     new = ["oak and elm", "pepper, pepper"]
     again = from_texts(new, words=loaded.vocabulary)
-    np.testing.assert_array_equal(matrix(again), matrix(from_texts(new, words=result.vocabulary)))
+    np.testing.assert_array_equal(entries(again), entries(from_texts(new, words=result.vocabulary)))
     assert loaded.vocabulary.words == V.names.feature_names
     assert (
         "2 have none of them" in from_texts(["xx", "yy", "oak"], words=loaded.vocabulary).remarks[0]

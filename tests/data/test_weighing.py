@@ -6,7 +6,6 @@ from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.data.known import weigh_samples
 from conenmf.errors import DataError
-from conenmf.solve.constraints import Penalties
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +36,6 @@ def test_other_weights_are_in_the_objective(X):
     plain = factorize(from_rows(X), 3, max_iter=2000, tol=1e-10)
     assert squared < (weights[:, None] * (X - (plain.W @ plain.H).T) ** 2).sum()
     assert result.certify().gap >= 0
-    ten = factorize(weigh_samples(from_rows(X), 10 * weights), 3, max_iter=2000, tol=1e-10)
-    np.testing.assert_allclose(ten.relative_error, result.relative_error, rtol=1e-6)
-
-
-def test_penalties_count_as_often_as_samples_that_are_repeated(X):
-    times, given = np.arange(40) % 3, Penalties(l1_h=0.1, l1_w=0.2)
-    one = factorize(weigh_samples(from_rows(X), times), 3, penalties=given)
-    other = factorize(from_rows(np.repeat(X, times, axis=0)), 3, penalties=given)
-    assert one.objective == pytest.approx(other.objective, rel=1e-9)
 
 
 @pytest.mark.parametrize("solver", ["hals", "nnlsb"])

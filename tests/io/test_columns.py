@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather
 import pytest
@@ -200,7 +201,7 @@ def test_frames_of_booleans_and_small_integers(kind):
     frame = pd.get_dummies(colours)
     given = frame.astype("uint8") if kind == "unsigned" else frame
     if kind == "polars":
-        given = pytest.importorskip("polars").DataFrame(frame.to_dict("list"))
+        given = pl.DataFrame(frame.to_dict("list"))
     model = ConeNMF(2).fit(given)
     assert model.relative_error_ == ConeNMF(2).fit(frame.to_numpy(float)).relative_error_
 

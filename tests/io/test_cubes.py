@@ -9,6 +9,7 @@ import scipy.io
 import zarr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.entries import entries
 
 from conenmf import Factorization, factorize, from_rows, open_data
 from conenmf.errors import (
@@ -48,10 +49,6 @@ WRITERS = {
 }
 
 
-def matrix(V):
-    return np.asarray(V.columns(np.arange(V.shape[1]))).T
-
-
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])
 def test_pixels_by_bands(tmp_path, name, samples_in):
@@ -59,7 +56,7 @@ def test_pixels_by_bands(tmp_path, name, samples_in):
     WRITERS[name](tmp_path / name, cube if samples_in == "rows" else np.moveaxis(cube, 2, 0))
     V = open_data(tmp_path / name, samples_in=samples_in)
     X = cube.reshape(35, 4)
-    np.testing.assert_array_equal(matrix(V), X)
+    np.testing.assert_array_equal(entries(V).T, X)
     assert V.names == Names(pixels_shape=(5, 7))
     order = "5 x 7 x 4 was taken as rows x columns x bands"
     if samples_in == "columns":
@@ -67,7 +64,7 @@ def test_pixels_by_bands(tmp_path, name, samples_in):
     assert V.remarks == (f"a cube of {order}: each pixel is a sample, each band a feature",)
     np.testing.assert_array_equal(V.columns([3, 4, 5, 6, 20, 34]).T, X[[3, 4, 5, 6, 20, 34]])
     turned = V.turned()
-    np.testing.assert_array_equal(matrix(turned), X.T)
+    np.testing.assert_array_equal(entries(turned), X)
     assert turned.names == Names(image_shape=(5, 7))
     result, expected = factorize(V, 2), factorize(from_rows(X), 2)
     assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-12)
@@ -95,7 +92,7 @@ def test_any_cube_comes_back(tmp_path_factory, shape, name, bands_first):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
         V = open_data(path, dataset=dataset, samples_in=samples_in, block_samples=3)
-    image = matrix(V).reshape(*V.names.pixels_shape, -1)
+    image = entries(V).T.reshape(*V.names.pixels_shape, -1)
     np.testing.assert_array_equal(image, cube)
 
 

@@ -1,7 +1,5 @@
 """HDF5 and Zarr: datasets, sparse groups, AnnData, and what was never written."""
 
-import json
-
 import anndata
 import h5py
 import numpy as np
@@ -126,18 +124,3 @@ def test_entries_that_are_marked_as_missing(tmp_path, shape, refuses):
     zarr.create_array(str(tmp_path / "a.zarr"), data=X).attrs["missing_value"] = 24
     message = r"row 5, column 3, .* is 24, which its attribute"
     refuses(DataTypeError, message, lambda: open_data(tmp_path / "a.zarr"))
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Zarr's, about codecs beyond its standard
-def test_no_pickle_is_read(tmp_path, X, refuses):
-    zarr.create_array(tmp_path / "a.zarr", data=X, chunks=X.shape, zarr_format=2)
-    settings = json.loads((tmp_path / "a.zarr" / ".zarray").read_text())
-    settings["filters"] = [{"id": "pickle"}]
-    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
-    bomb = f"(cposix\nsystem\nS'touch {tmp_path}/pwned'\ntR.".encode()
-    (tmp_path / "a.zarr" / "0.0").write_bytes(bomb)
-    refuses(FileFormatError, None, lambda: open_data(tmp_path / "a.zarr"))
-    settings.update(compressor=None, dtype="|O", fill_value=None)
-    (tmp_path / "a.zarr" / ".zarray").write_text(json.dumps(settings))
-    refuses((FileFormatError, DataTypeError), None, lambda: open_data(tmp_path / "a.zarr"))
-    assert not (tmp_path / "pwned").exists()

@@ -5,72 +5,12 @@ import scipy.sparse as sp
 
 from conenmf import from_rows, open_data
 from conenmf.errors import FileFormatError, ReadError
-from conenmf.io.source import ArraySource, CompressedSource, NamedMatrix
+from conenmf.io.source import NamedMatrix
 from conenmf.names import Names
-from conenmf.scale.disk import Stamp
-
-BUDGET = 1 << 20
 
 
-@pytest.fixture
-def X():
-    rng = np.random.default_rng(0)
-    return rng.random((7, 5)) * (rng.random((7, 5)) < 0.6)
-
-
-def mapped(X, folder, order):
-    path = folder / "a.npy"
-    np.save(path, np.asarray(X, order=order))
-    return ArraySource(np.asarray(np.load(path, mmap_mode="r")), "A", path, Stamp([path]))
-
-
-def chunked(X, folder, chunks):
-    with h5py.File(folder / "a.h5", "w") as file:
-        file.create_dataset("X", data=X, chunks=chunks)
-    return ArraySource(h5py.File(folder / "a.h5")["X"], "X")
-
-
-def compressed(X, folder, order):
-    matrix = sp.csr_array(X) if order == "csr" else sp.csc_array(X)
-    parts = (matrix.data, matrix.indices, matrix.indptr)
-    return CompressedSource("S", folder / "a.npz", None, parts, X.shape, order)
-
-
-SOURCES = {
-    "C": lambda X, folder: mapped(X, folder, "C"),
-    "F": lambda X, folder: mapped(X, folder, "F"),
-    "chunks": lambda X, folder: chunked(X, folder, (3, 2)),
-    "no chunks": lambda X, folder: chunked(X, folder, None),
-    "csr": lambda X, folder: compressed(X, folder, "csr"),
-    "csc": lambda X, folder: compressed(X, folder, "csc"),
-}
-
-
-def dense(rows):
-    return rows.toarray() if sp.issparse(rows) else rows
-
-
-@pytest.mark.parametrize("kind", SOURCES)
-@pytest.mark.parametrize("turns", [0, 1, 2])
-def test_a_source_is_read_in_either_orientation(tmp_path, X, kind, turns):
-    source = SOURCES[kind](X, tmp_path)
-    for _ in range(turns):
-        source, X = source.turned(), X.T
-    assert source.shape == X.shape
-    rows = source.readable(BUDGET)
-    if rows is not source:  # compressed the other way
-        np.testing.assert_array_equal(dense(rows), X)
-        return
-    source.check()
-    assert source.chunk == (1 if kind != "chunks" else (2 if turns == 1 else 3))
-    np.testing.assert_array_equal(dense(source.whole()), X)
-    np.testing.assert_array_equal(dense(source.read(1, 4)), X[1:4])
-    for indices in ([0, 1, 4], [2], []):
-        index = np.array(indices, dtype=np.intp)
-        np.testing.assert_array_equal(dense(source.take(index)), X[index])
-
-
-def test_a_matrix_is_turned_with_its_names_unless_their_roles_are_stored(X):
+def test_a_matrix_is_turned_with_its_names_unless_their_roles_are_stored(rng):
+    X = rng.random((7, 5))
     names = Names.of(list("abcdefg"), list("vwxyz"))
     turned = NamedMatrix(X, names).turned()
     np.testing.assert_array_equal(turned.matrix, X.T)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.entries import entries
 
 from conenmf import open_data
 from conenmf.errors import DataError, DataTypeError, FileFormatError
@@ -49,20 +50,16 @@ def write(path, interleave="bsq", kind="f4", order=0, offset=0, data=None, **cha
     return path
 
 
-def pixels(V):
-    return np.asarray(V.columns(np.arange(V.shape[1]))).T
-
-
 @pytest.mark.parametrize("interleave", STORED)
 @pytest.mark.parametrize(("kind", "order", "offset"), [("f4", 0, 0), ("i2", 1, 3), ("u8", 1, 0)])
 def test_every_order_and_type(tmp_path, interleave, kind, order, offset):
     path = write(tmp_path / "scene.hdr", interleave, kind, order, offset)
     for file in (path, path.with_suffix(".img")):
         V = open_data(file)
-        np.testing.assert_array_equal(pixels(V), SCENE.reshape(-1, BANDS))
+        np.testing.assert_array_equal(entries(V).T, SCENE.reshape(-1, BANDS))
         assert V.names == Names(None, WAVELENGTHS, pixels_shape=(ROWS, COLUMNS))
         assert f"5 lines x 7 samples x 4 bands ({interleave})" in V.remarks[0]
-    np.testing.assert_array_equal(pixels(V.turned()), SCENE.reshape(-1, BANDS).T)
+    np.testing.assert_array_equal(entries(V.turned()), SCENE.reshape(-1, BANDS))
     small = open_data(path, block_samples=3)
     (total,) = small.sweep(lambda block: (np.asarray(block).sum(axis=1),))
     np.testing.assert_array_equal(total, SCENE.reshape(-1, BANDS).sum(axis=0))
@@ -136,7 +133,7 @@ def test_what_else_a_header_says(tmp_path, changes, names, remark):
 
 
 @pytest.mark.parametrize("interleave", sorted(STORED))
-def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave):
+def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave, refuses):
     """Both are applied however the scene is read: in blocks, by pixel, and turned."""
     options = {"reflectance_scale_factor": 10000, "data_ignore_value": 65535}
     path = write(tmp_path / "scene.hdr", interleave, **options)
@@ -149,5 +146,5 @@ def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave):
     value = int(SCENE[2, 3, 1])
     row, column = np.argwhere(SCENE.reshape(-1, BANDS) == value)[0]
     path = write(tmp_path / "scene.hdr", interleave, data_ignore_value=value)
-    with pytest.raises(DataTypeError, match=f"row {row}, column {column}, counted from 0, is"):
-        open_data(path)
+    place = f"row {row}, column {column}, counted from 0, is"
+    refuses(DataTypeError, place, open_data, path)

@@ -235,15 +235,13 @@ def test_printed_numbers_come_back_to_the_last_bit(tmp_path, rng):
 @pytest.mark.parametrize(
     "field", ["1_0", "0x1F", "1,234", "1d5", "\u0661", "1 2", "--1", "1e", "x"]
 )
-def test_what_is_no_number(tmp_path, field):
+def test_what_is_no_number(tmp_path, field, refuses):
     """Python, or another parser, would take some of them for numbers."""
     for row in (5, 60):
         rows = ["1\t2"] * 100
         rows[row] = f"3\t{field}"
-        with pytest.raises(
-            FileFormatError, match=f"line {row + 2}, column 'b': .* is not a number"
-        ):
-            read(tmp_path / "a.tsv", "a\tb\n" + "\n".join(rows))
+        message, table = f"line {row + 2}, column 'b': .* is not a number", "\n".join(rows)
+        refuses(FileFormatError, message, read, tmp_path / "a.tsv", f"a\tb\n{table}")
 
 
 @pytest.mark.parametrize(
@@ -259,11 +257,11 @@ def test_blanks_and_missing_entries(tmp_path, text, rows):
     np.testing.assert_array_equal(matrix, rows)
 
 
-def test_without_the_extra_a_table_says_which_one(tmp_path, monkeypatch):
+def test_without_the_extra_a_table_says_which_one(tmp_path, monkeypatch, refuses):
     (tmp_path / "a.parquet").write_text("a\n1\n")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(FileFormatError, match=r"pyarrow: pip install 'conenmf\[files\]'"):
-        open_data(tmp_path / "a.parquet")
+    extra = r"pyarrow: pip install 'conenmf\[files\]'"
+    refuses(FileFormatError, extra, open_data, tmp_path / "a.parquet")
 
 
 # --- one row on each line ---
@@ -288,24 +286,24 @@ def named_rows(count):
         ("{}", 's,""3,5', 92),
     ],
 )
-def test_stray_quotes(tmp_path, first, second, expected):
+def test_stray_quotes(tmp_path, first, second, expected, refuses):
     rows = named_rows(100)
     rows[51], rows[91] = first.format(rows[51]), second.format(rows[91])
     text = "\n".join(rows).encode()
     for name, content in (("a.csv", text), ("a.csv.gz", gzip.compress(text))):
         for options in ({}, {"names_column": 0, "drop": 2}, {"drop": [0, 1]}):
-            with pytest.raises(FileFormatError, match=f"line {expected} cannot be split"):
-                read(tmp_path / name, content, **options)
+            split = f"line {expected} cannot be split"
+            refuses(FileFormatError, split, read, tmp_path / name, content, **options)
 
 
 @pytest.mark.parametrize("line", [0, 3, 50, 100])
 @pytest.mark.parametrize("field", ["1\r7", "\r", "1\r"])
-def test_carriage_returns(tmp_path, line, field):
+def test_carriage_returns(tmp_path, line, field, refuses):
     rows = named_rows(100)
     rows[line] = f"s,{field},7"
     for end in ("\n", "\r\n"):
-        with pytest.raises(FileFormatError, match=f"line {line + 1} cannot be split|damaged"):
-            read(tmp_path / "a.csv", end.join(rows) + end)
+        split = f"line {line + 1} cannot be split|damaged"
+        refuses(FileFormatError, split, read, tmp_path / "a.csv", end.join(rows) + end)
 
 
 @given(st.lists(st.text(alphabet='1a",\r\n ;', max_size=12), min_size=1, max_size=30))

@@ -249,14 +249,6 @@ def test_a_fit_of_counts_judges_itself_in_the_words_of_counts(fitted):
     assert "relative error" not in summary
 
 
-def test_a_certificate_is_kept_until_more_effort_is_asked_for(fitted):
-    certificate = fitted.certify()
-    assert fitted.certify() is certificate
-    assert fitted.certify(effort=12).effort == 12
-    fitted.diagnose()
-    assert fitted.certificate.effort == 12
-
-
 def test_too_few_components_are_far_above_the_floor(counts):
     model = ConeNMF(1, loss="poisson").fit(counts)
     assert model.certify().above_floor > 0.3

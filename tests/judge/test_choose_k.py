@@ -10,8 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.data.resample import draw_samples
 from conenmf.errors import InputWarning
-from conenmf.judge.choose_k import EVIDENCE, Question, choose_k
-from conenmf.linalg.svd import Spectrum
+from conenmf.judge.choose_k import Question, choose_k
 from conenmf.solve.losses import LOSSES
 
 
@@ -233,19 +232,6 @@ def test_the_rank_of_all_samples_counts_where_some_are_compared(rng):
     left_out = np.setdiff1d(np.arange(5000), draw_samples(V, 2000, np.random.default_rng(0)))
     X[2, left_out[:2]] = 1.0
     assert select_k(from_columns(X)).grade != "proved"
-
-
-def test_one_spectrum_serves_the_whole_choice(parts):
-    V = from_columns(parts)
-    question = Question(V, LOSSES["frobenius"], None, Spectrum(V), np.inf)
-    asked, passes = [], []
-    for spectrum in (question.spectrum, question.spectrum, Spectrum(V)):
-        question.spectrum = spectrum
-        before = V.passes
-        asked += EVIDENCE["ratio"](question)
-        passes.append(V.passes - before)
-    assert len({piece.K for piece in asked}) == 1
-    assert passes[1] < passes[2]
 
 
 def test_the_search_is_widened(rng):

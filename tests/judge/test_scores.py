@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import normalized_mutual_info_score
 
-from conenmf import ConeNMF, from_rows
+from conenmf import ConeNMF
 from conenmf.errors import DataError
 from conenmf.judge.scores import dice, largest_features, match_components, purity
 from conenmf.names import Names
@@ -90,13 +90,3 @@ def test_a_frame_of_components(counts):
     pd.testing.assert_frame_equal(model.result_.components_frame(), frame)
     bare = ConeNMF(2).fit(X).components_frame(feature_names=words)
     pd.testing.assert_frame_equal(bare, frame)
-
-
-def test_features_are_matched_by_name(counts):
-    X, words = counts
-    V = from_rows(X, names=Names.of(feature_names=words))
-    model = ConeNMF(2).fit(V)
-    turned = from_rows(X[:, ::-1], names=Names.of(feature_names=words[::-1]))
-    np.testing.assert_allclose(model.transform(turned), model.transform(V), atol=1e-12)
-    bare = from_rows(X)  # without names nothing is compared
-    np.testing.assert_array_equal(model.transform(bare), model.transform(V))

@@ -130,16 +130,6 @@ def test_the_last_resort_is_exact(seed):
         assert kkt_residual(gram, V.T @ W, by_scipy(gram, V.T @ W)) < 1e-8
 
 
-@pytest.mark.seed(3)
-def test_twins_agree(monkeypatch, rng):
-    assert kernels.AVAILABLE, "the test environment installs numba"
-    W, V = rng.random((40, 15)), rng.random((40, 300))
-    G, C = W.T @ W, V.T @ W
-    compiled = nnls(G, C)
-    monkeypatch.setattr(kernels, "AVAILABLE", False)
-    np.testing.assert_allclose(compiled, nnls(G, C), atol=1e-12)
-
-
 # --- rank-deficient and badly conditioned W ---
 
 

@@ -228,17 +228,3 @@ def test_one_set_of_vectors_serves_a_smaller_request():
     bound = spectrum.energy_bound(5)
     exact = (np.linalg.svd(counts(), compute_uv=False)[:5] ** 2).sum()
     assert exact <= bound.value <= exact * (1 + 1e-6)
-
-
-@SEEDED
-@pytest.mark.parametrize("turned", [False, True])
-def test_products_with_the_gram_matrix_of_the_shorter_side(turned):
-    V = counts().T if turned else counts()
-    X = np.random.default_rng(0).standard_normal((min(V.shape), 7))
-    gram = V @ V.T if len(V) == len(X) else V.T @ V
-    opened = from_columns(sp.csc_array(V))
-    apply, side, is_held = Spectrum(opened)._operator()
-    assert is_held
-    assert side == len(X)
-    product = apply(X)
-    np.testing.assert_allclose(product, gram @ X, rtol=1e-12, atol=1e-12 * np.abs(gram).max())

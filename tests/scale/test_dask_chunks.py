@@ -97,10 +97,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("kind", CHANGES)
 @pytest.mark.parametrize("when", [1, 4])
-def test_chunks_that_change_between_passes(X, kind, when):
+def test_chunks_that_change_between_passes(X, kind, when, refuses):
     V = from_rows(changing(X, when, CHANGES[kind]), persist=False)
-    with pytest.raises(DataChangedError, match=r"samples \d+ to \d+ of the Dask .* first pass"):
-        factorize(V, 3, init="cr1", tol=0, max_iter=6)
+    message, options = r"samples \d+ to \d+ of the Dask .* first pass", {"init": "cr1", "tol": 0}
+    refuses(DataChangedError, message, factorize, V, 3, max_iter=6, **options)
 
 
 def test_every_chunk_is_compared_in_every_pass(X, refuses):
@@ -133,6 +133,6 @@ def failing(G, C, Y):
 
 
 @pytest.mark.parametrize("make", [np.asarray, lambda X: da.from_array(X, chunks=(40, 8))])
-def test_errors_of_a_step_are_raised_as_without_a_cluster(X, make):
-    with pytest.raises(KeyError, match="of the solver"):
-        factorize(from_rows(make(X)), 3, solver=failing, init="cr1")
+def test_errors_of_a_step_are_raised_as_without_a_cluster(X, make, refuses):
+    V = from_rows(make(X))
+    refuses(KeyError, "of the solver", factorize, V, 3, solver=failing, init="cr1")

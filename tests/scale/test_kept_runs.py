@@ -151,12 +151,13 @@ def test_runs_that_are_not_those_of_this_folder_are_refused(
     refuses(CheckpointError, message, lambda: stability(V, 3, 2, **options))
 
 
-def test_runs_of_another_dispersion_or_number_of_components_are_refused(tmp_path, counts):
-    V, options = from_columns(counts), {"loss": "poisson", "resample": "counts", **OPTIONS}
-    for K in (2, 3):
-        stability(V, K, 2, dispersion=0.0, checkpoint=tmp_path / f"K={K}", **options)
-    with pytest.raises(CheckpointError, match=r"its dispersion is 0\.0, now it is 0\.2"):
-        stability(V, 3, 2, dispersion=0.2, checkpoint=tmp_path / "K=3", **options)
+def test_runs_of_another_dispersion_or_number_of_components_are_refused(tmp_path, counts, refuses):
+    def run(K, dispersion=0.0):
+        options = {"loss": "poisson", "resample": "counts", "dispersion": dispersion, **OPTIONS}
+        stability(from_columns(counts), K, 2, checkpoint=tmp_path / f"K={K}", **options)
+
+    run(2)
+    run(3)
+    refuses(CheckpointError, r"its dispersion is 0\.0, now it is 0\.2", run, 3, 0.2)
     shutil.copy(tmp_path / "K=2" / "run-0000.npz", tmp_path / "K=3" / "run-0000.npz")
-    with pytest.raises(CheckpointError, match="its K is 2, now it is 3"):
-        stability(V, 3, 2, dispersion=0.0, checkpoint=tmp_path / "K=3", **options)
+    refuses(CheckpointError, "its K is 2, now it is 3", run, 3)
