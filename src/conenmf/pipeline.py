@@ -418,8 +418,7 @@ class _Fit:
             settings = {**settings, "penalties": self.problem.penalties.plain()}
         own = V if V.unweighed is None else V.unweighed.V
         if V.observed is not None and V.observed.of_sigma and self.problem.loss.degree == 2:
-            n_empty = V.observed.n_empty_samples + int(V.observed.empty_features.sum())
-            n_free = W.shape[1] * (sum(V.shape) - n_empty)
+            n_free = W.shape[1] * (sum(V.shape) - sum(V.observed.n_empty))
             settings = {**settings, "Q": error**2 * V.observed.total}
             settings["Q_expected"] = float(V.observed.counts.sum()) - n_free
         return Factorization(

@@ -88,8 +88,8 @@ def test_samples_of_which_nothing_is_known_have_no_parameters():
     X, sigma, _ = drawn()
     X[7] = np.nan
     with pytest.warns(InputWarning, match="nothing is observed of 1 sample"):
-        V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
-    result = factorize(V, 3)
+        V = from_rows(X, missing="nan", negative="keep")
+    result = ConeNMF(3).fit(V, sigma=sigma).result_  # which does not warn of it again
     found = result.residuals()
     assert found.expected == result.settings["Q_expected"] == 149 * 12 - 3 * (149 + 12)
     assert np.isnan(found.by_sample).nonzero()[0].tolist() == [7]

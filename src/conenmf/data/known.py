@@ -137,6 +137,11 @@ class Observed:
         return self.counts == 0
 
     @property
+    def n_empty(self) -> tuple[int, int]:
+        """How many samples, and how many features, have no known entry."""
+        return self.n_empty_samples, int(self.empty_features.sum())
+
+    @property
     def aligned(self) -> tuple[Aligned, ...]:
         """The weights, if there are any, as steps take them."""
         return () if self.weights is None else (self.weights,)
@@ -269,7 +274,7 @@ def observed_only(
     view.observed = replace(view.observed, of_sigma=of_sigma and weights is None)
     if view.observed.missing == 1:
         raise DataError("every entry is missing: there is nothing to factor")
-    _warn(view.observed.n_empty_samples, int(view.observed.empty_features.sum()))
+    _warn_of_empty(view.observed, V.observed)
     return view
 
 
@@ -282,9 +287,11 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     return twin
 
 
-def _warn(n_samples: int, n_features: int) -> None:
-    for count, what in ((n_samples, "sample"), (n_features, "feature")):
-        if count:
+def _warn_of_empty(now: Observed, before: Observed | None) -> None:
+    """Warn of samples and features without any known entry, but not of the same ones twice."""
+    earlier = (0, 0) if before is None else before.n_empty
+    for count, known, what in zip(now.n_empty, earlier, ("sample", "feature"), strict=True):
+        if count > known:
             problem = f"nothing is observed of {counted(count, what)}: coefficients and components "
             warnings.warn(InputWarning(problem + "are zero there"), stacklevel=4)
 
