@@ -87,7 +87,6 @@ def facts(result: Factorization) -> Facts:
             "pairwise_separation_is_exact": cones.geometry.pairwise.is_exact,
             "closest": cones.geometry.closest,
             "size_angles": cones.geometry.angles,
-            "ambiguous_samples": cones.geometry.ambiguous.size,
             "samples": cones.sizes,
             "cr1_error": cones.error,
             "cr1_bound": cones.bound,

@@ -330,5 +330,4 @@ def _cones(cones: ConeDiagnosis) -> list[str]:
         lines.append(f"the geometric assumption {geometry.verdict}, {margin}{calm}")
         least = "" if geometry.pairwise.is_exact else "at least "
         lines.append(f"pairwise separation of samples: {least}{geometry.pairwise.value:.3f} rad")
-        lines.append(f"samples between cones: {geometry.ambiguous.size}")
     return lines

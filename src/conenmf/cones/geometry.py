@@ -49,7 +49,6 @@ from ..data.blocks import (
     cone_products,
     cross_products,
     dense,
-    exact,
     norms,
 )
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
@@ -307,9 +306,6 @@ class ConeGeometry:
         of one. If the first is larger, Algorithm 1 finds these clusters from any first centre: the
         proof of Lemma 1 needs no more. The assumption implies it, so if it is not, no cones round
         these clusters satisfy the assumption.
-    ambiguous : array of int
-        Samples that lie between cones: within the size angle of another cone's axis, or closer
-        to another axis than to their own.
     """
 
     axes: Array
@@ -319,7 +315,6 @@ class ConeGeometry:
     closest: tuple[int, int] | None
     separation: float
     pairwise: Separation
-    ambiguous: Array
 
     @property
     def required_angle(self) -> float:
@@ -360,23 +355,14 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
     >>> V = from_columns(model.V)
     >>> geometry = cone_geometry(V, cluster_cones(V, 3).labels)
-    >>> geometry.verdict, geometry.ambiguous.size, bool(geometry.angles.max() <= 0.1)
-    ('holds', 0, True)
+    >>> geometry.verdict, bool(geometry.angles.max() <= 0.1)
+    ('holds', True)
     """
     require_data_matrix(V, nonzero=True)
     axes, angles = enclosing_cones(V, labels)
     labels, K = _checked_labels(V, labels)
     between = angles_between(axes, axes)
     np.fill_diagonal(between, 0.0)
-    (ambiguous,) = V.sweep(
-        _ambiguous,
-        V.indices(),
-        labels,
-        V.norms_squared,
-        reduce=np.append,
-        axes=axes,
-        angles=angles,
-    )
     margin = separation = float("inf")
     closest = None
     pairwise = pairwise_separation(V, labels, cones=(axes, angles))
@@ -387,7 +373,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
         closest = (int(first), int(other))
         margin = float(apart.min() - (3 * largest + second))
         separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
-    return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise, ambiguous)
+    return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise)
 
 
 def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
@@ -528,19 +514,6 @@ def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
         order = np.argsort(values, kind="stable")[:_MAX_NEW_SAMPLES]
         extremes.append((values[order], indices[order]))
     return extremes
-
-
-def _ambiguous(
-    block: Block, index: Array, labels: Array, squared: Array, *, axes: Array, angles: Array
-) -> tuple[Array]:
-    """Samples of a block that lie between cones."""
-    cosines = (exact(block).T @ axes) / norms(squared)[:, None]
-    members = np.flatnonzero(labels >= 0)
-    to_axes = np.arccos(np.clip(cosines[members], -1.0, 1.0))
-    own = to_axes[np.arange(members.size), labels[members]][:, None]
-    other = to_axes + np.where(np.arange(angles.size) == labels[members, None], np.inf, 0.0)
-    inside = (other <= angles) | (other < own)
-    return (index[members[inside.any(axis=1)]],)
 
 
 # --- the leading plane ------------------------------------------------------------------------
