@@ -225,7 +225,7 @@ FUNCTIONS = {
         ("flag", False)},
     "datasets.available": {},
     "cones.geometry.cone_geometry": {**DATA, "labels": ("labels", LABELS)},
-    "cones.counting.count_cones": {**DATA, "deadline": ("number?", 1.0)},
+    "cones.counting.count_cones": DATA,
     "judge.certificate.lower_bound": {**DATA, "K": ("integer", K), "effort": ("integer", 0),
         **SPECTRAL},
     "cones.bounds.deterministic_bound": {**DATA, "W": ("factor", W), "labels": ("labels", LABELS)},

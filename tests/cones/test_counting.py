@@ -1,5 +1,3 @@
-import time
-
 import numpy as np
 import pytest
 import scipy.cluster.hierarchy as hierarchy
@@ -96,9 +94,6 @@ def test_many_samples(monkeypatch):
     assert count.separation.value > 0
     assert "4 clusters are apart in 100 samples" in count.reason
     assert "of at least 0.0" in count.reason
-    in_a_hurry = count_cones(V, deadline=time.perf_counter())
-    assert in_a_hurry.K == 3
-    assert "the time ran out" in in_a_hurry.reason
 
 
 def test_a_subset_may_mislead(monkeypatch):

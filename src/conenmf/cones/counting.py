@@ -33,7 +33,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +40,7 @@ from numpy.linalg import eigh, matrix_rank, norm, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Range, flag, integer, number, optional
+from ..arguments import Range, flag, integer, optional
 from ..data.blocks import EPS, TINY, Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
@@ -446,7 +445,7 @@ class ConeCount:
         S_p(k) for k = 1, ..., n, in radians, of the k clusters that single linkage makes of the n
         samples compared; infinite for one cluster.
     separation : Separation or None
-        That of the K clusters of all samples, or a lower bound.
+        That of the K clusters of all samples, or a lower bound; None if K is 0.
     reason : str
         Why this number, or why none.
     """
@@ -458,7 +457,7 @@ class ConeCount:
     reason: str
 
 
-def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
+def count_cones(V: DataMatrix) -> ConeCount:
     """Count the cones that the samples lie in.
 
     Among all k <= min(F, N) for which k clusters are apart, it chooses the largest k at which every
@@ -470,8 +469,6 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     Parameters
     ----------
     V : DataMatrix (F, N)
-    deadline : float, optional
-        After this `time.perf_counter()`, a subset of the samples decides.
 
     Examples
     --------
@@ -485,7 +482,6 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     (3, [2, 3])
     """
     require_data_matrix(V, nonzero=True)
-    deadline = optional(number, "deadline", deadline, or_infinite=True)
     size = _n_compared(V)
     indices, tree, ks = _compared(V, min(size, _MIN_SUBSET_SAMPLES))
     if indices.size < size and 2 * ks.min(initial=size) <= indices.size:
@@ -504,7 +500,7 @@ def count_cones(V: DataMatrix, *, deadline: float | None = None) -> ConeCount:
     separation = None
     reason = f"no clusters of {indices.size} samples are apart" + " and clear" * bool(ks.size)
     if clear:
-        K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], shortest, deadline)
+        K, separation, reason = _in_all_samples(V, indices, tree, clear[-1], shortest)
     return ConeCount(K, ks, between - within, separation, reason)
 
 
@@ -597,12 +593,7 @@ def linkage(distances: Array) -> Linkage:
 
 
 def _in_all_samples(
-    V: DataMatrix,
-    indices: Array,
-    tree: Linkage,
-    k: int,
-    shortest: float,
-    deadline: float | None,
+    V: DataMatrix, indices: Array, tree: Linkage, k: int, shortest: float
 ) -> tuple[int, Separation | None, str]:
     """The number of cones, their separation and the reason, given k clusters of some samples."""
     Z = unit_samples_at(V, indices[tree.order[tree.first(k)]])
@@ -612,8 +603,6 @@ def _in_all_samples(
         separation = Separation(float(angles_of(between)), float(angles_of(within)), is_exact=True)
         return _checked(Z, separation, "")
     of_subset = f" in {indices.size} samples"
-    if deadline is not None and perf_counter() > deadline:
-        return k, None, f"{k} clusters are apart{of_subset}; the time ran out to look at the others"
     labels, Z, found = _cover(V, Z, 1.0 - ((between + within) / 2) ** 2 / 2, shortest)
     if found.new.shape[1] or found.n_unclear or not _is_clear(tree, k, found.sizes):
         return 0, None, f"{k} clusters are apart{of_subset}, but not in all"

@@ -388,7 +388,7 @@ def _cones(question: Question) -> Iterator[Evidence]:
 
     If noise leaves two more singular values than there are clusters, these are groups of cones.
     """
-    count = count_cones(question.V, deadline=question.deadline)
+    count = count_cones(question.V)
     if count.K == 0:
         return
     most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
