@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import factorize, from_rows, select_k
-from conenmf.judge.scores import match_components, purity
+from conenmf.judge.scores import match_components, scores
 
 rng = np.random.default_rng(0)
 n_cells, n_genes, K = 500, 300, 5
@@ -45,7 +45,7 @@ V = from_rows(counts)
 fits = {loss: factorize(V, K, loss=loss) for loss in ("frobenius", "poisson")}
 for loss, fit in fits.items():
     _, cosines = match_components(programs[:, 20:].T, fit.W[20:])
-    print(f"{loss:9}: purity of the types {purity(kind, fit.labels):.2f}, ", end="")
+    print(f"{loss:9}: purity of the types {scores(kind, fit.labels)['purity']:.2f}, ", end="")
     print("cosines to the markers", np.round(cosines, 2))
 
 # %%

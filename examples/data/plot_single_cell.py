@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from sklearn.manifold import TSNE
 
 from conenmf import ConeNMF
-from conenmf.judge.scores import match_components, purity
+from conenmf.judge.scores import match_components, scores
 
 rng = np.random.default_rng(0)
 n_cells, n_genes = 1000, 800
@@ -110,7 +110,7 @@ expected = np.log1p(1e4 * programs) * (markers > 0)
 _, cosines = match_components(expected.T, adata.varm["NMF"])
 print("cosines to the true markers:", np.round(cosines, 2))
 pure = ~between
-print(f"purity of the labels: {purity(kind[pure], model.labels_[pure]):.2f}")
+print(f"purity of the labels: {scores(kind[pure], model.labels_[pure])['purity']:.2f}")
 
 # %%
 # In a scanpy workflow

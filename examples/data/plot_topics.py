@@ -33,7 +33,7 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF, factorize, from_rows
-from conenmf.judge.scores import dice
+from conenmf.judge.scores import scores
 from conenmf.names import Names
 
 modules = [
@@ -102,6 +102,6 @@ new = ["Return a socket connected to the address.", "Wait until a thread release
 for text, row in zip(new, model.transform(words.transform(new)), strict=True):
     topic = model.components_[row.argmax()]
     print(f"{text!r}: {', '.join(words.get_feature_names_out()[np.argsort(-topic)[:4]])}")
-print(f"Dice against the modules: {dice(origin, result.labels):.2f}")
+print(f"Dice against the modules: {scores(origin, result.labels)['dice']:.2f}")
 
 # sphinx_gallery_thumbnail_number = 2

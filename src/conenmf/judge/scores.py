@@ -14,7 +14,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Shape, array, classes, factor, integer, rows_and_columns
+from ..arguments import Pair, Shape, array, classes, integer, rows_and_columns
 from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
@@ -26,29 +26,15 @@ KNOWN_COSINE = 0.9  # from which on two components count as the same
 # --- clusterings and pairs of components --------------------------------------------------------
 
 
-def dice(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Return the mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
+def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
+    """Return all scores of the paper: normalised mutual information, purity and Dice.
 
-    >>> dice([0, 0, 1, 1], [1, 1, 1, 0])
-    0.7333333333333334
+    Purity is the share of the samples that are of the majority class of their cluster. Dice is the
+    mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
+
+    >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
+    {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
     """
-    table = _contingency(labels_true, labels_pred)
-    sizes = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True)
-    return float((2 * table / sizes).max(axis=1).mean())
-
-
-def purity(labels_true: ArrayLike, labels_pred: ArrayLike) -> float:
-    """Return the share of the samples that are of the majority class of their cluster.
-
-    >>> purity([0, 0, 1, 1], [1, 1, 1, 0])
-    0.75
-    """
-    table = _contingency(labels_true, labels_pred)
-    return float(table.max(axis=0).sum() / table.sum())
-
-
-def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Array:
-    """Return how many samples each pair of a class (row) and a cluster (column) shares."""
     true = classes("labels_true", labels_true)
     pred = classes("labels_pred", labels_pred)
     if true.shape != pred.shape:
@@ -56,23 +42,17 @@ def _contingency(labels_true: ArrayLike, labels_pred: ArrayLike) -> Array:
             f"labels have shapes {true.shape} and {pred.shape}: "
             "expected two lists of the same length"
         )
-    from sklearn.metrics.cluster import contingency_matrix  # slow to import
+    from sklearn.metrics import normalized_mutual_info_score  # slow to import
+    from sklearn.metrics.cluster import contingency_matrix
 
-    return contingency_matrix(true, pred)
-
-
-def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
-    """Return all scores of the paper: normalised mutual information, purity and Dice.
-
-    >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
-    {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
-    """
-    shares = {"purity": purity(labels_true, labels_pred), "dice": dice(labels_true, labels_pred)}
-    true, pred = (classes("labels", labels) for labels in (labels_true, labels_pred))
-    from sklearn.metrics import normalized_mutual_info_score
-
+    table = contingency_matrix(true, pred)
+    sizes = table.sum(axis=1, keepdims=True) + table.sum(axis=0, keepdims=True)
     nmi = normalized_mutual_info_score(true, pred, average_method="geometric")
-    return {"nmi": float(nmi), **shares}
+    return {
+        "nmi": float(nmi),
+        "purity": float(table.max(axis=0).sum() / table.sum()),
+        "dice": float((2 * table / sizes).max(axis=1).mean()),
+    }
 
 
 def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
@@ -229,7 +209,7 @@ def unit_columns(W: Array) -> Array:
 
 
 def abundance_maps(
-    W: ArrayLike, H: Aligned, pixels_shape: Shape, *, max_pixels: int | None = None
+    W: Array, H: Aligned, pixels_shape: Shape, *, max_pixels: int | None = None
 ) -> Array:
     """Return the share of each component in every pixel, (K, rows, columns).
 
@@ -252,11 +232,8 @@ def abundance_maps(
     >>> abundance_maps(W, H, (2, 2))[0].tolist()
     [[0.75, 0.5], [0.0, 0.0]]
     """
-    W = factor("W", W, ("F", "K"))
     rows, columns = rows_and_columns("pixels_shape", pixels_shape)
     K = W.shape[1]
-    if isinstance(H, np.ndarray) or not hasattr(H, "dtype"):  # else one that is read in parts
-        H = factor("H", H, (K, rows * columns))
     if tuple(H.shape) != (K, rows * columns):
         raise DataError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
     step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
