@@ -73,11 +73,7 @@ from ..linalg.svd import (
 
 # --- least squares ----------------------------------------------------------------------------
 
-_DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
-# Steps if none are asked for; each takes about as long as the singular values of a matrix like V.
-# Fits of sparse data are quick, and the first step closes most of what three do.
-DEFAULT_EFFORT = 3
-SPARSE_EFFORT = 1
+DEFAULT_EFFORT = 3  # steps; each takes about as long as the singular values of a matrix like V
 _FIRST_STEP = 1.0  # along the rank-K part
 _LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
 _FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
@@ -116,7 +112,7 @@ class LowerBound(NamedTuple):
 
 
 def best_lower_bound(
-    V: DataMatrix, K: int, *, effort: int | None = None, spectrum: KnownSpectrum = None
+    V: DataMatrix, K: int, *, effort: int = DEFAULT_EFFORT, spectrum: KnownSpectrum = None
 ) -> LowerBound:
     """Bound the relative error of all nonnegative factors with K components from below.
 
@@ -124,9 +120,9 @@ def best_lower_bound(
     ----------
     V : DataMatrix (F, N)
     K : int
-    effort : int, optional
-        Most steps to take, by default `default_effort`; 0 gives the bound of Eckart and Young. A
-        larger effort never lowers the bound. Steps end early where they close no more.
+    effort : int
+        Most steps to take; 0 gives the bound of Eckart and Young. A larger effort never lowers the
+        bound. Steps end early if they gain nothing.
     spectrum : Spectrum, optional
         That of V, if it is used elsewhere too.
 
@@ -138,7 +134,6 @@ def best_lower_bound(
     >>> round(bound.eckart_young, 3), round(bound.value, 3)  # factors with an error of 0.378 exist
     (0.359, 0.378)
     """
-    effort = default_effort(V) if effort is None else effort
     if min(V.shape) <= K:
         return LowerBound(0.0, 0.0, V.measures.lowest >= 0, 0.0)  # V = V I = I V
     spectrum = Spectrum.of(V, spectrum)
@@ -164,12 +159,6 @@ def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> boo
     """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
     plane = leading_plane(V, spectrum=spectrum)
     return bool(plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total)
-
-
-def default_effort(V: DataMatrix) -> int:
-    """Return how many steps to take if none are asked for: 3, or 1 if few entries are not zero."""
-    is_dense = V.n_entries > _DENSE_SHARE * V.n_features * V.n_samples
-    return DEFAULT_EFFORT if is_dense else SPARSE_EFFORT
 
 
 def _relative(V: DataMatrix, energy: float) -> float:
