@@ -80,8 +80,6 @@ class Uniqueness:
         or if it did not finish.
     was_searched : bool
         Whether the search allowed errors up to 1.001 times that of W H, not only exact turns.
-    passes : float
-        How often V was read.
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
         most. It is empty in a result that was saved, and may be incomplete for very large ones.
@@ -105,7 +103,6 @@ class Uniqueness:
     given: Array
     directions: Array
     was_searched: bool = False
-    passes: float = 0.0
     others: dict[int, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -243,12 +240,11 @@ def uniqueness(
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
     if sum_to_one or V.observed is not None or "fixed" not in fitted.constraints:
         max_iter = 0  # V has zeros where entries are missing
-    passes = V.passes_here
     with V.own_threads():
         found = _exact_turns(V, W, Ht, radii, n_given, sum_to_one)
         if max_iter and W.shape[1] > 1:
             _Search(V, W, Ht, loss, found).search(max_iter, thorough)
-    return replace(found, was_searched=max_iter > 0, passes=V.passes_here - passes)
+    return replace(found, was_searched=max_iter > 0)
 
 
 def _add(found: Uniqueness, W: Array, other: Array, ratio: float) -> None:
