@@ -28,7 +28,7 @@ from .names import Names
 from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
-from .text import Facts, visible
+from .text import Facts
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _MAX_ITER = signature(factorize).parameters["max_iter"].default
@@ -190,7 +190,11 @@ def _opened(
     except DataError as problem:
         if not str(problem).startswith("Negative"):
             raise
-        raise DataError(_in_words_of_cells(problem, adata, layer)) from None
+        raise DataError(
+            f"{str(problem).partition(';')[0]}; the data were probably centred or scaled: factor "
+            "the counts, or their logarithms, from before that: name a layer, or pass "
+            "adata.raw.to_adata()"
+        ) from None
     if not flag("use_highly_variable", use_highly_variable) or _VARIABLE not in adata.var:
         return V, None, others
     genes = np.flatnonzero(adata.var[_VARIABLE])
@@ -199,19 +203,3 @@ def _opened(
         raise OptionError(f"highly variable genes: {reason}; give use_highly_variable=False")
     view = take_features(V, genes, dtype=str(V.dtype))
     return held(view) if V.is_in_memory else view, genes, others
-
-
-def _in_words_of_cells(problem: DataError, adata: Any, layer: str | None) -> str:
-    """The message with what to do about counts that were centred or scaled."""
-    where = str(problem).partition(";")[0]
-    where = where.replace("(sample ", "(cell ").replace("(feature ", "(gene ")
-    layers = [f"layer={visible(name)!r}" for name in adata.layers if name != layer]
-    way = "adata.layers['lognorm'] = adata.X.copy() before sc.pp.scale keeps them"
-    if layers:
-        way = f"there is {', '.join(layers[:5])}"
-    elif getattr(adata, "raw", None) is not None:
-        way = "adata.raw.to_adata() has them"
-    return (
-        f"{where}; the data were probably centred or scaled: factor the counts, or their "
-        f"logarithms, from before that: {way}"
-    )
