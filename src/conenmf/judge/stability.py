@@ -132,10 +132,13 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     >>> found.clusters.tolist()
     [[0, 1], [1, 0], [0, 1]]
     """
+    from sklearn.neighbors import NearestNeighbors  # slow to import
+
     n_runs, F, K = spectra.shape
     points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
-    distances = _mean_distances(points, max(int(_NEIGHBOUR_SHARE * n_runs), 1))
-    distances = distances.reshape(n_runs, K)
+    n_near = min(max(int(_NEIGHBOUR_SHARE * n_runs), 1), len(points) - 1)
+    nearest = NearestNeighbors(n_neighbors=n_near).fit(points).kneighbors()[0].mean(axis=1)
+    distances = np.where(points.any(axis=1), nearest, np.inf).reshape(n_runs, K)
     kept = distances < density_threshold
     points = points[kept.ravel()]
     clusters = np.full((n_runs, K), -1)
@@ -155,17 +158,6 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     clusters[kept] = np.argsort(order)[found]
     silhouettes[kept] = _silhouettes(points, clusters[kept], K)
     return Consensus(W / W.sum(axis=0), clusters, distances, silhouettes, "")
-
-
-def _mean_distances(points: Array, n_neighbours: int) -> Array:
-    """The mean distance of each point to its nearest neighbours; infinite for zero points."""
-    from sklearn.metrics import euclidean_distances  # slow to import
-
-    n_neighbours = min(n_neighbours, len(points) - 1)
-    distances = euclidean_distances(points)
-    distances.partition(n_neighbours, axis=1)  # the nearest is the point itself
-    means = distances[:, : n_neighbours + 1].sum(axis=1) / max(n_neighbours, 1)
-    return np.where(points.any(axis=1), means, np.inf)
 
 
 def _clustered(points: Array, K: int) -> Array:
