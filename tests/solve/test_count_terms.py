@@ -49,22 +49,40 @@ def penalty(W, H, given):
     return float(of_H + given.l1_w * W.sum() + given.l2_w * (W**2).sum() / 2)
 
 
+KNOWN_LIMITS = {"loss": "poisson", "init": "nndsvd", "max_iter": 40, "tol": 1e-7}
+
+
+@pytest.fixture(scope="module", params=["newton", "mult"])
+def solver(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=[True, False])
+def is_mask(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def known_in_memory(is_mask, solver, counts, weights):
+    """A fit of what is known, in memory."""
+    of = (weights > 0).astype(float) if is_mask else weights
+    return factorize(from_columns(counts, weights=of.T), K, solver=solver, **KNOWN_LIMITS)
+
+
 @pytest.mark.thinned(3)
-@pytest.mark.parametrize("solver", ["newton", "mult"])
-@pytest.mark.parametrize("is_mask", [True, False])
-def test_known_entries_on_every_storage(main_backend, is_mask, solver, counts, weights):
+def test_known_entries_on_every_storage(
+    main_backend, is_mask, solver, counts, weights, known_in_memory
+):
     of = (weights > 0).astype(float) if is_mask else weights
     V = observed_only(main_backend(counts), **{"mask" if is_mask else "weights": of})
-    result = factorize(V, K, loss="poisson", solver=solver, init="nndsvd", max_iter=60, tol=1e-7)
+    result = factorize(V, K, solver=solver, **KNOWN_LIMITS)
     value = divergence(counts, result.W, result.H, of.T)
     assert result.objective == pytest.approx(value, rel=1e-5 if V.dtype == np.float32 else 1e-9)
     assert np.all(np.diff(result.history.relative_error) <= 1e-12)
     assert result.history.relative_error[-1] == pytest.approx(result.relative_error, rel=1e-2)
     one = factorize(V, 1, loss="poisson")
     assert one.relative_error == pytest.approx(1.0, rel=1e-5)
-    here = observed_only(from_columns(counts), weights=of)
-    there = factorize(here, K, loss="poisson", solver=solver, init="nndsvd", max_iter=60, tol=1e-7)
-    assert result.objective == pytest.approx(there.objective, rel=1e-4)
+    assert result.objective == pytest.approx(known_in_memory.objective, rel=1e-4)
 
 
 def test_complete_data_with_the_option_have_the_same_bits(counts, same_factors):

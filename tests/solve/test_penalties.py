@@ -45,7 +45,7 @@ def penalised(V, W, H, penalties):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_objective_falls_and_is_what_is_reported(kind, main_backend, small_blocks, X):
     penalties = KINDS[kind]
-    result = factorize(main_backend(X.T), 4, penalties=penalties, init="nndsvd", max_iter=300)
+    result = factorize(main_backend(X.T), 4, penalties=penalties, init="nndsvd", max_iter=60)
     W, H = result.W, np.asarray(result.H)
     tolerance = 1e-9 if W.dtype == np.float64 else 1e-4
     assert result.objective == pytest.approx(penalised(X.T, W, H, penalties), rel=tolerance)

@@ -36,13 +36,18 @@ def weighted_error(X, weights, W, H):
 MANY = pytest.mark.filterwarnings("ignore:.*of the entries are missing")
 
 
-@MANY
-@pytest.mark.parametrize("share", [0.25, 0.7])
-def test_holes_on_every_storage(share, main_backend, small_blocks, X):
-    """The exact H on what is known, the error on what is known, and what is hidden is found."""
-    mask = known(X, share)
+@pytest.fixture(scope="module", params=[0.25, 0.7])
+def holed(request, X):
+    """Which entries are known, and a fit to them."""
+    mask = known(X, request.param)
     V = from_rows(X, mask=mask, block_samples=16)
-    result = factorize(V, 3, max_iter=400, init="nndsvd")
+    return mask, factorize(V, 3, max_iter=400, init="nndsvd")
+
+
+@MANY
+def test_holes(X, holed):
+    """The exact H on what is known, the error on what is known, and what is hidden is found."""
+    mask, result = holed
     W, H = result.W, np.asarray(result.H)
     for n in range(0, 80, 7):
         of = mask[n]
@@ -54,6 +59,11 @@ def test_holes_on_every_storage(share, main_backend, small_blocks, X):
     assert (np.diff(result.history.relative_error) <= 1e-12).all()
     hidden = weighted_error(X, ~mask, W, H) / (~mask * X**2).sum()
     assert np.sqrt(hidden) < 0.05
+
+
+@MANY
+def test_holes_on_every_storage(main_backend, small_blocks, X, holed):
+    mask, result = holed
     stored = observed_only(main_backend(np.where(mask, X, 0.5).T), mask=mask)
     other = factorize(stored, 3, max_iter=400, init="nndsvd")
     np.testing.assert_allclose(other.relative_error, result.relative_error, rtol=1e-3)
