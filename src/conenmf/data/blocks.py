@@ -175,7 +175,8 @@ def products(block: Block, X: Array) -> Array:
         return np.asarray(block.T @ X)
     X = np.ascontiguousarray(X)
     C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
-    kernels.sparse_products(block.data, block.indices, block.indptr, X, C)
+    indices = block.indices.view(f"u{block.indices.itemsize}")
+    kernels.sparse_products(block.data, indices, block.indptr, X, C)
     return C
 
 

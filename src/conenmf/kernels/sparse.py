@@ -14,26 +14,32 @@ from .load import compiled
 def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Array) -> None:
     """C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
 
-    Four entries at a time: the row of C is loaded and stored a quarter as often.
+    Eight entries at a time: the row of C is loaded and stored an eighth as often. The indices are
+    unsigned, so that none counts from the end, which would have to be checked for each entry.
     """
     for n in range(C.shape[0]):
         row = C[n]
-        for k in range(row.shape[0]):
-            row[k] = 0.0
-        position, stop = indptr[n], indptr[n + 1]
-        while position + 3 < stop:
-            v0, v1 = data[position], data[position + 1]
-            v2, v3 = data[position + 2], data[position + 3]
-            w0, w1 = W[indices[position]], W[indices[position + 1]]
-            w2, w3 = W[indices[position + 2]], W[indices[position + 3]]
-            for k in range(row.shape[0]):
-                row[k] += v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
-            position += 4
-        while position < stop:
-            v0, w0 = data[position], W[indices[position]]
-            for k in range(row.shape[0]):
+        row[:] = 0.0
+        values, places = data[indptr[n] : indptr[n + 1]], indices[indptr[n] : indptr[n + 1]]
+        eights = values.size - values.size % 8
+        pairs = values.size - values.size % 2
+        for p in range(0, eights, 8):
+            v0, v1, v2, v3 = values[p], values[p + 1], values[p + 2], values[p + 3]
+            v4, v5, v6, v7 = values[p + 4], values[p + 5], values[p + 6], values[p + 7]
+            w0, w1, w2, w3 = W[places[p]], W[places[p + 1]], W[places[p + 2]], W[places[p + 3]]
+            w4, w5, w6, w7 = W[places[p + 4]], W[places[p + 5]], W[places[p + 6]], W[places[p + 7]]
+            for k in range(row.size):
+                first = v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
+                row[k] += first + v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k]
+        for p in range(eights, pairs, 2):
+            v0, w0 = values[p], W[places[p]]
+            v1, w1 = values[p + 1], W[places[p + 1]]
+            for k in range(row.size):
+                row[k] += v0 * w0[k] + v1 * w1[k]
+        for p in range(pairs, values.size):
+            v0, w0 = values[p], W[places[p]]
+            for k in range(row.size):
                 row[k] += v0 * w0[k]
-            position += 1
 
 
 @compiled

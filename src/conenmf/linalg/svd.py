@@ -281,7 +281,7 @@ class Spectrum:
         self._rows = None if self._start is None else rows
         if V.n_samples < V.n_features:
             rows = rows.T
-        return partial(_square, V, rows), min(V.shape), True
+        return partial(_square, V, rows, rows.T), min(V.shape), True
 
     def _features(self, vectors: Array) -> Array:
         """Eigenvectors of VV' (F, m), from what `_leading` returns."""
@@ -437,10 +437,10 @@ def _combine(block: Block, coefficients: Array) -> tuple[Array]:
     return (weighted_sums(exact(block), coefficients),)
 
 
-def _square(V: DataMatrix, A: Rows, X: Array) -> Array:
+def _square(V: DataMatrix, A: Rows, turned: Rows, X: Array) -> Array:
     """A'A X, where A is V or its transpose in memory."""
     V._count(1.0)
-    return np.asarray(A.T @ (A @ X))
+    return np.asarray(turned @ (A @ X))
 
 
 def _apply(block: Block, *, X: Array) -> tuple[Array]:
