@@ -28,7 +28,7 @@ from ..errors import NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
 from ..text import Facts, Texts
-from .blocks import Array, Block, Rows, exact, is_sparse, owners, products, sums_at, weighted_sums
+from .blocks import Array, Block, Rows, exact, is_sparse, products, weighted_sums, with_data
 from .resources import available_threads
 
 # An array with one row per sample, to be handed to steps: an ndarray, or a Dask array.
@@ -109,7 +109,7 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
     with np.errstate(over="ignore", invalid="ignore"):
         if is_sparse(block):
             entries = exact(block.data)
-            squared = sums_at(owners(block), entries * entries, block.shape[1])
+            squared = with_data(block, entries * entries).T @ np.ones(block.shape[0])
             lowest = float(entries.min(initial=0.0))
             n_entries = int(np.count_nonzero(entries))
         else:

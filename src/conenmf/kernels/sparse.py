@@ -14,8 +14,7 @@ from .load import compiled
 def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Array) -> None:
     """C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
 
-    Eight entries at a time: the row of C is loaded and stored an eighth as often. The indices are
-    unsigned, so that none counts from the end, which would have to be checked for each entry.
+    Eight entries at a time: the row of C is loaded and stored an eighth as often.
     """
     for n in range(C.shape[0]):
         row = C[n]

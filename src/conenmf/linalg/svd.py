@@ -42,16 +42,17 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, subspace_energy
 
-# Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere.
-VECTOR_TOL = 1e-10
+VECTOR_TOL = 1e-10  # residual of singular vectors, of sigma_1
+# ... and of those that an init cuts into parts: a fit in single precision rounds them more.
+START_TOL = 1e-8
 
 _VALUE_TOL = 1e-5  # of vectors of which only the values are used; squared there
 _ROUGH_TOL = 1e-2  # the same for rough values
 _ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
 
 _MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k ...
-_MAX_SPARSE_GRAM_SIDE = 128  # ... and of sparse V in memory, unless a bound is asked for
 _GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
+_SPARSE_GRAM_SIDES = 128, 4  # the same two of sparse V in memory, unless a bound is asked for
 _GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
 _STARTS_BY_PASSES = 8  # random vectors: a pass is read for all of them
 _STARTS_IN_MEMORY = 3
@@ -147,8 +148,10 @@ class Spectrum:
             values = np.maximum(found.values, 0.0)
             rounding = 10 * k * min(V.shape) * EPS * float(values[0])
             bound = EnergyBound(float(values[:k].sum()) + rounding, 0.0)
-            if found.images is not None:
+            if not self._forms_gram(k, True):
                 apply, _, is_held = self._operator()
+                if found.images is None:
+                    found = found._replace(images=apply(found.vectors))
                 n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
                 bound = subspace_energy(found, k, V.total, rounding, apply, n_starts=n_starts)
         self._energy[k] = bound
@@ -233,8 +236,8 @@ class Spectrum:
     def _forms_gram(self, k: int, more: bool) -> bool:
         """Whether the Gram matrix is cheap; Lanczos's method reads sparse data faster."""
         is_sparse = not more and sp.issparse(self.V.held_rows(0))
-        limit = _MAX_SPARSE_GRAM_SIDE if is_sparse else _MAX_GRAM_SIDE
-        return min(self.V.shape) <= max(limit, _GRAM_SIDE_PER_VECTOR * self._block_size(k))
+        sides = _SPARSE_GRAM_SIDES if is_sparse else (_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR)
+        return min(self.V.shape) <= max(sides[0], sides[1] * self._block_size(k))
 
     def _leading(self, k: int, tol: float, *, more: bool = False) -> Leading:
         """The leading eigenpairs of VV', or of V'V if they have as many entries as samples.
@@ -306,11 +309,12 @@ def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
     operator = LinearOperator((side, side), matvec=apply, dtype=float)
     how = {"v0": rng.standard_normal(side), "ncv": size, "tol": tol / 10, "rng": rng}
     try:
-        vectors = eigsh(operator, k, maxiter=_MAX_RESTARTS, **how)[1]
+        values, vectors = eigsh(operator, k, maxiter=_MAX_RESTARTS, **how)
     except ArpackNoConvergence as failure:
         random = rng.standard_normal((side, k + 8))
         vectors = np.hstack([failure.eigenvectors, random])[:, : min(k + 8, side)]
-    return davidson(apply, k, vectors, tol)
+        return davidson(apply, k, vectors, tol)
+    return Leading(vectors[:, ::-1], values[::-1], None)
 
 
 def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
