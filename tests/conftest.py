@@ -264,6 +264,14 @@ def main_backend(request):
     return _opener(request, MAIN_BACKENDS)
 
 
+@pytest.fixture(
+    params=sorted((Path(__file__).parent / "oracle").glob("*.npz")), ids=lambda p: p.stem
+)
+def oracle(request):
+    """Data, and what the original programs made of them."""
+    return np.load(request.param)
+
+
 @pytest.fixture
 def sample_matrix():
     """A 12 x 40 matrix with a zero row, zero columns, duplicates and about half zeros."""

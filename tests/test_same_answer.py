@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import ConeNMF, cluster_cones, factorize, from_columns, from_rows, make_cones
+from conenmf import ConeNMF, cluster_cones, cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.inits import mixing
+from conenmf.solve.online import ConeStream
+from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.solvers import SOLVERS
 
 
 def _mixtures(rng, F=40, N=90, K=3):
@@ -99,6 +102,49 @@ def test_singular_vectors_of_equal_singular_values(k, rng):
     for rows in (X[rng.permutation(100)], sp.csr_array(X)):
         again = Spectrum(from_rows(rows, block_samples=9)).truncated_svd(k)[0]
         np.testing.assert_allclose(again, U, atol=1e-13)
+
+
+def _opened(kind, n_threads, **known):
+    return from_columns(_data(kind), n_threads=n_threads, block_samples=7, **known)
+
+
+def _streamed(n_threads):
+    stream = ConeStream(40, 3)
+    for batch in np.split(_data("cones"), 3, axis=1):
+        stream.update(from_columns(batch, n_threads=n_threads, block_samples=7))
+    return (stream.W,)
+
+
+def _iterated(n_threads, solver):
+    start = np.random.default_rng(0).random((40, 3)), np.random.default_rng(1).random((3, 90))
+    run = alternate(_opened("cones", n_threads), *start, solver, stopping=Stopping(0, max_iter=5))
+    return run.W, run.H, run.history.relative_error
+
+
+def _fitted(V, **options):
+    fit = factorize(V, **{"max_iter": 10, "tol": 0} | options)
+    return fit.W, fit.H, fit.relative_error
+
+
+THREADED = {
+    "cr1": lambda n: cr1_nmf(_opened("cones", n), 3)[:2],
+    "a stream": _streamed,
+    "a fit": lambda n: _fitted(_opened("mixtures", n)),
+    "holes": lambda n: _fitted(
+        _opened("mixtures", n, mask=np.add.outer(range(40), range(90)) % 5 > 0), K=3
+    ),
+    "counts": lambda n: _fitted(
+        from_rows(sp.csr_array(_data("counts, mostly zero").T), n_threads=n, block_samples=7),
+        K=3,
+        loss="poisson",
+    ),
+} | {solver: functools.partial(_iterated, solver=solver) for solver in SOLVERS}
+
+
+@pytest.mark.parametrize("kind", THREADED)
+def test_any_number_of_threads(kind):
+    bits = [tuple(np.asarray(Y).tobytes() for Y in THREADED[kind](n)) for n in (1, 2, 4)]
+    assert len({*bits}) == 1
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3, 4])

@@ -1,7 +1,5 @@
 """Components by the names of features, for results and for the estimator."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,15 +13,11 @@ from conenmf.errors import DataError
 from conenmf.judge.scores import largest_features, match_components, scores
 from conenmf.names import Names
 
-ORACLE = sorted((Path(__file__).parents[1] / "oracle").glob("case*.npz"))
 
-
-@pytest.mark.parametrize("path", ORACLE, ids=lambda path: path.stem)
-def test_the_original_programs_agree(path):
-    case = np.load(path)
-    true, pred = case["labels_true"], case["labels_pred"]
+def test_the_original_programs_agree(oracle):
+    true, pred = oracle["labels_true"], oracle["labels_pred"]
     found = scores(true, pred)
-    assert found == pytest.approx({name: float(case[name]) for name in found}, abs=1e-12)
+    assert found == pytest.approx({name: float(oracle[name]) for name in found}, abs=1e-12)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.randoms())

@@ -101,17 +101,6 @@ def check_resumed(V, run, solver, init, refuses):
     assert rng.random() == undisturbed.random()
 
 
-def test_a_run_that_the_user_ended_resumes(tmp_path, cones, same_factors):
-    V, options = from_columns(cones), {"max_iter": 12, "tol": 0}
-    whole = factorize(V, 3, **options)
-    options["checkpoint"] = Checkpoint(tmp_path / "run")  # every minute, and when the run is ended
-    ended = factorize(V, 3, callback=lambda now: now.iteration == 5, **options)
-    assert ended.n_iter == 5
-    again = factorize(V, 3, **options)
-    same_factors(again, whole)
-    np.testing.assert_array_equal(again.history.relative_error, whole.history.relative_error)
-
-
 @pytest.mark.parametrize("kind", [np.random.PCG64, np.random.MT19937, np.random.Philox])
 def test_every_kind_of_generator(run, cones, kind, refuses):
     V, options = from_columns(cones), {"init": "random", "checkpoint": run}

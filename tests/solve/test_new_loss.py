@@ -44,10 +44,10 @@ def test_the_report(loss, X, tmp_path):
     assert "strangeness" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_a_checkpoint(loss, X, tmp_path):
+def test_a_run_that_the_user_ended_resumes(loss, X, tmp_path):
     options = {"loss": "made-up", "init": "cr1", "tol": 0.0, "max_iter": 12}
     whole = factorize(from_rows(X), 3, **options)
-    place = Checkpoint(tmp_path / "run", every=0.0)
+    place = Checkpoint(tmp_path / "run")  # every minute, and when the run is ended
     factorize(from_rows(X), 3, checkpoint=place, callback=lambda now: now.iteration == 5, **options)
     resumed = factorize(from_rows(X), 3, checkpoint=place, **options)
     np.testing.assert_array_equal(resumed.W, whole.W)

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import kl_div
@@ -89,12 +88,6 @@ def test_newton_needs_a_tenth_of_the_iterations():
     V = from_columns(make_counts(rate=20, N=100))
     newton, mult = (run(V, solver, n) for solver, n in (("newton", 30), ("mult", 300)))
     assert newton.history.relative_error[-1] <= mult.history.relative_error[-1]
-
-
-def test_bits_do_not_depend_on_threads(same_factors):
-    counts = sp.csr_array(make_counts(3, F=100, N=2500).T)
-    opened = (from_rows(counts, n_threads=n) for n in (1, 2))
-    same_factors(*(factorize(V, 4, loss="poisson") for V in opened))
 
 
 def test_margins_and_one_component():

@@ -228,12 +228,6 @@ def test_known_components_and_penalties_with_holes(X, refuses):
     refuses(OptionError, "complete data", lambda: factorize(V, 3, penalties=volume))
 
 
-def test_threads_change_no_bit(X, same_factors):
-    mask = known(X, 0.3)
-    one, two = (from_rows(X, mask=mask, n_threads=n, block_samples=9) for n in (1, 4))
-    same_factors(*(factorize(V, 3, init="nndsvd", tol=0.0, max_iter=20) for V in (one, two)))
-
-
 def test_files_with_holes(tmp_path, X):
     mask = known(X, 0.3)
     np.save(tmp_path / "X.npy", np.where(mask, X, np.nan))
