@@ -64,7 +64,7 @@ _OF_SAMPLES = (  # attributes that describe the samples of a fit
 
 
 class _ForBatches:
-    """A method that is there if the number of components is given, and the loss is for batches."""
+    """A method that exists only for a known number of components and a loss for batches."""
 
     def __init__(self, method: Function) -> None:
         self.method = method
@@ -98,87 +98,92 @@ class ConeNMF(
     ----------
     n_components : int or "auto"
         Number of components. "auto" estimates it as `select_k` does; ``result_.K_decided_by`` says
-        whether the number is proved, supported or a guess.
+        whether the estimate is proved, supported or a guess.
     init : str, callable, array or pair of arrays
-        Where the solver starts. "auto" starts with one good init and lets others compete where
-        that may pay; ``result_.race`` has their errors. Or a name, such as "cr1" (cones, Algorithm
-        2 of the paper), "nndsvd" or "random"; a function ``(V, K, rng) -> (W, H or None)`` in the
-        paper's letters; your own components (n_components, n_features); or a pair of coefficients
-        (n_samples, n_components) and components.
+        The factors that the solver starts from. "auto" uses one good init, and tries others if
+        they are likely to lower the error; ``result_.race`` has their errors. Otherwise pass a
+        name, such as "cr1" (cones, Algorithm 2 of the paper), "nndsvd" or "random"; a function
+        ``(V, K, rng) -> (W, H or None)`` in the paper's letters; your own components (n_components,
+        n_features); or a pair of coefficients (n_samples, n_components) and components.
     loss : {"frobenius", "poisson", "itakura-saito"}
         What the fit minimises: the squared error; the Kullback-Leibler divergence, which is the
         Poisson likelihood of counts; or the Itakura-Saito divergence, for power spectra.
     solver : str, Solver, callable or None
-        "auto" is "hals", or the default of another loss ("newton" for counts). Least squares also
+        "auto" means "hals" for least squares, and "newton" for the Poisson loss. Least squares also
         has "mult" and "nnlsb", and "plain-hals", "plain-mult" and "plain-nnlsb" as in the paper's
-        experiments. An update ``(G, C, Y) -> Y`` of your own is a solver too. None returns the
+        experiments. You can also pass an update function ``(G, C, Y) -> Y``. None returns the
         factors of the init.
     max_iter : int
-        Largest number of iterations. A ConvergenceWarning says if the solver needed more.
+        Largest number of iterations. If the solver has not converged by then, it raises a
+        ConvergenceWarning.
     tol : float
-        Stop when the relative error falls by less than this share of itself over 5 iterations.
+        Stop when the relative error falls by less than this fraction over 5 iterations.
     max_time : float or None
-        Stop after this many seconds from the call.
+        Stop this many seconds after the call.
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True ends the fit.
     checkpoint : path or Checkpoint, optional
-        A folder in which the fit is saved every minute. After an interruption the same call
-        resumes there and ends with the same bits.
+        A folder in which the fit is saved every minute. After an interruption, the same call
+        resumes and gives the same result as an uninterrupted fit.
     alpha_W, alpha_H, l1_ratio : float
         Penalties as in scikit-learn's NMF, with the same objective. `alpha_W` times the number of
-        features penalises the coefficients, `alpha_H` (by default the same as `alpha_W`) times the
-        number of samples penalises the components. The share `l1_ratio` is L1, the rest L2. If only
-        one of the two is above 0, the components have unit length. `transform` keeps the penalty.
+        features is the weight of the penalty on the coefficients; `alpha_H` (by default equal to
+        `alpha_W`) times the number of samples is the weight of the penalty on the components. The
+        share `l1_ratio` is L1, the rest is L2. If only one weight is above 0, the components get
+        unit length. `transform` also applies the penalty on the coefficients.
     orthogonality : float
-        Penalty on samples that use several components; the larger, the fewer each sample uses.
+        Weight of a penalty on samples that use several components. The larger it is, the fewer
+        components each sample uses.
     min_volume : float or "auto"
-        Penalty on the volume of the components, relative to the squared norm of X: it does not
-        depend on the units. "auto" estimates it from the noise that `n_components` leave.
+        Weight of a penalty on the volume of the components, relative to the squared norm of X, so
+        that it does not depend on the units of X. "auto" estimates it from the noise in X.
     sum_to_one : bool
-        Make the coefficients of each sample sum to one, like abundances. Alone it does not
+        Make the coefficients of each sample sum to one, like abundances. This alone does not
         determine the components: add ``min_volume="auto"``, or use `for_scenes`.
     fixed : array or data frame (n_fixed, n_features), optional
-        Known components, in rows. They do not change and come first, and `n_components` counts
+        Known components, in rows. They do not change, they come first, and `n_components` includes
         them. The columns of a data frame are matched with the features by name.
     missing : {"raise", "nan", "zeros"} or a number
-        Which entries are missing: none; NaN and masked entries; or zeros, which in a sparse matrix
-        are the entries that are not stored, such as unknown ratings. A number, such as -999, marks
-        missing entries itself. `transform` uses the known
-        entries of each sample, and `inverse_transform` imputes the others.
+        Which entries are missing. With "raise", none: NaN raises an error. With "nan", NaN and
+        masked entries. With "zeros", zeros, or in a sparse matrix the entries that are not stored,
+        such as unknown ratings. With a number such as -999, entries equal to it, and NaN.
+        `transform` uses the known entries of each sample, and `inverse_transform` imputes the
+        missing ones.
     n_threads : int or None
-        Number of threads; None uses all processors. The result has the same bits for any number.
+        Number of threads; None uses all processors. It does not change the result, not even by
+        rounding.
     negative : {"raise", "clip", "keep"}
-        What to do with negative entries: raise an error, read tiny ones (rounding) as zeros, or
-        keep them as noise around zero.
+        What to do with negative entries: raise an error; replace them by zeros if they are as small
+        as rounding errors; or keep them as noise around zero.
     max_memory : int or str, optional
-        Memory for data and results, such as "4GB"; larger files are read in blocks. By default
+        Memory for data and results, such as "4GB"; larger files are read in blocks. The default is
         half of the memory of the machine.
     random_state : int, RandomState, Generator or None
         Seed for random inits. With None, "auto" and "cr1" always give the same result.
     verbose : int
-        With 1, show progress: a bar if rich is installed, else a line per iteration.
+        With 1, show progress: a bar if rich is installed, and otherwise one line per iteration.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        C: a component in each row, nonnegative, in the units of X.
+        The nonnegative components C, one per row, in the units of X.
     n_components_ : int
-        Their number, given or estimated.
+        The number of components, given or estimated.
     labels_ : array (n_samples,)
-        The component that contributes most to each sample; -1 for samples without any.
+        The component that contributes most to each sample; -1 for a sample that uses none.
     reconstruction_err_, relative_error_ : float
-        The Frobenius norm of X - A C, and the same divided by the norm of X. With the Poisson loss:
-        the square root of twice the divergence, as in scikit-learn, and the share of the divergence
-        of a single component.
+        The Frobenius norm of X - A C, and this norm divided by the norm of X. With the Poisson
+        loss: the square root of twice the divergence, as in scikit-learn, and the divergence
+        divided by the divergence of the best single component.
     n_iter_ : int
-        Iterations of `fit`, or batches given to `partial_fit`.
+        Iterations of `fit`, or batches passed to `partial_fit`.
     n_samples_seen_ : int
-        After `partial_fit` only: samples so far, those of an earlier `fit` included.
+        After `partial_fit` only: the number of samples so far, including those of an earlier `fit`.
     history_, stop_reason_ : History, StopReason
         As in `Factorization`.
     result_ : Factorization
-        The same in the paper's letters, and more; it can be saved. It keeps a reference to X, which
-        `certify` needs, until it is pickled.
+        The result in the paper's letters, with more attributes; it can be saved. It keeps a
+        reference to X, which `certify` needs, until it is pickled.
 
     Examples
     --------
@@ -245,10 +250,10 @@ class ConeNMF(
     def for_scenes(cls, n_components: int | str = "auto", **options: Any) -> Self:
         """Return a model that unmixes a hyperspectral scene, whose pixels are the rows of X.
 
-        Its components are the spectra of the materials (endmembers), and its coefficients are
+        The components are the spectra of the materials (endmembers), and the coefficients are
         their abundances, which sum to one in each pixel. No pixel needs to be pure; see
-        `conenmf.solve.simplex`. It has ``init="simplex"``, ``solver=None``, ``sum_to_one=True`` and
-        ``negative="keep"``; `options` may replace these and add others.
+        `conenmf.solve.simplex`. The model has ``init="simplex"``, ``solver=None``,
+        ``sum_to_one=True`` and ``negative="keep"``; `options` may replace these and add others.
 
         Examples
         --------
@@ -275,13 +280,13 @@ class ConeNMF(
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
-        X is anything that `from_rows` reads, in memory, on disk or on the workers of Dask, or a
-        matrix that `open_data` returned. `feature_names` are for a matrix without names of its own,
-        such as the words of a sparse one. `mask` is True where an entry is known; `weights` say how
-        much each entry counts; `sigma` are uncertainties, and weights are then 1 / sigma^2, so that
-        the fit minimises Q, see `Factorization.residuals`. All have the shape of X; `weights` may
-        also have one number per feature, which `transform` uses too. A `sample_weight` of 2 is
-        equivalent to repeating the sample.
+        X is anything that `from_rows` reads, in memory, on disk or on Dask workers, or a matrix
+        returned by `open_data`. Pass `feature_names` if X has no names, such as the words of a
+        sparse matrix. `mask` is True where an entry is known. `weights` are the weights of the
+        squared errors of the entries. `sigma` are the uncertainties of the entries; the weights are
+        then 1 / sigma^2, so that the fit minimises Q, see `Factorization.residuals`. All three have
+        the shape of X; `weights` may also have one number per feature, which `transform` uses too.
+        A `sample_weight` of 2 is equivalent to repeating the sample.
 
         Examples
         --------
@@ -314,7 +319,8 @@ class ConeNMF(
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
-        They are a Dask array if X is one, and in a file if they are too large for `max_memory`.
+        The coefficients are a Dask array if X is one. If they are too large for `max_memory`, they
+        are a `numpy.memmap`.
         """
         V = self._read(
             X, reset=True, feature_names=feature_names, mask=mask, weights=weights, sigma=sigma
@@ -355,15 +361,16 @@ class ConeNMF(
 
     @_ForBatches
     def partial_fit(self, X: object, y: object = None) -> Self:
-        """Learn from one more batch of samples, which need not be kept.
+        """Update the components with one more batch of samples; earlier batches are not needed.
 
-        The first call begins a stream, or continues from an earlier `fit` as if its samples had
-        been equal to their reconstruction. `fit` starts again from the beginning. `n_components`
-        must be a number. The other options that count are `n_threads`, `negative`, `max_memory` and
-        ``solver=None``, which makes the components the axes of the cones found so far; for samples
-        in cones their error is at most 1.05 times that of all samples at once. Attributes that
-        describe the samples of a fit (`labels_`, `result_` and so on) are removed. Components
-        without samples so far are zero. `conenmf.solve.online.ConeStream` states the guarantees.
+        The first call begins a stream. After an earlier `fit`, it continues as if the samples of
+        the fit had been equal to their reconstruction. `fit` starts again from the beginning.
+        `n_components` must be a number. Only the options `n_threads`, `negative`, `max_memory` and
+        ``solver=None`` are used. With ``solver=None`` the components are the axes of the cones
+        found so far; for samples in cones, their error is at most 1.05 times the error of cr1-nmf
+        on all samples at once. Attributes that describe the samples of a fit (`labels_`, `result_`
+        and so on) are removed. Components that have no samples yet are zero.
+        `conenmf.solve.online.ConeStream` states the guarantees.
 
         Examples
         --------
@@ -410,8 +417,8 @@ class ConeNMF(
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, and the gap between them.
 
-        More `effort` raises the bound; by default it is 3, for sparse data 1, for counts 6.
-        `conenmf.certify` does the same for any factors.
+        More `effort` raises the bound. The default is 3 for dense data, 1 for sparse data, and 6
+        for the Poisson loss. `conenmf.certify` does the same for any factors.
 
         Examples
         --------
@@ -438,9 +445,9 @@ class ConeNMF(
     def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
-        X may be the samples of the fit or new ones. Counts of features that no component has, such
-        as new words, make the Poisson loss infinite: they are left out with a warning, or raise an
-        error with ``unseen="raise"``.
+        X may contain the samples of the fit or new samples. If a feature is zero in all components,
+        such as a new word, its counts make the Poisson loss infinite. Such counts are left out
+        with a warning, or raise an error with ``unseen="raise"``.
 
         Examples
         --------
@@ -452,7 +459,7 @@ class ConeNMF(
         return self._coefficients(X, unseen)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
-        """Return the samples (n_samples, n_features) that coefficients X stand for: X C."""
+        """Return the reconstruction X C (n_samples, n_features) for coefficients X."""
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
@@ -476,12 +483,13 @@ class ConeNMF(
         return self._coefficients(X)[2]
 
     def score(self, X: object, y: object = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return how well the components predict features that they do not see; at most 1.
+        """Return how well the components predict hidden features; at most 1.
 
-        A fifth of the features at a time is predicted from the others. The score is the predicted
-        share of the squared norm, or of the deviance with the Poisson loss. It falls again for
-        components that fit noise, so a grid search can choose their number by it. If entries are
-        missing, known entries are hidden instead of features, a third at a time.
+        The method predicts one fifth of the features from the others, for each fifth in turn. The
+        score is the predicted share of the squared norm, or of the deviance with the Poisson loss.
+        It falls again if there are so many components that they fit noise, so a grid search can
+        choose the number. If entries are missing, the method hides known entries instead of
+        features, a third at a time.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
@@ -494,9 +502,9 @@ class ConeNMF(
         return get_loss(self.loss).held_out(V, self.components_.T, sample_weight)
 
     def explained_share(self, X: object) -> float:
-        """Return the reconstructed share of the squared norm of X, or of its deviance.
+        """Return the share of the squared norm of X, or of its deviance, that the model explains.
 
-        For the data of the fit it is ``1 - relative_error_**2`` with least squares.
+        With least squares it is ``1 - relative_error_**2`` for the data of the fit.
         """
         V, _, _, value = self._coefficients(X)
         return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
@@ -551,11 +559,11 @@ class ConeNMF(
         weights: object = None,
         sigma: object = None,
     ) -> Stability:
-        """Fit resampled data many times, and tell which components return, and how precisely.
+        """Fit resampled data many times, and measure how stable each component is.
 
-        The model does not change. Its `n_components`, `loss`, `max_iter`, `tol`, `random_state` and
-        the options for reading X apply; every run begins from a random init. If `n_components` is
-        "auto", it is that of an earlier `fit`, or chosen for X.
+        The model does not change. The method uses its `n_components`, `loss`, `max_iter`, `tol`,
+        `random_state` and the options for reading X; every run begins from a random init. If
+        `n_components` is "auto", the number of an earlier `fit` is used, or one is chosen for X.
 
         Parameters
         ----------

@@ -80,45 +80,46 @@ def factorize(
     V : DataMatrix (F, N)
     K : int or "auto"
         Number of components. "auto" estimates it as `select_k` does; `K_decided_by` of the result
-        says whether the number is proved, supported or a guess.
+        says whether the estimate is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar",
         "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm", "kmeans",
         "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of them and
-        lets others compete where that may pay (`solve.race`); a function
+        tries others if they are likely to lower the error (`solve.race`); a function
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
         generator: `rng`, or one with the seed 0.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
-        What the fit minimises: ||V - W H||^2, or for counts the divergence sum v log(v/x) - v + x
-        of x = W H from v, which is the Poisson likelihood ("kullback-leibler" is the same). Its
-        relative error is the divergence over that of a single component, and the columns of W sum
+        What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
+        the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
+        negative log-likelihood of Poisson counts up to a constant. Its relative error is the
+        divergence divided by the divergence of the best single component, and the columns of W sum
         to 1.
     solver : str, Solver, callable or None
         "hals", "mult", "nnlsb"; "plain-hals", "plain-mult", "plain-nnlsb" as in the paper's
         experiments, with one sweep per product and without extrapolation; a `Solver`; an update
-        ``(G, C, Y) -> Y``; or None for the factors of the init. The Poisson loss has "newton" and
-        "mult". "auto" is the first of each list.
+        function ``(G, C, Y) -> Y``; or None for the factors of the init. The Poisson loss has
+        "newton" and "mult". "auto" means "hals", or "newton" for the Poisson loss.
     max_iter, tol, max_time
         When to stop, see `Stopping`. `max_time` counts from the call and includes the choice of K
-        and the init, but not the exact H at the end, which takes one pass.
+        and the init, but not the last pass, which computes the exact H.
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True, or raising StopIteration,
         ends the run. While other inits compete, the number of the iteration is 0; returning True
         then ends the fit with the best factors so far.
     rng : numpy.random.Generator, optional
-        For random inits. Without it "auto" and "cr1" are deterministic.
+        Generator for random inits. Without it "auto" and "cr1" are deterministic.
     checkpoint : path or Checkpoint, optional
         A folder in which the factors, the history and the state of `rng` are saved every minute
-        (`Checkpoint` says how often). After a kill the same call resumes there and ends with the
-        same bits. Other data, options or functions raise an error, and so does a folder that
-        another run uses. To start again, delete the folder.
+        (pass a `Checkpoint` to change the interval). After a crash, the same call resumes and gives
+        the same result as an uninterrupted run. Other data, options or functions raise an error,
+        and so does a folder that another run uses. To start again, delete the folder.
     fixed : array (F, n), optional
-        Known components. They are the first n of the K and do not change; the init of the others is
-        computed from what they leave. An init of your own has all K columns, of which the first n
-        are ignored.
+        Known components. They are the first n of the K components and do not change. The other
+        components are initialised from the residual of the known ones. If you pass an init with K
+        columns, the first n are ignored.
     penalties : Penalties, optional
-        Penalties that are added to the loss, or coefficients that sum to one. `objective` and the
-        history include them; `relative_error` does not.
+        Penalties that are added to the loss, or the constraint that coefficients sum to one.
+        `objective` and the history include the penalties; `relative_error` does not.
 
     Examples
     --------

@@ -62,50 +62,52 @@ class Factorization:
     H : array (K, N)
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample without any.
+        sample that uses none.
     shares : array (K,)
-        The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. Shares sum to
-        1. Components are sorted by share, the largest first; without a solver they keep the order
-        of the init.
+        The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
+        to 1. Components are sorted by share, the largest first; without a solver they keep the
+        order of the init.
     loss : str
         The name of the loss, such as "frobenius".
     objective : float
-        The loss of exactly these factors, ||V - W H||^2.
+        The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2.
     relative_error : float
-        The same without the scale of the data, ||V - W H|| / ||V||.
+        The error relative to the data, ||V - W H|| / ||V|| for least squares.
     history : History
         Relative error after each iteration of the solver, with seconds and passes since the call.
-        Iterations of inits that lost a race are not among them; a callback sees these too.
+        It does not include the iterations of inits that lost a race, but a callback sees these.
     stop_reason : StopReason
         Equal to one of "converged", "exact", "max_iter", "max_time", "callback",
-        "interrupted", and "init" without a solver; its `description` says it in words.
+        "interrupted", and "init" without a solver; its `description` explains the reason.
     seconds : mapping
         Time of each stage: "rank", "init", "solve", "finish".
     passes : float
-        Passes over V in all, the validating first one not included.
+        The number of passes over V, not counting the first one, which checks the entries.
     settings : mapping
-        What was asked for, in plain values.
+        The options of the call, as plain values.
     K_decided_by : str
-        "user" if K was given, otherwise the sentence of `select_k`: an interval, a grade and why.
+        "user" if K was given, otherwise the sentence of `select_k`: an interval, a grade and the
+        reason.
     init_used : str
-        The init from which the result comes, which "auto" may have chosen.
+        The init that led to the result; "auto" may have chosen it.
     race : Race or None
         The inits that competed, with their errors, if ``init="auto"`` held a race.
     certificate, diagnosis : Certificate, CountCertificate or None, Diagnosis or None
-        What `certify()` and `diagnose()` returned; None until they are called.
+        The results of `certify()` and `diagnose()`; None until they are called.
     known_uniqueness : Uniqueness or None
-        What `uniqueness()` returned; None until it is called.
+        The result of `uniqueness()`; None until it is called.
     names, vocabulary : Names, Vocabulary or None
         The names of samples and features, if the data have any; the words of texts and their
-        weights, with which `from_texts` reads new ones.
+        weights, which `from_texts` needs to read new texts.
     first_certificate : Certificate or None
-        What the fit knows without extra work, for a result that was pickled or loaded.
+        The certificate with effort 0, which a result keeps when it is pickled or saved.
     preparation : Preparation or None
-        What `prepare` did to the data, so that `prepared` can repeat it on new samples.
+        The steps that `prepare` applied to the data, so that `prepared` can repeat them on new
+        samples.
     selection : Selection or None
-        The evidence for the number of components, if it was chosen.
+        The evidence for the number of components, if it was estimated.
     spectrum, data : Spectrum or None, DataMatrix or None
-        The singular values computed so far, for `certify()`, and the data; None once the result was
+        The singular values computed so far, for `certify()`, and the data; None if the result was
         pickled or loaded.
 
     Examples
@@ -198,7 +200,7 @@ class Factorization:
 
     @property
     def component_names(self) -> Texts:
-        """The names of the components: those of known ones, otherwise "component 0" and so on."""
+        """The names of the components: names of known components, else "component 0" and so on."""
         given = (self.settings.get("fixed") or {}).get("names") or []
         given = self.settings.get("component_names") or given
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
@@ -215,7 +217,7 @@ class Factorization:
 
     @property
     def problem(self) -> str:
-        """What to do about a run that found nothing or ended too early; empty if it did not."""
+        """What to do if the run found nothing or ended too early; empty if neither is the case."""
         if self.settings.get("penalties") and self.relative_error >= 1:
             return "the penalties are so large that nothing is left of W H: make them smaller"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
@@ -231,7 +233,8 @@ class Factorization:
     def summary(self) -> Texts:
         """Describe the result in sentences.
 
-        `certify()`, `diagnose()` and `uniqueness()` add what they found.
+        It includes the results of `certify()`, `diagnose()` and `uniqueness()` if you have called
+        them.
         """
         K = counted(self.K, "component")
         error = error_in_words(
@@ -264,9 +267,9 @@ class Factorization:
 
         With the Poisson loss it is a `CountCertificate`, which also has the noise floor.
 
-        The first call reads the data; later calls return `certificate`, unless they ask for more
-        effort. More effort raises the lower bound; see `certify` of `conenmf`. A result that was
-        pickled or loaded has no data: if `certify()` was not called before, it returns
+        The first call reads the data; later calls return `certificate`, unless you pass more
+        effort. More effort raises the lower bound; see `conenmf.certify`. A result that was pickled
+        or loaded has no data. If `certify()` was not called before that, it returns
         `first_certificate`, whose effort is 0 and whose bound may be lower.
         """
         certificate = self.certificate or (self.first_certificate if self.data is None else None)
@@ -280,10 +283,10 @@ class Factorization:
     def objective_bound(self) -> float:
         """Return a lower bound for the objective, which includes the penalties.
 
-        The bound includes L2 penalties and uses that coefficients sum to one, if they do. Other
-        penalties count as zero, so it may be far below the objective. If entries are missing or
-        weighted, it is above 0 only with L2 penalties on both factors. For counts it is the bound
-        for the divergence alone. It needs the data.
+        The bound takes L2 penalties into account, and the constraint that coefficients sum to one.
+        It treats other penalties as zero, so it may be far below the objective. If entries are
+        missing or weighted, it is above 0 only with L2 penalties on both factors. For the Poisson
+        loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
         if "divergence" in get_loss(self.loss).lower_bounds:
@@ -299,11 +302,11 @@ class Factorization:
     def diagnose(self, *, effort: int | None = None) -> Diagnosis:
         """Return the spectrum, the cones and a description of the data.
 
-        It also computes the certificate, and which components are unique or can be moved at the
-        same error.
+        It also computes the certificate, and which components are unique or can be moved without
+        changing the error.
 
         The first call takes some tens of passes over the data; later calls return `diagnosis`,
-        unless they ask for more effort, which is that of the certificate.
+        unless you pass more `effort`, which is used for the certificate.
         """
         effort = self._effort(effort, self.certificate)
         if self.diagnosis is None:
@@ -328,9 +331,10 @@ class Factorization:
 
         The search takes about as long as the fit; `max_iter` is its approximate number of
         iterations. A `thorough` search tries many more directions and may take tens of times as
-        long (`conenmf.uniqueness`). The result keeps the answer, and searches again only if you ask
-        for more. For fits with penalties or missing entries it looks for exact factors of W H only,
-        because others would have other penalties, or other values for the unknown entries.
+        long (`conenmf.uniqueness`). The result stores the answer, and searches again only if you
+        ask for a longer search. For fits with penalties or missing entries, the search looks only
+        for other factors with exactly the same product W H, because other products would change
+        the penalties or the values of unknown entries.
         """
         max_iter = integer("max_iter", max_iter, at_least=0)
         thorough = flag("thorough", thorough)
@@ -356,9 +360,9 @@ class Factorization:
         return known
 
     def residuals(self) -> Residuals:
-        """Return the residuals in units of sigma, and Q of all, of each feature and each sample.
+        """Return the residuals in units of sigma, and Q: in total, by feature and by sample.
 
-        See `conenmf.judge.residuals`. It needs the data, and least squares.
+        See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
         if get_loss(self.loss).degree != 2:
@@ -472,8 +476,8 @@ class Factorization:
     ) -> Array:
         """Draw the components as images, as their `top` features, or as curves.
 
-        Images if an image shape is known or given; the features with the largest entries if
-        features have names; curves over the features otherwise.
+        Draws images if an image shape is known or given, the features with the largest entries if
+        features have names, and otherwise curves over the features.
 
         Parameters
         ----------
@@ -503,7 +507,7 @@ class Factorization:
         return plots.endmembers(self.W, self.names, ax, which=components)
 
     def plot_contributions(self, ax: object = None, *, components: Which = None) -> plots.Axes:
-        """Draw what each component adds to the sum of each sample; return the axes.
+        """Draw how much each component contributes to the sum of each sample; return the axes.
 
         Samples are drawn over time if their names are dates.
         """
@@ -546,14 +550,14 @@ class Factorization:
     def save(self, path: PathLike) -> None:
         """Write everything to one ``.npz`` file, without pickle.
 
-        The file appears under exactly this name, and only when it is complete; an earlier one
-        stays until then. The data are not written; the certificate and the diagnosis are, if they
-        have been computed.
+        The file gets exactly this name, and replaces an earlier file only when it is complete. It
+        does not contain the data. It contains the certificate and the diagnosis if they have been
+        computed.
         """
         write_factorization(path, vars(self))
 
     @classmethod
     def load(cls, path: PathLike) -> Factorization:
-        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
         with saved_factorization(path) as fields:
             return cls(**fields)

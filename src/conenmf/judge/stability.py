@@ -402,53 +402,53 @@ class Stability:
     Attributes
     ----------
     W : array (F, K)
-        The components of the consensus, each with a sum of one: medians over runs, which for the
-        Poisson loss are refined on V, see `Replicates.refined` and `Replicates.pruned`. Those of
-        the best run if there is no consensus, see `problem`.
+        The components of the consensus, each with a sum of one. They are medians over runs; for the
+        Poisson loss they are refined on V, see `Replicates.refined` and `Replicates.pruned`. If
+        there is no consensus (see `problem`), they are the components of the best run.
     H : array (K, N)
         The best coefficients for W.
     labels : array (N,), integers
         The component that contributes most to each sample; -1 for samples that are zero.
     found_in : array (K,)
-        The share of the runs that have such a component: matched one to one, with a cosine above
-        0.9.
+        The share of the runs that contain each component. Components are matched one to one, and
+        a cosine above 0.9 counts.
     silhouettes : array (K,)
-        The mean silhouette of those that belong to each component; NaN without a consensus.
+        The mean silhouette of the cluster of each component; NaN without a consensus.
     cosines : array (n_runs, K)
-        Of each component with its partner in each run.
+        The cosine between each component and its partner in each run.
     lower, upper : arrays (F, K)
-        Limits of the entries of W, made to cover at least nine in ten of what W estimates. Their
-        distance from W combines the error over runs, see `entry_limits`, with how far noise lets
-        the component be moved, see `moved_ranges`; for least squares they allow for noise that was
-        clipped at zero, see `without_clipping`. NaN where they are withheld.
+        Limits of the entries of W, designed to contain at least nine in ten true entries. Their
+        distance from W combines the error over runs (`entry_limits`) with how far noise can move
+        the component (`moved_ranges`). For least squares they take into account noise that was
+        clipped at zero (`without_clipping`). They are NaN where they are withheld.
     moves : array (K,)
-        How far each component can be moved within the noise of the data, in radians; NaN if that
-        is not known, see `no_moves`. A component may be stable, and yet be moved: all runs then
-        end at the same one of several answers.
+        How far each component can be moved within the noise of the data, in radians; NaN if this
+        is not known, see `no_moves`. A stable component may be movable: then all runs end at the
+        same one of several answers.
     relative_error : float
-        Of W and H.
+        The error of W and H.
     best_run : array (F, K)
-        Of the run with the lowest objective; for the Poisson loss continued on V.
+        The components of the run with the lowest objective; for the Poisson loss refined on V.
     best_relative_error : float
-        With the best coefficients for it.
+        The error of `best_run` with the best coefficients.
     is_kept : array (n_runs,)
         Whether each run takes part in the consensus, see `max_excess`.
     n_left_out : int
-        How many components of these runs are left out, since few others are near them.
+        How many components of these runs are left out, because few others are close to them.
     n_minima : int
-        How many of the runs are different: with a component whose cosine with its partner is below
-        0.99. Of runs on data drawn again, all may be.
+        The number of distinct solutions among the runs. Two solutions are distinct if a component
+        has a cosine below 0.99 with its partner. If data are resampled, all runs may be distinct.
     spectra : array (n_runs, F, K)
-        W of each run.
+        The components W of each run.
     run_errors : array (n_runs,)
-        The relative error of each, on the data that it drew.
+        The relative error of each run, on its resampled data.
     loss, resample : str
     names : Names
-        Of samples and features.
+        The names of samples and features.
     problem : str
         Why there is no consensus; empty if there is one.
     no_moves : str
-        Why it is not known how far components can be moved; empty if it is.
+        Why it is not known how far components can be moved; empty if it is known.
 
     Examples
     --------
@@ -495,12 +495,12 @@ class Stability:
 
     @property
     def difference(self) -> str:
-        """What the runs differ by, in words."""
+        """How the data of the runs were resampled, in words."""
         return RESAMPLINGS[self.resample]
 
     @property
     def is_stable(self) -> Array:
-        """Whether each component is: found in 80 % of the runs, with a silhouette of 0.5."""
+        """Whether each component is in at least 80 % of the runs, with a silhouette of 0.5."""
         silhouettes = np.nan_to_num(self.silhouettes)
         return (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
 
@@ -511,7 +511,7 @@ class Stability:
 
     @property
     def withheld(self) -> Texts:
-        """Why each component has no limits; empty if it has."""
+        """Why each component has no limits; empty if it has limits."""
         if self.no_moves:
             return (self.no_moves,) * self.K
         reasons = ["" if known else "fewer than two runs have it" for known in self.upper[0] >= 0]
@@ -521,7 +521,7 @@ class Stability:
 
     @property
     def verdict(self) -> str:
-        """One of "stable", "partly stable" and "unstable": all, at least half, or fewer are."""
+        """Return "stable" if all components are, "partly stable" if half are, or "unstable"."""
         share = self.is_stable.mean()
         return "stable" if share == 1 else "partly stable" if share >= 0.5 else "unstable"
 
@@ -533,7 +533,7 @@ class Stability:
     def save(self, path: PathLike) -> None:
         """Write everything to one ``.npz`` file, without pickle.
 
-        The file appears under exactly this name, and only when it is complete.
+        The file gets exactly this name, and appears only when it is complete.
         """
         arrays, facts = arrays_of_names(self.names)
         for name, value in vars(self).items():
@@ -545,7 +545,7 @@ class Stability:
 
     @classmethod
     def load(cls, path: PathLike) -> Stability:
-        """Read what `save` wrote; anything else, or a damaged file, raises `FileFormatError`."""
+        """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
         with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
             values = {"names": names_of_arrays(arrays, facts), **facts, **arrays}
             own = {one.name for one in fields(cls)}
@@ -564,7 +564,7 @@ class Stability:
         return "\n".join([*rows, *self.in_sentences()])
 
     def move_in_words(self, k: int) -> str:
-        """Return how far noise lets component k be moved: "3.1°"."""
+        """Return how far noise can move component k, such as "3.1°"."""
         angle = math.degrees(self.moves[k])
         return f"{angle:.1f}°" if math.isfinite(angle) else "unknown"
 
@@ -617,8 +617,9 @@ class Stability:
     def clustergram(self, density_threshold: float = 0.5, axes: object = None) -> Array:
         """Draw the distances between the components of all runs, sorted by their clusters.
 
-        Beside it, how far each is from its nearest neighbours; those beyond the threshold are left
-        out of the consensus, and drawn last. Of very many components some are drawn.
+        A second panel shows the distance of each component from its nearest neighbours. Components
+        beyond the threshold are left out of the consensus, and drawn last. If there are very many
+        components, only some are drawn.
         """
         kept = self.spectra[self.is_kept]
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
@@ -657,7 +658,7 @@ def stability(
     rng: Generator | None = None,
     checkpoint: Place = None,
 ) -> Stability:
-    """Fit resampled data many times, and tell which components return.
+    """Fit resampled data many times, and measure how stable each component is.
 
     Parameters
     ----------
@@ -669,18 +670,19 @@ def stability(
     loss : {"frobenius", "poisson"}
         As in `factorize`.
     resample : {"samples", "counts", "start"}
-        What runs differ by, besides their random init: samples drawn with replacement (bootstrap);
-        counts drawn again; or nothing else. Random inits alone only show whether the solver reaches
-        the same minimum, which it may do even for noise, and the limits then ignore sampling.
+        The data of each run: samples drawn with replacement (bootstrap); random counts with the
+        observed counts as means; or the original data. Every run has its own random init. With
+        "start" the runs only show whether the solver reaches the same minimum, which it may do even
+        for noise, and the limits ignore the sampling of the data.
     dispersion : float or Noise, optional
         For counts: a count with mean x has the variance x + dispersion x^2; 0 means Poisson. Counts
-        are drawn again with this variance, and the Poisson loss is weighted by it. By default it is
+        are resampled with this variance, and the Poisson loss is weighted by it. By default it is
         estimated, see `judge.dispersion`.
     prune : bool
-        For the Poisson loss of counts in memory: continue all runs on V, drop activities that are
-        less than four standard errors from zero, and form the consensus of that. The components
-        are sharper if each sample has few of them, as in mutational signatures. Other data and
-        losses ignore it.
+        For the Poisson loss of counts in memory: continue all runs on V, set activities to zero
+        that are less than four standard errors from zero, and form the consensus of the results.
+        This makes components sharper if each sample uses few of them, as in mutational signatures.
+        Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -692,13 +694,13 @@ def stability(
     rng : numpy.random.Generator, optional
         By default one of a fixed seed.
     checkpoint : path or Checkpoint, optional
-        A folder in which runs are saved when they end, and every minute before. The same call
-        resumes, also with more runs, and gives the same bits.
+        A folder in which runs are saved every minute and when they end. The same call resumes, also
+        with more runs, and gives the same result as an uninterrupted call.
 
     Notes
     -----
-    All runs share every pass over V, and each has the bits that it would have alone. If their
-    coefficients would take more than half of the memory, runs share passes in groups.
+    All runs share every pass over V; each gives the same result as it would alone. If the
+    coefficients of all runs would take more than half of the memory, runs share passes in groups.
 
     Examples
     --------
@@ -947,23 +949,23 @@ def stability_over(
 ) -> StabilityRange:
     """Compare the stability of several numbers of components, and recommend one.
 
-    For counts with the Poisson loss it recommends the number with the lowest divergence, where each
-    component costs as much as it would explain of noise, (sqrt F + sqrt N)^2 / 2. (This is half the
-    squared largest singular value of an F x N matrix of noise with variance one.) Otherwise it
-    recommends the largest number for which all components are stable, or else the one with the
-    largest mean silhouette.
+    For counts with the Poisson loss it recommends the number with the lowest divergence, after
+    charging each component what it would explain of pure noise, (sqrt F + sqrt N)^2 / 2. (This is
+    half the squared largest singular value of an F x N matrix of noise with variance one.)
+    Otherwise it recommends the largest number for which all components are stable. If there is
+    none, it recommends the number with the largest mean silhouette.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     ks : integers, optional
-        By default numbers around one that is estimated; for the Poisson loss of counts one after
-        the other, until two more and two fewer than the best one have been tried.
+        By default numbers around an estimate. For counts with the Poisson loss, numbers are added
+        until the two above and the two below the best one have been tried.
     n_runs : int
     loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`; the dispersion is estimated with the largest of the numbers.
     checkpoint : path or Checkpoint, optional
-        A folder with one subfolder for each number, in which runs are saved as by `stability`.
+        A folder with a subfolder for each number, in which `stability` saves its runs.
     callback : callable, optional
         Called with the `Stability` of each number as soon as it is known.
 
