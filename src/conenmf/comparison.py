@@ -95,8 +95,8 @@ class Comparison:
     def plot(self, ax: object = None, *, against: str = "seconds") -> plots.Axes:
         """Draw the error against "seconds" or "passes" over the data; return the matplotlib axes.
 
-        Each init has a colour and each solver a style. Another program is a point, the end of its
-        fit; it does not say how often it reads the data.
+        Each init has a colour and each solver a line style. For another program there is only a
+        point at the end of its fit, and no number of passes.
         """
         choice("against", against, ("seconds", "passes"))
         curves = {(one.init, one.solver): one.history for one in self.contenders}
@@ -135,11 +135,11 @@ def compare(
     seed : int
         Seed of the random inits.
     watch : callable, optional
-        Called with the names of init and solver before each fit; returns a callback for it.
+        Called with the names of init and solver before each fit; returns a callback for the fit.
     others : dict, optional
         Other programs by name: an estimator with ``fit_transform`` and ``components_``, such as
         scikit-learn's ``NMF(K)``, or a function of X (N, F) that returns the coefficients (N, K)
-        and the components (K, F). V must be in memory. Their errors are computed as ours are.
+        and the components (K, F). V must be in memory. All errors are computed in the same way.
 
     Examples
     --------

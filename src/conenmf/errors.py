@@ -89,7 +89,7 @@ class NotAvailableError(OptionError, AttributeError):
 
 
 class FileFormatError(ConeNMFError, ValueError):
-    """A file is damaged, or does not hold what its name or its header claims."""
+    """A file is damaged, or its content does not match its name or header."""
 
 
 class ReadError(ConeNMFError, OSError):
@@ -109,11 +109,11 @@ class OutputError(ConeNMFError, OSError):
 
 
 class CheckpointError(ConeNMFError, ValueError):
-    """A checkpoint is damaged, in use, of other data or settings, or its folder cannot be used."""
+    """A checkpoint is damaged, in use, of other data or settings, or its folder is not usable."""
 
 
 class InputWarning(UserWarning):
-    """Data may have been read in another way than they are meant; the message says what to do."""
+    """Data may have been misread; the message says how they were read and what to do."""
 
 
 @contextmanager

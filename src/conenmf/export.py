@@ -256,8 +256,8 @@ def annotate(
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell as a category, like scanpy's groups, and
-    ``uns[key]`` the facts as a dict. If the result is of some `genes` only, given by their places,
-    the others have zeros.
+    ``uns[key]`` a dict of settings and results. If the result has only some genes, pass their
+    indices as `genes`; the other genes get zeros.
 
     >>> import anndata
     >>> import numpy as np

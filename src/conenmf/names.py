@@ -29,7 +29,7 @@ _DATE_FORMS = [day + hour for day in _DAYS for hour in ("", " %H:%M", " %H:%M:%S
 
 @dataclass(frozen=True, repr=False)
 class Names:
-    """The names of samples and features, where they have any.
+    """The names of samples and features, if they have any.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Names:
     def checked(self, n_samples: int | None, n_features: int | None) -> Names:
         """Return these names; raise an error unless there is one for each sample and feature.
 
-        A number that is None is not known, and not compared.
+        A number that is None is unknown, and is not compared.
         """
         for kind, count, names, option in (
             ("samples", n_samples, self.sample_names, "pixels_shape"),
@@ -94,7 +94,7 @@ class Names:
         return self
 
     def updated(self, other: Names) -> Names:
-        """Return these names, replaced by those of `other` wherever it has any."""
+        """Return these names, replaced by the names of `other` where it has any."""
         given = {key: value for key, value in vars(other).items() if value is not None}
         return replace(self, **given) if given else self
 

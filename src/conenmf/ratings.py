@@ -53,15 +53,15 @@ class Ratings:
     Attributes
     ----------
     result : Factorization
-        Of what the offsets leave; items are features, users are samples. Its first component,
-        "level", is one for every item.
+        The factorization of the ratings minus the offsets; items are features, users are samples.
+        Its first component, "level", is one for every item.
     offsets : pair of arrays (N,), (F,)
-        Those of users and of items, which are added to W H.
+        The offsets of users and of items, which are added to W H.
     known : sparse array (N, F)
         The ratings. Predictions are in their range.
     rmse, rmse_of_means : float
-        Root mean squared errors of a tenth of the ratings that was hidden from the fit and from
-        every choice: of this model, and of regularised means. Then all ratings were fitted.
+        Root mean squared errors of this model, and of regularised means. They were measured on a
+        tenth of the ratings, before the last fit; this tenth was not used to choose the parameters.
 
     Examples
     --------
@@ -79,9 +79,9 @@ class Ratings:
     rmse_of_means: float
 
     def predict(self, users: Sequence[object], items: Sequence[object]) -> Array:
-        """Return the predicted ratings of pairs of a user and an item, by their names.
+        """Return the predicted ratings for pairs of a user and an item, given by their names.
 
-        Data without names have the indices of rows and columns as names.
+        If the data have no names, pass the indices of rows and columns.
         """
         rows = np.array([self._place("user", one) for one in users], np.intp)
         columns = np.array([self._place("item", one) for one in items], np.intp)
@@ -134,16 +134,17 @@ class Ratings:
 
 
 def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
-    """Fit ratings by the means of users and items, and components for what these leave.
+    """Model ratings by the means of users and items, plus a factorization of the remainder.
 
     Parameters
     ----------
     X : sparse matrix (users, items), data frame, or DataMatrix
-        Ratings above 0; entries that are not stored are unknown. A data frame has titles such as
-        userId, movieId and rating, or begins with these columns; `open_data` reads files.
+        Ratings above 0; entries that are not stored are unknown. The columns of a data frame are
+        named like userId, movieId and rating, or the first three contain these; `open_data` reads
+        files.
     K : int or "auto"
-        The number of components, of which the first is the level. With "auto" it is the one that
-        predicts hidden ratings best; 1 if the others do not help.
+        The number of components; the first is the level. "auto" chooses the number that predicts
+        hidden ratings best, which is 1 if other components do not help.
 
     Examples
     --------

@@ -50,15 +50,15 @@ def nmf(
 
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
-    cell, as a category for scanpy's groups, and ``adata.uns["conenmf"]`` the facts about the
-    fit, as JSON.
+    cell, as a category for scanpy's groups, and ``adata.uns["conenmf"]`` a dict with settings and
+    results of the fit.
 
     Parameters
     ----------
     adata : AnnData
         In memory or backed by its file.
     n_components : int, "auto", or several integers
-        Of several, such as ``range(5, 16)``, `select_k` chooses one.
+        If you pass several, such as ``range(5, 16)``, `select_k` chooses one of them.
     layer : str, optional
         The layer to factor; by default X.
     key_added : str
@@ -113,16 +113,17 @@ def consensus(
 ) -> Stability:
     """Factor the counts of an AnnData object many times, and add the consensus to it.
 
-    The consensus is added like the result of `nmf`. ``adata.uns["conenmf_stability"]`` has the
-    share of runs that contain each component, and its silhouette; and the mean silhouette and the
-    error for each number of components that was tried.
+    The consensus is added in the same places as the result of `nmf`.
+    ``adata.uns["conenmf_stability"]`` has the share of runs that contain each component, and its
+    silhouette. It also has the mean silhouette and the error for each number of components that was
+    tried.
 
     Parameters
     ----------
     adata : AnnData
         In memory or backed by its file.
     n_components : int, or several integers
-        Of several, such as ``range(5, 16)``, `stability_over` recommends one.
+        If you pass several, such as ``range(5, 16)``, `stability_over` recommends one of them.
     n_runs : int
     layer : str, optional
         The layer to factor; by default X.

@@ -74,34 +74,35 @@ _RESAMPLINGS = ("start", "samples")
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """Programs of N cells with F genes, the one with the largest share of the reconstruction first.
+    """Gene programs of N cells with F genes, sorted by their share of the reconstruction.
 
     Attributes
     ----------
     usages : array (N, K)
         How much each cell uses each program, in units of its total counts.
     labels : array (N,), integers
-        The program that contributes most to each cell; -1 for a cell without any.
+        The program that contributes most to each cell; -1 for a cell that uses none.
     spectra : array (n, K)
-        Of the genes that were factored, in units of their deviation; sums are one. It is the
-        consensus, refined; `stability` has the consensus itself.
+        The refined consensus: spectra of the factored genes, in units of the standard deviation of
+        each gene; each sums to one. `stability` has the consensus before refinement.
     spectra_tpm : array (F, K)
-        Of all genes, in counts per million.
+        The spectra of all genes, in counts per million.
     spectra_score : array (F, K)
-        Of all genes: by how many of its standard deviations a gene rises for a unit of usage of the
-        factored counts, the other programs held fixed. The largest are the markers of a program.
+        Scores of all genes: by how many of its standard deviations a gene rises for a unit of usage
+        of the program, if the other programs are held fixed. Genes with the largest scores are the
+        markers of a program.
     genes : array (n,), integers
         The genes that were factored.
     statistics : GeneStatistics
     stability : Stability
-        How often each program returns, and how precisely.
+        How often each program recurs, and how precisely.
     names : Names
-        Of cells and genes.
+        The names of cells and genes.
     settings : dict
-        With which they were found.
+        The options of the call.
     tried : Selection, StabilityRange or None
-        The evidence for the number of programs, or their stability for each number of a range;
-        ``tried.plot()`` draws it. None if the number was given.
+        The evidence for the number of programs, or the stability for each number of a range;
+        ``tried.plot()`` plots it. None if the number was given.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def find_programs(
     callback: Progress | None = None,
     checkpoint: PathLike | None = None,
 ) -> Programs:
-    """Find the programs of cells from raw counts, in any storage, by the consensus of many fits.
+    """Find gene programs in raw counts, in any storage, by the consensus of many fits.
 
     Parameters
     ----------
@@ -177,23 +178,24 @@ def find_programs(
         Raw counts: cells are samples, all genes are features. ``open_data("atlas.h5ad")`` leaves
         them on disk.
     K : int, "auto", or a range of numbers to choose from
-        How many programs; "auto" estimates it from at most 20,000 cells. Of a range each number is
-        fitted many times, and `stability_over` recommends one.
+        How many programs. "auto" estimates the number from at most 20,000 cells. For a range, each
+        number is fitted many times, and `stability_over` recommends one.
     n_runs : int
-        Fits, each from its own random init, on all cells, until it has converged.
+        The number of fits. Each starts from its own random init and uses all cells.
     n_genes : int
-        How many genes are factored: those that vary most for their mean.
+        The number of genes to factor. The function chooses genes whose variance is largest for
+        their mean.
     genes : names, optional
         The genes to factor instead.
     log1p : bool
         Factor log(1 + x) of counts that are scaled to 10,000 in each cell. By default, as in cNMF,
-        the counts themselves. In both cases genes are scaled to unit variance, not centred.
+        the counts are factored. In both cases genes are scaled to unit variance, not centred.
     refine : int
-        Iterations of the Poisson loss on the counts of the chosen genes, from the consensus on. Its
-        noise is that of counts, so that spectra come closer to the truth; 0 leaves the consensus
-        as it is, as cNMF does. Logarithms are not refined.
+        The number of iterations with the Poisson loss on the counts of the chosen genes, starting
+        from the consensus. The noise model of this loss suits counts, so spectra come closer to the
+        truth. 0 leaves the consensus as it is, as in cNMF. Logarithms are not refined.
     resample : {"start", "samples"}
-        As in `stability`: with "samples", each fit has cells drawn with replacement.
+        As in `stability`: with "samples", each fit uses cells drawn with replacement.
     density_threshold : float
         As in `consensus`.
     max_iter, tol
@@ -201,10 +203,10 @@ def find_programs(
     rng : numpy.random.Generator, optional
         By default one of a fixed seed.
     callback : callable, optional
-        Called with what is done, a text, and the share of the work that is done.
+        Called with a description of the current step and the share of the work that is done.
     checkpoint : path, optional
-        A folder in which fits are saved when they end, and every minute before; the same call
-        continues there, also with more runs.
+        A folder in which fits are saved every minute and when they end; the same call continues
+        there, also with more runs.
 
     Returns
     -------

@@ -32,11 +32,11 @@ _GOLDEN_RATIO = (1 + 5**0.5) / 2
 def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
 
-    alpha_k is the size angle of the smallest circular cone round the axis w_k that holds all
+    alpha_k is the size angle of the smallest circular cone around the axis w_k that contains all
     samples labelled k. The bound holds for any data and any axes, not only under the geometric
-    assumption, because each sample's error is its norm times the sine of its angle. Given size
-    angles instead of data, the bound is ``np.sin(angles).max()``. One pass. Sines are accurate to
-    about 1e-16, however small they are.
+    assumption, because each sample's error is its norm times the sine of its angle. If you know the
+    size angles, the bound is ``np.sin(angles).max()``. The function takes one pass. Sines are
+    accurate to about 1e-16, however small they are.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     W : array (F, K)
         Axes; their norms do not matter.
     labels : array (N,)
-        The cone of each sample, -1 for none: nothing of it is explained then.
+        The cone of each sample, or -1 for a sample that belongs to none and is not explained.
 
     Examples
     --------
@@ -108,8 +108,9 @@ def probabilistic_bound(
 
     sqrt(sum_k p_k f(alpha_k) / lambda_k / sum_k p_k / lambda_k), f(a) = 1/2 - sin(2a) / (4a)
 
-    With many samples the error of cr1-nmf is at most this; it tends to it if the cones lie in
-    the nonnegative orthant. `sample_size` says how many samples are enough.
+    With many samples the error of cr1-nmf is at most this number, up to a small deviation. If the
+    cones lie in the nonnegative orthant, the error tends to this number. `sample_size` returns how
+    many samples are enough.
 
     Parameters
     ----------

@@ -137,19 +137,19 @@ class Cones:
     labels : array (N,), integers
         The cone of each sample, in the order the centres were chosen; -1 for zero samples.
     centres : array (K,), integers
-        The samples chosen as centres.
+        The indices of the samples chosen as centres.
     directions : array (F, K)
-        The centres as unit vectors z_k; if they were `moved`, the axes that they were moved to.
+        The centres as unit vectors z_k; if centres were `moved`, the axes of the clusters.
     radius : float
         The largest angle between a sample and the centre of its cone, in radians. No size angle
-        is above it.
+        is larger.
     moved : bool
-        Whether the directions are no longer those of samples.
+        Whether the directions were moved from the chosen samples to the axes of the clusters.
     noise : float
         The norm of the noise that the method "robust" assumed. It is 0 for all other methods, and
-        if clusters are evident. It is NaN if the noise could not be estimated, because nothing is
-        left beyond K components (K is F or N, or V has rank K), or because fewer than K directions
-        stand out from it. Then the shortest sample may have become a centre.
+        if clusters are well separated. It is NaN if the noise could not be estimated, because there
+        are no singular values beyond K (K is F or N, or V has rank K), or because fewer than K
+        directions are above the noise. Then the shortest sample may have become a centre.
 
     Examples
     --------
@@ -168,13 +168,13 @@ class Cones:
 
     @property
     def least_size_angle(self) -> float:
-        """One of any K circular cones that hold all samples has a size angle of at least this.
+        """A lower bound: of any K cones that contain all samples, one has at least this size angle.
 
-        Half of the radius rho or of the smallest angle between two centres, whichever is smaller
-        (after Gonzalez, 1985). It holds for any data and any centres. For those of Algorithm 1 it
-        is rho / 2: their clusters have at most twice the smallest possible size angle. Other
-        centres may be close to each other, and rho / 2 is no such bound then. Of centres that were
-        moved nothing is known: 0.
+        It is half of the radius rho or of the smallest angle between two centres, whichever is
+        smaller (after Gonzalez, 1985), and holds for any data and any centres. For the centres of
+        Algorithm 1 it is rho / 2, so their clusters have at most twice the smallest possible size
+        angle. Other centres may be close to each other; then rho / 2 is not a bound. If centres
+        were moved, the bound is 0.
 
         Proof. The K centres and a sample at angle rho from its centre, which is the nearest, are
         K + 1 samples that are pairwise at least r apart, with r the smaller of the two angles. Two
@@ -214,32 +214,33 @@ def cluster_cones(
         Draws the first centre among the nonzero samples. Without it the first centre is the
         sample with the largest norm, so that the result is always the same.
     first : int, optional
-        The first centre itself.
+        The index of the first centre.
     method : {"exact", "one-pass", "plain", "robust"}
-        "plain" is Algorithm 1 as printed: V is read K times. "exact" makes the same choice without
-        scoring every sample for every centre; if V is in memory and fits in one block, it runs
-        "plain". "one-pass" reads V twice, once to choose centres and once to assign samples: every
-        block chooses K centres of its own by Algorithm 1, and the final K are chosen among them in
-        the same way; see the notes. "robust" is "exact" if its clusters are evident, as they are
-        under the geometric assumption. If they are not, it projects the samples, chooses centres
-        among those longer than the noise, and moves them to the axes of their clusters
-        (`cones.robust`). The noise is estimated; `Cones.noise` is NaN if that fails. "robust" reads
-        V about three more times, and again for the singular vectors.
+        "plain" is Algorithm 1 as printed; it reads V K times. "exact" chooses the same centres
+        without computing the angle of every sample to every centre; if V is in memory and fits in
+        one block, it runs "plain". "one-pass" reads V twice, once to choose centres and once to
+        assign samples: it chooses K centres in every block by Algorithm 1, and then the final K
+        centres among these in the same way; see the notes. "robust" gives the clusters of "exact"
+        if they are well separated, as they are under the geometric assumption. If they are not, it
+        projects the samples, chooses centres among those longer than the noise, and moves the
+        centres to the axes of their clusters (`cones.robust`). It estimates the noise;
+        `Cones.noise` is NaN if that fails. "robust" reads V about three more times, plus the passes
+        for the singular vectors.
 
     Notes
     -----
     *One pass finds every cone.* Let samples of different cones be farther apart than samples of one
-    cone, which the geometric assumption implies. Then any run of Algorithm 1 on any set of samples
-    that come from J cones chooses, if it chooses at least J, one of each cone first: as long as
-    some cone has no centre, its samples are farther from every centre (all of other cones) than
-    samples of cones with a centre are from theirs, so the next centre belongs to a new cone. A
-    block chooses K >= J centres, or all its directions if they are fewer, so its choice has a
-    sample of each cone that the block has samples of. The union of two such choices has one of each
-    cone in either block, so K centres chosen from the union do too, and so on over all blocks: the
-    last choice holds one sample of each of the K cones. Every sample is closer to the centre of its
-    own cone than to the others, so all labels are right, up to the order of the cones. (Without the
-    assumption the choice is no longer that of Algorithm 1, and `Cones.least_size_angle` may be less
-    than half of the radius.)
+    cone, which the geometric assumption implies. Apply Algorithm 1 to any samples from J cones, and
+    let it choose at least J centres. Then its first J centres are from different cones: as long
+    as some cone has no centre, its samples are farther from every centre (all of other cones) than
+    samples of cones with a centre are from that centre, so the next centre belongs to a new cone.
+    In a block, Algorithm 1 chooses K >= J centres, or all directions if there are fewer, so the
+    choice contains a sample of each cone that occurs in the block. The union of two such choices
+    contains a sample of each cone that occurs in either block, so K centres chosen from the union
+    do too, and so on over all blocks. The last choice contains one sample of each of the K cones.
+    Every sample is closer to the centre of its own cone than to the other centres, so all labels
+    are right, up to the order of the cones. (Without the assumption the centres may differ from
+    those of Algorithm 1, and `Cones.least_size_angle` may be less than half of the radius.)
 
     Examples
     --------

@@ -137,15 +137,15 @@ def estimate_rank(
     ----------
     V : DataMatrix (F, N)
     k_min : int
-        The paper asks for more than one: the first ratio of nonnegative data is always large.
-        The estimate is smaller only if the rank of V is.
+        The paper requires more than 1, because the first ratio of nonnegative data is always large.
+        The estimate is smaller only if V has a smaller rank.
     k_max : int, optional
-        By default half of min(F, N), at most 50, and twice as many as long as the estimate is this
-        limit itself.
+        By default half of min(F, N), and at most 50. As long as the estimate equals this limit, the
+        limit is doubled.
     normalize : bool
-        Use samples of unit norm, as the paper advises if norms differ between cones.
+        Scale samples to unit norm, as the paper advises if norms differ between cones.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -460,11 +460,11 @@ class ConeCount:
 def count_cones(V: DataMatrix) -> ConeCount:
     """Count the cones that the samples lie in.
 
-    Among all k <= min(F, N) for which k clusters are apart, it chooses the largest k at which every
-    cluster has at least 5 samples. It also accepts a k at which at least two clusters of this size
-    contain 80% of all samples, samples of different clusters are at least 1.3 times as far apart as
-    samples of one cluster, and no cluster consists of the shortest 0.2% of the samples, which a
-    little noise can turn anywhere.
+    The candidates are all k <= min(F, N) for which some k clusters are apart. The function chooses
+    the largest candidate for which every cluster has at least 5 samples. It also accepts a k if at
+    least two clusters of this size contain 80% of all samples, if samples of different clusters are
+    at least 1.3 times as far apart as samples of the same cluster, and if no cluster consists of
+    the shortest 0.2% of the samples, whose directions a little noise can change completely.
 
     Parameters
     ----------

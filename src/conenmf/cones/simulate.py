@@ -96,7 +96,7 @@ def make_cones(
         Angle between any two axes; by default 4 * max(alpha) + 0.01, which satisfies the
         geometric assumption.
     axes : array (F, K), optional
-        The axes themselves, unit vectors, instead of axes drawn at equal angles.
+        Axes of unit length, to be used instead of axes drawn at equal angles.
     rates : array (K,), optional
         lambda_k, by default 1 / k.
     weights : array (K,), optional
@@ -105,7 +105,7 @@ def make_cones(
         ``(rng, means) -> squared norms``, given the mean 1 / lambda of each sample; by default
         exponential. The theory holds for any sub-exponential law.
     project : bool
-        Move samples into the nonnegative orthant. Without it V may have negative entries.
+        Move samples into the nonnegative orthant. With False, V may have negative entries.
     noise : float
         Standard deviation delta of Gaussian noise; the result is max(V + delta E, 0).
     rng : numpy.random.Generator

@@ -170,7 +170,7 @@ class DataMatrix(ABC):
     n_threads : int, optional
         Number of threads; by default as many as this process may use.
     names : Names
-        Of samples and features, where they have any.
+        The names of samples and features, if they have any.
     clip : bool
         Read negative entries as zeros.
 
@@ -179,27 +179,27 @@ class DataMatrix(ABC):
     n_features, n_samples : int
         F and N.
     passes : float
-        How much of V has been read so far: samples read / N.
+        The number of passes over V so far: samples read / N.
     passes_here : float
-        The part of it that was read for the current thread, so that a fit counts its own passes
-        while others read the same matrix.
+        The part of `passes` that the current thread caused, so that a fit counts its own passes
+        while other fits read the same matrix.
     is_in_memory : bool
-        Whether reading V is reading memory of this process.
+        Whether V is in the memory of this process.
     is_remote : bool
         Whether the samples are on the workers of a cluster. Then every call takes a round of
         messages, and aligned arrays are not in this process.
     max_gather : int
         A hint for `columns`: the largest batch to request.
     remarks : tuple of str
-        How the file was read, where there was a choice.
+        How the file was read, if there was a choice.
     vocabulary : Vocabulary or None
         The words of texts and their weights.
     preparation : Preparation or None
-        What was done to the entries, if the matrix is a view that `prepare` made.
+        The steps that `prepare` applied to the entries, if the matrix is such a view.
     observed : Observed or None
         Which entries are known, and their weights; None if all are known and weigh the same.
     unweighed : Weighed or None
-        The samples themselves, if these are weighed ones.
+        The original samples, if those of this matrix are multiplied by weights.
 
     Examples
     --------
@@ -250,12 +250,12 @@ class DataMatrix(ABC):
 
     @property
     def passes(self) -> float:
-        """How much of V has been read so far: samples read / N."""
+        """The number of passes over V so far: samples read / N."""
         return sum(list(self._passes_by_thread.values()), 0.0)
 
     @property
     def passes_here(self) -> float:
-        """How much of V was read for the thread that asks."""
+        """The number of passes that the current thread caused."""
         return self._passes_by_thread.get(threading.get_ident(), 0.0)
 
     def _count(self, passes: float) -> None:
@@ -403,7 +403,8 @@ class DataMatrix(ABC):
     def held_rows(self, max_dense_entries: int) -> Rows:
         """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
 
-        An ndarray has at most so many entries; rows are of any type, and must not be altered.
+        An ndarray has at most the given number of entries; rows may have any type, and must not be
+        changed.
         """
         return None
 

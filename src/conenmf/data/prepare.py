@@ -92,10 +92,10 @@ def prepare(
     tfidf: bool = False,
     normalize: bool = False,
 ) -> DataMatrix:
-    """Return a view of V after some of these steps, in this order; up to three passes.
+    """Return a view of V to which the selected steps are applied, in the order of the parameters.
 
-    The view's `preparation` says what was done and has the weights; a result of `factorize` keeps
-    it, and `prepared` does the same to new samples.
+    This takes up to three passes. The view's `preparation` describes the steps and has the weights;
+    a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
 
     Parameters
     ----------
@@ -105,8 +105,9 @@ def prepare(
     log1p : bool
         Take log(1 + x) of each entry.
     tfidf : bool
-        Multiply each feature by log(N / df), where df of the N samples have it, and scale samples
-        to unit length. A feature that all samples have gets no weight.
+        Multiply each feature by log(N / df), where df is the number of samples, out of N, that have
+        the feature, and scale samples to unit length. A feature that all samples have gets the
+        weight 0.
     normalize : bool
         Scale each sample to unit length.
 
@@ -196,7 +197,7 @@ def _sums(block: Block) -> PerSample:
 
 @dataclass(frozen=True)
 class Words:
-    """Which words of texts are features.
+    """Options that select the words that become features.
 
     Attributes
     ----------
@@ -209,7 +210,7 @@ class Words:
         A word may be in at most this share of the texts; by default 0.95 with a list of stop words,
         and 0.5 without one.
     max_words : int, optional
-        Keep only the most frequent ones.
+        Keep only this many of the most frequent words.
     ngrams : int
         With 2, pairs of neighbouring words are features too, and so on.
 
@@ -235,7 +236,7 @@ class Words:
         integer("ngrams", self.ngrams, at_least=1, at_most=_MAX_NGRAMS)
 
     def counted(self, texts: Iterable[Any]) -> tuple[Any, Vocabulary, str]:
-        """The weights of words in texts (N, F), sparse, the vocabulary, and what was done."""
+        """Return the weights of words in texts (N, F), sparse, the vocabulary, and remarks."""
         stream = _checked_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
         if not first:

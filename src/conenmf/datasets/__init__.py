@@ -71,20 +71,20 @@ class Dataset:
     ----------
     name : str
     X : ndarray or sparse array, shape (N, F)
-        Samples in rows. Images and scenes have the integers of their source: `from_rows` computes
-        in float64, but convert them before you multiply them yourself.
+        Samples in rows. Images and scenes have the integer type of their source: `from_rows`
+        computes in float64, but convert them before you multiply them yourself.
     labels : ndarray of shape (N,), or None
-        Classes; in scenes, 0 means pixels of no known class.
+        Classes of the samples; in scenes, 0 means that the class of a pixel is not known.
     classes : tuple of str, or None
         Names of the classes 0, 1 and so on, if the files have them.
     names : Names
     image_shape : (rows, columns), or None
-        Of each sample if features are pixels, of the scene if samples are.
+        The shape of each sample if features are pixels, or of the scene if samples are pixels.
     K : int
         The number of classes, which the paper uses as the number of components.
     source, licence : str
     verified : bool
-        Whether numbers and classes have, to the bit, the digest in the catalogue.
+        Whether numbers and classes have exactly the checksum listed in the catalogue.
 
     Examples
     --------
@@ -123,15 +123,15 @@ def load(
     samples_are : {"pixels", "bands"}, optional
         For scenes: by default pixels. In the paper the samples are the bands.
     weights : {"tf-idf", "log", "counts"}, optional
-        For texts: by default "tf-idf", counts times log(N / df), documents of unit norm; see
-        `tf_idf`. For cells: by default "log"; see `log_counts`.
+        For texts, the default is "tf-idf": counts times log(N / df), scaled to unit norm in each
+        document; see `tf_idf`. For cells, the default is "log"; see `log_counts`.
     shrink : int, optional
         For images: average squares of this many pixels a side; 2 halves the sides.
     download : bool
-        Fetch the official files into the user's cache if the dataset is not on this machine. It
-        needs pooch, and not all datasets have a direct address.
+        Download the official files into the user's cache if the dataset is not on this machine.
+        This needs pooch, and not all datasets have a direct address.
     progress : bool
-        Show a progress bar during a download; it needs tqdm.
+        Show a progress bar during a download; this needs tqdm.
 
     Returns
     -------
@@ -140,13 +140,13 @@ def load(
     Raises
     ------
     ReadError
-        If it is not on this machine; the message says where to get it and where to put it. Or if it
-        could not be fetched, or is not what was expected: nothing is kept then.
+        If the dataset is not on this machine; the message says where to get it and where to put it.
+        Also if the download failed or its content is not as expected; then nothing is kept.
 
     Warns
     -----
     InputWarning
-        If the numbers on this machine have another digest or size than the catalogue says.
+        If the numbers on this machine do not have the checksum or size listed in the catalogue.
 
     Examples
     --------

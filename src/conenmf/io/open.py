@@ -74,24 +74,24 @@ def from_rows(
     Parameters
     ----------
     X : array, scipy sparse matrix or array, open file or Dask array, shape (N, F)
-        Nonnegative and finite. Dense arrays are never copied: float32 (and float16) is computed
-        in float32, every other type block by block in float64. Sparse formats other than CSR,
-        and CSR with unsorted or repeated indices, are converted once. A `numpy.memmap`, and
-        datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk in blocks; see
-        also `open_data`. They must not change while they are in use. A Dask array stays on its
-        workers.
+        Entries must be nonnegative and finite. Dense arrays are never copied: float32 and float16
+        are computed in float32, and every other type in float64, block by block. Sparse formats
+        other than CSR, and CSR with unsorted or repeated indices, are converted once. A
+        `numpy.memmap`, and datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk
+        in blocks; see also `open_data`. They must not change while they are in use. A Dask array
+        stays on its workers.
     negative : {"raise", "clip", "keep"}
-        With "clip", negative entries down to -1e-6 times the largest entry are read as zeros; lower
+        With "clip", negative entries down to -1e-6 times the largest entry become zeros; lower
         ones raise an error. With "keep" they stay, as noise around zero; use "hals" or "nnlsb".
     n_threads : int, optional
-        Threads that work on blocks; by default all that this process may use.
-        The results have the same bits for any number.
+        Number of threads that work on blocks; by default all processors that this process may use.
+        It does not change the results.
     max_memory : int or str, optional
         For files: the memory that data and results may take, such as "1GB"; by default half of
-        what the machine, or the container, has. See `open_data`.
+        the memory of the machine or container. See `open_data`.
     persist : bool, optional
-        For Dask arrays: keep the data in the memory of the workers. By default if they take less
-        than half of it.
+        For Dask arrays: keep the data in the memory of the workers. The default is True if they
+        take less than half of that memory.
     names : Names, optional
         Names of samples and features, which replace those of the data.
     block_samples : int, optional
@@ -102,13 +102,13 @@ def from_rows(
         matrix these are the entries that are not stored, such as unknown ratings. With a number,
         such as -999, entries that equal it and NaN are missing.
     mask : array like X, optional
-        True where an entry is known; the others may be anything.
+        True where an entry is known. Unknown entries may have any value.
     weights : array like X, or (F,), optional
         The weight of each entry, at least 0, such as 1 / sigma^2 for uncertainties sigma; a weight
-        of 0 means missing. Or the weight of each feature.
+        of 0 means missing. An array (F,) has the weight of each feature.
     sigma : array like X, optional
         The uncertainty of each entry, above 0: its weight is 1 / sigma^2. An entry is missing if
-        its uncertainty is NaN; uncertainties of other missing entries may be anything.
+        its uncertainty is NaN. The uncertainties of other missing entries may have any value.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def from_columns(
 ) -> DataMatrix:
     """Read a matrix whose *columns* are the samples, as in the paper; see `from_rows`.
 
-    Among the sparse formats CSC is the one that needs no conversion.
+    Sparse matrices in CSC format need no conversion.
 
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
@@ -192,7 +192,7 @@ def open_data(
     weights: object = None,
     sigma: object = None,
 ) -> DataMatrix:
-    """Read a matrix from a file, block by block, without ever holding all of a large one.
+    """Read a matrix from a file, block by block, so that it may be larger than memory.
 
     Parameters
     ----------
@@ -203,51 +203,50 @@ def open_data(
         SigProfiler's ``.all``, ``.exome`` and ``.region``; Parquet and Arrow (``.parquet``,
         ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix Market (``.mtx``,
         ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF
-        stacks (``.tif``, ``.tiff``); or a folder from 10x, or of images or texts (``.txt``), each
-        of which is a sample.
-        Stored sample after sample (rows in C order, CSR) is fastest. Names of samples and
-        features, where the file has them, are in the attribute ``names`` of the result; how it
-        was read, where there was a choice, is in ``remarks``.
+        stacks (``.tif``, ``.tiff``); a folder from 10x; or a folder of images or texts (``.txt``),
+        each of which is a sample.
+        Files that store sample after sample (rows in C order, CSR) are read fastest. The result has
+        the names of samples and features in its attribute ``names``, if the file has them, and
+        says in ``remarks`` how the file was read.
     samples_in : {"rows", "columns"}
         The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
         or, with "columns", of (bands, rows, columns).
     dataset : str, optional
-        Which member of the file, such as ``"/group/counts"`` or ``"layers/counts"``; also as
-        ``"file.h5:/group/counts"``. By default the only one, or X.
+        The member of the file to read, such as ``"/group/counts"`` or ``"layers/counts"``; you can
+        also write ``"file.h5:/group/counts"``. By default the only member, or X.
     header : bool, optional
-        For text: whether the first line holds titles. By default it does if it holds texts over
-        numbers; an `InputWarning` says what was decided about numbers that may be titles.
+        For text: whether the first line is a header. By default it is one if it has texts above
+        numbers; if it has numbers that may be titles, an `InputWarning` says what was decided.
     names_column : str or int, optional
-        For tables: the column that names the rows, by its title or else its number, counted from
-        0. By default the first one if it holds texts, or what looks like numbers of the rows.
+        For tables: the column with the names of the rows, by its title or its number, counted from
+        0. By default the first column, if it contains texts or looks like row numbers.
     drop : str, int or several
-        For tables: columns that are not read, such as dates. A `InputWarning` names columns that
-        were read as data, but look like numbers of rows, identifiers or dates.
+        For tables: columns that are not read, such as dates. An `InputWarning` names columns that
+        were read as data, but look like row numbers, identifiers or dates.
     text_column : str or int, optional
         For ``.csv`` and ``.tsv``: the samples are the texts in this column.
     words : Words or Vocabulary, optional
-        For texts: which words count; or the ``vocabulary`` of an earlier result, so that its
-        model takes new texts. Data that are no texts do not use it.
+        For texts: options that select the words; or the ``vocabulary`` of an earlier result, to
+        read new texts for its model. Other data ignore it.
     triples : three columns, optional
-        For text: the columns of users, items and ratings of a long table, by title or number. Users
-        become the samples; pairs without a rating are missing. By default such a table is
-        recognised by its titles or its content; ``()`` reads it as an ordinary table.
+        For text: the columns of users, items and ratings, by title or number, if each row is one
+        rating. Users become the samples; pairs without a rating are missing. By default such a
+        table is recognised by its titles or its content; ``()`` reads it as an ordinary table.
     negative, n_threads, names, block_samples, missing, mask, weights, sigma
         As in `from_rows`.
     max_memory : int or str, optional
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
-        Python and the libraries; by default half of what the machine, or the container, has. A
-        quarter of it is for blocks of data in flight, at most a
-        sixteenth for any array with one row per sample. If H takes more, it is in a
-        temporary file in the folder of the data (in the one for temporary files if that cannot be
-        written to) for as long as the result is used: save the result to keep it. A
-        table that takes more than a quarter is written, once, to a temporary file of numbers.
+        Python and the libraries; by default half of the memory of the machine or container. A
+        quarter of it is for the blocks that are in use, and at most a sixteenth for any array with
+        one row per sample. If H takes more, it is in a temporary file in the folder of the data (or
+        in the folder for temporary files, if the former is read-only); save the result to keep it.
+        A table that takes more than a quarter is written once to a temporary file of numbers.
 
     Notes
     -----
     The libraries of each format read the files; open only files that you would open with them. No
-    pickle is loaded, and a header that claims more than the file can hold raises an error before
-    memory is allocated. ``docs/files.md`` lists all limits.
+    pickle is loaded, and a header that claims more data than the file can hold raises an error
+    before memory is allocated. ``docs/files.md`` lists all limits.
 
     Examples
     --------
@@ -294,7 +293,7 @@ def from_texts(
     n_threads: int | None = None,
     max_memory: MemorySize = None,
 ) -> DataMatrix:
-    """Read texts: each is a sample, each word a feature, weighted by tf-idf.
+    """Read texts: each text is a sample, and each word a feature, weighted by tf-idf.
 
     scikit-learn's `TfidfVectorizer` counts them. Files of texts are read by `open_data`.
 
@@ -302,8 +301,8 @@ def from_texts(
     ----------
     texts : list of str
     words : Words or Vocabulary, optional
-        Which words to use; or the ``vocabulary`` of an earlier result, to read new texts for its
-        model.
+        Options that select the words; or the ``vocabulary`` of an earlier result, to read new texts
+        for its model.
     names, n_threads, max_memory
         As in `from_rows`.
 

@@ -104,9 +104,9 @@ def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectr
     K : int
     effort : int
         Largest number of steps that raise the bound; see `best_lower_bound` of `dual_bound`, which
-        also returns the probability with which it holds.
+        also returns the probability that the bound is wrong.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -144,12 +144,13 @@ class Certificate(_Bounded):
     lower_bound : float
         No nonnegative factorization with as many components has a smaller relative error.
     gap : float
-        Their difference: the error is at most this far from the smallest possible one. It cannot be
-        negative; `conenmf.certify` would warn.
+        `relative_error` minus `lower_bound`: the error is at most this far above the smallest
+        possible one. If the gap were negative, `conenmf.certify` would warn.
     kkt_residual : float
-        How far W and H are from a stationary point: the norm of the change of W H if each entry
-        alone were minimised over, relative to ||V||. It is zero exactly at stationary points, and
-        does not depend on the scale of V or on how scale is divided between W and H.
+        How far W and H are from a stationary point. For each entry, compute the step that minimises
+        the error over this entry alone; the residual is the norm of all these steps, relative to
+        ||V||. It is zero exactly at stationary points, and does not depend on the scale of V or on
+        how scale is divided between W and H.
     eckart_young : float
         The lower bound for factors of any sign, from the singular values of V alone.
     is_attained : bool
@@ -157,11 +158,11 @@ class Certificate(_Bounded):
         two if the best approximation of rank two is nonnegative, and for as many components as V
         has samples or features.
     failure_probability : float
-        0.0 where the bound is certain. If both sides of V are long, random vectors check that the
-        bound misses nothing, and such vectors fail with at most this probability. Their seed is
-        fixed, so the same data always give the same answer.
+        0.0 if the bound is certain. If both sides of V are long, the bound comes from a subspace,
+        and random vectors check that the subspace is large enough. This check fails with at most
+        this probability. The seed is fixed, so the same data always give the same answer.
     effort : int
-        With which the bound was computed.
+        The effort with which the bound was computed.
 
     Examples
     --------
@@ -183,13 +184,13 @@ class Certificate(_Bounded):
 
     @property
     def closed(self) -> float:
-        """The share of the gap to Eckart and Young's bound that the effort has closed."""
+        """The share of the gap between error and `eckart_young` that the effort has closed."""
         whole = self.relative_error - self.eckart_young
         return (self.lower_bound - self.eckart_young) / whole if whole > 0 else 0.0
 
     @property
     def is_bound_telling(self) -> bool:
-        """Whether the bound says more than that errors are not negative."""
+        """Whether the bound says more than that errors are nonnegative."""
         return self.lower_bound > 0 or self.is_attained or self.gap <= 0
 
 
@@ -811,14 +812,15 @@ def certify(
     loss : {"frobenius", "poisson"}
         The loss of the fit; "kullback-leibler" is another name of "poisson".
     effort : int, optional
-        Largest number of steps that raise the lower bound above that of singular values alone
-        (effort 0). By default 3, for sparse data 1, for counts 6. A step takes about as long as the
-        singular values; the steps end early if they gain nothing.
+        Largest number of steps that raise the lower bound above the bound from singular values
+        (effort 0). The default is 3 for dense data, 1 for sparse data, and 6 for the Poisson loss.
+        A step takes about as long as computing the singular values; the steps end early if they
+        gain nothing.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too; not needed for counts.
+        The spectrum of V, to reuse one that was computed before; not needed for counts.
     n_fixed : int
-        Number of known components, which come first. The bound is for factors that contain them,
-        and the residual ignores them. For counts the bound is for all factors.
+        Number of known components, which come first. The bound holds for all factors that contain
+        them, and the residual ignores them. For the Poisson loss the bound holds for all factors.
     penalties : Penalties, optional
         Penalties of a fit of counts, which the duality gaps include.
 

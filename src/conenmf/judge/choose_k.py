@@ -125,7 +125,7 @@ class Evidence:
 
 @dataclass(frozen=True, repr=False)
 class Selection:
-    """The number of components, how sure it is, and the evidence.
+    """An estimate of the number of components, its grade, and the evidence.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class Selection:
     decided_by : str
         The name of the piece of evidence that decided.
     reason : str
-        Why, and what else agrees.
+        Why this evidence decided, and which other evidence agrees.
     evidence : tuple of Evidence
         All pieces, in the order in which they were gathered.
 
@@ -159,7 +159,7 @@ class Selection:
 
     @property
     def sentence(self) -> str:
-        """The answer as people read it: interval, grade, reason and the number used."""
+        """The answer in a sentence: interval, grade, reason and the number used."""
         low, high = self.interval
         numbers = counted(high, "component") if low == high else f"{low} to {high} components"
         grade = "a guess" if self.grade == GUESS else self.grade
@@ -603,7 +603,7 @@ def select_k(
     budget: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:
-    """Choose the number of components, and say how sure it is.
+    """Estimate the number of components, and say how sure the estimate is.
 
     The answer is a number, an interval, a grade ("proved", "supported" or "guess") and the
     evidence; ``print(selection)`` shows all of it, and ``selection.plot()`` draws it.
@@ -612,13 +612,13 @@ def select_k(
     ----------
     V : DataMatrix (F, N)
     ks : integers, optional
-        Candidates, each from 1 to min(F, N); by default any.
+        Candidates, each from 1 to min(F, N); by default all numbers are allowed.
     loss : str
         The loss of the fit, which decides what evidence is gathered.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
-        Called with the name and the number (from 0) of each piece of evidence before it begins.
+        Called before each piece of evidence is computed, with its name and its number (from 0).
 
     Examples
     --------

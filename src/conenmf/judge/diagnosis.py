@@ -116,7 +116,7 @@ _MAX_TYPICAL_SAMPLES = 6  # of a component
 
 @dataclass(frozen=True, eq=False)
 class InspectedSamples:
-    """Samples evenly spread over the data, each judged by itself.
+    """Statistics of some samples, which are evenly spread over the data.
 
     Attributes
     ----------
@@ -229,7 +229,7 @@ class Diagnosis:
     cones : ConeDiagnosis or None
         None if the samples have fewer directions than there are components.
     inspected : InspectedSamples
-        Samples evenly spread over the data, each judged by itself.
+        Statistics of some samples, which are evenly spread over the data.
     sizes : array (K,)
         The number of samples to which each component contributes most.
     residuals : ResidualSummary or None
@@ -290,7 +290,7 @@ def diagnose(
     labels : array (N,)
         The component of each sample, -1 for none.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------

@@ -45,12 +45,12 @@ class Displacement:
         The components, each with a sum of one.
     rises : array (n,)
     lower, upper : arrays (n, F, K)
-        How far each entry can go.
+        How far each entry can move.
     Q : float
-        Of the fit.
+        The Q of the fit.
     fall : float
-        By how much Q fell, at most, below that of the fit: above 1 or so, the fit had not
-        converged, or there is a better one.
+        The largest amount by which Q fell below the Q of the fit. If it is above 1 or so, the fit
+        had not converged, or there is a better one.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def displacement(
     *,
     features: Sequence[int] | None = None,
 ) -> Displacement:
-    """Return how far each entry of each component can go, with everything else fitted again.
+    """Return how far each entry of each component can move if everything else is refitted.
 
     Parameters
     ----------
@@ -97,10 +97,11 @@ def displacement(
     W : array (F, K)
     H : array (K, N)
     rises : numbers above 0
-        Of Q. If sigma is right, 1 is one standard error of an entry, 4 are two.
+        The rises of Q. If sigma is right, 1 corresponds to one standard error of an entry, and 4
+        to two.
     features : integers, optional
-        Those whose entries are displaced, since each takes about as long as some fits; by default
-        all. Limits of others are NaN.
+        The features whose entries are displaced; by default all. An entry takes about as long as
+        some fits. The limits of other features are NaN.
 
     Examples
     --------

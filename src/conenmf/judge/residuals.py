@@ -49,13 +49,14 @@ class Residuals:
     ----------
     scaled : array (N, F)
         (x - W H) / sigma, samples in rows; NaN where an entry is missing. Without weights, sigma
-        counts as 1.
+        is 1.
     Q : float
-        The sum of their squares.
+        The sum of the squared residuals.
     expected : float
-        The number of known entries minus K (F + N); F and N count what has known entries.
+        The number of known entries minus K (F + N), where F and N are the numbers of features and
+        samples with known entries.
     by_feature, by_sample : arrays (F,), (N,)
-        Q over the expected Q of each; NaN where nothing is known or expected.
+        Q of each feature and sample, divided by its expected Q; NaN where no entry is known.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class Residuals:
         return self.Q / self.expected if self.expected > 0 else float("nan")
 
     def summary(self) -> ResidualSummary:
-        """Return what a report shows of them, which is small."""
+        """Return the small summary that a report shows."""
         counts = (~np.isnan(self.scaled)).sum(axis=0)
         quantiles = np.full((len(QUANTILES), counts.size), np.nan)
         quantiles[:, counts > 0] = np.nanquantile(self.scaled[:, counts > 0], QUANTILES, axis=0)

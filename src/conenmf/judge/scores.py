@@ -29,8 +29,8 @@ KNOWN_COSINE = 0.9  # from which on two components count as the same
 def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
     """Return all scores of the paper: normalised mutual information, purity and Dice.
 
-    Purity is the share of the samples that are of the majority class of their cluster. Dice is the
-    mean over true classes A of the best 2 |A and B| / (|A| + |B|) over clusters B.
+    Purity is the share of the samples that belong to the majority class of their cluster. Dice is
+    the mean over true classes A of the largest 2 |A and B| / (|A| + |B|) over all clusters B.
 
     >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
     {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
@@ -164,7 +164,7 @@ def match_spectra(
     library_abundances: ArrayLike | None = None,
     abundances: ArrayLike | None = None,
 ) -> SpectraMatch:
-    """Match each spectrum of a library with one that was found, so that angles are small.
+    """Match each spectrum of a library with an estimated one, so that angles are small.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def match_spectra(
     found : array (K', bands), K' >= K
         Spectra in rows, such as `components_`.
     library_abundances, abundances : arrays (pixels, K), (pixels, K'), optional
-        What is known and what was found; the two are compared after matching.
+        True and estimated abundances, which are compared after matching.
 
     Examples
     --------

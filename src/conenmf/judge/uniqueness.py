@@ -57,32 +57,32 @@ class Uniqueness:
     Attributes
     ----------
     radii : array (K,)
-        All exact factors of W H have a component within this angle, in radians, of each; infinite
-        where nothing is proved. See `uniqueness_radii`.
+        All factors with the product W H have a component within this angle of the component, in
+        radians; infinite if nothing is proved. See `uniqueness_radii`.
     angles : array (K,)
-        How far each component is moved in the factors that move it most, in radians; farther moves
-        may exist.
+        The largest angle by which the search moved each component, in radians; larger moves may
+        exist.
     error_ratios : array (K,)
-        The error of these factors, in units of that of W H; 1 for exact turns.
+        The error of the factors with this move, divided by the error of W H; 1 for exact turns.
     exchange : array (K, K)
-        Column l has the exact turn of component l: its new direction is w_l / ||w_l|| +
-        sum_k exchange[k, l] w_k / ||w_k||. Zero if other factors move it farther.
+        Column l describes the exact turn of component l: its new direction is w_l / ||w_l|| +
+        sum_k exchange[k, l] w_k / ||w_k||. The column is zero if other factors move l farther.
     spare : array (K,), bool
-        Whether the other components make W H without it. A spare component may be any nonnegative
-        vector; its angle is the largest possible one.
+        Whether the other components give W H without this one. A spare component may be any
+        nonnegative vector; its angle is the largest possible one.
     lower, upper : arrays (F, K)
-        The band: the least and the largest value of each entry over all factors that were found,
-        scaled to the sum that the component has in W.
+        The band: the smallest and the largest value of each entry over all factors that were found,
+        scaled to the sum of the component in W.
     given : array (K,), bool
-        Which components were given, and so get no verdict.
+        Which components are known ones, which get no verdict.
     directions : array (K,)
-        In how many directions a thorough search tried to move each component; 0 if there was none,
-        or if it did not finish.
+        The number of directions in which a thorough search tried to move each component; 0 without
+        such a search, or if it did not finish.
     was_searched : bool
-        Whether the search allowed errors up to 1.001 times that of W H, not only exact turns.
+        Whether the search allowed errors up to 1.001 times the error of W H, not only exact turns.
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
-        most. It is empty in a result that was saved, and may be incomplete for very large ones.
+        most. It is empty in a saved result, and may be incomplete if components are very large.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Uniqueness:
 
     @property
     def verdicts(self) -> Texts:
-        """Of each component one of `VERDICTS`."""
+        """The verdict on each component, one of `VERDICTS`."""
         cases = {
             "given": self.given.astype(bool),
             "can be moved": self.angles >= VISIBLE_ANGLE,
@@ -117,7 +117,7 @@ class Uniqueness:
         return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
 
     def in_words(self, k: int, names: Titles = None) -> str:
-        """Return what is known of a component, in a line; `names` are those of all components."""
+        """Describe component k in one line; `names` are the names of all components."""
         radius = "not proved unique"
         if np.isfinite(self.radii[k]):
             degrees = math.ceil(100 * math.degrees(self.radii[k]) + 1e-6) / 100  # not rounded down
@@ -166,8 +166,8 @@ class Uniqueness:
     def other(self, k: int) -> Array:
         """Return the components W' (F, K) of other factors, in which component k is moved.
 
-        The coefficients that belong to them are the best ones: ``best_coefficients(V, W')``, with
-        ``penalties=Penalties(sum_to_one=True)`` if those of the fit sum to one.
+        Compute their coefficients by ``best_coefficients(V, W')``, with
+        ``penalties=Penalties(sum_to_one=True)`` if the coefficients of the fit sum to one.
 
         Raises
         ------
@@ -204,19 +204,20 @@ def uniqueness(
     W : array (F, K)
     H : array (K, N)
     loss : {"frobenius", "poisson"}
-        That of the fit.
+        The loss of the fit.
     n_given : int
-        Number of known components (`fixed`), which come first. They stay, and get no verdict.
+        Number of known components (`fixed`), which come first. They do not move, and get no
+        verdict.
     max_iter : int
         Approximate number of iterations of the whole search. With 0 there are only proofs and exact
         turns, and V is not read.
     thorough : bool
         Try up to 28 directions for each component, and refit the others until they converge. This
-        may take tens of times the CPU time of the fit. Fits that are exact up to rounding are not
-        searched.
+        may take tens of times the CPU time of the fit. There is no search if the fit is exact up to
+        rounding.
     sum_to_one : bool
-        The coefficients of each sample sum to one, here and in other factors. Then there are only
-        proofs and exact turns.
+        Whether the coefficients of each sample sum to one. Other factors must then satisfy this
+        too, and there are only proofs and exact turns.
 
     Examples
     --------

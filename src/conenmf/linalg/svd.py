@@ -87,9 +87,9 @@ class Leading(NamedTuple):
 class Spectrum:
     """The leading singular values and vectors of one V; nothing is computed twice.
 
-    One object serves a whole fit: the choice of K, the init and the certificate. It remembers what
-    it has computed, so the same request, or one for fewer or less accurate vectors, reads nothing
-    and gives the same bits. If a side of V is small, one pass serves all requests.
+    One object serves a whole fit: the choice of K, the init and the certificate. It stores all
+    results, so a repeated request, or a request for fewer or less accurate vectors, reads nothing
+    and gives the same numbers. If a side of V is small, one pass serves all requests.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Spectrum:
     start : array (F, m), optional
         A subspace near the leading one, to begin with instead of a random one.
     vectors : bool
-        False if only singular values will be asked for, which cost less if a side of V is small.
+        False if you need only singular values, which cost less if a side of V is small.
 
     Examples
     --------

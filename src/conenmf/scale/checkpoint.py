@@ -81,8 +81,8 @@ class Checkpoint:
     Attributes
     ----------
     folder : path
-        Made if it does not exist. A run that finds a checkpoint here resumes from it; delete
-        the folder to run from the beginning. One run can use it at a time.
+        The folder; it is created if necessary. A run that finds a checkpoint here resumes from it;
+        delete the folder to start again. Only one run at a time can use it.
     every : float
         Seconds between saves; 0 saves after every iteration.
 

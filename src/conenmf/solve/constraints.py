@@ -48,7 +48,7 @@ _TIE_WEIGHT = 1.0  # of (sum y - 1)^2 beside the rest, which fixes the scale of 
 
 @dataclass(frozen=True)
 class Penalties:
-    """What is added to ||V - WH||^2; all numbers are at least 0.
+    """The penalties that are added to ||V - WH||^2; all weights are at least 0.
 
     Attributes
     ----------
@@ -60,10 +60,10 @@ class Penalties:
         Weight of the sum, over pairs of components, of the products of their rows of H. It makes
         samples use few components each.
     min_volume : float or "auto"
-        Weight of ||V||^2 (log det(W'W + d I) - K log d), which keeps components close together; it
-        does not depend on the units of V. d is a hundredth of the squared length of a column: 0.01
-        for unit columns, 0.01 ||V||^2 / N with `sum_to_one`. "auto" is the variance of the noise
-        over the mean square of a sample, see `with_volume`.
+        Weight of ||V||^2 (log det(W'W + d I) - K log d), which keeps components close together. It
+        does not depend on the units of V. d is 0.01 if the columns of W have unit length, and
+        0.01 ||V||^2 / N with `sum_to_one`. "auto" divides the variance of the noise by the mean
+        squared norm of a sample, see `with_volume`.
     sum_to_one : bool
         The coefficients of every sample sum to one, like the abundances of materials in a pixel.
 
@@ -110,10 +110,11 @@ class Penalties:
         min_volume: float | str = 0.0,
         sum_to_one: bool = False,
     ) -> Penalties:
-        """Return those of scikit-learn's NMF for V of this shape (F, N).
+        """Return the penalties of scikit-learn's NMF for V of this shape (F, N).
 
         Its W are our coefficients, H', and its H are our components, W'. Its objective is half of
-        ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by that of samples.
+        ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by the number of
+        samples.
         """
         alpha_W = number("alpha_W", alpha_W, at_least=0)
         if isinstance(alpha_H, str):

@@ -85,12 +85,12 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a callback gets after every iteration; it stops the run by returning True.
+    """The argument of a callback after every iteration; the callback stops the run with True.
 
-    `iteration` counts from 1, and is 0 while other inits compete. `elapsed` is in seconds and
-    `passes` counts the passes over V, both since the call of `factorize`, or since the run began
-    where it is called by itself. `objective` is what the loss measures, ||V - W H||^2 for least
-    squares, and `relative_error` is the same relative to the norm of V: ||V - W H|| / ||V||.
+    `iteration` counts from 1, and is 0 while other inits compete. `elapsed` (seconds) and `passes`
+    (passes over V) count from the call of `factorize`, or from the start of a run without it.
+    `objective` is the value of the loss plus penalties, such as ||V - W H||^2 for least squares.
+    `relative_error` is relative to the data, such as ||V - W H|| / ||V||.
 
     Examples
     --------
