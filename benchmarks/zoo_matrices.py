@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -56,6 +57,21 @@ def few(rng: Rng, low: int = 2, high: int = 12) -> int:
     return int(rng.integers(low, high + 1))
 
 
+def sized(
+    *, ratio: tuple[float, float] = (0.1, 10.0), K: tuple[int, int] = (2, 12)
+) -> Callable[[Callable[..., Drawn]], Callable[[Rng, bool], Drawn]]:
+    """A kind whose sides, and then the number of components, are drawn before all else."""
+
+    def decorate(kind: Callable[..., Drawn]) -> Callable[[Rng, bool], Drawn]:
+        @wraps(kind)
+        def drawn(rng: Rng, large: bool) -> Drawn:
+            return kind(rng, *shape(rng, large, ratio), few(rng, *K))
+
+        return drawn
+
+    return decorate
+
+
 def noisy(X: np.ndarray, rng: Rng, share: float) -> np.ndarray:
     """X with normal noise of this share of its root mean square, negative entries set to 0."""
     noise = rng.standard_normal(X.shape) * (share * np.sqrt(np.mean(X**2)))
@@ -72,9 +88,8 @@ def smooth_spectra(rng: Rng, K: int, F: int) -> np.ndarray:
     return np.maximum(spectra, 0.0)
 
 
-def cones(rng: Rng, large: bool) -> Drawn:
-    N, F = shape(rng, large)
-    K = few(rng, 3, 12)
+@sized(K=(3, 12))
+def cones(rng: Rng, N: int, F: int, K: int) -> Drawn:
     angle = float(rng.uniform(0.02, 0.2))
     return make_cones(max(F, K + 1), K, angle, n_samples=N, rng=rng).V.T, K
 
@@ -84,44 +99,39 @@ def noisy_cones(rng: Rng, large: bool) -> Drawn:
     return noisy(X, rng, float(np.exp(rng.uniform(np.log(0.01), np.log(1.0))))), K
 
 
-def scenes(rng: Rng, large: bool) -> Drawn:
+@sized(ratio=(5.0, 100.0), K=(3, 8))
+def scenes(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Linear mixtures of smooth spectra; abundances are sparse and sum to one; little noise."""
-    N, F = shape(rng, large, (5.0, 100.0))
-    K = few(rng, 3, 8)
     abundances = rng.dirichlet(np.full(K, rng.uniform(0.1, 1.0)), N)
     return noisy(abundances @ smooth_spectra(rng, K, F), rng, float(rng.choice([1e-3, 1e-2]))), K
 
 
-def uneven_scenes(rng: Rng, large: bool) -> Drawn:
+@sized(ratio=(5.0, 100.0), K=(3, 6))
+def uneven_scenes(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Nearly exact mixtures of smooth spectra by samples of very different norms."""
-    N, F = shape(rng, large, (5.0, 100.0))
-    K = few(rng, 3, 6)
     norms = rng.lognormal(0.0, rng.uniform(1.0, 2.0), (N, 1))
     X = norms * (rng.dirichlet(np.full(K, 0.3), N) @ smooth_spectra(rng, K, F))
     return X * (1 + 1e-3 * rng.standard_normal(X.shape)), K
 
 
-def near_separable(rng: Rng, large: bool) -> Drawn:
-    N, F = shape(rng, large)
-    K = few(rng, 3, 12)
+@sized(K=(3, 12))
+def near_separable(rng: Rng, N: int, F: int, K: int) -> Drawn:
     H = np.vstack([np.eye(K), rng.dirichlet(np.ones(K), max(N - K, 1))])
     X = H @ (rng.random((K, F)) * (rng.random((K, F)) < 0.5))
     return noisy(X, rng, float(rng.choice([1e-4, 1e-2, 0.1]))), K
 
 
-def blocks(rng: Rng, large: bool) -> Drawn:
+@sized(K=(3, 10))
+def blocks(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Blocks of samples and features that belong together, some overlapping, on a background."""
-    N, F = shape(rng, large)
-    K = few(rng, 3, 10)
     H = np.eye(K)[rng.integers(K, size=N)] * rng.uniform(0.5, 1.5, (N, 1))
     H += (rng.random((N, K)) < 0.05) * rng.random((N, K))
     W = np.eye(K)[rng.integers(K, size=F)].T * rng.uniform(0.5, 1.5, F)
     return noisy(H @ W, rng, float(rng.uniform(0.01, 0.5))), K
 
 
-def low_rank_noise(rng: Rng, large: bool) -> Drawn:
-    N, F = shape(rng, large)
-    K = few(rng)
+@sized()
+def low_rank_noise(rng: Rng, N: int, F: int, K: int) -> Drawn:
     X = rng.gamma(rng.uniform(0.2, 2.0), 1.0, (N, K)) @ rng.gamma(1.0, 1.0, (K, F))
     return noisy(X, rng, float(np.exp(rng.uniform(np.log(1e-3), np.log(1.0))))), K
 
@@ -135,9 +145,8 @@ def topic_rates(rng: Rng, N: int, F: int, K: int) -> np.ndarray:
     return words * (rng.dirichlet(np.full(K, 0.1), N) @ topics)
 
 
-def sparse_counts(rng: Rng, large: bool) -> Drawn:
-    N, F = shape(rng, large, (0.1, 2.0))
-    K = few(rng, 3, 15)
+@sized(ratio=(0.1, 2.0), K=(3, 15))
+def sparse_counts(rng: Rng, N: int, F: int, K: int) -> Drawn:
     return sp.csr_array(rng.poisson(topic_rates(rng, N, F, K)).astype(np.float64)), K
 
 
@@ -147,10 +156,9 @@ def texts(rng: Rng, large: bool) -> Drawn:
     return X[np.flatnonzero(np.asarray(X.sum(axis=1)).ravel())], K
 
 
-def cells(rng: Rng, large: bool) -> Drawn:
+@sized(ratio=(0.3, 3.0), K=(3, 12))
+def cells(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Poisson counts of genes in cells of a few types, with depths that differ."""
-    N, F = shape(rng, large, (0.3, 3.0))
-    K = few(rng, 3, 12)
     genes = rng.lognormal(-1.5, 1.5, F)
     types = genes * np.exp((rng.random((K, F)) < 0.1) * rng.normal(0, 1.5, (K, F)))
     membership = rng.dirichlet(np.full(K, 0.15), N)
@@ -159,10 +167,10 @@ def cells(rng: Rng, large: bool) -> Drawn:
     return (np.log1p(counts) if rng.random() < 0.5 else counts), K
 
 
-def images(rng: Rng, large: bool) -> Drawn:
+@sized(ratio=(0.3, 3.0), K=(4, 20))
+def images(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Images of parts: soft spots, of which each image shows some, at intensities of its own."""
-    N, F = shape(rng, large, (0.3, 3.0))
-    side, K = int(np.ceil(np.sqrt(F))), few(rng, 4, 20)
+    side = int(np.ceil(np.sqrt(F)))
     y, x = np.mgrid[:side, :side] / side
     centre, width = rng.uniform(0.1, 0.9, (K, 2, 1, 1)), rng.uniform(0.05, 0.2, (K, 1, 1))
     distance = (y - centre[:, 0]) ** 2 + (x - centre[:, 1]) ** 2
@@ -172,18 +180,17 @@ def images(rng: Rng, large: bool) -> Drawn:
     return noisy(X, rng, float(rng.choice([0.01, 0.1]))), K
 
 
-def near_duplicates(rng: Rng, large: bool) -> Drawn:
+@sized(K=(2, 10))
+def near_duplicates(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Features that nearly repeat a few originals, up to a factor and a small deviation."""
-    N, F = shape(rng, large)
-    K, originals = few(rng, 2, 10), few(rng, 10, 30)
+    originals = few(rng, 10, 30)
     X = rng.gamma(0.7, 1.0, (N, originals))[:, rng.integers(originals, size=F)]
     return X * rng.uniform(0.5, 2.0, F) * (1 + rng.choice([1e-6, 1e-3]) * rng.random((N, F))), K
 
 
-def heavy_tails(rng: Rng, large: bool) -> Drawn:
+@sized()
+def heavy_tails(rng: Rng, N: int, F: int, K: int) -> Drawn:
     """Mixtures whose samples, and some entries, differ in size by orders of magnitude."""
-    N, F = shape(rng, large)
-    K = few(rng)
     X = rng.dirichlet(np.full(K, 0.3), N) @ rng.gamma(0.5, 1.0, (K, F))
     X *= rng.pareto(1.5, (N, 1)) + 0.01
     return noisy(X, rng, 0.01) + X * (rng.random(X.shape) < 1e-3) * 5, K

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from experiment import Experiment, Part
+from experiment import Experiment, Part, every
 from page import (
     NOT_MEASURED,
     Case,
@@ -74,12 +74,10 @@ Paper = dict[tuple[str, str], tuple[tuple[float, float], ...]]  # (mean, deviati
 def all_ways(rows: Experiment) -> Iterator[Key]:
     """Every way to cluster every dataset."""
     for name in rows.at_hand(rows.size):
-        for number in range(rows.size[name]):
-            ways = [(way, "") for way in CLUSTERINGS]
-            solvers = ONLY.get(name, ITERATIONS)
-            ways += [(init, solver) for solver in solvers for init in draws(number)]
-            for init, solver in ways:
-                yield {"init": init, "solver": solver, "dataset": name, "run": number}
+        for run in range(rows.size[name]):
+            yield from every(init=CLUSTERINGS, solver=[""], dataset=[name], run=[run])
+            for solver in ONLY.get(name, ITERATIONS):
+                yield from every(init=draws(run), solver=[solver], dataset=[name], run=[run])
 
 
 def k_means(data: Dataset, rng: np.random.Generator) -> Array:
@@ -261,14 +259,6 @@ AFTER = (1, 5, 10, 20, 50, 100)
 FIGURE = 20  # iterations
 
 
-def all_starts(rows: Experiment) -> Iterator[Key]:
-    wanted, runs = rows.size
-    for name in rows.at_hand([wanted]):
-        for number in range(runs):
-            for init in draws(number):
-                yield {"dataset": name, "init": init, "run": number}
-
-
 def likeness_after(rows: Experiment, dataset: str, init: str, run: int) -> Key:
     data = loaded(dataset)
     V, people = from_rows(data.X), np.unique(data.labels)
@@ -348,7 +338,12 @@ FIGURE_6 = Part(
         "quick": ("georgia_tech_crop", 3),
         "full": ("georgia_tech_crop", 20),
     },
-    all_starts,
+    lambda rows: (
+        {"dataset": name, "init": init, "run": run}
+        for name in rows.at_hand(rows.size[:1])
+        for run in range(rows.size[1])
+        for init in draws(run)
+    ),
     likeness_after,
     show_likeness,
 )

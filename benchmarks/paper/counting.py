@@ -14,11 +14,10 @@ numbers.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
-from experiment import Experiment, Part
+from experiment import Experiment, Part, every
 from page import (
     NOT_MEASURED,
     Row,
@@ -52,12 +51,6 @@ CLAIMS = (  # noise, and the samples from which K should be found; the last is t
     ("it works well under much noise if N is large, e.g. N >= 5000", 0.5, 5000),
 )
 WELL = 0.9  # share of matrices in which a method that works well finds K
-
-
-def noisy_matrices(rows: Experiment) -> Iterator[Key]:
-    *_, sizes, matrices = rows.size
-    for matrix, N, delta in product(range(matrices), sizes, (0.1, 0.5)):
-        yield {"delta": delta, "matrix": matrix, "N": N}
 
 
 def estimate(rows: Experiment, delta: float, matrix: int, N: int) -> Key:
@@ -123,7 +116,7 @@ FIGURE_3 = Part(
         "quick": (1600, 40, (11, 200), (500, 1000, 2000, 5000, 10000), 6),
         "full": (1600, 40, (11, 200), tuple(np.geomspace(100, 10000, 21).astype(int).tolist()), 50),
     },
-    noisy_matrices,
+    lambda rows: every(matrix=range(rows.size[4]), N=rows.size[3], delta=(0.1, 0.5)),
     estimate,
     show_estimates,
 )
@@ -134,12 +127,6 @@ ASSUMED = "4 alpha + 0.01"
 ANGLES = {ASSUMED: 4 * ALPHA + 0.01, "4 alpha": 4 * ALPHA, "3 alpha": 3 * ALPHA}
 ANGLES |= {"2 alpha": 2 * ALPHA, "alpha": ALPHA}
 VIOLATED = ("2 alpha", "alpha")
-
-
-def all_angles(rows: Experiment) -> Iterator[Key]:
-    *_, levels, sizes, repetitions = rows.size
-    for repetition, delta, N, beta in product(range(repetitions), levels, sizes, ANGLES):
-        yield {"beta": beta, "delta": delta, "N": N, "repetition": repetition}
 
 
 def estimate_at(rows: Experiment, beta: str, delta: float, N: int, repetition: int) -> Key:
@@ -184,7 +171,9 @@ VIOLATED_ASSUMPTION = Part(
         "quick": (1600, 40, (11, 200), (0.1,), (1000, 2000), 3),
         "full": (1600, 40, (11, 200), (0.1, 0.5), (500, 1000, 2000, 5000), 20),
     },
-    all_angles,
+    lambda rows: every(
+        repetition=range(rows.size[5]), delta=rows.size[3], N=rows.size[4], beta=ANGLES
+    ),
     estimate_at,
     show_angles,
 )

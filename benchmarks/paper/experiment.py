@@ -18,6 +18,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,15 +90,17 @@ class Experiment:
                 print("The time is up; the rows so far are kept.")
                 break
             found = self.part.measure(self, **key)
-            row = wanted | {name: _text(value) for name, value in found.items()}
+            texts = (f"{v:.6g}" if isinstance(v, float) else str(v) for v in found.values())
+            row = wanted | dict(zip(found, texts, strict=True))
             self.rows.append(row)
             put(self.folder / f"{self.name}.csv", pd.DataFrame(self.rows).to_csv(index=False))
             put(self.folder / f"{self.name}.json", json.dumps(self.facts, indent=2) + "\n")
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
 
 
-def _text(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def every(**values: Iterable[object]) -> list[dict[str, Any]]:
+    """The keys of rows for all combinations; the last value changes fastest."""
+    return [dict(zip(values, one, strict=True)) for one in product(*values.values())]
 
 
 def kept(folder: Path, name: str) -> list[Row]:

@@ -10,11 +10,8 @@ are taken from the largest contributions to each sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
-
 import numpy as np
-from experiment import Experiment, Part
+from experiment import Experiment, Part, every
 from page import Case, Row, Section, column, curves, grouped, judged, table
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
@@ -29,11 +26,6 @@ Key = dict[str, object]
 ASKED = (0.01, 0.03, 0.1, 0.3)
 ALPHA = 0.2
 WAYS = ("cr1-nmf", "robust", "cr1++", "spkm")
-
-
-def all_levels(rows: Experiment) -> Iterator[Key]:
-    *_, levels, matrices = rows.size
-    return ({"delta": d, "matrix": matrix} for matrix, d in product(range(matrices), levels))
 
 
 def cluster_noisy(rows: Experiment, delta: float, matrix: int) -> Key:
@@ -169,7 +161,7 @@ NOISE = Part(
         "quick": (400, 10, 2000, (0.0, 0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.3, 0.5), 5),
         "full": (1600, 40, 10000, (*ASKED, 1e-6, 1e-5, 0.0003, 0.001, 0.02), 20),
     },  # the paper's size
-    all_levels,
+    lambda rows: every(matrix=range(rows.size[4]), delta=rows.size[3]),
     cluster_noisy,
     show_noise,
 )

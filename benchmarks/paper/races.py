@@ -29,10 +29,11 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import namedtuple
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from experiment import Experiment, Part
@@ -84,15 +85,8 @@ Way = TypeVar("Way", str, tuple[str, str])
 SOME = 20  # iterations of nnlsb whose cost is compared
 
 
-class Size(NamedTuple):
-    """Iterations of mult and hals, least and most of nnlsb; runs."""
-
-    fixed: int
-    least: int
-    most: int
-    runs: int
-
-
+# iterations of mult and hals, least and most of nnlsb; runs
+Size = namedtuple("Size", "fixed least most runs")
 SIZES = {
     "tiny": {"digits": Size(10, 5, 8, 2)},
     "quick": {
@@ -132,10 +126,12 @@ def draws(number: int) -> list[str]:
 
 
 def all_races(rows: Experiment) -> Iterator[Key]:
-    for name in rows.at_hand(rows.size):
-        for solver, number in product(ONLY.get(name, SOLVERS), range(rows.size[name].runs)):
-            for init in draws(number):
-                yield {"dataset": name, "solver": solver, "init": init, "run": number}
+    return (
+        {"dataset": name, "solver": solver, "init": init, "run": run}
+        for name in rows.at_hand(rows.size)
+        for solver, run in product(ONLY.get(name, SOLVERS), range(rows.size[name].runs))
+        for init in draws(run)
+    )
 
 
 def race(rows: Experiment, dataset: str, solver: str, init: str, run: int) -> Key:
@@ -268,12 +264,6 @@ PAPER_SECONDS = {  # on the authors' machine, means of 20 runs
 }
 
 
-def all_inits(rows: Experiment) -> Iterator[Key]:
-    for name in rows.at_hand(rows.size):
-        for number, init in product(range(rows.size[name]), TIMED):
-            yield {"dataset": name, "init": init, "run": number}
-
-
 def seconds_of(rows: Experiment, dataset: str, init: str, run: int) -> Key:
     V, K = data(dataset)
     _warm(init, "nnlsb")
@@ -318,7 +308,11 @@ TABLE_3 = Part(
             **{"georgia_tech_crop": 20, "paviau": 20, "paviau_subset": 20},
         },
     },
-    all_inits,
+    lambda rows: (
+        {"dataset": name, "init": init, "run": run}
+        for name in rows.at_hand(rows.size)
+        for run, init in product(range(rows.size[name]), TIMED)
+    ),
     seconds_of,
     show_seconds,
 )
