@@ -22,10 +22,11 @@ searches. "*" marks sets on which constants of the short search were chosen.
 from __future__ import annotations
 
 import argparse
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from measure import heading, row, timed
@@ -41,7 +42,6 @@ from conenmf.judge.uniqueness import UNIQUE_RADIUS
 from conenmf.linalg.svd import Spectrum
 
 LARGE_EFFORT = 40
-RANDOM_INITS = 3
 MAX_ENTRIES = 2e6  # of data on which other inits are tried too
 
 
@@ -60,13 +60,13 @@ def matrices(names: list[str]) -> Iterator[tuple[str, Member, Any, int]]:
 def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
     """The CPU seconds of the default; the smallest error of a few fits, of one if V is large."""
     seconds, result = timed(lambda: factorize(V, K))
-    errors = [result.relative_error]
-    inits = [*["random"] * RANDOM_INITS, "nndsvda"] if V.n_entries <= MAX_ENTRIES else []
-    for seed, init in enumerate(inits):
-        rng = np.random.default_rng(seed)
-        fit = factorize(V, K, init=init, tol=1e-6, max_iter=1000, rng=rng)
-        errors.append(fit.relative_error)
-    return seconds, min(errors)
+    inits = ["random", "random", "random", "nndsvda"] if V.n_entries <= MAX_ENTRIES else []
+    options = {"tol": 1e-6, "max_iter": 1000}
+    fits = [
+        factorize(V, K, init=init, rng=np.random.default_rng(seed), **options)
+        for seed, init in enumerate(inits)
+    ]
+    return seconds, min(fit.relative_error for fit in [result, *fits])
 
 
 def print_bounds(names: list[str]) -> None:
@@ -195,14 +195,8 @@ def measured(share: float, doubtful: float = 0.0) -> Callable[..., tuple[DataMat
     return draw
 
 
-class Line(NamedTuple):
-    """A line of the table."""
-
-    group: str
-    name: str
-    draw: Callable[[np.random.Generator], tuple[Array | DataMatrix, Array]]
-    loss: str = "frobenius"
-    resample: str = "samples"
+# A line of the table; `draw` takes a generator and returns data and the true components
+Line = namedtuple("Line", "group name draw loss resample", defaults=("frobenius", "samples"))
 
 
 def lines() -> list[Line]:
@@ -243,13 +237,8 @@ def lines() -> list[Line]:
     ]
 
 
-class Component(NamedTuple):
-    """A stable component: which of its entries are covered, and how wide its limits are."""
-
-    covered: Array
-    covered_by_bootstrap: Array
-    width_ratio: float
-    is_withheld: bool
+# A stable component: which of its entries are covered, and how wide its limits are
+Component = namedtuple("Component", "covered covered_by_bootstrap width_ratio is_withheld")
 
 
 def components(line: Line, seed: int) -> tuple[list[Component], int]:

@@ -29,10 +29,10 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import chain, product
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -151,22 +151,8 @@ def published(data: Path) -> Iterator[tuple[str, Cell]]:
 # --- what is counted --------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
-    """What was said about a matrix of K components; costs are in fits with K components."""
-
-    true: int
-    K: int
-    low: int
-    high: int
-    grade: str
-    cost: float
-    seconds: float
-    others: dict[str, int]
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the interval holds the truth."""
-        return self.low <= self.true <= self.high
+# What was said about a matrix; costs are in fits with the true number of components
+Answer = namedtuple("Answer", "true K low high grade cost seconds others")
 
 
 def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str) -> Answer:
@@ -211,7 +197,7 @@ def described(answers: list[Answer]) -> str:
         some = [one for one in answers if one.grade == grade]
         if some:
             width = np.median([one.high - one.low for one in some])
-            held = sum(one.is_held for one in some)
+            held = sum(one.low <= one.true <= one.high for one in some)
             grades.append(f"{grade} {len(some)} (holds {held}, width {width:g})")
     costs = np.array([one.cost for one in answers])
     return (

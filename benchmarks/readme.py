@@ -35,7 +35,7 @@ DATA: dict[str, tuple[Callable[[], Any], int]] = {
     "generated text (tf-idf), 5000 x 8000, sparse": (lambda: topics(5000, 8000, 400_000, 20), 20),
 }
 COUNTS = (2, 4, 8, 12, 16, 24, 32)
-OURS, THEIRS, FLOOR = "#2563a8", "#e07b39", "#6b7280"
+COLOURS = {"scikit-learn": "#e07b39", "conenmf": "#2563a8"}
 
 
 def contenders(K: int) -> dict[str, Callable[[], Any]]:
@@ -91,13 +91,13 @@ def draw() -> None:
         ax.set(xticks=[], yticks=[])
     right.suptitle("Error, and its proven lower bound")
     ax = right.subplots()
-    for name, colour in {"scikit-learn": THEIRS, "conenmf": OURS}.items():
+    for name, colour in COLOURS.items():
         models = [contenders(K)[name]().fit(X) for K in COUNTS]
         errors = [model.reconstruction_err_ / np.linalg.norm(X) for model in models]
         ax.plot(COUNTS, errors, "o-", color=colour, label=name)
     every = range(COUNTS[0], COUNTS[-1] + 1)
     bounds = [ConeNMF(K).fit(X).certify(effort=20).lower_bound for K in every]
-    ax.fill_between(every, 0, bounds, color=FLOOR, alpha=0.25, linewidth=0)
+    ax.fill_between(every, 0, bounds, color="#6b7280", alpha=0.25, linewidth=0)
     ax.text(5, 0.08, "no factorization has\nan error in this area", color="#374151")
     ax.set(xlabel="number of components", ylabel="relative error", ylim=(0, None))
     ax.legend(frameon=False, loc="upper right")

@@ -31,8 +31,8 @@ def test_errors_and_hangs_are_failures(monkeypatch):
     def raises(case):
         raise RuntimeError("an error of the attack")
 
-    monkeypatch.setattr(cases, "SECONDS", 1)
     assert run_case(raises, "fits", 0, 0).outcome == "broken"
+    monkeypatch.setattr(cases, "SECONDS", 1)
     assert run_case(lambda case: time.sleep(60), "fits", 0, 0).outcome == "hang"
 
 

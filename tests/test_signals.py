@@ -45,7 +45,7 @@ def test_a_signal_while_the_command_is_imported_leaves_no_traceback(tmp_path, nu
     process = start("-m", "conenmf", "--help", first=[tmp_path])
     assert process.stdout.readline() == "now\n"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (128 + number, "")
 
 
@@ -67,7 +67,7 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     """)
     process.send_signal(number)
     process.send_signal(number)  # while the first is handled: ignored
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=300)
     assert process.returncode == 128 + number
     assert "Traceback" not in errors
     assert errors.strip().endswith("the same command continues from a checkpoint, if one was saved")

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from experiment import Experiment, Part, every
+from experiment import Experiment, Key, Part, every
 from page import (
     NOT_MEASURED,
     Case,
@@ -56,7 +56,6 @@ from conenmf.datasets import Dataset
 from conenmf.judge.scores import scores
 
 ITERATIONS = {"nnlsb": 100, "hals": 1000, "mult": 2000}
-WINDOW, STILL = 10, 1e-4
 SCORES = ("nmi", "Dice", "purity")
 BEST = "cr1-nmf clusters best of the four inits"
 ONLY = {"faces94 / 10": ("nnlsb",)}  # mult and hals would take three quarters of an hour more
@@ -67,7 +66,6 @@ WHOSE = {  # what was done to the paper's sets
     "georgia_tech_crop": " (supplement, crops)",
     "wap": " (supplement)",
 }
-Key = dict[str, object]
 Paper = dict[tuple[str, str], tuple[tuple[float, float], ...]]  # (mean, deviation) of each score
 
 
@@ -81,9 +79,8 @@ def all_ways(rows: Experiment) -> Iterator[Key]:
 
 
 def k_means(data: Dataset, rng: np.random.Generator) -> Array:
-    random_state = int(rng.integers(2**31))
     options = {"init": "random", "n_init": 1, "max_iter": 1000, "tol": 0}
-    model = KMeans(data.K, random_state=random_state, **options)
+    model = KMeans(data.K, random_state=int(rng.integers(2**31)), **options)
     return model.fit_predict(data.X.astype(float))
 
 
@@ -115,7 +112,7 @@ def cluster(rows: Experiment, init: str, solver: str, dataset: str, run: int) ->
 
         def still(now) -> bool:
             errors.append(now.relative_error * V.norm)
-            return len(errors) > WINDOW and abs(errors[-1 - WINDOW] - errors[-1]) < STILL
+            return len(errors) > 10 and abs(errors[-11] - errors[-1]) < 1e-4
 
         W, H, _ = begin(V, data.K, init, solver, rng)
         most = 30 if rows.scale == "tiny" else ITERATIONS[solver]

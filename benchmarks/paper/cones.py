@@ -34,7 +34,7 @@ from functools import lru_cache, partial
 
 import matplotlib.pyplot as plt
 import numpy as np
-from experiment import SCALES, Experiment, Part, every
+from experiment import SCALES, Experiment, Key, Part, every
 from page import (
     Case,
     Row,
@@ -59,8 +59,6 @@ from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank_one import cr1_error
 from conenmf.data.blocks import Array
 from conenmf.solve.run import Iteration
-
-Key = dict[str, object]
 
 # --- Figure 1 ---------------------------------------------------------------------------------
 
@@ -297,10 +295,6 @@ def _matrix(rows: Experiment, alpha: float, repetition: int) -> Array:
     return make_cones(F, K, alpha, n_samples=max(sizes), rng=rng).V
 
 
-def _span(row: Row) -> str:
-    return "N < 1000" if int(row["N"]) < 1000 else "N >= 1000"
-
-
 def show_algorithms(rows: list[Row]) -> Section:
     """The curves, how similar they are, and how much they oscillate."""
     panels, lines, similar, rough = {}, [], [], []
@@ -313,7 +307,8 @@ def show_algorithms(rows: list[Row]) -> Section:
         }
         ratios = {name: [_relative(row, name) for row in here] for name in ITERATIONS}
         lines.append([alpha, len(here), *(spread(ratios[name], 4) for name in ITERATIONS)])
-        spans = grouped([{**row, "span": _span(row)} for row in here], "span")
+        of_span = {False: "N < 1000", True: "N >= 1000"}
+        spans = grouped([{**row, "span": of_span[int(row["N"]) >= 1000]} for row in here], "span")
         for span, some in spans.items():
             for name in ("nnlsb", "hals"):
                 off, limit = [abs(_relative(row, name) - 1) for row in some], [ALIKE] * len(some)

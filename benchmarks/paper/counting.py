@@ -17,7 +17,7 @@ import statistics
 from itertools import product
 
 import numpy as np
-from experiment import Experiment, Part, every
+from experiment import Experiment, Key, Part, every
 from page import (
     NOT_MEASURED,
     Row,
@@ -37,7 +37,6 @@ from conenmf import from_columns, make_cones
 from conenmf.cones.counting import estimate_rank
 
 ALPHA = 0.3
-Key = dict[str, object]
 
 
 def counts(rows: list[Row], name: str) -> list[int]:

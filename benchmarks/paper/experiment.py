@@ -32,6 +32,7 @@ from measure import machine, versions
 from conenmf.atomic import written_whole
 from conenmf.datasets import available
 
+Key = dict[str, object]
 SCALES = ("tiny", "quick", "full")  # for the tests, in minutes, with the paper's repetitions
 
 

@@ -11,7 +11,7 @@ are taken from the largest contributions to each sample.
 from __future__ import annotations
 
 import numpy as np
-from experiment import Experiment, Part, every
+from experiment import Experiment, Key, Part, every
 from page import Case, Row, Section, column, curves, grouped, judged, table
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
@@ -22,7 +22,6 @@ from conenmf.cones.robust import centres_in_noise
 from conenmf.data.blocks import Array
 from conenmf.judge.scores import scores
 
-Key = dict[str, object]
 ASKED = (0.01, 0.03, 0.1, 0.3)
 ALPHA = 0.2
 WAYS = ("cr1-nmf", "robust", "cr1++", "spkm")

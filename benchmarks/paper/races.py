@@ -33,10 +33,10 @@ from collections import namedtuple
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
-from experiment import Experiment, Part
+from experiment import Experiment, Key, Part
 from page import (
     Case,
     Row,
@@ -80,8 +80,6 @@ ORIGINAL = {  # the paper's dataset that each represents
     "paviau": "paviau",
     "paviau_subset": "paviau",
 }
-Key = dict[str, object]
-Way = TypeVar("Way", str, tuple[str, str])
 SOME = 20  # iterations of nnlsb whose cost is compared
 
 
@@ -190,7 +188,7 @@ def by_init(rows: list[Row], dataset: str, solver: str) -> dict[str, list[Row]]:
     return in_pairs(grouped(here, "init"))
 
 
-def in_pairs(groups: dict[Way, list[Row]]) -> dict[Way, list[Row]]:
+def in_pairs(groups: dict[Any, list[Row]]) -> dict[Any, list[Row]]:
     """The runs that all ways have in common, in the same order for each way.
 
     A way is an init, or an init and a solver. The one run of nndsvd is taken for all.
@@ -454,7 +452,10 @@ def show_targets(rows: list[Row]) -> Section:
         runs = len(groups["cr1-nmf"])
         for place, target in enumerate(TARGETS[name]):
             for measure, cell in MEASURES.items():
-                found = {init: _reached(group, cell, place) for init, group in groups.items()}
+                found = {
+                    init: [float(numbers(row[cell])[place]) for row in group]
+                    for init, group in groups.items()
+                }
                 theirs = PAPER_TIMES[original][place] if original and measure == "seconds" else None
                 lines.append([name, target, measure, runs, *_cells(found, theirs)])
                 if original and np.isfinite(list(found.values())).any():
@@ -488,10 +489,6 @@ def show_targets(rows: list[Row]) -> Section:
     }
     body = [table(header, lines), note, table(cost, costs)]
     return Section(body, [judged(claim, cases[which]) for which, claim in claims.items()])
-
-
-def _reached(rows: list[Row], cell: str, place: int) -> list[float]:
-    return [float(numbers(row[cell])[place]) for row in rows]
 
 
 def _cells(found: dict[str, list[float]], theirs: tuple[float, ...] | None) -> list[str]:

@@ -22,9 +22,6 @@ from conenmf.solve.inits import initialize, lift_zeros
 from conenmf.solve.run import Iteration, Solution, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 
-MAX_STEPS, STILL = 100, 1e-4
-
-
 INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
 DETERMINISTIC = "nndsvd"  # one run says all
 
@@ -82,11 +79,11 @@ def leading(V_k: Array) -> Array:
     G = V_k @ V_k.T if wide else V_k.T @ V_k
     x = np.full(G.shape[0], G.shape[0] ** -0.5)
     value = np.inf
-    for _ in range(MAX_STEPS):
+    for _ in range(100):
         image = np.asarray(G @ x)
         before, value = value, float(np.linalg.norm(image))
         x = image / value
-        if abs(value - before) < STILL:
+        if abs(value - before) < 1e-4:
             break
     w = x if wide else np.asarray(V_k @ x)
     return w / np.linalg.norm(w)

@@ -135,7 +135,7 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(
             if "iteration" in line:
                 break
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "saving the result so far" in err
     assert "Traceback" not in err
