@@ -48,9 +48,7 @@ def canonical_rows(rows: Rows) -> Rows:
     return compressed
 
 
-def sparse_block(
-    data: Array, indices: Array, indptr: Array, F: int, dtype: DType, clip: bool
-) -> Block:
+def sparse_block(data: Array, indices: Array, indptr: Array, F: int, dtype: DType) -> Block:
     """Return a block of samples (F, n), given the parts of their compressed rows.
 
     Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
@@ -60,8 +58,6 @@ def sparse_block(
     index_dtype = sp.get_index_dtype(maxval=max(F, data.size))
     indices = indices.astype(index_dtype, copy=False)
     indptr = indptr.astype(index_dtype, copy=False)
-    if clip:
-        data = np.maximum(data, 0)
     return of_arrays(data, indices, indptr, (F, indptr.size - 1))
 
 

@@ -55,7 +55,7 @@ from .matrix import Aligned, DataMatrix, PerSample, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
-from .views import MappedMatrix, take_samples, times_samples
+from .views import MappedMatrix, changed_entries, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
@@ -529,7 +529,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
     view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
     size = V.n_features * V.n_samples
     is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
-    if not isinstance(V, DenseMatrix) or V.clip or not is_small:
+    if not isinstance(V, DenseMatrix) or not is_small:
         return view
     kept = np.ascontiguousarray(view.held_rows(size), dtype=V.dtype)
     size = V.block_samples
@@ -552,12 +552,18 @@ def filled(V: DataMatrix) -> DataMatrix:
         (sums,) = V.sweep(_feature_sums)
         means = sums / np.maximum(observed.counts, 1)
         return completed(V, means[:, None], np.ones((V.n_samples, 1)))
-    if V.measures.lowest < 0:
-        clip = partial(entrywise, function=partial(np.maximum, 0))
-        return MappedMatrix(V, clip, dtype=V.dtype, holes=True)
-    twin = copy.copy(V)
-    twin.observed = None
-    return twin
+    view = clipped(V) if V.measures.lowest < 0 else copy.copy(V)
+    view.observed = None
+    return view
+
+
+def clipped(V: DataMatrix) -> DataMatrix:
+    """Return a view with zeros in the place of negative entries; what is missing stays so."""
+    complete = copy.copy(V)
+    complete.observed = None
+    view = changed_entries(complete, partial(np.maximum, 0))
+    view.observed = V.observed
+    return view
 
 
 def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:

@@ -12,13 +12,12 @@ itself, it passes them to steps.
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -171,8 +170,6 @@ class DataMatrix(ABC):
         Number of threads; by default as many as this process may use.
     names : Names
         The names of samples and features, if they have any.
-    clip : bool
-        Read negative entries as zeros.
 
     Attributes
     ----------
@@ -225,14 +222,12 @@ class DataMatrix(ABC):
         *,
         n_threads: int | None = None,
         names: Names = Names(),  # noqa: B008 - immutable
-        clip: bool = False,
     ) -> None:
         self.n_features, self.n_samples = shape
         self.dtype = dtype
         threads = optional(integer, "n_threads", n_threads, at_least=1, at_most=_MAX_THREADS)
         self.n_threads = available_threads() if threads is None else threads
         self.names = names.checked(shape[1], shape[0])
-        self.clip = clip
         self._passes_by_thread: dict[int, float] = {}
         self._measures: Measures | None = None
 
@@ -301,14 +296,6 @@ class DataMatrix(ABC):
         """Return the mean entry of V; costs a pass."""
         (total,) = self.sweep(_sum_entries)
         return float(total) / (self.n_features * self.n_samples)
-
-    def clipped(self) -> Self:
-        """Return the same data with negative entries read as zeros."""
-        twin = copy.copy(self)
-        twin.clip = True
-        twin._measures = None
-        twin._passes_by_thread = dict(self._passes_by_thread)
-        return twin
 
     def turned(self) -> DataMatrix:
         """Return the same data with the features as samples, and the samples as features.
@@ -431,7 +418,7 @@ class DataMatrix(ABC):
         """How a matrix with the same data, turned, is constructed."""
         if self.observed is not None and not holes:
             raise NotAvailableError("data with missing or weighted entries cannot be turned")
-        return {"n_threads": self.n_threads, "names": self.names.turned(), "clip": self.clip}
+        return {"n_threads": self.n_threads, "names": self.names.turned()}
 
     @abstractmethod
     def _run(self, work: Work) -> Results:

@@ -10,7 +10,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -169,7 +169,7 @@ def by_entries(V: DataMatrix) -> DataMatrix:
     Of dense data in memory that is the compressed form, in both orders, unless it takes much more
     memory. All others are returned as they are. Passes count for V.
     """
-    if not isinstance(V, DenseMatrix) or V.clip:
+    if not isinstance(V, DenseMatrix):
         return V
     entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
     if 2 * V.n_entries * entry_bytes > max(V._rows.nbytes, _MAX_COMPRESSED_BYTES):
@@ -185,7 +185,7 @@ def single_copy(V: DataMatrix) -> DataMatrix | None:
 
     Passes count for V.
     """
-    if not isinstance(V, DenseMatrix | SparseMatrix) or V.clip:
+    if not isinstance(V, DenseMatrix | SparseMatrix):
         return None
     size = V.n_entries if isinstance(V, SparseMatrix) else V._rows.size
     if 8 * size > _COPY_SHARE * available_memory():
@@ -228,9 +228,8 @@ class DenseMatrix(LocalMatrix):
         return DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
 
     def held_rows(self, max_dense_entries: int) -> Array | None:
-        """Return the array, unless it is large, or has entries that count as zeros."""
-        is_held = not self.clip and self._rows.size <= max_dense_entries
-        return self._rows if is_held else None
+        """Return the array, unless it is large."""
+        return self._rows if self._rows.size <= max_dense_entries else None
 
     def _block(self, start: int, stop: int) -> Block:
         return self._as_block(self._rows[start:stop])
@@ -238,8 +237,6 @@ class DenseMatrix(LocalMatrix):
     def _as_block(self, rows: Array) -> Block:
         if rows.dtype != self.dtype or rows.itemsize not in rows.strides:
             rows = np.array(rows, dtype=self.dtype, order="C")
-        if self.clip:
-            rows = np.maximum(rows, 0)
         return rows.T
 
     def _gather(self, indices: Array) -> Block:
@@ -287,16 +284,9 @@ class SparseMatrix(LocalMatrix):
             self._other_order = self._turned(self._turned_options(holes=True))
         return self._other_order
 
-    def clipped(self) -> Self:
-        """Return the same data with negative entries read as zeros."""
-        twin = super().clipped()
-        twin._other_order = None
-        twin._kept = {}
-        return twin
-
     def held_rows(self, max_dense_entries: int) -> Rows:
-        """Return the compressed rows, unless negative entries count as zeros."""
-        return None if self.clip else self._rows
+        """Return the compressed rows."""
+        return self._rows
 
     def _block(self, start: int, stop: int) -> Block:
         """Views of the rows are kept: on small data, making them takes longer than a step."""
@@ -311,7 +301,7 @@ class SparseMatrix(LocalMatrix):
         return block
 
     def _as_block(self, data: Array, indices: Array, indptr: Array) -> Block:
-        return sparse_block(data, indices, indptr, self.n_features, self.dtype, self.clip)
+        return sparse_block(data, indices, indptr, self.n_features, self.dtype)
 
     def _gather(self, indices: Array) -> Block:
         rows = self._rows[indices]

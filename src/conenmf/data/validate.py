@@ -212,8 +212,8 @@ def _label_range(index: range, labels: Array) -> Pair:
 # --- entries ----------------------------------------------------------------------------------
 
 
-def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataMatrix:
-    """Return V if its entries are valid, clipped if that is needed and asked for.
+def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> bool:
+    """Refuse entries that are not valid; return whether there are tiny negative ones to clip.
 
     Errors name an entry by its row and column in the caller's matrix, whose samples are in
     `samples_in`.
@@ -222,7 +222,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
     lowest = V.measures.lowest
     largest, smallest = _SQUARES[V.dtype.name]
     if lowest >= 0 and total < largest and V.measures.largest_squared >= V.n_features * smallest:
-        return V
+        return False
 
     highest = float(V.sweep(_highest, reduce=np.maximum)[0])
     if not (np.isfinite(lowest) and np.isfinite(highest)):
@@ -233,10 +233,9 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             Option("missing", "nan"),
             " if NaN stands for unknown values",
         )
-    if lowest < 0 and negative != "keep":
-        tiny = lowest >= -_CLIPPED_SHARE * highest
-        if negative == "clip" and tiny:
-            return validated(V.clipped(), samples_in, negative)
+    tiny = lowest >= -_CLIPPED_SHARE * highest
+    clips = negative == "clip" and tiny
+    if lowest < 0 and negative != "keep" and not clips:
         where, value = _find_entry(V, samples_in, lowest)
         advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
@@ -255,7 +254,7 @@ def validated(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> DataM
             f"the largest entry is {highest:g}: squares leave the range of {V.dtype}; "
             "divide the data by their largest entry"
         )
-    return V
+    return clips
 
 
 def squares_within(dtype: DType, total: float) -> bool:

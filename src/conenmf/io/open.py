@@ -22,12 +22,12 @@ import scipy.sparse as sp
 from ..arguments import choice, flag, instance, integer, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import Rows, canonical_rows
-from ..data.known import observed_only, remark_on_weights
+from ..data.known import clipped, observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import Vocabulary, Words
 from ..data.resources import MemorySize, memory_budget
-from ..data.validate import Negative, SamplesIn, as_matrix, check_kind, validated
+from ..data.validate import Negative, SamplesIn, as_matrix, check_entries, check_kind
 from ..errors import (
     DataTypeError,
     FileFormatError,
@@ -398,7 +398,8 @@ def _read(
         V.vocabulary = vocabulary
         if opened.are_unknown:
             known["missing"] = "zeros"
-        V = validated(observed_only(V, samples_in=samples_in, **known), samples_in, negative)
+        V = observed_only(V, samples_in=samples_in, **known)
+        V = clipped(V) if check_entries(V, samples_in, negative) else V
     is_weighed = getattr(known.get("weights"), "ndim", 0) == 2 and V.is_in_memory
     if is_weighed and (said := remark_on_weights(V)):
         warnings.warn(InputWarning(Message(said, Option("sigma"))), stacklevel=3)

@@ -185,7 +185,7 @@ class ClusterMatrix(DataMatrix):
 
     def _options(self) -> Facts:
         """How workers hold chunks."""
-        return {"dtype": self.dtype, "clip": self.clip, "block_samples": self._block_samples}
+        return {"dtype": self.dtype, "block_samples": self._block_samples}
 
     def _inputs(self, array: da.Array, graph: _Graph) -> list[Any]:
         """What the task of each group is given of an aligned array, whose graph is added."""

@@ -226,10 +226,9 @@ class DiskMatrix(LocalMatrix):
     def _as_block(self, rows: Rows) -> Block:
         if sp.issparse(rows):
             parts = (rows.data, rows.indices, rows.indptr)
-            block = sparse_block(*parts, self.n_features, self.dtype, self.clip)
+            block = sparse_block(*parts, self.n_features, self.dtype)
             return canonical_rows(block.T).T
-        rows = rows.astype(self.dtype, copy=False)
-        return (np.maximum(rows, 0) if self.clip else rows).T
+        return rows.astype(self.dtype, copy=False).T
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
