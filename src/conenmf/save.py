@@ -14,10 +14,9 @@ from .judge.certificate import kind_of_certificate
 from .judge.choose_k import Selection
 from .judge.diagnosis import Diagnosis
 from .judge.uniqueness import Uniqueness
+from .names import Names
 from .scale.checkpoint import (
     arrays_of,
-    arrays_of_names,
-    names_of_arrays,
     part_of,
     reading,
     write_arrays,
@@ -26,7 +25,7 @@ from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
 
-_FORMAT = "conenmf-factorization-8"
+_FORMAT = "conenmf-factorization-9"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "loss", "objective", "relative_error", "passes")
 # The fields that are objects of their own, and their classes by the name of the loss.
@@ -42,7 +41,6 @@ _PARTS: dict[str, Callable[[str], type]] = {
 
 def write_factorization(path: PathLike, fields: Facts) -> None:
     """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
-    names, shapes = arrays_of_names(fields["names"])
     facts = {name: fields[name] for name in (*_PLAIN_FIELDS, "stop_reason")} | {
         "format": _FORMAT,
         "seconds": dict(fields["seconds"]),
@@ -50,9 +48,9 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
         "race": fields["race"] and fields["race"].plain(),
         "selection": fields["selection"] and asdict(fields["selection"]),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
-        **shapes,
+        "names": vars(fields["names"]),
     }
-    arrays = {name: fields[name] for name in _ARRAY_FIELDS} | names
+    arrays = {name: fields[name] for name in _ARRAY_FIELDS}
     if fields["vocabulary"] is not None:
         arrays["idf"] = fields["vocabulary"].idf
     for name in _PARTS:
@@ -73,7 +71,7 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
         fields |= {name: arrays[name] for name in _ARRAY_FIELDS}
         for name, kind in _PARTS.items():
             fields[name] = part_of(kind(facts["loss"]), f"{name}_", arrays)
-        names = fields["names"] = names_of_arrays(arrays, facts)
+        names = fields["names"] = Names.of(**facts["names"])
         if facts["vocabulary"] is not None:  # the words of texts are the names of the features
             words = names.feature_names or ()
             fields["vocabulary"] = Vocabulary(words, arrays["idf"], facts["vocabulary"])

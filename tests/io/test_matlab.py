@@ -156,7 +156,7 @@ def test_sparse_indices_outside_the_matrix(tmp_path, samples_in, refuses):
     (tmp_path / "a.mat").write_bytes(mat(variable(kind=5, entries=2, content=content)))
     refuses(
         (FileFormatError, ReadError),
-        "column indices",
+        "indices must be",
         lambda: open_data(tmp_path / "a.mat", samples_in=samples_in),
     )
 

@@ -258,14 +258,6 @@ REFUSED |= {
     )
     for shape in ([2, -2], [2, 2**60], ["x", "y"], [2])
 }
-REFUSED |= {
-    f"a block matrix, compressed: {compressed}": (
-        "a.npz",
-        lambda path, compressed=compressed: sp.save_npz(path, sp.bsr_array(X), compressed),
-        FileFormatError, "in bsr order",
-    )
-    for compressed in (False, True)
-}
 # fmt: on
 
 

@@ -103,7 +103,7 @@ def test_other_places_of_both_files(tmp_path, refuses):
             FileFormatError,
             "convert string to float: 'none'",
         ),
-        ({"data_ignore_value": int(SCENE[2, 3, 1])}, DataTypeError, "data ignore value"),
+        ({"data_ignore_value": int(SCENE[2, 3, 1])}, DataError, "is NaN: remove"),
     ],
 )
 def test_headers_that_lie(tmp_path, changes, error, problem, refuses):
@@ -146,5 +146,6 @@ def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave, refuses):
     value = int(SCENE[2, 3, 1])
     row, column = np.argwhere(SCENE.reshape(-1, BANDS) == value)[0]
     path = write(tmp_path / "scene.hdr", interleave, data_ignore_value=value)
-    place = f"row {row}, column {column}, counted from 0, is"
-    refuses(DataTypeError, place, open_data, path)
+    refuses(DataError, rf"row {row} .*, column {column} .* is NaN", open_data, path)
+    known = np.asarray(open_data(path, missing="nan").observed.weights)
+    np.testing.assert_array_equal(known, SCENE.reshape(-1, BANDS) != value)

@@ -29,7 +29,7 @@ from .limits import (
     choose_member,
     only_matrix,
 )
-from .source import ArraySource, CompressedSource, NamedMatrix, Reading
+from .source import ArraySource, NamedMatrix, Reading
 from .spectral import band_names
 
 _NAMES = ("sample_names", "feature_names")
@@ -60,20 +60,17 @@ def open_npz(path: Path, reading: Reading) -> NamedMatrix:
         for name in set(_NAMES) & set(archive.files):
             texts[name] = map(decoded, np.atleast_1d(archive[name]).tolist())
         names = Names.of(**texts)
-        matrix = _sparse(path, archive) if is_sparse else archive[dataset]
+        matrix = _checked(path, sp.load_npz(path)) if is_sparse else archive[dataset]
     return NamedMatrix(matrix, names, roles_stored=True)
 
 
-def _sparse(path: Path, archive: Any) -> Any:
-    """A sparse matrix in memory, from the parts in an archive."""
-    if "indptr" not in archive:
-        matrix = sp.coo_array(sp.load_npz(path))
-        check_sides(path, matrix.shape[0], matrix.shape[1], matrix.nnz)
-        return matrix
-    order = decoded(archive["format"].item()) if "format" in archive else "csr"
-    parts = [archive[part] for part in ("data", "indices", "indptr")]
-    source = CompressedSource(str(path), path, None, parts, archive["shape"], order)
-    return source.whole() if order == "csr" else source.turned().whole().T
+def _checked(name: object, matrix: Any) -> Any:
+    """Return a sparse matrix in memory whose parts fit together."""
+    if hasattr(matrix, "check_format"):
+        matrix.check_format()
+    rows, columns = matrix.shape
+    check_sides(name, rows, columns, matrix.nnz)
+    return matrix
 
 
 def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
@@ -100,8 +97,7 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     matrix = numeric.pop(choose_member(path, dataset, numeric))
     names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
-        parts = (matrix.data, matrix.indices, matrix.indptr)
-        matrix = CompressedSource(str(path), path, None, parts, matrix.shape, "csc")
+        matrix = _checked(path, matrix)
     return NamedMatrix(matrix, names)
 
 

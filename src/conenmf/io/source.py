@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Lengths, Pair
+from ..arguments import Lengths
 from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
-from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
+from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from ..scale.disk import Source, Stamp, mapping_of
 from ..text import PathLike
-from .limits import check_fits, check_sides
+from .limits import check_fits, check_sides, named_damage
 
 Remarks: TypeAlias = tuple[Message, ...]
 # A column of a table: its title, or its number, counted from 0.
@@ -98,7 +98,7 @@ class ArraySource(Source):
     axes : tuple of int, optional
         The axes in the order above. By default as they are stored.
     missing : float, optional
-        Entries that equal this number have no value, and are refused.
+        Entries that equal this number are missing: they are read as NaN.
     scale : float
         The numbers in the file are divided by it.
     """
@@ -119,11 +119,10 @@ class ArraySource(Source):
         self.axes = tuple(range(len(array.shape))) if axes is None else axes
         self.dtype = np.dtype(array.dtype)
         check_kind(self.dtype, (1, 1) if len(self.axes) == 3 else array.shape)
-        if scale != 1 and self.dtype.kind != "f":
+        if (scale != 1 or missing is not None) and self.dtype.kind != "f":
             self.dtype = np.dtype(np.float64)
         self._missing = missing
         self._scale = scale
-        self._is_turned = False
         self.slice_along(self.axes[:-1], self.axes[-1:])
 
     def slice_along(self, rows: Lengths, columns: Lengths) -> None:
@@ -141,7 +140,6 @@ class ArraySource(Source):
     def turned(self) -> Self:
         """The same array, sliced along its other side."""
         twin = copy.copy(self)
-        twin._is_turned = not self._is_turned
         twin.slice_along(self._columns, self._rows)
         return twin
 
@@ -158,26 +156,9 @@ class ArraySource(Source):
         block = np.array(self.array[tuple(index)])
         _release(self.array)
         rows = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])[part]
-        if self._missing is not None and (rows == self._missing).any():
-            self._refuse_missing(rows, start)
-        return rows if self._scale == 1 else (rows / self._scale).astype(self.dtype, copy=False)
-
-    def _refuse_missing(self, rows: Array, start: int) -> None:
-        place = np.argwhere(rows == self._missing)[0] + (start, 0)
-        row, column = place[::-1] if self._is_turned else place
-        raise DataTypeError(
-            f"{self.name}: row {row}, column {column}, counted from 0, is {self._missing:g}, which "
-            "its attribute _FillValue or missing_value (ENVI: data ignore value) marks as missing: "
-            "remove such samples or features, or fill them; if they are numbers, remove it"
-        )
-
-    def take(self, indices: Array) -> Array:
-        """These rows, given in increasing order."""
-        # Runs of neighbours: selecting scattered rows at once is slow in HDF5 and Zarr.
-        gaps = np.flatnonzero(np.diff(indices) != 1)
-        runs = np.split(indices, gaps + 1)
-        blocks = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
-        return np.concatenate(blocks) if blocks else np.empty((0, self.shape[1]), self.dtype)
+        if self._missing is not None:
+            rows = np.where(rows == self._missing, np.nan, rows)
+        return (rows if self._scale == 1 else rows / self._scale).astype(self.dtype, copy=False)
 
 
 def _release(array: object) -> None:
@@ -240,29 +221,21 @@ class CompressedSource(Source):
         super().__init__(name, path, stamp)
         self._data, self._indices, indptr = parts
         self.dtype = np.dtype(self._data.dtype)
-        self._indptr = np.array(indptr[:]).astype(np.int64, casting="same_kind")
+        self._indptr = np.array(indptr[:], np.int64)
         self._by_rows = order == "csr"
-        size = np.array(sides).astype(np.int64, casting="same_kind").tolist()
+        rows, columns = map(int, sides)
         entries = int(self._data.size)
-        shapes = (self._data.shape, self._indices.shape, self._indptr.shape)
-        steps = np.diff(self._indptr, prepend=0, append=entries)
-        is_whole = shapes[:2] == ((entries,), (entries,)) and order in ("csr", "csc")
-        is_whole &= self._indices.dtype.kind in "iu"
-        rises = steps[0] == steps[-1] == 0 and (steps >= 0).all()
-        if (
-            len(size) != 2
-            or shapes[2] != (size[not self._by_rows] + 1,)
-            or not (is_whole and rises)
-        ):
-            raise FileFormatError(
-                f"{name} is not a compressed sparse matrix: it has shape {size} in {order} order; "
-                f"the shapes of its entries, indices and pointers are {shapes}; the pointers must "
-                "rise from 0 to the number of entries: save it again in csr or csc order"
-            )
-        self.shape = (size[0], size[1])
-        check_sides(name, *self.shape, entries)
-        check_kind(self.dtype, self.shape)
+        self.shape = (rows, columns)
         n, width = self.shape if self._by_rows else self.shape[::-1]
+        ends = (self._indptr.size - 1, *self._indptr[[0, -1]].tolist(), self._indices.size)
+        if ends != (n, 0, entries, entries):
+            raise FileFormatError(
+                f"{name} is not a sparse matrix of {rows} x {columns} in {order} order: for its "
+                f"{entries} entries there are {ends[3]} indices and {ends[0]} + 1 pointers, which "
+                f"run from {ends[1]} to {ends[2]}: save it again in csr or csc order"
+            )
+        check_sides(name, rows, columns, entries)
+        check_kind(self.dtype, self.shape)
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
         self.max_block_rows = sparse_block_samples(width, n, entries)
@@ -296,27 +269,12 @@ class CompressedSource(Source):
 
     def read(self, start: int, stop: int) -> Rows:
         """Rows start..stop, compressed."""
-        indptr = self._indptr[start : stop + 1] - self._indptr[start]
-        parts = (*self._entries(start, stop), indptr)
-        return sp.csr_array(parts, shape=(stop - start, self.shape[1]))
-
-    def _entries(self, start: int, stop: int) -> Pair:
-        """The entries of rows start..stop, and their columns."""
         self.check(few=True)
         first = int(self._indptr[start])
         last = int(self._indptr[stop])
         data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
-        indices = np.array(self._indices[first:last])
-        if indices.size and not 0 <= indices.min() <= indices.max() < self.shape[1]:
-            raise FileFormatError(
-                f"{self.name}: column indices run from {indices.min()} to {indices.max()} in a "
-                f"matrix of {self.shape[1]} columns; save it again"
-            )
-        return data, indices
-
-    def take(self, indices: Array) -> Rows:
-        """These rows, given in increasing order, compressed."""
-        rows = [self._entries(index, index + 1) for index in indices.tolist()]
-        data, columns = map(np.concatenate, zip(self._entries(0, 0), *rows, strict=True))
-        indptr = np.cumsum([0, *(row[0].size for row in rows)])
-        return sp.csr_array((data, columns, indptr), shape=(indices.size, self.shape[1]))
+        parts = (data, self._indices[first:last], self._indptr[start : stop + 1] - first)
+        with named_damage(self.name):
+            rows = sp.csr_array(parts, shape=(stop - start, self.shape[1]))
+            rows.check_format()  # whether pointers rise and indices are those of columns
+        return rows

@@ -57,10 +57,8 @@ from ..scale.checkpoint import (
     Checkpoint,
     KeptRuns,
     Place,
-    arrays_of_names,
     held_folder,
     identity_of,
-    names_of_arrays,
     reading,
     write_arrays,
 )
@@ -388,7 +386,7 @@ class Replicates:
 
 LIMITS = (0.05, 0.95)  # quantiles of cosines
 
-FORMAT = "conenmf-stability-3"
+FORMAT = "conenmf-stability-4"
 _STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
 _STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
 
@@ -535,19 +533,20 @@ class Stability:
 
         The file gets exactly this name, and appears only when it is complete.
         """
-        arrays, facts = arrays_of_names(self.names)
+        arrays: Facts = {}
+        facts: Facts = {"format": FORMAT, "names": vars(self.names)}
         for name, value in vars(self).items():
             if isinstance(value, str | int | float):
                 facts[name] = value
             elif name != "names":
                 arrays[name] = value
-        write_arrays(path, arrays, {"format": FORMAT, **facts})
+        write_arrays(path, arrays, facts)
 
     @classmethod
     def load(cls, path: PathLike) -> Stability:
         """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
         with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
-            values = {"names": names_of_arrays(arrays, facts), **facts, **arrays}
+            values = {**facts, **arrays, "names": Names.of(**facts["names"])}
             own = {one.name for one in fields(cls)}
             return cls(**{name: value for name, value in values.items() if name in own})
 

@@ -59,7 +59,6 @@ from ..errors import (
     Option,
     OutputError,
 )
-from ..names import Names
 from ..text import Facts, PathLike, Texts
 
 _FORMAT = "conenmf-checkpoint-10"
@@ -549,25 +548,6 @@ def part_of(kind: Any, prefix: str, arrays: Arrays) -> Any:
             array = arrays[key] if arrays[key].ndim else arrays[key].item()
             values[name] = tuple(array.tolist()) if str(hint).startswith("tuple") else array
     return kind(**values)
-
-
-def arrays_of_names(names: Names) -> tuple[Arrays, Facts]:
-    """Return arrays and facts, from which `names_of_arrays` makes the names again."""
-    arrays = {}
-    for name in ("sample_names", "feature_names"):
-        if (lines := getattr(names, name)) is not None:
-            text = "\n".join(lines).encode("utf-8", "surrogateescape")
-            arrays[name] = np.frombuffer(text, np.uint8)
-    return arrays, {"image_shape": names.image_shape, "pixels_shape": names.pixels_shape}
-
-
-def names_of_arrays(arrays: Arrays, facts: Facts) -> Names:
-    """Return the names that `arrays_of_names` made arrays of."""
-    lines: Facts = {}
-    for name in ("sample_names", "feature_names"):
-        if name in arrays:
-            lines[name] = bytes(arrays[name]).decode("utf-8", "replace").split("\n")
-    return Names.of(**lines, image_shape=facts["image_shape"], pixels_shape=facts["pixels_shape"])
 
 
 @contextmanager
