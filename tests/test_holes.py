@@ -76,7 +76,6 @@ def test_data_with_holes_are_handled_or_refused(path, kind, tmp_path, monkeypatc
 
 def test_what_reads_all_data_refuses_those_with_holes(refuses):
     V = HOLED["mask"][0]
-    refuses(NotAvailableError, "missing or weighted", V.turned)
     refuses(NotAvailableError, "missing or weighted", MappedMatrix, V, np.sqrt, dtype=V.dtype)
     X = np.where(KNOWN, DATA, np.nan).T
     refuses(NotAvailableError, None, conenmf.ConeNMF(K, missing="nan").partial_fit, X)

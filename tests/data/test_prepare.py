@@ -43,13 +43,6 @@ def test_new_samples_get_the_same_in_every_storage(main_backend, sample_matrix, 
     holds(again, by_hand(sample_matrix, **step)[:, 5:20])
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize("step", [{}, *({key: value} for key, value in ALL.items()), ALL])
-def test_it_can_be_turned(main_backend, sample_matrix, step, holds):
-    T = prepare(main_backend(sample_matrix), **step).turned()
-    holds(T, by_hand(sample_matrix, **step).T)
-
-
 def test_sparse_data_stay_sparse_and_types_stay():
     X = sp.random_array((40, 12), density=0.2, rng=np.random.default_rng(0), dtype=np.float32)
     P = prepare(from_rows(X), **ALL)

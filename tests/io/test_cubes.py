@@ -63,9 +63,6 @@ def test_pixels_by_bands(tmp_path, name, samples_in):
         order = "4 x 5 x 7 was taken as bands x rows x columns"
     assert V.remarks == (f"a cube of {order}: each pixel is a sample, each band a feature",)
     np.testing.assert_array_equal(V.columns([3, 4, 5, 6, 20, 34]).T, X[[3, 4, 5, 6, 20, 34]])
-    turned = V.turned()
-    np.testing.assert_array_equal(entries(turned), X)
-    assert turned.names == Names(image_shape=(5, 7))
     result, expected = factorize(V, 2), factorize(from_rows(X), 2)
     assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-12)
 

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import DType, Shape, integer, optional
-from ..errors import NotAvailableError
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
 from ..text import Facts, Texts
@@ -297,18 +296,6 @@ class DataMatrix(ABC):
         (total,) = self.sweep(_sum_entries)
         return float(total) / (self.n_features * self.n_samples)
 
-    def turned(self) -> DataMatrix:
-        """Return the same data with the features as samples, and the samples as features.
-
-        A dense matrix in memory is turned without a copy; of a sparse one, the other order is made.
-        A file is read as if it had been opened with the other `samples_in`: slower, and refused
-        where that is. On a cluster the data move. Views are made for samples, and so
-        are weights: they raise `NotAvailableError`.
-        """
-        raise NotAvailableError(
-            f"a {type(self).__name__} cannot be turned: turn the matrix that it is made from first"
-        )
-
     @property
     def other_order(self) -> DataMatrix | None:
         """The same data, turned, if a copy is kept for repeated passes; None elsewhere.
@@ -413,12 +400,6 @@ class DataMatrix(ABC):
         return _UNLIMITED
 
     # --- what a storage implements ---
-
-    def _turned_options(self, *, holes: bool = False) -> Facts:
-        """How a matrix with the same data, turned, is constructed."""
-        if self.observed is not None and not holes:
-            raise NotAvailableError("data with missing or weighted entries cannot be turned")
-        return {"n_threads": self.n_threads, "names": self.names.turned()}
 
     @abstractmethod
     def _run(self, work: Work) -> Results:

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from ..arguments import DType, Lengths, Shape
 from ..errors import name_out_of_memory
-from ..text import Facts
 from .blocks import (
     LARGE_BYTES,
     Array,
@@ -225,7 +224,7 @@ class DenseMatrix(LocalMatrix):
 
     def turned(self) -> DenseMatrix:
         """Return the same data with the features as samples; nothing is copied."""
-        return DenseMatrix(self._rows.T, dtype=self.dtype, **self._turned_options())
+        return DenseMatrix(self._rows.T, dtype=self.dtype, n_threads=self.n_threads)
 
     def held_rows(self, max_dense_entries: int) -> Array | None:
         """Return the array, unless it is large."""
@@ -265,14 +264,6 @@ class SparseMatrix(LocalMatrix):
         self._other_order: SparseMatrix | None = None
         self._kept: dict[tuple[int, int], Block] = {}
 
-    def turned(self) -> SparseMatrix:
-        """Return the same data with the features as samples, in the other compressed order."""
-        return self._turned(self._turned_options())
-
-    def _turned(self, options: Facts) -> SparseMatrix:
-        rows = canonical_rows(self._rows.T).astype(self.dtype, copy=False)
-        return SparseMatrix(rows, dtype=self.dtype, **options)
-
     @property
     def other_order(self) -> SparseMatrix | None:
         """The same data, turned: made at the first call, unless it would take too much memory."""
@@ -281,7 +272,8 @@ class SparseMatrix(LocalMatrix):
         if copied > _COPY_SHARE * available_memory():
             return None
         if self._other_order is None:
-            self._other_order = self._turned(self._turned_options(holes=True))
+            rows = canonical_rows(self._rows.T).astype(self.dtype, copy=False)
+            self._other_order = SparseMatrix(rows, dtype=self.dtype, n_threads=self.n_threads)
         return self._other_order
 
     def held_rows(self, max_dense_entries: int) -> Rows:

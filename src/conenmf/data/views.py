@@ -110,11 +110,6 @@ class MappedMatrix(DataMatrix):
         self.V = V
         self.change = change
         self.arrays = tuple(V.align(array) for array in aligned)
-        self.turn: Callable[[DataMatrix], DataMatrix] | None = None
-
-    def turned(self) -> DataMatrix:
-        """Return the same view of the turned data, where there is one."""
-        return super().turned() if self.turn is None else self.turn(self.V.turned())
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Hold the threads as V does."""
@@ -181,9 +176,7 @@ def times_samples(V: DataMatrix, scales: Aligned, *, holes: bool = False) -> Map
 
     If entries of V may be missing, the caller says what is known of the view.
     """
-    view = MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=holes)
-    view.turn = partial(times_features, factors=scales)
-    return view
+    return MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=holes)
 
 
 def _times_scale(block: Block, scales: Array) -> Block:
@@ -193,16 +186,12 @@ def _times_scale(block: Block, scales: Array) -> Block:
 def times_features(V: DataMatrix, factors: ArrayLike) -> MappedMatrix:
     """Return a view of V with features multiplied by numbers (F,)."""
     change = partial(features_scaled, factors=np.asarray(factors, dtype=V.dtype))
-    view = MappedMatrix(V, change, dtype=V.dtype)
-    view.turn = partial(times_samples, scales=factors)
-    return view
+    return MappedMatrix(V, change, dtype=V.dtype)
 
 
 def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
     """Return a view of V after a function of each entry, which leaves zeros zero."""
-    view = MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
-    view.turn = partial(changed_entries, function=function)
-    return view
+    return MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
 
 
 def in_single(V: DataMatrix) -> DataMatrix | None:

@@ -47,6 +47,7 @@ from ..data.blocks import (
     Array,
     Block,
     Entries,
+    canonical_rows,
     entries_of,
     exact,
     over,
@@ -370,9 +371,10 @@ def held_if_small(view: DataMatrix, max_entries: int) -> DataMatrix:
 def _with_few_features(V: DataMatrix) -> DataMatrix:
     """V, or V turned if it is in memory and that makes vectors shorter: the bound is the same."""
     F, N = V.shape
-    if F <= N or V.held_rows(_MAX_DENSE_ENTRIES) is None:
+    rows = None if F <= N else V.held_rows(_MAX_DENSE_ENTRIES)
+    if rows is None:
         return V
-    return V.other_order or V.turned()
+    return V.other_order or hold(canonical_rows(rows.T), n_threads=V.n_threads)
 
 
 def _ascend_counts(trial: _Trial, K: int, effort: int) -> _Trial:

@@ -124,16 +124,6 @@ class ClusterMatrix(DataMatrix):
             if self._persisted:
                 (self._chunks,) = dask.persist(self._chunks, optimize_graph=False)
 
-    def turned(self) -> ClusterMatrix:
-        """Return the same data with the features as samples; the data move between workers."""
-        name = f"conenmf-turned-{uuid.uuid4().hex}"
-        graph = dict(self._chunks.dask)
-        for g, key in enumerate(self._chunks.__dask_keys__()):
-            graph[name, 0, g] = (_transpose_group, key)
-        V = da.Array(graph, name, ((self.n_features,), self._group_sizes), dtype=self.dtype)
-        options = {"block_samples": self._block_samples, **self._turned_options()}
-        return ClusterMatrix(V.rechunk({0: "auto", 1: -1}), self._persisted, **options)
-
     def align(self, array: Aligned) -> da.Array:
         """Cut an array like the groups."""
         if isinstance(array, da.Array):
@@ -304,11 +294,6 @@ def _prepare_chunk(rows: Rows, start: int, n_samples: int, n_features: int) -> R
     except DataTypeError as problem:
         raise DataTypeError(f"{where}: {problem}") from None
     return rows
-
-
-def _transpose_group(group: _Group) -> Rows:
-    """Return the chunks of a group as one, with one row per feature."""
-    return _joined(group.chunks, axis=0).T
 
 
 def _joined(parts: Sequence[Any], axis: int) -> Any:

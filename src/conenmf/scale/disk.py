@@ -35,7 +35,7 @@ from ..data.blocks import (
     equal_borders,
     sparse_block,
 )
-from ..data.memory import LocalMatrix, hold
+from ..data.memory import LocalMatrix
 from ..errors import (
     DataChangedError,
     DataTypeError,
@@ -201,14 +201,6 @@ class DiskMatrix(LocalMatrix):
         # The number of threads does not change the result, but each has a block in hand.
         blocks = budget // (4 * _COPIES_OF_BLOCK * block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - self._readers))
-
-    def turned(self) -> LocalMatrix:
-        """Return the same data with the features as samples, read from the same file."""
-        rows = self._source.turned().readable(self.budget)
-        options = self._turned_options()
-        if isinstance(rows, Source):
-            return DiskMatrix(rows, self.budget, **options)
-        return hold(canonical_rows(rows), **options)
 
     def _blocks(self) -> Borders:
         return self._source.blocks(self.block_samples, self._max_block_bytes)
