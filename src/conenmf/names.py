@@ -180,7 +180,7 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
 
     `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Other names
     than those of the data are an error. Where one of the two has no names, and in an array, places
-    decide; but an index that is 0, 1, 2, ... in another order is refused then.
+    decide.
 
     >>> import pandas as pd
     >>> names = Names.of(feature_names=["oak", "elm"])
@@ -191,8 +191,6 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
     of_axes = (labels.sample_names, labels.feature_names)
     for axis, (side, given) in enumerate(zip(sides, of_axes, strict=False)):
         own = getattr(names, f"{side}_names") if side else None
-        if side and given is not None and own is None:
-            _refuse_shuffled(option, given, side)
         if own is not None and given is not None and len(own) == len(given):
             order = places_of(own, given, Option(option), side)
             table = table if order is None else np.take(np.asarray(table), order, axis)
@@ -226,17 +224,6 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
             f"{side}s share names and differ in order from ", owner, ": give each its own name"
         )
     return [place[name] for name in own]
-
-
-def _refuse_shuffled(option: str, given: Texts, side: str) -> None:
-    """Refuse the index of a table that was sorted or shuffled, where the data have no names."""
-    places = [str(place) for place in range(len(given))]
-    if sorted(given) == sorted(places) and [*given] != places:
-        raise DataError(
-            Option(option),
-            f" has its {side}s in the order {_listed(given)}, and those of the data have no "
-            "names: sort its index, or give an array",
-        )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -97,9 +96,6 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
-            close = get_close_matches(cmd_name, _COMMANDS, 1)
-            if close and not ctx.resilient_parsing:
-                ctx.fail(f"No such command {cmd_name!r}. Did you mean {close[0]!r}?")
             return None
         module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
         return getattr(module, cmd_name)
@@ -118,7 +114,11 @@ class _Group(click.Group):
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Group,
+    commands=dict.fromkeys(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, "--version", prog_name="conenmf")
 def app() -> None:
     """Nonnegative matrix factorization that knows how good its answer is.

@@ -457,14 +457,9 @@ class Request(SimpleNamespace):
         return {name: values[name] for name in values if name not in empty - self.given}
 
     @property
-    def member(self) -> tuple[str, str | None]:
-        """The file and the member of it that are read."""
-        return split_member(self.data) if self.dataset is None else (self.data, self.dataset)
-
-    @property
     def path(self) -> Path:
         """The file, without the member that DATA may name."""
-        return Path(self.member[0])
+        return Path(self.data if self.dataset is not None else split_member(self.data)[0])
 
     @property
     def rng(self) -> Generator | None:
@@ -525,15 +520,14 @@ class Request(SimpleNamespace):
     def _opened(self, vocabulary: Vocabulary | None) -> DataMatrix:
         """Open the data as the options say."""
         with self.display.working(f"reading {self.data}"):
-            path, member = self.member
             budget = memory_budget(self.max_memory)
             samples, features = (
                 None if file is None else read_names(file, budget)
                 for file in (self.sample_names, self.feature_names)
             )
             V = open_data(
-                path,
-                dataset=member,
+                self.data,
+                dataset=self.dataset,
                 words=vocabulary or Words(**self.chosen(WORDS)),
                 names=Names.of(samples, features, self.image_shape, self.pixels_shape),
                 **self.chosen((*_OPENING, "n_threads", "max_memory")),

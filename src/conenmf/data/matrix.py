@@ -121,16 +121,12 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
 
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:
     """Squared norms of dense samples, the smallest entry, and how many are not zero."""
-    if not rows.flags.c_contiguous:
-        whole = exact(rows)
-        squared = np.einsum("nf,nf->n", whole, whole)
-        return squared, float(rows.min()), int(np.count_nonzero(rows))
     squared = np.empty(len(rows))
     n_entries = 0
     lowest = np.inf
     at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
     for start in range(0, len(rows), at_a_time):
-        part = exact(rows[start : start + at_a_time])
+        part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
         np.vecdot(part, part, out=squared[start : start + at_a_time])
         lowest_of_part = part.min()
         lowest = np.minimum(lowest, lowest_of_part)  # unlike min, it passes NaN on

@@ -111,8 +111,8 @@ class LocalMatrix(DataMatrix):
     def _new_aligned(self, shape: Lengths, dtype: DType) -> Array:
         return np.empty(shape, dtype)
 
-    def _release_rows(self, array: Array, start: int, stop: int) -> None:
-        """These rows of an aligned array are read, or written, and not needed for now."""
+    def _release(self, array: Array) -> None:
+        """Release the memory of an aligned array that is in a file."""
 
     # --- running a step ---
 
@@ -138,7 +138,7 @@ class LocalMatrix(DataMatrix):
             for whole, rows in zip(wholes, per_sample, strict=True):
                 whole[slice(*borders[number])] = rows
             for array in (*wholes, *work.aligned):
-                self._release_rows(array, *borders[number])
+                self._release(array)
 
         with self.own_threads():
             try:

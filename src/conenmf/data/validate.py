@@ -24,7 +24,7 @@ from ..errors import (
     Option,
 )
 from ..text import shown
-from .blocks import Array, Block, Rows
+from .blocks import Array, Block, Rows, entries_of
 from .matrix import Aligned, DataMatrix, Factors
 from .resources import require_memory
 
@@ -285,15 +285,12 @@ def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[st
 def _find_in_block(
     block: Block, indices: Array, *, value: float | None
 ) -> tuple[tuple[int, int, float] | None]:
-    entries = sp.coo_array(block)
-    wrong = ~np.isfinite(entries.data) if value is None else entries.data == value
-    hits = np.flatnonzero(wrong)
+    features, samples, values = entries_of(block)
+    hits = np.flatnonzero(~np.isfinite(values) if value is None else values == value)
     if hits.size == 0:
         return (None,)
-    first = hits[np.lexsort((entries.row[hits], entries.col[hits]))[0]]
-    sample = indices[entries.col[first]]
-    feature = entries.row[first]
-    return ((int(sample), int(feature), float(entries.data[first])),)
+    first = hits[0]
+    return ((int(indices[samples[first]]), int(features[first]), float(values[first])),)
 
 
 def _first_of_two(a: Any, b: Any) -> Any:

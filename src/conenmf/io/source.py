@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import mmap
 from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeAlias
 
@@ -21,7 +20,7 @@ from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samp
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
-from ..scale.disk import Source, Stamp, mapping_of
+from ..scale.disk import Source, Stamp, release
 from ..text import PathLike
 from .limits import check_fits, check_sides, named_damage
 
@@ -154,18 +153,11 @@ class ArraySource(Source):
         if self._width > 1 and last - first == 1:  # pixels of one row of the image
             index[self._rows[1]], part = part, slice(None)
         block = np.array(self.array[tuple(index)])
-        _release(self.array)
+        release(self.array)
         rows = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])[part]
         if self._missing is not None:
             rows = np.where(rows == self._missing, np.nan, rows)
         return (rows if self._scale == 1 else rows / self._scale).astype(self.dtype, copy=False)
-
-
-def _release(array: object) -> None:
-    """Release the memory of what was read of a mapped file, which else counts as ours."""
-    mapping = mapping_of(array)
-    if mapping is not None:
-        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:

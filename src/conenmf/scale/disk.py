@@ -255,8 +255,8 @@ class DiskMatrix(LocalMatrix):
             return np.empty(shape, dtype)
         return new_file(self._source.folder, shape, dtype)
 
-    def _release_rows(self, array: Array, start: int, stop: int) -> None:
-        release_rows(array, start, stop)
+    def _release(self, array: Array) -> None:
+        release(array)
 
 
 def new_file(folder: Path, shape: Lengths, dtype: DType) -> Array:
@@ -279,18 +279,11 @@ def new_file(folder: Path, shape: Lengths, dtype: DType) -> Array:
         ) from problem
 
 
-def release_rows(array: Array, start: int, stop: int) -> None:
-    """Release the memory of rows that are mapped from a file; they stay in the file."""
+def release(array: object) -> None:
+    """Release the memory of what was read or written of a mapped array; it stays in its file."""
     mapping = mapping_of(array)
-    if mapping is None:
-        return
-    offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
-    first = offset + start * array.strides[0]
-    last = offset + stop * array.strides[0]
-    first = first - first % mmap.PAGESIZE
-    last = min(last - last % mmap.PAGESIZE, len(mapping))
-    if last > first:
-        mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def mapping_of(array: object) -> mmap.mmap | None:
