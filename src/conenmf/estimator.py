@@ -8,6 +8,7 @@ paper's H.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import MethodType
 from typing import Any, Self
 
@@ -700,7 +701,11 @@ class ConeNMF(
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
         A, C = pair
-        A = in_order(V.names, "coefficients", A, "sample")
+        of_A = names_of(A).feature_names
+        of_C = names_of(C).sample_names
+        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
+        names = replace(V.names, feature_names=of_both)
+        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
         C = in_order(V.names, "components", C, "", "feature")
         K = self.n_components
         if isinstance(K, str) and K == "auto":

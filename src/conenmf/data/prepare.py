@@ -239,8 +239,6 @@ class Words:
         """Return the weights of words in texts (N, F), sparse, the vocabulary, and remarks."""
         stream = _checked_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
-        if not first:
-            raise DataError("there are no texts: give at least one")
         listed = self.stop_words
         if listed == "auto":
             listed = "english" if _are_english(first) else "none"
@@ -296,8 +294,6 @@ class Vocabulary:
         vectorizer = _vectorizer(self.settings, vocabulary=list(self.words))
         vectorizer.idf_ = self.idf
         X = vectorizer.transform(_checked_texts(texts))
-        if X.shape[0] == 0:
-            raise DataError("there are no texts: give at least one")
         remark = f"each text is a sample, by the {len(self.words)} words of an earlier fit"
         unknown = int((np.diff(X.indptr) == 0).sum())
         if unknown:

@@ -15,7 +15,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import io as scipy_io
 
-from ..data.validate import check_kind
 from ..errors import FileFormatError
 from ..names import Names
 from ..scale.disk import Stamp
@@ -25,7 +24,6 @@ from .limits import (
     MAX_EXPANSION_RATIO,
     check_expansion,
     check_fits,
-    check_sides,
     choose_member,
     only_matrix,
 )
@@ -60,16 +58,14 @@ def open_npz(path: Path, reading: Reading) -> NamedMatrix:
         for name in set(_NAMES) & set(archive.files):
             texts[name] = map(decoded, np.atleast_1d(archive[name]).tolist())
         names = Names.of(**texts)
-        matrix = _checked(path, sp.load_npz(path)) if is_sparse else archive[dataset]
+        matrix = _checked(sp.load_npz(path)) if is_sparse else archive[dataset]
     return NamedMatrix(matrix, names, roles_stored=True)
 
 
-def _checked(name: object, matrix: Any) -> Any:
+def _checked(matrix: Any) -> Any:
     """Return a sparse matrix in memory whose parts fit together."""
     if hasattr(matrix, "check_format"):
         matrix.check_format()
-    rows, columns = matrix.shape
-    check_sides(name, rows, columns, matrix.nnz)
     return matrix
 
 
@@ -97,7 +93,7 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     matrix = numeric.pop(choose_member(path, dataset, numeric))
     names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
-        matrix = _checked(path, matrix)
+        matrix = _checked(matrix)
     return NamedMatrix(matrix, names)
 
 
@@ -107,12 +103,9 @@ def _is_numeric(variable: Any) -> bool:
 
 def open_matrix_market(path: Path, reading: Reading) -> NamedMatrix:
     """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
-    rows, columns, entries, form, field, _ = scipy_io.mminfo(path)
-    check_kind(np.dtype(complex if field == "complex" else float), (rows, columns))
+    rows, columns, entries, form, _, _ = scipy_io.mminfo(path)
     stored = path.stat().st_size
     most = stored * (MAX_EXPANSION_RATIO if path.suffix.lower() == ".gz" else 1)
-    if form == "coordinate":
-        check_sides(path, rows, columns, entries)
     if (2 if form == "array" else 4) * entries > most:
         raise FileFormatError(
             f"{path} is truncated: its header claims {entries} numbers, which its {stored} bytes "

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..arguments import Lengths
 from ..data.blocks import Array
-from ..data.validate import check_kind
 from ..errors import DataTypeError, FileFormatError
 from ..names import Names
 from ..scale.disk import Source, Stamp
@@ -41,15 +40,10 @@ _HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
 
 
 def open_hdf5(path: Path, reading: Reading, read: Callable[..., NamedMatrix]) -> NamedMatrix:
-    """Open an HDF5 file, which stays open unless something is wrong with it."""
+    """Open an HDF5 file, which stays open as long as the matrix is in use."""
     # A chunk that is larger than a block is needed several times in a row: keep it in memory.
     cache = max(1 << 20, reading.budget // 16)
-    root = require_package("h5py", path).File(path, "r", rdcc_nbytes=cache)
-    try:
-        return read(root, path, reading)
-    except Exception:
-        root.close()
-        raise
+    return read(require_package("h5py", path).File(path, "r", rdcc_nbytes=cache), path, reading)
 
 
 def open_zarr(path: Path, reading: Reading) -> NamedMatrix:
@@ -196,8 +190,6 @@ def open_object(member: Member) -> NamedMatrix:
                 "an AnnData object holds more than a matrix: pass its .X or a layer"
             )
         member = member.group
-    if is_array(member):
-        check_kind(np.dtype(member.dtype), member.shape)
     is_hdf5 = hasattr(member, "file")
     path = member.file.filename if is_hdf5 else getattr(member.store, "root", None)
     return NamedMatrix(_source(member, path, None))

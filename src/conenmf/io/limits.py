@@ -19,8 +19,6 @@ from ..text import excerpt, visible
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
 MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
-_HARMLESS_SIDE = 1 << 20  # rows or columns that a sparse matrix of any size may have
-_MAX_SIDE_RATIO = 16  # beyond that: rows or columns for each entry, most of them empty
 _MAX_LISTED_NAMES = 12  # in a message
 NAME_BYTES = 100  # memory for a name
 
@@ -46,20 +44,6 @@ def check_fits(name: object, size: int, budget: int) -> None:
             f"{name} takes {size} bytes and can only be read as a whole, which is more than "
             f"a quarter of the {budget} bytes of memory: save it as .npy or HDF5, or raise ",
             Option("max_memory"),
-        )
-
-
-def check_sides(name: object, rows: int, columns: int, entries: int) -> None:
-    """Refuse a sparse matrix whose sides are out of proportion to its entries.
-
-    Its sides cost nothing in a file, but every row and every column takes memory later.
-    """
-    most = max(_HARMLESS_SIDE, _MAX_SIDE_RATIO * entries)
-    if min(rows, columns) < 0 or max(rows, columns) > most:
-        raise FileFormatError(
-            f"{name} claims to be a sparse matrix of {rows} x {columns} with {entries} entries "
-            f"(limits: {_HARMLESS_SIDE} rows or columns, or {_MAX_SIDE_RATIO} for each entry): if "
-            "that is right, remove its empty rows and columns"
         )
 
 

@@ -29,6 +29,7 @@ from ..data.prepare import Vocabulary, Words
 from ..data.resources import MemorySize, memory_budget
 from ..data.validate import Negative, SamplesIn, as_matrix, check_entries, check_kind
 from ..errors import (
+    DataError,
     DataTypeError,
     FileFormatError,
     InputWarning,
@@ -381,12 +382,15 @@ def _read(
     if reading is not None:
         opened = open_path(X, reading)
     else:
-        opened = _opened(X, samples_in, persist, names, known)
+        opened = _opened(X, samples_in, persist, known)
     if isinstance(opened.matrix, list):
+        if not opened.matrix:
+            raise DataError("there are no texts: give at least one")
         rows, vocabulary, said = (Words() if words is None else words).counted(opened.matrix)
         titled = opened.names.updated(Names.of(feature_names=vocabulary.words))
         opened = NamedMatrix(rows, titled, (Message(said),), opened.fixed)
-    if reading is not None and _n_axes(opened.matrix) == 3 and not opened.fixed:
+    n_axes = len(getattr(opened.matrix, "axes", opened.matrix.shape))
+    if reading is not None and n_axes == 3 and not opened.fixed:
         opened = as_pixels(opened, samples_in)
     elif samples_in == "columns":
         opened = opened.turned()
@@ -410,9 +414,7 @@ def _read(
     return V
 
 
-def _opened(
-    X: object, samples_in: SamplesIn, persist: bool | None, names: Names | None, known: Facts
-) -> NamedMatrix:
+def _opened(X: object, samples_in: SamplesIn, persist: bool | None, known: Facts) -> NamedMatrix:
     """What the caller gives, in its own orientation: in memory, an open file, or a Dask array."""
     if isinstance(X, NamedMatrix):
         return X
@@ -432,16 +434,11 @@ def _opened(
     found = names_of(X)
     with _enough_memory("the data"):
         matrix = as_matrix("X" if samples_in == "rows" else "V", X, known["missing"])
-    given = names.feature_names if names is not None and samples_in == "rows" else None
-    titles = found.feature_names or given
+    titles = found.feature_names
     remarks: Remarks = ()
     if titles is not None and len(titles) == matrix.shape[1] and not sp.issparse(matrix):
         remarks = remark_on_columns(matrix, titles, in_memory=True)
     return NamedMatrix(matrix, found, remarks)
-
-
-def _n_axes(matrix: Rows) -> int:
-    return len(getattr(matrix, "axes", matrix.shape))
 
 
 def _made(rows: Rows, budget: int, persist: bool | None, options: Facts) -> DataMatrix:

@@ -22,7 +22,7 @@ from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from ..scale.disk import Source, Stamp, release
 from ..text import PathLike
-from .limits import check_fits, check_sides, named_damage
+from .limits import check_fits, named_damage
 
 Remarks: TypeAlias = tuple[Message, ...]
 # A column of a table: its title, or its number, counted from 0.
@@ -226,8 +226,6 @@ class CompressedSource(Source):
                 f"{entries} entries there are {ends[3]} indices and {ends[0]} + 1 pointers, which "
                 f"run from {ends[1]} to {ends[2]}: save it again in csr or csc order"
             )
-        check_sides(name, rows, columns, entries)
-        check_kind(self.dtype, self.shape)
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8
         self.max_block_rows = sparse_block_samples(width, n, entries)

@@ -269,12 +269,10 @@ def _checksum(path: Path) -> str:
 
 def _check_file(path: Path, expected: str) -> None:
     """Refuse a file that is not what was written."""
-    try:
-        problem = "" if _checksum(path) == expected else "is damaged: it is not what was written"
-    except OSError as failure:
-        problem = f"cannot be read: {failure.strerror}"
-    if problem:
-        raise CheckpointError(f"{path} {problem}; delete its folder to run from the beginning")
+    if not path.exists() or _checksum(path) != expected:
+        raise CheckpointError(
+            f"{path} is missing or damaged; delete its folder to run from the beginning"
+        )
 
 
 # --- digests of data ------------------------------------------------------------------------------
