@@ -309,6 +309,17 @@ def same_factors():
     return check
 
 
+@pytest.fixture
+def reloaded(tmp_path):
+    """Save a result to a file, and load it."""
+
+    def reload(result):
+        result.save(tmp_path / "reloaded.npz")
+        return type(result).load(tmp_path / "reloaded.npz")
+
+    return reload
+
+
 @pytest.fixture(params=["compiled", "numpy"])
 def both_twins(request, monkeypatch):
     """Run with the compiled kernels and with their NumPy twins."""

@@ -88,8 +88,7 @@ def broken_radii(pair: Pair) -> list[str]:
 
 def radii_of(W: Any, H: Any) -> Any:
     """Return the radii of factors; V does not matter."""
-    V = np.ones((len(W), H.shape[1]))
-    return uniqueness_radii(from_columns(V), W, H)
+    return uniqueness_radii(from_columns(np.ones((len(W), H.shape[1]))), W, H)
 
 
 def nearest(W: Any, other: Any) -> Any:

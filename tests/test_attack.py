@@ -48,8 +48,7 @@ def test_an_error_that_is_not_that_of_the_factors_is_noticed(monkeypatch):
 
 
 def test_a_mixture_of_two_results_is_noticed(tmp_path):
-    V = np.random.default_rng(0).random((40, 6))
-    np.save(tmp_path / "x.npy", V)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((40, 6)))
     out = tmp_path / "out"
     assert kills.state_of(out) == "none"
     tables = {}

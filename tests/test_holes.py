@@ -191,8 +191,7 @@ class TestNumbers:
 
 
 def test_data_that_turn_out_complete_are_accepted():
-    V = observed_only(from_rows(DATA.T), mask=np.ones((N, F), bool))
-    assert V.observed is None
+    assert observed_only(from_rows(DATA.T), mask=np.ones((N, F), bool)).observed is None
     part = take_samples(from_columns(DATA, mask=np.arange(N) * np.ones((F, 1)) > 2), [5, 6])
     assert part.observed is None
 

@@ -98,8 +98,7 @@ def test_the_rank_one_step_is_as_accurate_as_published(paper, rng):
 
 def test_published_starts_and_the_librarys_agree(paper):
     starts = paper("starts")
-    model = make_cones(50, 4, 0.2, n_samples=120, rng=np.random.default_rng(0))
-    V = from_columns(model.V)
+    V = from_columns(make_cones(50, 4, 0.2, n_samples=120, rng=np.random.default_rng(0)).V)
     W, H = starts.cr1(V, 4, np.random.default_rng(1))
     exact_W, exact_H, _ = cr1_nmf(V, 4, rng=np.random.default_rng(1))
     np.testing.assert_allclose(W @ H, exact_W @ exact_H, atol=2e-2)

@@ -183,8 +183,7 @@ def test_tall_data_begin_on_their_leading_singular_vectors(
         patch.setattr(f"{module}._MAX_LEFT_SHARE", 0.0)
         whole = factorize(V, 4)
     assert found.relative_error <= 1.0005 * whole.relative_error
-    threads = factorize(from_rows(make(X), n_threads=3), 4)
-    same_factors(threads, found)
+    same_factors(factorize(from_rows(make(X), n_threads=3), 4), found)
     np.save(tmp_path / "X.npy", X)
     with monkeypatch.context() as patch:
         patch.setattr(f"{module}.coordinates", lambda V, B: bases.append(V) or coordinates(V, B))

@@ -25,8 +25,7 @@ def test_the_estimator_fits_many_times(X, loss, rng):
     assert found.names.feature_names[0] == "word 0"
     assert not hasattr(model, "components_")
     assert not hasattr(model, "n_features_in_")  # the model is not changed
-    again = model.fit(X).stability(X, 4, resample="counts")
-    np.testing.assert_array_equal(again.W, found.W)
+    np.testing.assert_array_equal(model.fit(X).stability(X, 4, resample="counts").W, found.W)
 
 
 def test_the_number_of_components_may_be_chosen(X):

@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 
-from conenmf import Factorization, certify, factorize, from_columns, from_rows
+from conenmf import certify, factorize, from_columns, from_rows
 from conenmf.errors import ConeNMFError, NotAvailableError
 from conenmf.solve.constraints import Penalties
 
@@ -94,8 +94,7 @@ def test_copies_keep_data_and_certificate(cones):
 
 
 def test_more_effort_replaces_the_certificate_and_less_does_not():
-    V = from_columns(np.random.default_rng(0).random((20, 60)) ** 4)
-    result = factorize(V, 4)
+    result = factorize(from_columns(np.random.default_rng(0).random((20, 60)) ** 4), 4)
     plain = result.certify(effort=0)
     assert plain.lower_bound == plain.eckart_young
     result.diagnose()
@@ -108,15 +107,13 @@ def test_more_effort_replaces_the_certificate_and_less_does_not():
     assert result.certificate.effort == 8
 
 
-def test_a_result_keeps_which_components_are_unique(tmp_path, rng, refuses):
+def test_a_result_keeps_which_components_are_unique(reloaded, rng, refuses):
     X = rng.dirichlet([4.0] * 3, 80) @ (rng.random((3, 20)) + 0.1)
     result = factorize(from_rows(X + 0.02 * rng.random(X.shape)), 3)
     found = result.uniqueness()
     assert "can be moved" in found.verdicts
     assert found.summary() in result.summary()
-    result.save(tmp_path / "result.npz")
-    saved = Factorization.load(tmp_path / "result.npz")
-    again = saved.uniqueness()
+    again = reloaded(result).uniqueness()
     assert (again.verdicts, again.lines()) == (found.verdicts, found.lines())
     np.testing.assert_array_equal(again.upper, found.upper)
     moved = found.verdicts.index("can be moved")

@@ -78,8 +78,7 @@ def test_the_choice_of_K(main_backend, small_blocks):
 
 
 def test_the_first_centre_of_samples_of_equal_norms(main_backend, small_blocks):
-    V = _data("unit norms")
-    assert cluster_cones(main_backend(V), 3).centres[0] == 0
+    assert cluster_cones(main_backend(_data("unit norms")), 3).centres[0] == 0
 
 
 def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks, rng):

@@ -86,20 +86,16 @@ def test_older_and_newer_formats_are_refused(saved, version, refuses):
     refuses(FileFormatError, message, Factorization.load, saved)
 
 
-def test_names_certificates_and_diagnoses_are_saved(tmp_path, named):
-    def loaded(result):
-        result.save(tmp_path / "result.npz")
-        return Factorization.load(tmp_path / "result.npz")
-
-    assert loaded(named).names == named.names
-    assert loaded(named).certify() == named.first_certificate
+def test_names_certificates_and_diagnoses_are_saved(reloaded, named):
+    assert reloaded(named).names == named.names
+    assert reloaded(named).certify() == named.first_certificate
     certificate = named.certify()
-    assert loaded(named).certificate == certificate
+    assert reloaded(named).certificate == certificate
     diagnosis = named.diagnose()
-    back = loaded(named)
+    back = reloaded(named)
     assert back.summary() == named.summary()
     for name, array in arrays_of(diagnosis, "").items():
         np.testing.assert_array_equal(arrays_of(back.diagnosis, "")[name], array)
     assert back.diagnosis.cones.geometry.closest == diagnosis.cones.geometry.closest
     images = replace(named, names=Names(image_shape=(8, 10)))
-    assert loaded(images).names.image_shape == (8, 10)
+    assert reloaded(images).names.image_shape == (8, 10)

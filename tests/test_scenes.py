@@ -51,8 +51,7 @@ def test_materials_that_cover_much_of_a_scene_alone():
     abundances = np.maximum(abundances - 0.2, 0)  # most pixels lack some materials
     abundances /= abundances.sum(axis=1, keepdims=True)
     pixels = abundances @ spectra + 0.003 * rng.standard_normal((1600, 60))
-    model = ConeNMF.for_scenes(4).fit(pixels)
-    assert match_spectra(spectra, model.components_).angles.max() < 0.5
+    assert match_spectra(spectra, ConeNMF.for_scenes(4).fit(pixels).components_).angles.max() < 0.5
 
 
 def test_brightness_that_varies_does_not_move_the_spectra():
@@ -73,8 +72,7 @@ def test_the_unit_of_the_scene_does_not_matter(unit):
 
 def test_exact_mixtures_have_exact_spectra():
     pixels, spectra, _ = drawn(3, noise=0.0)
-    found = simplex(from_rows(pixels), 3)
-    assert match_spectra(spectra, found.T).angles.max() < 0.3
+    assert match_spectra(spectra, simplex(from_rows(pixels), 3).T).angles.max() < 0.3
 
 
 def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
@@ -86,8 +84,7 @@ def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
 
 
 def test_the_gradient_of_the_likelihood():
-    rng = np.random.default_rng(5)
-    Y = rng.random((50, 3)) + 0.2
+    Y = np.random.default_rng(5).random((50, 3)) + 0.2
     given = np.r_[np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel(), -0.7, np.log(0.05)]
     shared = Y, np.full(3, 0.5), 3 / (Y.sum(axis=1) / 2)[:, None]
     error = check_grad(lambda x: _loss(x, *shared)[0], lambda x: _loss(x, *shared)[1], given)
@@ -136,8 +133,7 @@ def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
     assert turned.names.feature_names == V.names.feature_names
     savemat(tmp_path / "two.mat", {"cube": cube, "map": cube[..., 0], "wavelength": wavelengths})
     assert open_data(tmp_path / "two.mat", dataset="cube").names == V.names
-    labels = np.repeat([1, 2], 30)
-    savemat(tmp_path / "labels.mat", {"cube": cube, "labels": labels})
+    savemat(tmp_path / "labels.mat", {"cube": cube, "labels": np.repeat([1, 2], 30)})
     assert open_data(tmp_path / "labels.mat").names.feature_names is None
 
 

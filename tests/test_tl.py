@@ -32,8 +32,7 @@ def test_one_line_for_cells(adata):
 
 
 def test_a_layer_and_another_key(adata, refuses):
-    result = conenmf.tl.nmf(adata, 2, layer="raw", key_added="raw_nmf", max_iter=5, tol=0)
-    assert result.n_iter == 5
+    assert conenmf.tl.nmf(adata, 2, layer="raw", key_added="raw_nmf", max_iter=5, tol=0).n_iter == 5
     assert adata.obsm["X_raw_nmf"].shape == (60, 2)
     unknown = "layer='cooked' is unknown; choose one of 'raw'"
     refuses(OptionError, unknown, conenmf.tl.nmf, adata, 2, layer="cooked")

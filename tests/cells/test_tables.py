@@ -18,8 +18,7 @@ table = partial(pd.read_csv, sep="\t", index_col=0)
 
 @pytest.fixture
 def programs(atlas):
-    V = open_data("atlas.h5ad", dataset="layers/counts")
-    return find_programs(V, 3, 3, n_genes=20)
+    return find_programs(open_data("atlas.h5ad", dataset="layers/counts"), 3, 3, n_genes=20)
 
 
 def test_tables_have_the_names_and_the_form_of_cnmf(programs):
@@ -74,8 +73,7 @@ def test_an_annotated_copy_leaves_the_original_alone(programs, atlas, counts):
 
 def test_genes_of_raw_are_annotated_in_raw(atlas, counts):
     adata = atlas[:, :30].copy()
-    full = anndata.AnnData(sp.csr_matrix(counts), obs=adata.obs[[]], var=atlas.var)
-    adata.raw = full
+    adata.raw = anndata.AnnData(sp.csr_matrix(counts), obs=adata.obs[[]], var=atlas.var)
     adata.write_h5ad("raw.h5ad")
     programs = find_programs(open_data("raw.h5ad", dataset="raw/X"), 3, 2)
     write_programs(programs, "out", "raw", copy_of="raw.h5ad")

@@ -70,8 +70,7 @@ def test_data_are_prepared_again_from_what_the_result_keeps(folder, output_of, f
     output = output_of("fit", "words.csv", "-k", 3, "-o", "out", "--no-report", *steps)
     assert "prepared: each sample scaled to a sum of 100, then log(1 + x)" in output
     result = Factorization.load("out/result.npz")
-    V = prepare(from_rows(counts), normalize_total=100, log1p=True, tfidf=True)
-    expected = factorize(V, 3)
+    expected = factorize(prepare(from_rows(counts), normalize_total=100, log1p=True, tfidf=True), 3)
     assert result.relative_error == pytest.approx(expected.relative_error, rel=1e-9)
     assert run("transform", "out", "turned.csv", "-o", "new.npy") == 0
     np.testing.assert_allclose(np.load("new.npy")[::-1], result.H.T, atol=1e-10)

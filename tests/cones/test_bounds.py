@@ -53,8 +53,7 @@ def test_theorem_4_for_small_angles(rng, exponent):
 
 def test_the_error_of_cr1_on_every_storage(main_backend):
     at = np.array([0.3, 0.3 + 1e-9, 1.2, 1.2])
-    V = np.array([np.cos(at), np.sin(at)])
-    held = main_backend(V)
+    held = main_backend(np.array([np.cos(at), np.sin(at)]))
     W, H, _ = cr1_nmf(held, 2, first=0)
     assert cr1_error(held, W, H) == pytest.approx(1e-9 / np.sqrt(2) / 2, rel=1e-6)
 

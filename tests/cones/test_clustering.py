@@ -113,8 +113,7 @@ def test_it_reads_far_less_than_one_pass_per_centre():
 @given(rng=st.integers(0, 10**7).map(np.random.default_rng))
 def test_lemma_1_clusters_are_the_true_cones(same_clusters, rng):
     model, K = draw_cones(rng, fewest=2)
-    labels = cluster_cones(from_columns(model.V), K, rng=rng).labels
-    assert same_clusters(model.labels, labels)
+    assert same_clusters(model.labels, cluster_cones(from_columns(model.V), K, rng=rng).labels)
 
 
 def draw_cones(rng, fewest=1):

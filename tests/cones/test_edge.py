@@ -160,8 +160,7 @@ def test_the_limit_is_the_quantile_of_tracy_and_widom(rng):
 
 def test_what_is_left_follows_the_law_of_noise(rng):
     X = rng.gamma(1.0, size=(300, 4)) @ rng.gamma(1.0, size=(4, 80))
-    alike = count_above_edge(from_rows(X + 10 + rng.standard_normal(X.shape)))
-    assert alike.misfit < 0.03
+    assert count_above_edge(from_rows(X + 10 + rng.standard_normal(X.shape))).misfit < 0.03
     uneven = rng.standard_normal(X.shape) * rng.lognormal(0, 1, 80)
     assert count_above_edge(from_rows(np.maximum(X + 10 + uneven, 0))).misfit > 0.1
 
@@ -174,8 +173,7 @@ def test_a_cone_of_few_samples_is_counted(rng):
 
 
 def test_data_of_rank_two_have_two(rng):
-    V = from_columns(rng.random((20, 2)) @ rng.random((2, 50)))
-    assert count_above_edge(V).K == 2
+    assert count_above_edge(from_columns(rng.random((20, 2)) @ rng.random((2, 50)))).K == 2
 
 
 def test_every_storage_counts_the_same(main_backend, small_blocks, sample_matrix):

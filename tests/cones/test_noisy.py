@@ -110,8 +110,7 @@ def test_it_survives_the_noise_of_the_paper(delta, least):
 
 def test_no_cone_of_short_samples_is_lost():
     model = make_cones(400, 40, 0.2, n_samples=4000, noise=0.01, rng=np.random.default_rng(5))
-    found = centres_in_noise(from_columns(model.V), 40)
-    assert np.unique(model.labels[found.centres]).size == 40
+    assert np.unique(model.labels[centres_in_noise(from_columns(model.V), 40).centres]).size == 40
 
 
 @pytest.mark.seed(3)

@@ -45,8 +45,7 @@ def test_the_radius_is_at_most_three_times_the_best(rng):
 def test_cones_are_found_although_some_samples_are_in_none(rng):
     model = make_cones(50, 4, 0.1, n_samples=200, rng=rng)
     strange = np.abs(rng.standard_normal((50, 6))) * (rng.random((50, 6)) < 0.1) * 5 + 1e-3
-    X = np.hstack([model.V, strange])
-    V = from_columns(X)
+    V = from_columns(np.hstack([model.V, strange]))
     assert cluster_cones(V, 4).centres.max() >= 200
     found = centres_with_outliers(V, 4, 6)
     assert found.centres.max() < 200

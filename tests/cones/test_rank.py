@@ -22,8 +22,7 @@ def test_theorem_9_on_every_storage(main_backend, seed, normalize):
 
 def check_estimate(make, seed, normalize):
     K = 3 + seed
-    rng = np.random.default_rng(seed)
-    model = make_cones(60, K, 0.15, n_samples=300, rng=rng)
+    model = make_cones(60, K, 0.15, n_samples=300, rng=np.random.default_rng(seed))
     estimate = estimate_rank(make(model.V), k_max=20, normalize=normalize)
     assert estimate.K == K
     assert estimate.margin > 1.2
@@ -36,8 +35,7 @@ def check_estimate(make, seed, normalize):
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (9, 1), (2, 9), (3, 3)])
 def test_tiny_matrices(shape):
-    V = from_columns(np.random.default_rng(0).random(shape))
-    assert 1 <= estimate_rank(V).K <= min(shape)
+    assert 1 <= estimate_rank(from_columns(np.random.default_rng(0).random(shape))).K <= min(shape)
 
 
 @pytest.mark.parametrize("K", [1, 3])

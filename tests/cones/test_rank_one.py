@@ -117,8 +117,7 @@ def test_rank_one_nmf_is_better_than_a_mean_direction():
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
 def test_theorem_4_the_error_is_at_most_the_largest_sine(rng):
     V = rng.random((8, 30)) ** 3
-    K = int(rng.integers(1, 6))
-    W, H, cones = cr1_nmf(from_columns(V), K, rng=rng)
+    W, H, cones = cr1_nmf(from_columns(V), int(rng.integers(1, 6)), rng=rng)
     norms = np.linalg.norm(V, axis=0)
     cosines = np.einsum("fn,fn->n", V, W[:, cones.labels]) / norms
     sines = np.sqrt(np.maximum(1 - cosines**2, 0))

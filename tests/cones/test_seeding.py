@@ -158,8 +158,7 @@ def one_run(V, K, seed):
 
 def test_short_outliers_are_left_alone():
     """Algorithm 1 spends a centre on each of them, and has no guarantee of this kind."""
-    generator = rng(2)
-    model = make_cones(30, 3, 0.02, n_samples=90, angle=0.8, rng=generator)
+    model = make_cones(30, 3, 0.02, n_samples=90, angle=0.8, rng=rng(2))
     V = np.hstack([model.V, 1e-6 * np.eye(30)])
     total = (V**2).sum()
     best = sum(best_on_one_axis(model.V[:, model.labels == k]) for k in range(3)) + 30e-12
@@ -268,8 +267,7 @@ def test_the_best_run_is_taken_and_more_runs_are_never_worse(seed, sample_matrix
 
 
 def test_the_factors_are_the_best_of_their_cones(main_backend, small_blocks, sample_matrix):
-    V = main_backend(sample_matrix)
-    W, H, cones = cr1_plus_plus(V, 4, rng=rng(1))
+    W, H, cones = cr1_plus_plus(main_backend(sample_matrix), 4, rng=rng(1))
     W, H, labels = np.asarray(W), np.asarray(H), np.asarray(cones.labels)
     np.testing.assert_allclose(np.linalg.norm(W, axis=0), 1)
     assert ((H > 0).sum(axis=0) <= 1).all()

@@ -22,6 +22,5 @@ def test_the_radius_of_algorithm_1_can_be_twice_the_best():
 
 def test_the_first_centre_can_cost_twice_the_best():
     """Two samples of equal norm: the best axis halves their angle, a centre is one of them."""
-    V = in_plane(np.array([0.5, 0.51]))
-    best = np.linalg.svd(V, compute_uv=False)[1] ** 2
+    best = np.linalg.svd(in_plane(np.array([0.5, 0.51])), compute_uv=False)[1] ** 2
     assert 1.9 * best < np.sin(0.01) ** 2 <= 2 * best

@@ -44,8 +44,7 @@ def test_passes_count_what_is_read(backend, small_blocks, sample_matrix):
 
 def test_the_callers_matrix_is_not_altered(sample_matrix):
     X = sp.csr_matrix((np.ones(4), [1, 0, 0, 0], [0, 2, 4]), shape=(2, 2))  # not canonical
-    V = from_rows(X)
-    assert V.norms_squared.tolist() == [2.0, 4.0]
+    assert from_rows(X).norms_squared.tolist() == [2.0, 4.0]
     assert (X.data.tolist(), X.indices.tolist()) == ([1.0] * 4, [1, 0, 0, 0])
 
 
@@ -66,16 +65,14 @@ DENSE_NUMBER_TYPES = [(np.float16, np.float32), (">f8", np.float64)]  # scipy.sp
     + [(sp.csr_array, *types) for types in NUMBER_TYPES],
 )
 def test_number_types(make, dtype, computed):
-    numbers = np.array([[1, 0, 1], [0, 1, 1]])
-    V = from_rows(make(numbers.astype(dtype)))
+    V = from_rows(make(np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype)))
     assert V.dtype == computed
     assert (V.columns([0]).T @ np.ones(3, computed)).dtype == computed
     np.testing.assert_array_equal(V.norms_squared, [2, 2])
 
 
 def test_small_integers_do_not_overflow():
-    V = from_rows(np.full((2, 3), 255, np.uint8))
-    assert V.norms_squared.tolist() == [3 * 255.0**2] * 2
+    assert from_rows(np.full((2, 3), 255, np.uint8)).norms_squared.tolist() == [3 * 255.0**2] * 2
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -179,8 +176,7 @@ def test_squares_that_leave_the_number_format(make, X, refuses):
 
 
 def test_subnormal_entries_beside_normal_ones_are_legal():
-    V = from_rows([[1.0, 5e-324], [5e-324, 5e-324]])
-    assert V.norms_squared.tolist() == [1.0, 0.0]
+    assert from_rows([[1.0, 5e-324], [5e-324, 5e-324]]).norms_squared.tolist() == [1.0, 0.0]
 
 
 def test_names_are_given_at_the_door(refuses):

@@ -87,8 +87,7 @@ def test_masks_and_weights_combine_in_any_order(pair):
 def test_a_mask_where_data_are_opened_is_not_forgotten_in_fit(loss, opened, fitted):
     data = np.where(A, X, np.nan) if "missing" in opened else X
     known = (P * A if "weights" in opened else A) * (Q * B if "weights" in fitted else B)
-    V = from_rows(data, **opened)
-    model = ConeNMF(K, loss=loss).fit(V, **fitted)
+    model = ConeNMF(K, loss=loss).fit(from_rows(data, **opened), **fitted)
     objective, total = judged(model.result_, known.astype(float), loss)
     assert model.result_.objective == pytest.approx(objective, rel=1e-8)
     once = ConeNMF(K, loss=loss).fit(X, weights=known.astype(float))

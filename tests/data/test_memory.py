@@ -35,8 +35,7 @@ def test_a_copy_that_would_take_too_much_memory_is_not_made(rows, monkeypatch):
 
 def test_clipped_data_have_another_order_of_their_own(rows):
     rows.data[3] = -1e-7
-    V = from_rows(rows, negative="clip")
-    both = V.square_times(np.eye(40))
+    both = from_rows(rows, negative="clip").square_times(np.eye(40))
     dense = np.maximum(rows.toarray(), 0)
     np.testing.assert_allclose(both, dense.T @ dense, rtol=1e-14, atol=1e-15)
 

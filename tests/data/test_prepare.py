@@ -79,11 +79,10 @@ def test_a_file_larger_than_its_memory_is_factored_as_in_memory(tmp_path, rng):
     assert kept <= {"counts.npy", "counts.npy.H.npy"}  # coefficients, which are part of the result
 
 
-def test_a_result_keeps_it(tmp_path, sample_matrix):
+def test_a_result_keeps_it(reloaded, sample_matrix):
     V = from_columns(sample_matrix)
     result = factorize(prepare(V, **ALL), 2, max_iter=2, tol=0)
-    result.save(tmp_path / "fit.npz")
-    loaded = type(result).load(tmp_path / "fit.npz").preparation
+    loaded = reloaded(result).preparation
     again = prepared(V, loaded)
     np.testing.assert_array_equal(again.columns([0, 5]), prepare(V, **ALL).columns([0, 5]))
     assert loaded.in_words() == (

@@ -109,8 +109,7 @@ def test_same_bits_from_any_thread():
     results = []
 
     def work():
-        V = from_rows(X)
-        results.append(V.sweep(products, np.arange(3000), W=X[:50].T)[2][0])
+        results.append(from_rows(X).sweep(products, np.arange(3000), W=X[:50].T)[2][0])
 
     work()
     run_in_threads(work)

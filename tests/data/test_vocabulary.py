@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from tests.entries import entries
 
-from conenmf import ConeNMF, Factorization, from_texts
+from conenmf import ConeNMF, from_texts
 from conenmf.data.prepare import Words
 
 ENGLISH = [
@@ -52,11 +52,10 @@ def test_english_is_known_by_its_frequent_words():
     assert V.vocabulary.settings["stop_words"] == "none"
 
 
-def test_a_saved_result_takes_new_texts(tmp_path):
+def test_a_saved_result_takes_new_texts(reloaded):
     V = from_texts(ENGLISH)
     result = ConeNMF(2).fit(V).result_
-    result.save(tmp_path / "fit.npz")
-    loaded = Factorization.load(tmp_path / "fit.npz")
+    loaded = reloaded(result)
     new = ["oak and elm", "pepper, pepper"]
     again = from_texts(new, words=loaded.vocabulary)
     np.testing.assert_array_equal(entries(again), entries(from_texts(new, words=result.vocabulary)))

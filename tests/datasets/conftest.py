@@ -1,16 +1,12 @@
 """Datasets in folders of the same layout as the real ones, and on a server on this machine."""
 
 import hashlib
-import io
-import tarfile
 import threading
 import warnings
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from conenmf.datasets import DATASETS, load
 from conenmf.errors import InputWarning
@@ -36,22 +32,6 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def place():
-    """Write a dataset into a folder."""
-
-    def write(folder, name, X, labels=None):
-        (folder / name).mkdir(parents=True)
-        if sp.issparse(X):
-            sp.save_npz(folder / name / "V.npz", X)
-        else:
-            np.savez_compressed(folder / name / "V.npz", V=X)
-        if labels is not None:
-            np.save(folder / name / "labels.npy", np.asarray(labels, np.int16))
-
-    return write
-
-
-@pytest.fixture
 def small(monkeypatch):
     """Change the description of a dataset, for one that is smaller than the real one."""
 
@@ -59,16 +39,6 @@ def small(monkeypatch):
         monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], **changes))
 
     return change
-
-
-@pytest.fixture
-def counts():
-    """Counts of terms, and classes."""
-
-    def draw(rng, N=6, F=9):
-        return sp.csr_array(rng.poisson(0.7, (N, F)).astype(np.uint16)), np.arange(N) % 3
-
-    return draw
 
 
 @pytest.fixture
@@ -88,54 +58,6 @@ def warned():
 
 
 # --- official files -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cluto():
-    """The two texts of CLUTO."""
-
-    def texts(X, classes):
-        lines = [f"{X.shape[0]} {X.shape[1]} {X.nnz}"]
-        for row in X:
-            row = sp.coo_array(row)
-            pairs = zip(row.coords[-1], row.data, strict=True)
-            lines.append(" ".join(f"{f + 1} {v:d}" for f, v in pairs))
-        return "\n".join(lines) + "\n", "".join(f"{name}\n" for name in classes)
-
-    return texts
-
-
-@pytest.fixture
-def tar():
-    """An archive of members."""
-
-    def pack(members):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:gz") as archive:
-            for name, content in members.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-        return stream.getvalue()
-
-    return pack
-
-
-@pytest.fixture
-def cluto_archive(cluto, tar):
-    """CLUTO's archive, with members of no use."""
-
-    def pack(X, labels, name="tr11"):
-        matrix, classes = cluto(X, labels)
-        return tar(
-            {
-                f"datasets/{name}.mat": matrix.encode(),
-                f"datasets/{name}.mat.rclass": classes.encode(),
-                "datasets/other.mat": b"of no use",
-            }
-        )
-
-    return pack
 
 
 class _Answers(BaseHTTPRequestHandler):

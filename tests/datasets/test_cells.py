@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from tests.datasets.making import place
 
 from conenmf import from_rows
 from conenmf.datasets import available, load, package_file
@@ -50,7 +51,7 @@ def test_counts_of_cells(folder, rng):
     assert from_rows(weighted).shape == (5, 7)
 
 
-def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng, place, warned):
+def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng, warned):
     monkeypatch.setattr("conenmf.datasets.package_file", package_file)
     site = tmp_path / "site"
     X, _ = cells(site / "scanpy" / "datasets" / CELLS, rng)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.datasets.making import counts, place
 
 from conenmf.datasets import fingerprint, load
 
@@ -10,7 +11,7 @@ from conenmf.datasets import fingerprint, load
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
-def test_numbers_are_recognised_however_they_are_stored(folder, rng, place, small, counts):
+def test_numbers_are_recognised_however_they_are_stored(folder, rng, small):
     X, labels = counts(rng)
     small("tr11", sha256=fingerprint(X.toarray().astype(float), labels))
     place(folder, "tr11", X, labels)

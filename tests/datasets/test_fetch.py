@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
+from tests.datasets.making import cluto_archive, counts, place, tar
 
 from conenmf.datasets import DATASETS, available, fingerprint, load
 from conenmf.errors import ConeNMFError, ReadError
@@ -36,7 +37,7 @@ def test_a_missing_dataset_says_where_to_get_it(name, named, tmp_path, monkeypat
     assert isinstance(caught.value, ConeNMFError)
 
 
-def test_the_named_folder_comes_first_then_the_cache(folder, cache, rng, place, counts):
+def test_the_named_folder_comes_first_then_the_cache(folder, cache, rng):
     place(cache, "tr11", *counts(rng, 7))
     assert load("tr11").X.shape[0] == 7
     place(folder, "tr11", *counts(rng, 8))
@@ -53,7 +54,7 @@ def test_without_pooch_there_is_no_cache(monkeypatch, refuses):
     refuses(ReadError, message, lambda: load("tr11", download=True))
 
 
-def test_a_download_stays_in_the_cache(server, cache, rng, counts, cluto_archive, offer, refuses):
+def test_a_download_stays_in_the_cache(server, cache, rng, offer, refuses):
     X, labels = counts(rng)
     files = {"datasets.tar.gz": cluto_archive(X, labels)}
     offer("tr11", files, sha256=fingerprint(X, labels))
@@ -87,9 +88,7 @@ def test_images_are_fetched_in_an_archive(offer, refuses):
     assert (frames.labels.tolist(), frames.verified) == ([0, 1], False)
 
 
-def test_other_numbers_than_expected_are_not_kept(
-    cache, rng, counts, tar, cluto_archive, offer, refuses
-):
+def test_other_numbers_than_expected_are_not_kept(cache, rng, offer, refuses):
     X, labels = counts(rng)
     for archive, message in (
         (cluto_archive(X, labels), "files fetched are not those of"),
@@ -101,15 +100,13 @@ def test_other_numbers_than_expected_are_not_kept(
     assert list(cache.glob("*")) == []
 
 
-def test_a_member_that_leads_out_of_the_archive_is_refused(cache, tmp_path, tar, offer, refuses):
+def test_a_member_that_leads_out_of_the_archive_is_refused(cache, tmp_path, offer, refuses):
     offer("tr11", {"d.tar.gz": tar({"../../../outside.mat": b"no"})})
     refuses(ReadError, "outside", lambda: load("tr11", download=True))
     assert list(tmp_path.rglob("outside.mat")) == []
 
 
-def test_a_file_with_another_checksum_is_refused(
-    cache, rng, counts, cluto_archive, offer, small, refuses
-):
+def test_a_file_with_another_checksum_is_refused(cache, rng, offer, small, refuses):
     X, labels = counts(rng)
     archive = cluto_archive(X, labels)
     offer("tr11", {"d.tar.gz": archive}, known=True, sha256=fingerprint(X, labels))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.datasets.making import counts, place
 
 from conenmf import from_rows
 from conenmf.datasets import DATASETS, available, fingerprint, load, tf_idf
@@ -20,7 +21,7 @@ def test_digits_come_with_scikit_learn():
     assert "array" not in repr(digits)
 
 
-def test_text_is_weighted_as_in_the_paper(folder, rng, place, counts):
+def test_text_is_weighted_as_in_the_paper(folder, rng):
     X, labels = counts(rng)
     place(folder, "tr11", X, labels)
     tr11 = load("tr11")
@@ -32,7 +33,7 @@ def test_text_is_weighted_as_in_the_paper(folder, rng, place, counts):
     assert available() == ["tr11", "digits"]
 
 
-def test_images_are_upright(folder, rng, place):
+def test_images_are_upright(folder, rng):
     images = rng.integers(0, 256, (5, 32, 32), np.uint8)
     place(folder, "yale_32x32", images.transpose(0, 2, 1).reshape(5, -1), range(5))
     place(folder, "georgia_tech_crop", np.ones((3, 49 * 64), np.uint8))
@@ -42,7 +43,7 @@ def test_images_are_upright(folder, rng, place):
     assert load("georgia_tech_crop").labels is None
 
 
-def test_images_are_shrunk(folder, rng, place, refuses):
+def test_images_are_shrunk(folder, rng, refuses):
     images = rng.integers(0, 256, (2, 200, 180), np.uint8)
     place(folder, "faces94", images.reshape(2, -1), [0, 1])
     half = load("faces94", shrink=2)
@@ -51,7 +52,7 @@ def test_images_are_shrunk(folder, rng, place, refuses):
     refuses(OptionError, "shrink=7 does not divide", lambda: load("faces94", shrink=7))
 
 
-def test_pixels_or_bands_are_the_samples(folder, rng, place, small):
+def test_pixels_or_bands_are_the_samples(folder, rng, small):
     small("paviau_subset", image_shape=(3, 4))
     X = rng.integers(0, 9000, (12, 5), np.uint16)
     place(folder, "paviau_subset", X, range(12))
@@ -66,7 +67,7 @@ def test_pixels_or_bands_are_the_samples(folder, rng, place, small):
     assert bands.X.flags.c_contiguous
 
 
-def test_one_changed_number_gives_a_warning(folder, rng, place, small, counts, warned):
+def test_one_changed_number_gives_a_warning(folder, rng, small, warned):
     X, labels = counts(rng)
     place(folder, "tr11", X, labels)
     small("tr11", shape=X.shape, K=3, sha256=fingerprint(X, labels))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.io
 from PIL import Image
+from tests.datasets.making import cluto, counts, place
 
 from conenmf.datasets import fingerprint, load
 from conenmf.errors import ConeNMFError, FileFormatError
@@ -12,7 +13,7 @@ from conenmf.errors import ConeNMFError, FileFormatError
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
 
 
-def test_nothing_is_unpickled(folder, rng, place, counts, refuses):
+def test_nothing_is_unpickled(folder, rng, refuses):
     class Mine:
         def __reduce__(self):
             return (pytest.fail, ("it was unpickled",))
@@ -26,7 +27,7 @@ def test_nothing_is_unpickled(folder, rng, place, counts, refuses):
     refuses(ConeNMFError, None, lambda: load("tr23"))
 
 
-def test_the_text_of_cluto(folder, rng, counts, cluto):
+def test_the_text_of_cluto(folder, rng):
     X, labels = counts(rng)
     matrix, classes = cluto(X, [f"topic{label}" for label in labels])
     (folder / "wap").mkdir()

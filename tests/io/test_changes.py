@@ -148,8 +148,7 @@ CASES = [(kind, harm) for kind in BY_PATH for harm in (HARM if kind in MAIN else
 
 
 def fit(V, init="random", **options):
-    rng = np.random.default_rng(0)
-    return factorize(V, 3, init=init, rng=rng, max_iter=4, tol=0, **options)
+    return factorize(V, 3, init=init, rng=np.random.default_rng(0), max_iter=4, tol=0, **options)
 
 
 def after_iteration(number, action):

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.entries import entries
 
-from conenmf import Factorization, factorize, from_rows, open_data
+from conenmf import factorize, from_rows, open_data
 from conenmf.errors import (
     InputWarning,
 )
@@ -93,11 +93,10 @@ def test_any_cube_comes_back(tmp_path_factory, shape, name, bands_first):
     np.testing.assert_array_equal(image, cube)
 
 
-def test_names_of_bands_and_the_shape_are_kept(tmp_path):
+def test_names_of_bands_and_the_shape_are_kept(tmp_path, reloaded):
     cube = np.random.default_rng(0).random((5, 4, 3))
     np.savez(tmp_path / "a.npz", cube=cube, feature_names=["red", "green", "blue"])
     result = factorize(open_data(tmp_path / "a.npz"), 2)
-    result.save(tmp_path / "result.npz")
-    names = Factorization.load(tmp_path / "result.npz").names
+    names = reloaded(result).names
     assert names == Names(None, ("red", "green", "blue"), pixels_shape=(5, 4))
     assert result.H.reshape(2, *names.pixels_shape).shape == (2, 5, 4)

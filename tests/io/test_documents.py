@@ -33,8 +33,7 @@ def test_a_folder_of_texts(folder):
     samples = ("a/one.txt", "four.txt", "three.txt", "two.txt")
     assert V.names == Names(samples, ("elm", "oak", "pepper", "salt"))
     assert V.shape == (4, 4)
-    again = open_data(folder / "a", words=V.vocabulary)
-    assert again.names.feature_names == V.names.feature_names
+    assert open_data(folder / "a", words=V.vocabulary).names.feature_names == V.names.feature_names
 
 
 def test_a_column_of_texts(tmp_path):

@@ -70,8 +70,7 @@ def test_anndata(same, tmp_path, X):
 
 
 def test_zarr(same, tmp_path, X):
-    array = zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(7, 5))
-    same(from_rows(array), X)
+    same(from_rows(zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(7, 5))), X)
     same(open_data(tmp_path / "a.zarr"), X)
     (tmp_path / "a.zarr").rename(tmp_path / "folder")
     same(open_data(tmp_path / "folder", samples_in="columns"), X.T)
@@ -82,8 +81,7 @@ def test_zarr(same, tmp_path, X):
 
 def hdf5(path, chunks, compression=None):
     with h5py.File(path, "w") as file:
-        data = file.create_dataset("X", (20, 4), "f8", chunks=chunks, compression=compression)
-        data[:10] = 1.0
+        file.create_dataset("X", (20, 4), "f8", chunks=chunks, compression=compression)[:10] = 1.0
     return path
 
 

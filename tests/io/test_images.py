@@ -77,8 +77,7 @@ def test_colours_become_grey(tmp_path, mode, suffixes):
 
 
 def test_deep_images_keep_their_numbers(tmp_path):
-    deep = np.array([[0, 60_000], [1, 256]], np.uint16)
-    Image.fromarray(deep).save(tmp_path / "a.png")
+    Image.fromarray(np.array([[0, 60_000], [1, 256]], np.uint16)).save(tmp_path / "a.png")
     assert open_data(tmp_path).columns([0]).ravel().tolist() == [0, 60_000, 1, 256]
 
 

@@ -42,8 +42,7 @@ def test_blocks_follow_the_chunks_of_the_file(tmp_path):
     X = np.random.default_rng(0).random((5000, 20))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         data = file.create_dataset("X", data=X, chunks=(300, 20))
-        V = from_rows(data, max_memory="20MB")
-        assert V.block_samples == 600
+        assert from_rows(data, max_memory="20MB").block_samples == 600
         assert from_rows(data, max_memory="4MB").block_samples == 122  # a chunk is too much
 
 

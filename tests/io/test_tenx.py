@@ -67,8 +67,7 @@ def check(V):
     [{}, {"packed": False}, {"prefix": "GSM1_"}, {"packed": False, "genes": "genes.tsv"}],
 )
 def test_a_folder(tmp_path, how):
-    folder = write_folder(tmp_path / "filtered", **how)
-    check(open_data(folder))
+    check(open_data(write_folder(tmp_path / "filtered", **how)))
 
 
 @pytest.mark.parametrize("old", [False, True])

@@ -57,8 +57,7 @@ def test_certificate_of_a_fit(main_backend, small_blocks, sample_matrix):
     assert 0 < certificate.closed < 1
     assert certificate.gap == certificate.relative_error - certificate.lower_bound > 0
     assert certificate.kkt_residual < 1e-5
-    rough = certify(V, fit.W + 0.1, fit.H)
-    assert rough.kkt_residual > 1e-2
+    assert certify(V, fit.W + 0.1, fit.H).kkt_residual > 1e-2
 
 
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
@@ -135,8 +134,7 @@ def test_no_factors_are_below_the_bound(seed, kind):
     if kind == "weights":
         weights = rng.uniform(0.5, 2.0, X.shape)
     weights[-1] = weights[:, -1] = 1.0
-    V = from_rows(X, weights=weights)
-    below, chance = known_bound(V, K)
+    below, chance = known_bound(from_rows(X, weights=weights), K)
     assert chance == 0.0
     U, s, Vt = np.linalg.svd(X, full_matrices=False)
     best = np.inf
@@ -180,8 +178,7 @@ def test_known_components_and_penalties_are_not_held_against_factors():
     fixed = factorize(V, K, fixed=np.ones((12, 1)), tol=1e-9, max_iter=1000)
     assert fixed.certify().kkt_residual < 1e-3
     assert certify(V, fixed.W, fixed.H).kkt_residual > fixed.certify().kkt_residual
-    penalties = Penalties(l2_h=1.0, l2_w=1.0)
-    ridge = factorize(V, K, penalties=penalties, tol=1e-9, max_iter=1000)
+    ridge = factorize(V, K, penalties=Penalties(l2_h=1.0, l2_w=1.0), tol=1e-9, max_iter=1000)
     assert ridge.certify().kkt_residual < 1e-3
     assert 0 < ridge.objective_bound() <= ridge.objective
 

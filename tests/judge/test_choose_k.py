@@ -264,8 +264,7 @@ def test_hidden_entries_choose_where_entries_are_missing(loss):
     chosen = select_k(from_rows(X, missing="nan"), loss=loss)
     assert (chosen.K, chosen.decided_by, chosen.grade) == (3, "hidden", "guess")
     assert found(chosen, "hidden").scores.argmin() == 2
-    again = select_k(from_rows(np.nan_to_num(X), missing="zeros"), loss=loss)
-    assert again.K == 3
+    assert select_k(from_rows(np.nan_to_num(X), missing="zeros"), loss=loss).K == 3
 
 
 @ANY_END

@@ -22,8 +22,7 @@ def diagnosed(V, K, **options):
 
 
 def test_every_storage_is_diagnosed_alike(model, main_backend, small_blocks):
-    V = main_backend(model.V)
-    result, facts = diagnosed(V, 5)
+    result, facts = diagnosed(main_backend(model.V), 5)
     expected = estimate_rank(from_columns(model.V, **small_blocks)).singular_values
     np.testing.assert_allclose(facts.rank.singular_values, expected, rtol=1e-6)
     assert facts.cones.geometry.holds
@@ -64,15 +63,13 @@ def test_samples_are_looked_at_one_by_one(model):
 
 
 def test_few_of_many_samples_are_kept(rng):
-    V = from_columns(rng.random((4, 3)) @ rng.random((3, 5000)))
-    kept = diagnosed(V, 3)[1].inspected
+    kept = diagnosed(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
     assert (kept.indices.size, kept.originals.shape) == (2000, (4, 6))
 
 
 def test_mixtures_are_no_cones(rng):
     parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
-    V = from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3)
-    facts = diagnosed(V, 4)[1]
+    facts = diagnosed(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
     assert not facts.cones.unmixed
     assert facts.cones.mixing > 0.05
     assert re.match("auto: .*mixtures rather than cones", ": ".join(facts.advice))

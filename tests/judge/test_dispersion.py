@@ -65,8 +65,7 @@ def test_a_few_samples_with_very_many_counts_do_not_decide():
     # ten samples of one component vary by a fifth, with a thousand times the counts of the others
     rates, rng, W = rates_of(seed=2, K=4)
     rates[:, :10] = 2e6 * W[:, :1]
-    X = rng.poisson(rates * rng.gamma(25, 0.04, rates.shape)).astype(float)
-    V = from_columns(X)
+    V = from_columns(rng.poisson(rates * rng.gamma(25, 0.04, rates.shape)).astype(float))
     options = {"loss": "poisson", "resample": "start", "max_iter": 60}
     found = stability(V, 4, 3, **options)
     plain = stability(V, 4, 3, dispersion=0.0, **options)

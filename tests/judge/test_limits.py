@@ -10,7 +10,6 @@ from conenmf import from_columns, stability
 from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges, without_clipping
 from conenmf.judge.limits import _Window as Window
 from conenmf.judge.scores import match_components
-from conenmf.judge.stability import Stability
 
 
 @pytest.mark.parametrize("n", [2, 5, 20])
@@ -89,8 +88,7 @@ def test_limits_of_identified_components_stay_narrow():
     rng, widths = np.random.default_rng(0), []
     W = np.vstack([np.eye(3), rng.random((27, 3)) * (rng.random((27, 3)) < 0.5)])
     for noise in (0.05, 0.005):
-        H = rng.dirichlet(np.full(3, 0.1), 300).T
-        X = W @ H
+        X = W @ rng.dirichlet(np.full(3, 0.1), 300).T
         X = np.maximum(X + noise * np.sqrt(np.mean(X**2)) * rng.normal(size=X.shape), 0)
         found = stability(from_columns(X), 3, 10)
         assert coverage(found, W / W.sum(axis=0))[0] > 0.85
@@ -158,7 +156,7 @@ def test_limits_are_withheld_where_moves_are_unknown(F, N, K, reason, rng):
         assert f"withheld for {', '.join(map(str, range(K)))}: " in str(found)
 
 
-def test_components_that_can_be_anything_have_no_limits(tmp_path, monkeypatch):
+def test_components_that_can_be_anything_have_no_limits(reloaded, monkeypatch):
     X, _ = mixed(3, 2.0)
     V = from_columns(X)
     narrow = stability(V, 4, 6)
@@ -174,8 +172,7 @@ def test_components_that_can_be_anything_have_no_limits(tmp_path, monkeypatch):
     k = int(np.flatnonzero(~is_withheld)[0])
     alone = replace(narrow, upper=np.where(np.arange(4) == k, np.nan, narrow.upper))
     assert alone.withheld[k] == "fewer than two runs have it"
-    found.save(tmp_path / "found.npz")
-    loaded = Stability.load(tmp_path / "found.npz")
+    loaded = reloaded(found)
     assert (loaded.withheld, str(loaded)) == (found.withheld, str(found))
 
 

@@ -125,8 +125,7 @@ def test_without_matplotlib(result, monkeypatch, refuses):
 
 def test_contributions_are_drawn_over_dates(result):
     days = pd.date_range("2001-01-30", periods=200)[::-1].strftime("%m/%d/%Y")
-    dated = replace(result, names=Names.of(days))
-    ax = dated.plot_contributions(components=[0, 2])
+    ax = replace(result, names=Names.of(days)).plot_contributions(components=[0, 2])
     first, second = ax.lines
     np.testing.assert_allclose(second.get_ydata(), result.W[:, 2].sum() * result.H[2, ::-1])
     assert str(first.get_xdata()[0]).startswith("2001-01-30")

@@ -144,8 +144,7 @@ def test_Q_is_for_least_squares_only(rng, refuses):
 @pytest.mark.parametrize("seed", [1, 3, 5])
 def test_limits_hold_nine_in_ten_true_entries_beside_holes(seed):
     X, sigma, truth = drawn(seed)
-    rng = np.random.default_rng([seed])
-    X[rng.random(X.shape) < 0.15] = np.nan
+    X[np.random.default_rng([seed]).random(X.shape) < 0.15] = np.nan
     found = stability(from_rows(X, sigma=sigma, missing="nan", negative="keep"), 3, 20)
     own = truth[:, np.argsort(match_components(truth, found.W)[0])]
     assert ((found.lower <= own) & (own <= found.upper)).mean() >= 0.9
@@ -169,8 +168,7 @@ def test_the_bootstrap_takes_weights_and_holes(refuses):
     assert ((found.lower <= truth) & (truth <= found.upper)).mean() >= 0.9
     assert (found.moves > 0).all()
     again = ConeNMF(3, missing="nan", negative="keep", random_state=np.random.default_rng(0))
-    of_model = again.stability(X, 10, sigma=sigma)
-    np.testing.assert_array_equal(of_model.W, found.W)
+    np.testing.assert_array_equal(again.stability(X, 10, sigma=sigma).W, found.W)
     blind = stability(from_rows(X, missing="nan", negative="keep"), 3, 10)
     assert match_components(W, blind.W)[1].min() < cosines.min()
     refuses(NotAvailableError, "complete data", lambda: stability(V, 3, 3, resample="counts"))

@@ -168,19 +168,17 @@ def check_equal(one, other):
                 assert first == second
 
 
-def test_it_is_saved_and_loaded_whole(tmp_path, found):
-    found.save(tmp_path / "found.npz")
-    back = Stability.load(tmp_path / "found.npz")
+def test_it_is_saved_and_loaded_whole(reloaded, found):
+    back = reloaded(found)
     check_equal(found, back)
     assert back.names.feature_names[:2] == ("type 0", "type 1")
     assert str(back) == str(found)
     check_equal(pickle.loads(pickle.dumps(found)), found)
 
 
-def test_it_is_saved_from_any_storage(main_backend, small_blocks, tmp_path):
+def test_it_is_saved_from_any_storage(main_backend, small_blocks, reloaded):
     found = stability(main_backend(counts_of()[0]), 2, 2, max_iter=2)
-    found.save(tmp_path / "found.npz")
-    back = Stability.load(tmp_path / "found.npz")
+    back = reloaded(found)
     for name in ("H", "labels"):
         np.testing.assert_array_equal(getattr(back, name), np.asarray(getattr(found, name)))
 

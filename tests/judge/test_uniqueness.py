@@ -99,8 +99,7 @@ def test_no_turn_along_one_component_is_larger(pair):
 
 def test_several_components_turn_one_farther_than_any_alone():
     W = np.eye(4)
-    H = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [3.0, 1.0]])
-    freedom = exact_of(W, H)
+    freedom = exact_of(W, np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [3.0, 1.0]]))
     # Component 0 takes one of each other: (1, 1, 1, 1) instead of (1, 0, 0, 0).
     assert freedom.angles[0] == pytest.approx(np.pi / 3)
     np.testing.assert_allclose(freedom.exchange[:, 0], [0, 1, 1, 1])
@@ -317,8 +316,7 @@ def test_what_a_thorough_search_does_not_move_is_not_called_unique(rng):
             assert found.radii[k] > np.radians(1)
             assert found.directions[k] == 28
             assert found.in_words(k).endswith("in 28 directions; no proof")
-    again = part_of(Uniqueness, "", arrays_of(found, ""))
-    assert again.lines() == found.lines()
+    assert part_of(Uniqueness, "", arrays_of(found, "")).lines() == found.lines()
 
 
 @pytest.mark.seed(104)
@@ -342,8 +340,7 @@ def test_sliding_moves_what_no_direction_does(monkeypatch, rng):
 
 def test_components_of_counts_can_be_moved(main_backend, rng):
     W, H, _ = mixtures(rng, K=3)
-    counts = rng.poisson(60 * W @ H).astype(float)
-    V = main_backend(counts)
+    V = main_backend(rng.poisson(60 * W @ H).astype(float))
     result = factorize(V, 3, loss="poisson", init="random", rng=np.random.default_rng(0))
     found = result.uniqueness()
     assert found is result.uniqueness()
@@ -384,8 +381,7 @@ def test_components_of_known_entries_can_be_moved(loss, rng):
     W, H, _ = mixtures(rng, K=3)
     V = rng.poisson(60 * W @ H).astype(float)
     mask = rng.random(V.shape) < 0.9
-    result = factorize(from_columns(V, mask=mask), 3, loss=loss, init=W)
-    found = result.uniqueness()
+    found = factorize(from_columns(V, mask=mask), 3, loss=loss, init=W).uniqueness()
     assert "can be moved" in found.verdicts
     assert (found.error_ratios[list(found.others)] <= MAX_ERROR_RATIO).all()
 
@@ -624,5 +620,4 @@ def test_exact_fits_are_not_searched(rng):
     # 0.1 % of an error that is all rounding means nothing.
     W = rng.random((12, 3)) * (rng.random((12, 3)) < 0.7)
     H = rng.random((3, 30)) * (rng.random((3, 30)) < 0.7)
-    found = uniqueness(from_columns(W @ H), W, H, thorough=True)
-    assert not found.directions.any()
+    assert not uniqueness(from_columns(W @ H), W, H, thorough=True).directions.any()

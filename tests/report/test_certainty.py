@@ -21,8 +21,7 @@ def cones():
 @pytest.fixture(scope="module")
 def again(cones):
     """What eight runs have in common, with its components in another order."""
-    V = cones.data
-    found = stability(V, 4, 8, max_iter=30)
+    found = stability(cones.data, 4, 8, max_iter=30)
     order = [2, 0, 3, 1]
     per_component = {
         name: getattr(found, name)[..., order]
@@ -39,8 +38,7 @@ def test_the_report_shows_in_how_many_runs_each_component_appears(
     shares = np.array([0.25, 0.5, 0.875, 1.0])
     found = replace(again, found_in=shares)
     cones.diagnose()
-    names = Names.of(feature_names=[f"gene {f}" for f in range(80)])
-    named = replace(cones, names=names)
+    named = replace(cones, names=Names.of(feature_names=[f"gene {f}" for f in range(80)]))
     page = render(named, stability=found, view=view, image_shape=(8, 10))
     text = parsed(page).text
     assert 'id="stability"' in page

@@ -91,7 +91,7 @@ def is_moved(result, k):
     return result.known_uniqueness.verdicts[k] == "can be moved"
 
 
-def test_typical_samples_have_thumbnails(scene, tmp_path, part_of):
+def test_typical_samples_have_thumbnails(scene, reloaded, part_of):
     images = replace(scene, names=Names(image_shape=(5, 8)), data=None)
     n_images = 1 + is_moved(scene, 1)  # how much pixels vary
     # features were not known to be pixels
@@ -99,8 +99,7 @@ def test_typical_samples_have_thumbnails(scene, tmp_path, part_of):
     V = from_columns(np.asarray(scene.data.columns(np.arange(300))), names=images.names)
     again = factorize(V, 4)
     again.diagnose()
-    again.save(tmp_path / "result.npz")
-    loaded = type(again).load(tmp_path / "result.npz")
+    loaded = reloaded(again)
     assert part_of(render(loaded), "component-1").count("<img") == 7 + is_moved(loaded, 1)
     inspected = loaded.diagnosis.inspected
     assert inspected.thumbnails.shape == (24, 5, 8)
@@ -123,8 +122,7 @@ def test_typical_samples_are_those_with_the_largest_share(scene):
 def test_known_classes_colour_the_map_and_are_counted(scene, parsed):
     classes = np.where(scene.labels == 2, "oak", np.where(np.arange(300) % 2, "elm", "<ash>"))
     page = render(scene, classes=classes)
-    data = parsed(page).data["samples"]
-    assert data["classes"] == classes.tolist()
+    assert parsed(page).data["samples"]["classes"] == classes.tolist()
     kinds = [a["data-by"] for _, a in parsed(page).elements if "data-by" in a]
     assert sorted(kinds) == ["class", "class", "component", "component"]
     rows = {plain(row[0]): plain(row[4]) for row in rows_of_table(page)[1:]}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conenmf import Factorization, factorize, from_columns, make_cones
+from conenmf import factorize, from_columns, make_cones
 from conenmf.names import Names
 from conenmf.report import render
 
@@ -115,8 +115,7 @@ KINDS = {
 @pytest.mark.parametrize("view", ["curves", "terms", "images"])
 def test_every_kind_of_result_has_a_report(kind, view, parsed):
     data, options = KINDS[kind]
-    V = from_columns(data)
-    result = factorize(V, rng=np.random.default_rng(0), **options)
+    result = factorize(from_columns(data), rng=np.random.default_rng(0), **options)
     page = parsed(render(result, view=view, image_shape=(1, data.shape[0])))
     assert page.open == []
     assert "nan" not in page.text
@@ -124,10 +123,9 @@ def test_every_kind_of_result_has_a_report(kind, view, parsed):
     assert ("There was no iteration" in page.text) == (result.n_iter == 0)
 
 
-def test_a_loaded_result_has_the_same_report(cones, tmp_path):
+def test_a_loaded_result_has_the_same_report(cones, reloaded):
     cones.diagnose()
-    cones.save(tmp_path / "result.npz")
-    assert render(Factorization.load(tmp_path / "result.npz")) == render(cones)
+    assert render(reloaded(cones)) == render(cones)
 
 
 # --- safety -----------------------------------------------------------------------------------

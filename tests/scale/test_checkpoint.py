@@ -320,8 +320,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, cones, monkeypatch, 
             OutputError, "not enough disk space to write .*00000003", factorize, V, 3, **options
         )
     assert os.listdir(tmp_path) == ["00000002"]
-    resumed = factorize(V, 3, **options)
-    assert np.array_equal(resumed.W, whole.W)
+    assert np.array_equal(factorize(V, 3, **options).W, whole.W)
 
 
 # --- folders ----------------------------------------------------------------------------------
@@ -367,8 +366,7 @@ KILLED = """
 @pytest.mark.parametrize(("budget", "last"), [("100kB", 19)])
 def test_killed_while_it_saves(cones, tmp_path, budget, last):
     """At a moment between writing, flushing and moving; the next run has the same bits."""
-    X = np.ascontiguousarray(np.tile(cones, 4).T)
-    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "x.npy", np.ascontiguousarray(np.tile(cones, 4).T))
     command = [sys.executable, "-c", textwrap.dedent(KILLED), str(tmp_path), budget, str(last)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert {*os.listdir(tmp_path)} == {"x.npy", "run"}  # arrays of samples leave nothing

@@ -185,8 +185,7 @@ def test_the_cluster_gives_the_same_bits_as_one_process(client, X, sparse, same_
 @pytest.mark.nightly
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
 def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss, traffic):
-    counts = np.random.default_rng(0).poisson(3.0, (60, 12)).astype(float)
-    V = from_rows(chunked(counts, 20))
+    V = from_rows(chunked(np.random.default_rng(0).poisson(3.0, (60, 12)).astype(float), 20))
     options = {"loss": loss, "max_iter": 3, "tol": 0.0}
     rounds = [V.traffic.rounds]
     found = stability(V, 2, 3, rng=np.random.default_rng(7), **options)
@@ -211,8 +210,7 @@ def test_a_killed_worker_changes_nothing_but_the_time(
             os.kill(next(iter(pids.values())), signal.SIGKILL)
 
     V = from_rows(chunked(X), persist=persist)
-    disturbed = factorize(V, 4, init="cr1", tol=0, max_iter=8, callback=kill)
-    same_factors(disturbed, undisturbed)
+    same_factors(factorize(V, 4, init="cr1", tol=0, max_iter=8, callback=kill), undisturbed)
     client.wait_for_workers(2, timeout=300)
 
 
@@ -273,8 +271,7 @@ def test_what_really_travels_does_not_depend_on_the_samples(client, no_stealing)
     K, F = 5, 30
     per_iteration = []
     for N in (4000, 32_000):
-        data = da.random.default_rng(0).random((N, F), chunks=(N // 4, F))
-        V = from_rows(data, persist=True)
+        V = from_rows(da.random.default_rng(0).random((N, F), chunks=(N // 4, F)), persist=True)
         counts = []
 
         def watch(progress, counts=counts):

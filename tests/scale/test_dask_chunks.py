@@ -121,8 +121,7 @@ def test_every_chunk_is_compared_in_every_pass(X, refuses):
 def test_rounding_is_no_change(X, dtype, rounding):
     """Another machine may compute a chunk with other last bits."""
     data = changing(X, 2, lambda rows: (rows * (1 + rounding)).astype(dtype)).astype(dtype)
-    V = from_rows(data, persist=False)
-    assert factorize(V, 3, init="cr1", max_iter=3).relative_error > 0
+    assert factorize(from_rows(data, persist=False), 3, init="cr1", max_iter=3).relative_error > 0
 
 
 # --- errors on their way to the client --------------------------------------------------------
@@ -134,5 +133,4 @@ def failing(G, C, Y):
 
 @pytest.mark.parametrize("make", [np.asarray, lambda X: da.from_array(X, chunks=(40, 8))])
 def test_errors_of_a_step_are_raised_as_without_a_cluster(X, make, refuses):
-    V = from_rows(make(X))
-    refuses(KeyError, "of the solver", factorize, V, 3, solver=failing, init="cr1")
+    refuses(KeyError, "of the solver", factorize, from_rows(make(X)), 3, solver=failing, init="cr1")

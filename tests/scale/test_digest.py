@@ -14,8 +14,7 @@ from conenmf.scale.checkpoint import digest, known_digest
 
 @pytest.fixture
 def counts():
-    rng = np.random.default_rng(0)
-    return rng.poisson(0.7, (60, 25)).astype(float)
+    return np.random.default_rng(0).poisson(0.7, (60, 25)).astype(float)
 
 
 def test_it_is_the_same_for_every_storage(backend, sample_matrix):

@@ -80,8 +80,7 @@ def test_known_entries_on_every_storage(
     assert result.objective == pytest.approx(value, rel=1e-5 if V.dtype == np.float32 else 1e-9)
     assert np.all(np.diff(result.history.relative_error) <= 1e-12)
     assert result.history.relative_error[-1] == pytest.approx(result.relative_error, rel=1e-2)
-    one = factorize(V, 1, loss="poisson")
-    assert one.relative_error == pytest.approx(1.0, rel=1e-5)
+    assert factorize(V, 1, loss="poisson").relative_error == pytest.approx(1.0, rel=1e-5)
     assert result.objective == pytest.approx(known_in_memory.objective, rel=1e-4)
 
 
@@ -136,8 +135,7 @@ def test_known_components_stay_and_help(truth, counts):
     W, _ = truth
     names = ["zinc", "lead"]
     table = pd.DataFrame(W[:, :2].T, names)
-    model = ConeNMF(K, loss="poisson", fixed=table, tol=1e-8, max_iter=500).fit(counts.T)
-    result = model.result_
+    result = ConeNMF(K, loss="poisson", fixed=table, tol=1e-8, max_iter=500).fit(counts.T).result_
     assert np.array_equal(result.W[:, :2], W[:, :2])
     assert result.component_names[:2] == tuple(names)
     assert result.W[:, 2].sum() == pytest.approx(1.0)

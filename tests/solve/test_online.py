@@ -111,8 +111,7 @@ def test_axes_are_nearly_as_good_as_all_samples_at_once(rng, K, alpha, size, ord
 @pytest.mark.parametrize("size", [1, 20, 150])
 @pytest.mark.parametrize("order", ORDERS[:2])
 def test_a_stream_of_cones_ends_near_the_batch_error(order, size, rng):
-    model = make_cones(200, 8, 0.2, n_samples=1500, rng=rng)
-    V, _ = in_order(model, order, rng)
+    V, _ = in_order(make_cones(200, 8, 0.2, n_samples=1500, rng=rng), order, rng)
     batch = factorize(from_columns(V), 8, init="cr1").relative_error
     assert relative_error(V, run(V, 8, size).W) <= 1.01 * batch
 
@@ -121,8 +120,7 @@ def test_small_cones_one_after_the_other_end_near_algorithm_two():
     """Few samples of few features: what hals gains on all at once is out of reach."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        model = make_cones(60, 4, 0.15, n_samples=200, rng=rng)
-        V, _ = in_order(model, "cone after cone", rng)
+        V, _ = in_order(make_cones(60, 4, 0.15, n_samples=200, rng=rng), "cone after cone", rng)
         batch = factorize(from_columns(V), 4, init="cr1", solver=None).relative_error
         assert relative_error(V, run(V, 4, 10).W) <= 1.01 * batch
 

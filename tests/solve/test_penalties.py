@@ -42,6 +42,7 @@ def penalised(V, W, H, penalties):
 
 
 @pytest.mark.filterwarnings("ignore:sum_to_one")
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_objective_falls_and_is_what_is_reported(kind, main_backend, small_blocks, X):
     penalties = KINDS[kind]
@@ -144,8 +145,7 @@ def test_few_components_for_each_sample(X):
 
 def test_the_bound_of_two_ridges_is_attained_by_rank_one(rng):
     V = from_columns(np.outer(rng.random(8), rng.random(20)))
-    penalties = Penalties(l2_h=0.2, l2_w=0.1)
-    result = factorize(V, 1, penalties=penalties, max_iter=2000, tol=1e-12)
+    result = factorize(V, 1, penalties=Penalties(l2_h=0.2, l2_w=0.1), max_iter=2000, tol=1e-12)
     assert result.objective_bound() == pytest.approx(result.objective, rel=1e-6)
 
 
@@ -218,10 +218,9 @@ def test_solvers_that_cannot_are_refused_by_name(X, refuses):
     factorize(V, 3, solver="nnlsb", penalties=KINDS["L2"], max_iter=5)
 
 
-def test_penalties_come_back_from_a_saved_result(tmp_path, X):
+def test_penalties_come_back_from_a_saved_result(reloaded, X):
     result = factorize(from_rows(X), 3, penalties=KINDS["L1"], max_iter=20)
-    result.save(tmp_path / "r.npz")
-    loaded = type(result).load(tmp_path / "r.npz")
+    loaded = reloaded(result)
     penalties = Penalties.of_plain(loaded.settings["penalties"])
     assert penalties == KINDS["L1"]
     H, _, _ = coefficients(from_rows(X), loaded.W, penalties)

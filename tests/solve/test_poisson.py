@@ -211,8 +211,7 @@ def test_own_factors_begin_the_run():
     assert again.objective <= best.objective * (1 + 1e-9)
     holed = best.W.copy()
     holed[3] = 0.0  # a feature with counts that no component has
-    mended = factorize(V, K, loss="poisson", init=holed)
-    assert mended.objective <= 1.05 * best.objective
+    assert factorize(V, K, loss="poisson", init=holed).objective <= 1.05 * best.objective
 
 
 def test_a_fit_continues_the_init_that_leads_a_sprint(monkeypatch):

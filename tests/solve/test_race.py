@@ -93,8 +93,7 @@ def test_as_many_components_as_features_or_samples_are_exact(main_backend, shape
 
 
 def test_more_components_than_features_are_cones():
-    V = from_columns(np.random.default_rng(2).random((4, 30)))
-    assert factorize(V, 6).init_used == "cr1"
+    assert factorize(from_columns(np.random.default_rng(2).random((4, 30))), 6).init_used == "cr1"
 
 
 def test_the_callback_sees_a_race_as_iteration_zero(main_backend, hard):

@@ -46,8 +46,7 @@ def test_an_update_never_increases_the_objective(update, both_twins, rng):
 @pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_an_update_keeps_the_type_and_survives_a_zero_component(update, both_twins, dtype):
-    G = np.diag([1.0, 0.0])
-    Y = update(G, np.array([[2, 0]], dtype), np.array([[1, 1]], dtype))
+    Y = update(np.diag([1.0, 0.0]), np.array([[2, 0]], dtype), np.array([[1, 1]], dtype))
     assert Y.dtype == dtype
     assert np.isfinite(Y).all()
     assert Y[0, 0] == 2

@@ -62,6 +62,7 @@ def test_holes(X, holed):
 
 
 @MANY
+@pytest.mark.thinned(2)
 def test_holes_on_every_storage(main_backend, small_blocks, X, holed):
     mask, result = holed
     stored = observed_only(main_backend(np.where(mask, X, 0.5).T), mask=mask)
@@ -136,8 +137,7 @@ def test_inits_of_small_data_compete_by_the_weighted_error(rng):
     """As low as the best of many random starts, where these end in several minima."""
     A = rng.gamma(0.3, size=(60, 5)) @ rng.gamma(0.3, size=(5, 25))
     sigma = 0.3 * A + 0.05 * A.mean(axis=0)
-    X = np.maximum(A + sigma * rng.standard_normal(A.shape), 0)
-    V = from_rows(X, weights=1 / sigma**2)
+    V = from_rows(np.maximum(A + sigma * rng.standard_normal(A.shape), 0), weights=1 / sigma**2)
     result = factorize(V, 5)
     assert len(result.race.entrants) == 4
     ends = [factorize(V, 5, init="random", rng=np.random.default_rng(n)) for n in range(6)]
@@ -200,8 +200,7 @@ def test_empty_samples_and_features_are_zero_and_counted(X):
 def test_the_bound_with_two_ridges(X, rng):
     mask = known(X, 0.4)
     V = from_rows(X, mask=mask)
-    penalties = Penalties(l2_h=1.0, l2_w=1.0)
-    result = factorize(V, 8, penalties=penalties, max_iter=3000, tol=1e-9)
+    result = factorize(V, 8, penalties=Penalties(l2_h=1.0, l2_w=1.0), max_iter=3000, tol=1e-9)
     bound = result.objective_bound()
     assert 0.9 * result.objective < bound <= result.objective * (1 + 1e-9)
     for _ in range(5):  # no other factors are below it
@@ -216,8 +215,7 @@ def test_the_bound_with_two_ridges(X, rng):
 def test_known_components_and_penalties_with_holes(X, refuses):
     mask = known(X, 0.6)
     V, known_one = from_rows(X, mask=mask), np.ones((20, 1))
-    penalties = Penalties(l2_h=0.1, l2_w=0.1)
-    result = factorize(V, 3, fixed=known_one, penalties=penalties)
+    result = factorize(V, 3, fixed=known_one, penalties=Penalties(l2_h=0.1, l2_w=0.1))
     np.testing.assert_array_equal(result.W[:, :1], known_one)
     W, H = result.W, np.asarray(result.H)
     value = weighted_error(X, mask, W, H) + 0.1 * ((W**2).sum() + (H**2).sum())
