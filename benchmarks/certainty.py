@@ -325,7 +325,7 @@ def known_sets() -> Iterator[tuple[str, DataMatrix, int, str, bool]]:
 def print_unique(asked: list[str]) -> None:
     """Verdicts and what they cost."""
     heading("set", "K", "error", "moved by the short search", "by the thorough one",
-            "not found to move", "undecided", "radius at most 1 degree", "moved exactly",
+            "no move found", "undecided", "radius at most 1 degree", "moved exactly",
             "CPU s of the fit", "of the short search", "of the thorough one",
             "passes of the same", "", "")  # fmt: skip
     for name, V, K, loss, chosen_on in chain(planted(), known_sets()):
@@ -337,7 +337,7 @@ def print_unique(asked: list[str]) -> None:
             timed(partial(judge, thorough=thorough)) for thorough in (False, True)
         )
         moved = [one.verdicts.count("can be moved") for one in (short, found)]
-        others = [found.verdicts.count(one) for one in ("not found to move", "undecided")]
+        others = [found.verdicts.count(one) for one in ("no move found", "undecided")]
         near = int((found.radii <= UNIQUE_RADIUS).sum())
         exactly = judge(max_iter=0).verdicts.count("can be moved")
         counts = (*moved, *others, near, exactly)

@@ -73,8 +73,8 @@ class _ForBatches:
         if model is None:
             return self.method
         if "stream" not in get_loss(model.loss).constraints:
-            problem = "partial_fit minimises least squares, and there is none for "
-            advice = ": fit all samples; files larger than memory are read a part at a time"
+            problem = "partial_fit minimises least squares, so it is not available for "
+            advice = ": use fit, which reads files larger than memory in blocks"
             raise NotAvailableError(problem, Option("loss", model.loss), advice)
         if isinstance(model.n_components, str) and model.n_components == "auto":
             raise NotAvailableError(

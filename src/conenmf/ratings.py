@@ -178,7 +178,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
         best = 1, alpha
     of_means, of_fit = errors(*best, 0)
     offsets, _, fit = _fit(known, V, *best)
-    reason = "the number with which hidden ratings are predicted best" if K == "auto" else "user"
+    reason = "this number of components predicts hidden ratings best" if K == "auto" else "user"
     left = known.values - offsets[0][known.samples] - offsets[1][known.features]
     own = _matrix(known._replace(values=left), V.shape)
     data = from_rows(own, missing="zeros", names=V.names)

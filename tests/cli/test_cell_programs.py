@@ -60,7 +60,7 @@ def test_the_page_leads_from_counts_to_programs(tmp_path, monkeypatch, output_of
     exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], values)
     (words,) = re.findall(r"^\$ conenmf (cells cells\.h5ad .*)", page, re.MULTILINE)
     output = output_of(*words.split())
-    assert "5 programs of 3 to 7: the most that are all stable" in output
+    assert "5 programs of 3 to 7: the largest number whose components are all stable" in output
     spectra = table("programs/cells.gene_spectra_tpm.k_5.dt_0_5.txt")[[*values["genes"].index]]
     order, cosines = match_components(values["spectra"].T, spectra.to_numpy().T)
     assert cosines.min() > 0.99

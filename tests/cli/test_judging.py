@@ -41,9 +41,9 @@ def test_diagnose_judges(folder, output_of):
     for line in (
         "the geometric assumption holds, margin 0.",
         "pairwise separation of samples: 0.",
-        "advised init: cr1, because one cone for each sample leaves",
+        "recommended init: cr1, because one cone for each sample leaves",
         "error of cr1-nmf alone",
-        "it judges the error, not the truth of the components",
+        "it judges the error; other components may have the same error",
         "Stability (open): not checked",
     ):
         assert output.count(line) == 1

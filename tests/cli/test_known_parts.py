@@ -185,7 +185,7 @@ def test_commands_that_judge_data_respect_missing_entries(X, output_of):
     assert error == pytest.approx(expected, rel=1e-6)
     output_of("compare", *known, "-k", 3, "--inits", "cr1", "--solvers", "hals")
     output = output_of("stability", *known, "-k", 3, "--runs", 3)
-    assert "limits include how far noise lets a component move" in output
+    assert "the limits include how far noise can move them" in output
 
 
 def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng):

@@ -43,7 +43,7 @@ def test_a_warning_names_the_flag_and_stays_out_of_json(tables, run, capsys):
     done = capsys.readouterr()
     assert done.err.startswith("conenmf: warning: two.csv: ")
     assert "header\n" in done.err
-    assert "taken as" in json.loads(done.out)["remarks"][0]
+    assert "was read as" in json.loads(done.out)["remarks"][0]
 
 
 LOOK_LIKE = "columns that look like row numbers, identifiers or dates were read as data: day"
@@ -123,7 +123,7 @@ def test_a_cube(folder, diagnosed, run):
     assert code == 0
     assert output.startswith(
         "scene.npy: 40 pixels of an image of 5 x 8, 6 features without names\n"
-        "a cube of 5 x 8 x 6 was taken as rows x columns x bands: each pixel is a sample"
+        "a cube of 5 x 8 x 6 was read as rows x columns x bands: each pixel is a sample"
     )
     np.save("scene.npy", np.moveaxis(cube, 2, 0))
     output = diagnosed("scene.npy", "--samples-in", "columns")[1]

@@ -25,7 +25,7 @@ def test_stability_is_printed_and_written(counts, output_of, all_close):
     for line in (
         "stable: 3 of 3 components",
         "an estimate, if counts are Poisson",
-        "of the consensus",
+        "(consensus)",
         "open out/report.html in a browser",
     ):
         assert line in output

@@ -78,7 +78,7 @@ def test_the_header_of_pandas_and_wavelengths(tmp_path, name):
     X = np.random.default_rng(0).random((30, 12)).round(4)
     for titles in (range(12), np.linspace(400, 2500, 12).round(1)):
         write(tmp_path / name, pd.DataFrame(X, columns=titles))
-        with pytest.warns(InputWarning, match="it was taken as titles"):
+        with pytest.warns(InputWarning, match="it was read as titles"):
             rows, names = read(tmp_path / name)
         assert rows == X.tolist()
         assert names == Names(None, tuple(map(str, titles)))
@@ -94,7 +94,7 @@ def test_the_header_of_pandas_and_wavelengths(tmp_path, name):
 def test_numbers_over_numbers_beside_names(tmp_path):
     rows = "y,0.5,0.1,0.2,0.4,0.3,0.9\nz,1.5,0.7,2.5,0.1,0.3,0.2\n" * 9
     (tmp_path / "a.csv").write_text("x,400,410,420,430,440,450\n" + rows)
-    with pytest.warns(InputWarning, match="it was taken as titles"):
+    with pytest.warns(InputWarning, match="it was read as titles"):
         assert open_data(tmp_path / "a.csv").names.feature_names[:2] == ("400", "410")
     (tmp_path / "a.csv").write_text("x,0.2,0.1,0.2,0.4\ny,0.5,0.1,0.2,0.4\n")
     assert open_data(tmp_path / "a.csv").names == Names(("x", "y"))
@@ -114,13 +114,13 @@ def test_a_column_of_texts_does_not_make_a_header(tmp_path):
             "1,2,5,9,11,19\n",
             "0.5,0.2,3,1,1,1\n0.7,0.1,2,3,4,1\n",
             (6, 18),
-            r"taken as titles.*if it holds data, give header=False",
+            r"read as titles.*if it holds data, give header=False",
         ),
         (
             "0,1\n",
             "0.5,0.25\n0.75,0.125\n",
             (2, 19),
-            r"taken as data.*if it holds titles, give header=True",
+            r"read as data.*if it holds titles, give header=True",
         ),
     ],
 )

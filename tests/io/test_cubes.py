@@ -58,9 +58,9 @@ def test_pixels_by_bands(tmp_path, name, samples_in):
     X = cube.reshape(35, 4)
     np.testing.assert_array_equal(entries(V).T, X)
     assert V.names == Names(pixels_shape=(5, 7))
-    order = "5 x 7 x 4 was taken as rows x columns x bands"
+    order = "5 x 7 x 4 was read as rows x columns x bands"
     if samples_in == "columns":
-        order = "4 x 5 x 7 was taken as bands x rows x columns"
+        order = "4 x 5 x 7 was read as bands x rows x columns"
     assert V.remarks == (f"a cube of {order}: each pixel is a sample, each band a feature",)
     np.testing.assert_array_equal(V.columns([3, 4, 5, 6, 20, 34]).T, X[[3, 4, 5, 6, 20, 34]])
     result, expected = factorize(V, 2), factorize(from_rows(X), 2)

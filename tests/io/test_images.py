@@ -109,4 +109,4 @@ def test_a_stack_is_a_scene(tmp_path, dtype):
     V = open_data(save_stack(tmp_path / "scene.tif", cube))
     np.testing.assert_array_equal(np.asarray(V.columns(np.arange(30))), cube.reshape(4, -1))
     assert V.names.pixels_shape == (5, 6)
-    assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was taken as the bands of a scene")
+    assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was read as the bands of a scene")

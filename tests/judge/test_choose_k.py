@@ -97,7 +97,7 @@ def test_a_number_that_samples_of_unit_norm_do_not_have_is_a_guess(rng):
     V += 0.002 * np.linalg.norm(V, axis=0) * rng.random(V.shape)
     chosen = choose_k(from_columns(V))
     assert (chosen.K, chosen.grade, chosen.decided_by) == (4, "guess", "shuffled")
-    assert "samples as they are and of unit norm disagree (2 and 4)" in str(chosen)
+    assert "samples and samples of unit norm disagree (2 and 4)" in str(chosen)
     assert re.search("a guess: .*4 used", chosen.sentence)
 
 

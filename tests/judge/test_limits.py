@@ -168,10 +168,10 @@ def test_components_that_can_be_anything_have_no_limits(reloaded, monkeypatch):
     for limit in (found.lower, found.upper):
         np.testing.assert_array_equal(np.isnan(limit).any(axis=0), is_withheld)
     assert [bool(reason) for reason in found.withheld] == is_withheld.tolist()
-    assert "limits of 90% for 2 of 4 components; withheld for " in str(found)
+    assert "90% limits for 2 of 4 components; withheld for " in str(found)
     k = int(np.flatnonzero(~is_withheld)[0])
     alone = replace(narrow, upper=np.where(np.arange(4) == k, np.nan, narrow.upper))
-    assert alone.withheld[k] == "fewer than two runs have it"
+    assert alone.withheld[k] == "fewer than two runs contain it"
     loaded = reloaded(found)
     assert (loaded.withheld, str(loaded)) == (found.withheld, str(found))
 

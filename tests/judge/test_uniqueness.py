@@ -136,8 +136,8 @@ def test_spare_components_may_be_anything(kind):
         assert min(of_components, of_coefficients) < 1e-12
         assert freedom.angles[k] == pytest.approx(np.arccos(unit_columns(W)[:, k].min()))
         assert found.verdicts[k] == "can be moved"
-        assert "to anything" in freedom.in_words(k)
-        assert "to anything" in found.in_words(k)
+        assert "anywhere" in freedom.in_words(k)
+        assert "anywhere" in found.in_words(k)
         np.testing.assert_allclose(found.other(k) @ best(V, found.other(k)), W @ H, 0, 1e-9)
         assert found.lower[:, k].max() == 0
 
@@ -295,7 +295,7 @@ def test_a_thorough_search_moves_what_a_short_one_does_not():
     result = factorize(from_columns(X), 6)
     short = result.uniqueness()
     assert "undecided" in short.verdicts
-    assert "not found to move" not in short.verdicts  # it did not look everywhere
+    assert "no move found" not in short.verdicts  # it did not look everywhere
     assert result.uniqueness() is short
     found = result.uniqueness(thorough=True)
     assert found is result.uniqueness()
@@ -310,9 +310,9 @@ def test_what_a_thorough_search_does_not_move_is_not_called_unique(rng):
     V = from_columns(np.maximum(V + 0.1 * V.std() * rng.standard_normal(V.shape), 0))
     result = factorize(V, 5)
     found = uniqueness(V, result.W, result.H, thorough=True)
-    assert found.verdicts.count("not found to move") >= 3
+    assert found.verdicts.count("no move found") >= 3
     for k in range(5):
-        if found.verdicts[k] == "not found to move":
+        if found.verdicts[k] == "no move found":
             assert found.radii[k] > np.radians(1)
             assert found.directions[k] == 28
             assert found.in_words(k).endswith("in 28 directions; no proof")
@@ -366,7 +366,7 @@ def test_given_components_stay_and_are_not_judged():
     W, H, V = mixtures(np.random.default_rng(4), 0.2)
     found = uniqueness(from_columns(V), W, H, n_given=2)
     assert found.verdicts[:2] == ("given", "given")
-    assert found.in_words(1) == "given, and so not judged"
+    assert found.in_words(1) == "known component, not judged"
     assert set(found.verdicts[2:]) <= set(VERDICTS) - {"given"}
     for other in found.others.values():
         np.testing.assert_allclose(other[:, :2], W[:, :2])

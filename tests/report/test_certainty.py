@@ -59,7 +59,7 @@ def test_the_report_shows_in_how_many_runs_each_component_appears(
             "images": f"how much each pixel of component {k} varies",
         }
         assert shown[view] in article
-    assert "limits of 90% over 8 runs (random inits, samples drawn with replacement)" in text
+    assert "the 90% limits over 8 runs (random inits, samples drawn with replacement)" in text
 
 
 def test_a_band_goes_through_the_limits(cones, again, part_of):

@@ -209,7 +209,7 @@ def test_nothing_asked_for_is_a_plain_fit(X):
 def test_solvers_that_cannot_are_refused_by_name(X, refuses):
     V = from_columns(X.T)
     for solver, penalties, words in (
-        ("mult", Penalties(l1_h=1.0), "mult.*not made for penalties"),
+        ("mult", Penalties(l1_h=1.0), "mult.*does not support penalties"),
         ("nnlsb", Penalties(orthogonality=1.0), "positive definite"),
     ):
         how = {"solver": solver, "penalties": penalties}

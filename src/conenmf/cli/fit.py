@@ -201,7 +201,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
 def _rated(request: Request, V: DataMatrix) -> Factorization:
     """Fit ratings; the settings of the result say how well hidden ones are predicted."""
     K = request.K if isinstance(request.K, str) else request.chosen_k(V)
-    with request.display.working("fitting ratings, with parts of them hidden"):
+    with request.display.working("choosing the model by hidden ratings"):
         model = fit_ratings(V, K)
     request.ratings = model
     said = {"ratings": model.summary(), "rmse": model.rmse, "rmse_of_means": model.rmse_of_means}

@@ -118,7 +118,7 @@ def diagnose(request: Request) -> None:
     result = request.described(result)
     with display.working("judging the result"):
         result.diagnose(effort=request.effort)
-    with display.working("looking for other components that are as good"):
+    with display.working("searching for other components with nearly the same error"):
         result.uniqueness()
     request.answer(facts(result), diagnosis_text(result), V)
 

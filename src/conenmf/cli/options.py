@@ -116,12 +116,12 @@ _LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.al
 _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
     "Common options": {
         "K": (
-            "Number of components; auto estimates it, 2-9 picks the best in that range.",
+            "Number of components; auto estimates it, 2-9 chooses from that range.",
             _components,
         ),
         "output": ("", _FILE),
         "loss": (
-            f"What is minimised: {', '.join(loss.help for loss in LOSSES.values())}.",
+            f"The loss to minimise: {', '.join(loss.help for loss in LOSSES.values())}.",
             Choice(_LOSS_NAMES),
         ),
         "scene": (
@@ -130,8 +130,8 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
         "init": ("Initialisation of the factors.", Choice(["auto", *INITS])),
         "missing": (
-            "Which entries are missing: NaN, zeros (entries a sparse matrix does not store), or a "
-            "number such as -999 and NaN; raise rejects NaN.",
+            "Which entries are missing: nan; zeros (if DATA is sparse, entries that are not "
+            "stored); or a number such as -999, and NaN. With raise, NaN is an error.",
             _missing,
         ),
         "n_runs": ("Number of fits.", IntRange(2)),
@@ -162,7 +162,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
         "drop": ("A column to leave out; may be repeated.",),
         "triples": (
-            "DATA is a long table of ratings: its columns of users, items and ratings.",
+            "The columns of users, items and ratings, if each row of DATA is one rating.",
             _listed,
         ),
         "feature_names": (
@@ -171,7 +171,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
         "sample_names": ("Names of the samples: a text file with one per line.", _FILE),
         "pixels_shape": (
-            "Samples are the pixels of an image of this shape, row by row; known for scenes.",
+            "Shape of the image whose pixels are the samples, row by row; scene files state it.",
             _shape,
         ),
         "negative": (
@@ -198,7 +198,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         ),
         "log1p": ("Take log(1 + x) of each entry.", bool),
         "tfidf": (
-            "Multiply word counts by log(N / df) for a word in df of N samples; unit length.",
+            "Weight each word by log(N / df), if df of N samples have it; then --normalize.",
             bool,
         ),
         "normalize": ("Finally, scale each sample to unit length.", bool),
@@ -225,14 +225,14 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "l1_ratio": ("Share of L1 in the penalties; the rest is L2.", FloatRange(0, 1)),
         "orthogonality": ("Penalty on samples that use several components.", _AT_LEAST_0),
         "min_volume": (
-            "Penalty on the volume of the components; auto estimates it, such as 1e-5, from noise.",
+            "Penalty on the volume of the components, such as 1e-5; auto estimates it from noise.",
             _weight,
         ),
         "sum_to_one": ("Make the coefficients of each sample sum to one, like abundances.", bool),
     },
     "Solving and stopping": {
         "solver": (
-            "How the factors are updated; none keeps the init, such as the endmembers of simplex.",
+            "Algorithm that updates the factors; none keeps the initial factors.",
             Choice(["auto", *SOLVER_NAMES, "none"]),
         ),
         "max_iter": ("Maximum number of iterations.", _NONE_OR_MORE),
@@ -278,12 +278,12 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             _NONE_OR_MORE,
         ),
         "uniqueness": (
-            "Search for other components with the same error; takes about as long as the fit.",
+            "Search for other components with nearly the same error; takes as long as the fit.",
             bool,
         ),
         "displacement": (
-            "Also write displacement.csv: how far each entry of a component can go until Q has "
-            "risen by these numbers, such as 4,25; takes a second or so for each entry.",
+            "Also write displacement.csv: how far each entry of a component can move until Q has "
+            "risen by these numbers, such as 4,25. Each entry takes about a second.",
             _rises,
         ),
         "data": ("The data of the fit; needed if fit wrote no report.",),
@@ -294,7 +294,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             ".h5ad), or a text file with one class per sample.",
         ),
         "title": ("Heading of the report; by default the name of the file.",),
-        "force": ("Write into a folder that holds other files.", bool),
+        "force": ("Write to a folder even if it holds other files.", bool),
         "n_threads": ("Number of threads; by default one per core.", _ONE_OR_MORE),
         "max_memory": ("Memory for data and results, such as 2GB.",),
         "quiet": ("Show no progress.", bool),

@@ -264,7 +264,7 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
     middle = f", continued at {began}" * bool(began) + ", interrupted" * is_interrupted
     iterations = counted(result.n_iter, "iteration")
     lines.append(f"{iterations}{middle}, {result.total_seconds:.3g} s")
-    replacing = ", in place of an earlier result" * replaces
+    replacing = ", replacing an earlier result" * replaces
     lines.append(f"results are in {visible(target, None)}{replacing}")
     if is_interrupted and request.checkpoint is None:
         lines.append("a run with --checkpoint FOLDER could be continued by the same command")
@@ -301,13 +301,13 @@ def diagnosis_text(result: Factorization) -> str:
         f"{one.name} ({one.level}): {one.text}. {one.advice}".rstrip()
         for one in verdict(Context(result))
     ]
-    lines += ["", "certificate (it judges the error, not the truth of the components)"]
+    lines += ["", "certificate (it judges the error; other components may have the same error)"]
     known = vars(result.certify())
     lines += [f"  {name.replace('_', ' '):24}{value:.6g}" for name, value in known.items()]
     lines += ["", *(visible(line, None) for line in result.uniqueness().lines())]
     if diagnosis.cones is not None:
         lines += _cones(diagnosis.cones)
-    lines += ["", "advised init: {}, because {}".format(*diagnosis.advice)]
+    lines += ["", "recommended init: {}, because {}".format(*diagnosis.advice)]
     if result.race is not None:
         lines += ["", f"race of inits, won by {result.race.winner.init}"]
         lines += [

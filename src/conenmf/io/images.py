@@ -102,7 +102,7 @@ def open_stack(path: Path, reading: Reading) -> NamedMatrix:
             image.seek(page)
             pages.append(np.array(image))
     bands = np.stack(pages).reshape(count, rows * columns)  # refuses pages of different sizes
-    text = f"a stack of {count} pages of {rows} x {columns} was taken as the bands of a scene: "
+    text = f"a stack of {count} pages of {rows} x {columns} was read as the bands of a scene: "
     remark = Message(text + "each pixel is a sample; to factor the pages, put them into a folder")
     names = Names(pixels_shape=(rows, columns))
     return NamedMatrix(bands.T, names, (remark,), "the pixels of a scene are the samples")

@@ -178,7 +178,7 @@ def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
         pixels = lengths[1:]
         source.slice_along(source.axes[1:], source.axes[:1])
     sides = " x ".join(map(str, lengths))
-    text = f"a cube of {sides} was taken as {order}: each pixel is a sample, each band a feature"
+    text = f"a cube of {sides} was read as {order}: each pixel is a sample, each band a feature"
     remark = Message(text)
     if samples_in == "rows" and lengths[0] != lengths[1] == lengths[2]:
         doubt = "; its last two axes are equal, as in a stack of images or if bands come first: "

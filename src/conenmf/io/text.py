@@ -219,7 +219,7 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
     if are_ordered[1:].mean() > _MAX_ORDERED and not (is_header and stands_out):
         return False, ()
     kinds = ("titles", "data") if is_header else ("data", "titles")
-    text = f"the numbers of the first line are in order; it was taken as {kinds[0]}"
+    text = f"the numbers of the first line are in order; it was read as {kinds[0]}"
     advice = (f"; if it holds {kinds[1]}, give ", Option("header", not is_header))
     return is_header, (Message(text, *advice),)
 

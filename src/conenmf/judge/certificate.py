@@ -690,7 +690,7 @@ class CountCertificate(_Bounded):
         meant = ""
         if not self.is_refitted:
             estimate += "; too high, since it ignores the parameters of the fit"
-        floor = "the noise floor, what counting noise alone would leave"
+        floor = "the noise floor, which is what counting noise alone would leave"
         near = max(_SPREADS * self.floor_spread, _NEAR * self.noise_floor)
         if abs(self.divergence - self.noise_floor) <= near:
             excess = f"{round(above, 3) + 0.0:+.1%}"  # never "-0.0%"

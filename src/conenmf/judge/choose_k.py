@@ -239,10 +239,12 @@ def _edge(question: Question) -> Iterator[Evidence]:
     last = min(found.values.size - 1, 2 * found.K + 10)
     gap = found.gap
     is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
-    size = f"by a gap of {gap:.3g}" if np.isfinite(gap) else "and all others are zero"
-    text = f"singular values above the edge of the noise: {K}, {size}"
+    size = (
+        f"{gap:.3g} times as large as the next" if np.isfinite(gap) else "and all others are zero"
+    )
+    text = f"{K} singular values are above the edge of the noise, {size}"
     if not is_noise:
-        text = f"singular values above the edge: {K}, but the others do not look like noise"
+        text = f"{K} singular values are above the edge, but the others do not look like noise"
     trust = _CLEAR if is_noise and K > 1 else _WEAK
     is_sure = gap >= _CLEAR_GAP
     interval = (K - 1, K + 1 if gap >= _WIDE_GAP else K + max(2, -(-K // 5)))
@@ -254,7 +256,7 @@ def _edge(question: Question) -> Iterator[Evidence]:
     is_exact = np.isinf(found.values[0])
     in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
     if in_clusters:
-        text = f"{K} clusters of samples have {in_clusters} components"
+        text = f"{K} clusters of samples contain {in_clusters} components"
         trust = _CLEAR if in_clusters > K else _WEAK
         ks = np.array([in_clusters])
         meaning = "components for each cluster"
@@ -289,7 +291,7 @@ def _ratio(question: Question) -> Iterator[Evidence]:
     after = float(ratio.ratios[K : K + 10].max(initial=1.0))
     text = f"the largest ratio of singular values stands out by a factor of {margin:.3g}"
     if unit.K != K:
-        text = f"samples as they are and of unit norm disagree ({K} and {unit.K})"
+        text = f"samples and samples of unit norm disagree ({K} and {unit.K})"
     trust = _WEAK
     if unit.K == K and margin >= _EVIDENT_MARGIN_RATIO and after <= _MAX_RATIO_AFTER:
         trust = _FIRST if margin >= _CLIFF_MARGIN_RATIO else _CLEAR
@@ -335,7 +337,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     counts = {one.name: one.K for one in question.gathered}
     is_alike = counts["ratio"] == K or "clusters" not in counts
     is_blurred = K > low and is_alike and counts.get("edge", 0) > 2 * K
-    text = f"singular values above those of shuffled data: {count}"
+    text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
     shown = slice(0, 2 * K + 10)
@@ -365,8 +367,8 @@ def _cones(question: Question) -> Iterator[Evidence]:
     theorem = ""
     if is_exact and count.ks.tolist() == [count.K]:
         theorem = (
-            "no other number of clusters is apart, so it is the number of cones if the samples lie "
-            "in cones that satisfy the geometric assumption"
+            "no other number of clusters is apart, so this is the number of cones, provided that "
+            "the samples lie in cones that satisfy the geometric assumption"
         )
     scores = count.separations[: 2 * count.K + 10]
     scores = np.where(np.isfinite(scores), scores, np.nan)
@@ -400,7 +402,7 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     near = ks[costs <= costs.min() + _NEAR_SHARE]
     low, high = int(near[0]), int(near[-1]) + K // 10  # weak ones hide among many
     phi = fits.noise.dispersion
-    text = f"more than {K} components explain no more of the counts than noise allows"
+    text = f"components beyond the first {K} explain only noise"
     if phi > 0:
         text += f" (variance x + {phi:.3g} x^2)"
     is_sharp = ks[0] < K < ks[-1] and high - low <= max(3, K // 4)
@@ -453,9 +455,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     means = np.array([one.mean() for one in errors.values()])
     spread = errors[best].std(ddof=1) / np.sqrt(_N_SPLITS)
     K = int(ks[np.argmax(means <= means.min() + spread)])
-    text = (
-        f"hidden entries are predicted best, to {means.min():.1%}, with {counted(K, 'component')}"
-    )
+    text = f"{counted(K, 'component')} predict hidden entries best (error {means.min():.1%})"
     meaning = "error on hidden entries; lower is better"
     yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning)
 

@@ -259,12 +259,12 @@ class Diagnosis:
         if self.cones.unmixed:
             return "cr1", (
                 f"one cone for each sample leaves {unexplained} unexplained, and mixing cones "
-                "hardly less"
+                "explains hardly more"
             )
         return "auto", (
             "the samples are mixtures rather than cones: one cone for each sample leaves "
             f"{unexplained} unexplained, and mixing cones lowers the error by "
-            f"{self.cones.mixing:.0%} (the limit for cones is {MAX_CONE_MIXING:.0%}), so several "
+            f"{self.cones.mixing:.0%} (for cones, by at most {MAX_CONE_MIXING:.0%}), so several "
             "inits should compete"
         )
 
@@ -349,7 +349,7 @@ def _component_sizes(labels: Aligned, K: int) -> Array:
 
 # --- sentences ----------------------------------------------------------------------------------
 
-NO_GUARANTEE = "the fit is not affected, only the paper's guarantee for cones does not apply"
+NO_GUARANTEE = "the fit is not affected; only the paper's guarantee for cones does not apply"
 
 
 def error_in_words(

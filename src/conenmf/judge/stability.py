@@ -207,7 +207,7 @@ _ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and
 RESAMPLINGS = {
     "start": "random inits",
     "samples": "random inits, samples drawn with replacement",
-    "counts": "random inits, counts drawn again",
+    "counts": "random inits, resampled counts",
 }
 
 
@@ -512,7 +512,9 @@ class Stability:
         """Why each component has no limits; empty if it has limits."""
         if self.no_moves:
             return (self.no_moves,) * self.K
-        reasons = ["" if known else "fewer than two runs have it" for known in self.upper[0] >= 0]
+        reasons = [
+            "" if known else "fewer than two runs contain it" for known in self.upper[0] >= 0
+        ]
         for k in map(int, np.flatnonzero(self.moves > MAX_MOVE)):
             reasons[k] = f"can be moved by {self.move_in_words(k)} within the noise"
         return tuple(reasons)
@@ -573,7 +575,7 @@ class Stability:
         for k, reason in enumerate(self.withheld):
             reasons.setdefault(reason, []).append(str(k))
         n_limits = len(reasons.pop("", []))
-        words = f"limits of {LEVEL:.0%} for {n_limits} of {counted(self.K, 'component')}"
+        words = f"{LEVEL:.0%} limits for {n_limits} of {counted(self.K, 'component')}"
         for reason, which in reasons.items():
             words += f"; withheld for {', '.join(which)}: {reason}"
         return words
@@ -586,10 +588,10 @@ class Stability:
         sentences = [
             f"{self.verdict}: {n_stable} of {counted(self.K, 'component')} found in at least "
             f"{_STABLE_SHARE:.0%} of the runs, with a silhouette of at least {_STABLE_SILHOUETTE}",
-            f"{self.limits_in_words()}; stable does not mean unique: limits include how far noise "
-            "lets a component move",
-            f"{error}: {self.relative_error:.4g} of the consensus, {self.best_relative_error:.4g} "
-            "of the best run",
+            f"{self.limits_in_words()}; stable components may not be unique, so the limits include "
+            "how far noise can move them",
+            f"{error}: {self.relative_error:.4g} (consensus), {self.best_relative_error:.4g} "
+            "(best run)",
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
             f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs",
         ]
@@ -1019,7 +1021,7 @@ def stability_over(
     found = dict(sorted(found.items()))
     if are_counts:
         best = min(costs, key=costs.__getitem__)
-        return StabilityRange(best, "more would explain no more than noise allows", found)
+        return StabilityRange(best, "more components would explain only noise", found)
     return StabilityRange(*_recommended(found), found)
 
 
@@ -1057,6 +1059,6 @@ def _next_numbers(costs: dict[int, float], first: int, most: int) -> list[int]:
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
     stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
-        return stable[-1], "the most that are all stable"
+        return stable[-1], "the largest number whose components are all stable"
     best = max(found, key=lambda k: found[k].mean_silhouette)
-    return best, "none is stable; this has the largest silhouette"
+    return best, "for no number all components are stable; this one has the largest silhouette"

@@ -44,7 +44,7 @@ MAX_ERROR_RATIO = 1.001  # how many times the error of the given factors other f
 VERDICTS = {
     "unique": "unique (exact factors of WH move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
-    "not found to move": "not found to move",
+    "no move found": "no move found",
     "undecided": "undecided",
     "given": "given",
 }
@@ -112,7 +112,7 @@ class Uniqueness:
             "given": self.given.astype(bool),
             "can be moved": self.angles >= VISIBLE_ANGLE,
             "unique": self.radii <= UNIQUE_RADIUS,
-            "not found to move": self.directions > 0,
+            "no move found": self.directions > 0,
         }
         return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
 
@@ -125,11 +125,11 @@ class Uniqueness:
         tried = f"at up to {MAX_ERROR_RATIO} times the error"
         search = f"a short search {tried}" if self.was_searched else "exact turns"
         words = {
-            "given": "given, and so not judged",
+            "given": "known component, not judged",
             "unique": f"unique: {radius}",
             "can be moved": f"can be moved {self._move_in_words(k, names)}; {radius}",
-            "not found to move": (
-                f"not found to move by 5° {tried}, in {self.directions[k]} directions; no proof"
+            "no move found": (
+                f"no move of 5° found {tried}, in {self.directions[k]} directions; no proof"
             ),
             "undecided": f"undecided: {radius}, and {search} did not move it by 5°",
         }
@@ -138,7 +138,7 @@ class Uniqueness:
     def _move_in_words(self, k: int, names: Titles) -> str:
         """Describe the move: "by 14° towards component 1, at the same error"."""
         if self.spare[k]:
-            return "to anything, since the others make the same reconstruction without it"
+            return "anywhere, because the others give the same reconstruction without it"
         turn = self.exchange[:, k]
         partner = int(np.abs(turn).argmax())
         by = f"by {math.floor(math.degrees(self.angles[k]) + 1e-9)}°"  # not rounded up

@@ -366,17 +366,17 @@ def _number_verdict(context: Context) -> Verdict:
     if result.K_decided_by != "user":
         level = "open" if " a guess: " in result.K_decided_by else "good"
         return Verdict(level, "Number", visible(result.K_decided_by, None))
-    text = f"{counted(context.K, 'component')}, as asked"
+    text = f"{counted(context.K, 'component')}, as you chose"
     if rank.K == context.K:
         return Verdict("fair", "Number", f"{text}; the singular values suggest the same")
-    text += f"; the largest ratio of singular values is at {rank.K}"
+    text += f"; the largest ratio of singular values is at K = {rank.K}"
     return Verdict("open", "Number", text, "Compare estimates: select_k(V), or conenmf rank.")
 
 
 def _stability_verdict(context: Context) -> Verdict:
     found = context.stability
     if found is None:
-        advice = "Run stability(V, K), or conenmf stability, to see which components return."
+        advice = "Run stability(V, K), or conenmf stability, to see which components recur."
         return Verdict("open", "Stability", "not checked", advice)
     n_stable = int(found.is_stable.sum())
     level = "good" if n_stable == found.K else "fair" if n_stable else "poor"
@@ -392,7 +392,9 @@ def _uniqueness_verdict(context: Context) -> Verdict:
     if all(one in ("unique", "given") for one in found.verdicts):
         return Verdict("good", "Uniqueness", text)
     if "can be moved" in found.verdicts:
-        advice = "Other factors are as good: look at the bands before you interpret components."
+        advice = (
+            "Other factors fit equally well: look at the bands before you interpret components."
+        )
         return Verdict("poor", "Uniqueness", text, advice)
     advice = "result.uniqueness() searches for other factors." * (not found.was_searched)
     return Verdict("open", "Uniqueness", text, advice)
@@ -424,7 +426,7 @@ def _bands_in_words(context: Context) -> str:
     found = context.stability
     known = context.uniqueness
     if found is not None and context.has_limits:
-        origin = f"within limits of 90% over {found.n_runs} runs ({found.difference})"
+        origin = f"within the 90% limits over {found.n_runs} runs ({found.difference})"
     elif "can be moved" in known.verdicts:
         error = f"an error of up to {MAX_ERROR_RATIO} times" if known.was_searched else "this error"
         origin = f"in other factors with {error}"

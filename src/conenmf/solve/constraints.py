@@ -201,10 +201,12 @@ class Penalties:
         if self.are_none or solver is None:
             return
         if solver.floored:
-            problem = " multiplies or floors, which is not made for penalties: use 'hals'"
+            problem = " does not support penalties: use 'hals'"
             raise OptionError(Option("solver", name), problem)
         if self.orthogonality and solver.sweeps is None:
-            problem = " needs a positive definite Gram matrix, and orthogonality has none: 'hals'"
+            problem = (
+                " needs a positive definite Gram matrix, which orthogonality does not give: 'hals'"
+            )
             raise OptionError(Option("solver", name), problem, " does not")
 
 

@@ -131,16 +131,16 @@ class Frobenius(Loss):
         penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:
             raise OptionError(
-                "with missing or weighted entries, a penalty needs one for the other factor "
-                "too, L1 or L2, or ",
+                "with missing or weighted entries, a penalty needs an L1 or L2 penalty on the "
+                "other factor too, or ",
                 Option("sum_to_one"),
-                ": columns of unit length are for complete data",
+                ": components of unit length need complete data",
             )
         if solver is not None and solver.floored:
             require_nonnegative(V, f"the solver {solver_name(solver)!r}")
         is_weighed = V.unweighed is not None and V.unweighed.repeated is None
         if is_weighed and (penalties.l1_h or penalties.sum_to_one):
-            problem = " goes with L2 penalties of the coefficients, not with L1 or sums of one: "
+            problem = " works with L2 penalties on coefficients, but not with L1 or sums of one: "
             weight = Option("sample_weight")
             raise OptionError(weight, problem, "leave one of the two out")
 

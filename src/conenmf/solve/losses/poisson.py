@@ -416,14 +416,14 @@ class Poisson(Loss):
         """Refuse penalties of one factor alone, and L2 ones where samples are weighted."""
         if penalties.fixes_columns and {"l1", "l2", "one factor"}.issuperset(penalties.kinds):
             problem = (
-                " needs penalties on both factors: that of one alone is evaded, as it shrinks and "
-                "the other grows; give both of alpha_W and alpha_H, of `Penalties` one for h and "
-                "one for w"
+                " needs penalties on both factors, because a factor with a penalty could shrink "
+                "while the other grows; give both alpha_W and alpha_H, or in `Penalties` one for h "
+                "and one for w"
             )
             raise OptionError(Option("loss", self.name), problem)
         super().check(V, solver, penalties)
         if V.unweighed is not None and V.unweighed.repeated is None and penalties.l2_h:
-            problem = " goes with L1 penalties of the coefficients of counts, not with L2: set "
+            problem = " works with L1 penalties on coefficients of counts, but not with L2: set "
             weight = Option("sample_weight")
             ratio = Option("l1_ratio", 1)
             raise OptionError(weight, problem, ratio, ", or leave one of the two out")
