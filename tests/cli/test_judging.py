@@ -40,7 +40,6 @@ def test_diagnose_judges(folder, output_of):
     output = output_of("diagnose", "cells.csv")
     for line in (
         "the geometric assumption holds, margin 0.",
-        "pairwise separation of samples: 0.",
         "recommended init: cr1, because one cone for each sample leaves",
         "error of cr1-nmf alone",
         "it judges the error; other components may have the same error",

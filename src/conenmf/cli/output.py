@@ -215,7 +215,6 @@ _SHOWN_COMPONENTS = 20
 _MAX_WORD_CHARS = 30
 _LOOKED_AT = 50  # samples that are looked at to see whether they are counts
 _WIDE_RATIO = 10  # features per sample, or genes per sample, that suggest exchanged sides
-_LONG = 200  # rows of three or four numbers, from which on they may be ratings
 _MIN_SIDE = 8  # pixels of images that features may be
 
 
@@ -242,8 +241,6 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("if samples are the columns, use --samples-in columns")
     if side >= _MIN_SIDE and side**2 == F and not (names.image_shape or names.feature_names):
         hints.append(f"if features are pixels, use --image-shape {side}x{side}")
-    if F in (3, 4) and is_plain and N > _LONG:
-        hints.append("if each row is a user, an item and a rating, use --triples 0,1,2")
     repeated = [name for name, n in Counter(names.feature_names or ()).items() if n > 1]
     if repeated:
         name = visible(repeated[0], _MAX_WORD_CHARS)
@@ -308,26 +305,18 @@ def diagnosis_text(result: Factorization) -> str:
     if diagnosis.cones is not None:
         lines += _cones(diagnosis.cones)
     lines += ["", "recommended init: {}, because {}".format(*diagnosis.advice)]
-    if result.race is not None:
-        lines += ["", f"race of inits, won by {result.race.winner.init}"]
-        lines += [
-            f"  {visible(one.init):12}{one.relative_error:.6g} after {one.iterations} iterations"
-            for one in result.race.entrants
-        ]
     return "\n".join(lines)
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:
     geometry = cones.geometry
-    K = cones.geometry.angles.size
-    lines = ["", "cone  samples  size angle"]
     sizes = enumerate(zip(cones.sizes, geometry.angles, strict=True))
+    lines = ["", "cone  samples  size angle"]
     lines += [f"{k:>4}{size:>9}{angle:>8.3f} rad" for k, (size, angle) in sizes]
     lines.append(f"error of cr1-nmf alone: {cones.error:.6g}, proven to be <= {cones.bound:.6g}")
-    calm = "" if geometry.holds else f": {NO_GUARANTEE}"
-    if K > 1:
-        margin = f"margin {geometry.margin:.3f} rad"
-        lines.append(f"the geometric assumption {geometry.verdict}, {margin}{calm}")
-        least = "" if geometry.pairwise.is_exact else "at least "
-        lines.append(f"pairwise separation of samples: {least}{geometry.pairwise.value:.3f} rad")
+    if len(cones.sizes) > 1:
+        calm = "" if geometry.holds else f": {NO_GUARANTEE}"
+        lines.append(
+            f"the geometric assumption {geometry.verdict}, margin {geometry.margin:.3f} rad{calm}"
+        )
     return lines

@@ -466,21 +466,22 @@ def _enough_memory(what: str) -> AbstractContextManager[None]:
 
 Opener: TypeAlias = Callable[[Path, Reading], NamedMatrix]
 
-# By the ending of a file, the function that opens it.
-KINDS: dict[str, Opener] = {
-    ".npy": open_npy,
-    ".npz": open_npz,
-    **dict.fromkeys((".h5", ".hdf5", ".h5ad"), open_h5),
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt", ".txt.gz"), open_text),
-    **dict.fromkeys((".all", ".exome", ".region"), open_text),  # of SigProfiler
-    **dict.fromkeys((".data", ".dat"), open_text),  # of MovieLens
-    **dict.fromkeys((".parquet", ".pq"), open_parquet),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), open_arrow),
-    **dict.fromkeys((".mtx", ".mtx.gz"), open_matrix_market),
-    ".mat": open_matlab,
-    **dict.fromkeys((".hdr", ".img", ".bsq", ".bil", ".bip"), open_envi),
-    **dict.fromkeys((".tif", ".tiff"), open_stack),
+_ENDINGS: dict[Opener, str] = {
+    open_npy: ".npy",
+    open_npz: ".npz",
+    open_h5: ".h5 .hdf5 .h5ad",
+    open_text: ".csv .csv.gz .tsv .tsv.gz .txt .txt.gz "
+    ".all .exome .region "  # of SigProfiler
+    ".data .dat",  # of MovieLens
+    open_parquet: ".parquet .pq",
+    open_arrow: ".arrow .feather .ipc",
+    open_matrix_market: ".mtx .mtx.gz",
+    open_matlab: ".mat",
+    open_envi: ".hdr .img .bsq .bil .bip",
+    open_stack: ".tif .tiff",
 }
+# By the ending of a file, the function that opens it.
+KINDS = {ending: opener for opener, endings in _ENDINGS.items() for ending in endings.split()}
 
 # The options that only some formats have.
 _OPTIONS: dict[Opener, tuple[str, ...]] = {

@@ -222,9 +222,8 @@ class CompressedSource(Source):
         ends = (self._indptr.size - 1, *self._indptr[[0, -1]].tolist(), self._indices.size)
         if ends != (n, 0, entries, entries):
             raise FileFormatError(
-                f"{name} is not a sparse matrix of {rows} x {columns} in {order} order: for its "
-                f"{entries} entries there are {ends[3]} indices and {ends[0]} + 1 pointers, which "
-                f"run from {ends[1]} to {ends[2]}: save it again in csr or csc order"
+                f"{name} is not a sparse matrix of {rows} x {columns} in {order} order: its "
+                "entries, indices and pointers do not fit together: save it again"
             )
         self._entry_bytes = max(self.dtype.itemsize, 8) + self._indices.dtype.itemsize
         self.row_bytes = max(1, entries * self._entry_bytes // max(n, 1)) + 8

@@ -50,8 +50,9 @@ def open_10x_folder(path: Path, reading: Reading) -> NamedMatrix:
                 "open the .mtx file itself"
             )
         tables[kind] = places[0]
-    cells = read_names(tables["cells"], reading.budget, column=0)
-    genes = [read_names(tables["genes"], reading.budget, column) for column in range(3)]
+    cells = [line.split("\t")[0] for line in read_names(tables["cells"], reading.budget)]
+    rows = [line.split("\t") for line in read_names(tables["genes"], reading.budget)]
+    genes = list(zip(*rows, strict=True))[:3]
     return _named(str(matrix), open_matrix_market(matrix, reading).matrix.T, cells, *genes)
 
 

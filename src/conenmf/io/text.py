@@ -352,17 +352,9 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     return NamedMatrix([row[place] for row in rows], Names.of(names), fixed=_FIXED)
 
 
-def read_names(path: PathLike, budget: int, column: int | None = None) -> list[str]:
-    """Read the names in a UTF-8 text, one on each line; with ``.gz`` at its end, a compressed one.
-
-    With `column`, lines are divided by tabs, and the names are those of that column; a line with
-    fewer has its name in the last one.
-    """
+def read_names(path: PathLike, budget: int) -> list[str]:
+    """Read the lines of a UTF-8 text, a name on each; with ``.gz`` at its end, a compressed one."""
     path = Path(path)
     check_fits(path, 4 * path.stat().st_size, budget)
     text = "".join(_lines(path)).rstrip("\r\n")
-    lines = text.split("\n") if text.strip() else []
-    if column is None:
-        return [line.strip() for line in lines]
-    fields = [line.rstrip("\r").split("\t") for line in lines]
-    return [row[min(column, len(row) - 1)].strip() for row in fields]
+    return [line.strip() for line in text.split("\n")] if text.strip() else []
