@@ -129,8 +129,9 @@ def test_memmaps(same, tmp_path, X):
     changed = np.array(whole)
     same(from_rows(whole), changed)
     same(from_columns(whole), changed.T)
-    same(from_rows(whole.T), changed.T, DenseMatrix)  # a view, not the whole file in order
-    same(from_rows(whole[5:]), changed[5:], DenseMatrix)
+    same(from_rows(whole.T), changed.T)
+    same(from_rows(whole[5:]), changed[5:])
+    same(from_rows(whole[::2, 1:]), changed[::2, 1:])
     private = np.load(tmp_path / "a.npy", mmap_mode="c")
     private[0, 0] = 7.0
     same(from_rows(private), np.array(private), DenseMatrix)

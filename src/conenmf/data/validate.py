@@ -168,7 +168,7 @@ def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
 def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Aligned:
     """Return H' (N, K), aligned with the samples of V; raise `DataError` for another shape."""
     N = V.n_samples
-    if isinstance(H, np.generic) or not (hasattr(H, "dtype") and hasattr(H, "shape")):
+    if not hasattr(H, "dtype"):
         H = factor("H", H, (K, N))
     sides = tuple(H.shape) if len(H.shape) == 2 else (0, 0)
     if sides[1] != N or not 1 <= sides[0] or K not in ("K", sides[0]) or H.dtype.kind not in "fiub":

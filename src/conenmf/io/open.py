@@ -7,7 +7,6 @@ Which function reads a file is decided by the ending of its name, or by what a f
 
 from __future__ import annotations
 
-import mmap
 import os
 import warnings
 from collections.abc import Callable, Iterable
@@ -558,13 +557,10 @@ def _opener(file: Path) -> Opener:
 def is_open_dataset(matrix: object) -> bool:
     """Whether this is an open file rather than an array in memory.
 
-    A memmap is one if it shows the numbers of its file in order, and no unwritten changes.
+    A memmap is one if it shows what is in a file, without unwritten changes.
     """
     if isinstance(matrix, np.memmap):
-        base: Any = matrix.base
-        is_whole = isinstance(base, mmap.mmap) and matrix.filename is not None
-        is_contiguous = matrix.flags.c_contiguous or matrix.flags.f_contiguous
-        return is_whole and is_contiguous and matrix.mode != "c" and matrix.ndim == 2
+        return matrix.filename is not None and matrix.mode != "c" and matrix.ndim == 2
     if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # AnnData's views among them
         return False
     return type(matrix).__module__.partition(".")[0] in ("h5py", "zarr", "anndata")
