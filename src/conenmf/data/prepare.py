@@ -12,6 +12,8 @@ a `Vocabulary`, plain values that a result keeps, so that new texts are read in 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -321,14 +323,11 @@ def _checked_texts(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _are_english(texts: list[str]) -> bool:
-    """Whether half of the most frequent words are English stop words."""
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
+    """Whether half of the words that are in most texts are English stop words."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    counter = CountVectorizer(token_pattern=_TOKEN, binary=True)
-    try:
-        counts = np.asarray(counter.fit_transform(texts).sum(axis=0)).ravel()
-    except ValueError:  # no words at all
-        return False
-    order = np.argsort(-counts, kind="stable")[:_FREQUENT_WORDS]
-    frequent = counter.get_feature_names_out()[order]
-    return 2 * sum(word in ENGLISH_STOP_WORDS for word in frequent) >= len(frequent)
+    counts = Counter(
+        word for text in texts for word in dict.fromkeys(re.findall(_TOKEN, text.lower()))
+    )
+    frequent = {word for word, _ in counts.most_common(_FREQUENT_WORDS)}
+    return 2 * len(frequent & ENGLISH_STOP_WORDS) >= len(frequent)

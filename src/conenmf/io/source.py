@@ -94,8 +94,6 @@ class ArraySource(Source):
     array : mapped ndarray, or anything else with a shape and a type that can be sliced
     name, path, stamp
         As for `Source`. An array without a stamp may be in memory.
-    axes : tuple of int, optional
-        The axes in the order above. By default as they are stored.
     missing : float, optional
         Entries that equal this number are missing: they are read as NaN.
     scale : float
@@ -109,13 +107,12 @@ class ArraySource(Source):
         path: PathLike | None = None,
         stamp: Stamp | None = None,
         *,
-        axes: Lengths | None = None,
         missing: float | None = None,
         scale: float = 1.0,
     ) -> None:
         super().__init__(name, path, stamp)
         self.array = array
-        self.axes = tuple(range(len(array.shape))) if axes is None else axes
+        self.axes = tuple(range(len(array.shape)))
         self.dtype = np.dtype(array.dtype)
         check_kind(self.dtype, (1, 1) if len(self.axes) == 3 else array.shape)
         if (scale != 1 or missing is not None) and self.dtype.kind != "f":
