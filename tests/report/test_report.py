@@ -36,7 +36,7 @@ def test_it_describes_what_was_found(cones, parsed):
         assert f"{value:.4g}" in page.text
     for sentence in (
         "Proven: no nonnegative factorization with 4 components",
-        f"For factors of any sign it is {certificate.eckart_young:.4g}",
+        f"Without the constraint of nonnegativity, the bound is {certificate.eckart_young:.4g}",
         "The geometric assumption holds",
         "300 samples \N{MULTIPLICATION SIGN} 80 features",
     ):

@@ -53,7 +53,7 @@ def test_the_page_shows_Q_of_species_and_of_samples(measured, parsed, part_of):
     low, middle, high = np.nanquantile(left.scaled[:, 4], (0.05, 0.5, 0.95))
     said = f"species 4: {low:.2g} to {high:.2g}, median {middle:.2g}"
     assert charts["residual-ranges"]["text"][4] == said
-    assert f"Q is {left.Q:,.0f}, and {left.expected:,.0f} is expected" in page
+    assert f"Q is {left.Q:,.0f}; the expected Q is {left.expected:,.0f}" in page
 
 
 def test_a_saved_result_has_the_same_page_without_its_data(measured, reloaded, part_of):

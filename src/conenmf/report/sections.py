@@ -354,7 +354,7 @@ def _error_verdict(context: Context) -> Verdict:
 def _sigma_verdict(result: Factorization) -> Verdict:
     """Whether the residuals are as large as the uncertainties say."""
     Q, expected = (result.settings[name] for name in ("Q", "Q_expected"))
-    text = f"Q is {Q:,.0f}, and {expected:,.0f} is expected"
+    text = f"Q is {Q:,.0f}; the expected Q is {expected:,.0f}"
     advice = "Sigma or K seems too small." * (Q > _FAR_FROM_EXPECTED * expected > 0)
     advice += "Sigma or K seems too large." * (Q * _FAR_FROM_EXPECTED < expected or expected <= 0)
     return Verdict("poor" if advice else "good", "Residuals", text, advice)
