@@ -2,19 +2,19 @@
 Counts of cells, and their noise
 ================================
 
-Counts of genes in cells are Poisson, or nearly so: large counts vary more than small ones. Least
-squares counts an error of ten the same everywhere; for the Poisson loss it is large for a count of
-three and negligible for one of three thousand. This example fits both losses to the same raw
-counts, looks at the residuals, and asks how much of them is noise.
+Counts of genes in cells follow a Poisson distribution, or nearly so: large counts vary more than
+small ones. For least squares, an error of ten costs the same everywhere. For the Poisson loss it is
+large if the count is three, and negligible if the count is three thousand. This example fits both
+losses to the same raw counts, and shows how much of the residuals is noise.
 """
 
 # %%
 # Counts
 # ------
 #
-# Five types of cells, each with marker genes of which a cell has one or two molecules. Twenty other
-# genes are expressed a hundred times as much, by all cells alike. Cells differ in how many
-# molecules were caught.
+# There are five types of cells. Each type has marker genes, of which a cell has one or two
+# molecules. All cells express twenty other genes a hundred times as strongly. Cells differ in how
+# many molecules were captured.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,8 +38,9 @@ print(f"{(counts == 0).mean():.0%} zeros, largest count {counts.max()}")
 # Two losses
 # ----------
 #
-# Nothing is scaled and no logarithm is taken. The noise of the large counts is far larger than the
-# difference between types, so least squares follows it: it does not find the types at all.
+# The counts are neither scaled nor transformed. The noise of the large counts is far larger than
+# the differences between types, so least squares fits this noise and does not find the types at
+# all.
 
 V = from_rows(counts)
 fits = {loss: factorize(V, K, loss=loss) for loss in ("frobenius", "poisson")}
@@ -52,10 +53,11 @@ for loss, fit in fits.items():
 # Residuals against fitted values
 # -------------------------------
 #
-# Each residual is divided by the root of its rate, the standard deviation of a Poisson count; if
-# the rates are right, such residuals have a mean of 0 and a variance of 1 everywhere. Least squares
-# fits the noise of the large counts, whose residuals are too small, and misses the markers, whose
-# residuals are too large. With the Poisson loss the band is as wide at 0.1 as at 1000.
+# Each residual is divided by the square root of its rate, the standard deviation of a Poisson
+# count; if the rates are right, such residuals have a mean of 0 and a variance of 1 everywhere.
+# Least squares fits the noise of the large counts, whose residuals are too small, and misses the
+# markers, whose residuals are too large. With the Poisson loss the spread is the same at 0.1 and at
+# 1000.
 
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", sharey=True)
 edges = np.geomspace(0.05, 2000, 14)
@@ -79,9 +81,8 @@ plt.show()
 # How much is noise?
 # ------------------
 #
-# The certificate of counts has a scale that least squares does not have: the noise floor, the
-# divergence that counts drawn at the fitted rates leave when they are fitted again. It is an
-# estimate, and holds if counts are Poisson.
+# For counts, the certificate has the noise floor: the divergence that remains if counts simulated
+# at the fitted rates are fitted again. It is an estimate, and valid if counts are Poisson.
 
 certificate = fits["poisson"].certify()
 print(f"divergence {certificate.divergence:.0f}, of which nothing but noise would leave")
@@ -89,7 +90,8 @@ print(f"{certificate.noise_floor:.0f} +- {certificate.floor_spread:.0f}: the fit
 print(certificate.floor_in_words())
 
 # %%
-# With too few components the fit is farther above the floor, and the sentence says why that may be:
+# With too few components the fit is farther above the floor, and the sentence gives possible
+# reasons:
 
 for fewer in (K - 1, K - 3):
     print(fewer, factorize(V, fewer, loss="poisson").certify().floor_in_words())
@@ -98,8 +100,8 @@ for fewer in (K - 1, K - 3):
 # How many programs?
 # ------------------
 #
-# Every further component explains some noise, and theory tells how much. The best number is the one
-# after which components explain no more than that. Its residuals look like noise.
+# Every additional component fits some noise, and theory predicts how much. The best number is the
+# one after which components explain only noise. Its residuals look like noise.
 
 selection = select_k(V, loss="poisson")
 selection.plot()

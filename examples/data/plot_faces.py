@@ -3,8 +3,8 @@ Parts of faces
 ==============
 
 A hundred faces of 25 x 25 pixels are written as mixtures of a few nonnegative images. Because
-nothing can be subtracted, the components are things that can be added to a face: a lit side, a
-dark background, a bright forehead.
+components can only be added, they are patterns that can be added to a face: a lit side, a dark
+background, a bright forehead.
 """
 
 # %%
@@ -28,8 +28,8 @@ print(f"no 16 components can have less than {model.certify().lower_bound:.3f}")
 # The components
 # --------------
 #
-# ``plot_components`` draws them as images, once it knows the shape of an image. Those that
-# contribute most come first here.
+# ``plot_components`` draws the components as images if it knows the shape of an image. Components
+# that contribute most come first.
 
 weight = (model.transform(X) * np.linalg.norm(model.components_, axis=1)).sum(axis=0)
 figure, axes = plt.subplots(2, 8, figsize=(9, 2.9), layout="constrained")
@@ -45,8 +45,8 @@ plt.show()
 # A face is a sum
 # ---------------
 #
-# The coefficients say how much of each component a face takes. Below, faces are rebuilt from 4, 16
-# and 49 components. Sixteen numbers represent 625 pixels in the middle row.
+# The coefficients say how much of each component a face takes. The figure shows faces reconstructed
+# from 4, 16 and 49 components. In the middle row, sixteen numbers represent 625 pixels.
 
 shown = [3, 17, 28, 41, 56, 63, 77, 90]
 figure, axes = plt.subplots(4, len(shown), figsize=(9, 5), layout="constrained")

@@ -3,8 +3,8 @@ Hyperspectral unmixing
 ======================
 
 A hyperspectral camera records a scene at many wavelengths. Most pixels show several materials at
-once. The components are the spectra of the materials, the coefficients are maps of how much of each
-there is.
+once. The components are the spectra of the materials, and the coefficients are maps of their
+abundances.
 """
 
 # %%
@@ -13,7 +13,7 @@ there is.
 #
 # Four materials, with spectra made of a few smooth bands, cover a scene of 60 x 60 pixels. Their
 # shares sum to one in every pixel and change gradually; some pixels are pure. A little noise is
-# added, which may not push a pixel below zero.
+# added, and negative entries are set to zero.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,8 +57,8 @@ X = np.maximum(brightness * (pixels @ spectra) + 0.005 * rng.standard_normal((si
 # Unmixing
 # --------
 #
-# A row of ``X`` is a pixel. ``ConeNMF.for_scenes`` finds the smallest simplex that holds the pixels
-# up to their noise: its corners are the spectra, also if no pixel is pure. The coefficients are
+# A row of ``X`` is a pixel. ``ConeNMF.for_scenes`` finds a small simplex that contains the pixels
+# up to their noise. Its corners are the spectra, even if no pixel is pure. The coefficients are
 # shares that sum to one in every pixel.
 
 model = ConeNMF.for_scenes(4)
@@ -92,7 +92,7 @@ ax.legend(ncols=4, loc="upper right")
 plt.show()
 
 # %%
-# And the maps, true and found:
+# The maps: true abundances and estimated ones.
 
 figure, axes = plt.subplots(2, 4, figsize=(9, 4.6), layout="constrained")
 for k, name in enumerate(materials):
@@ -110,8 +110,8 @@ plt.show()
 # A smaller error is not a truer answer
 # -------------------------------------
 #
-# A plain fit has the smallest error, but mixtures of overlapping spectra can be written in many
-# ways, and nothing keeps it near the true ones. Its coefficients are divided by their sums here.
+# A plain fit has the smallest error. But mixtures of overlapping spectra have many factorizations,
+# and nothing keeps the fit close to the true one. Here its coefficients are divided by their sums.
 
 plain = ConeNMF(4, max_iter=500).fit(X)
 scale = plain.components_.max(axis=1)

@@ -13,20 +13,20 @@ from conenmf.judge.scores import match_components
 from conenmf.judge.stability import stability_over
 
 # %%
-# A catalogue of 48 types in 120 samples, drawn from four signatures.
+# We simulate a catalogue of 48 types in 120 samples from four signatures.
 rng = np.random.default_rng(3)
 signatures = rng.dirichlet(np.full(48, 0.15), 4).T
 activities = rng.gamma(0.5, 800, (4, 120))
 catalogue = rng.poisson(signatures @ activities).astype(float)
 
 # %%
-# How many? Each component must explain more than a component of noise would.
+# How many signatures are there? Each component must explain more than noise would.
 found = stability_over(from_columns(catalogue), range(2, 7), 8, loss="poisson", resample="counts")
 print(found)
 found.plot()
 
 # %%
-# Their consensus, with limits for every entry, and the signatures that were drawn.
+# The figure shows the consensus, with limits for every entry, and the true signatures.
 consensus = found.found[found.K]
 print(consensus)
 consensus.plot()

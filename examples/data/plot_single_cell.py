@@ -2,9 +2,9 @@
 Single-cell counts
 ==================
 
-Counts of genes in cells, in an ``AnnData`` object. The coefficients become an embedding of the
-cells in ``adata.obsm["X_nmf"]``, the components become gene programs in ``adata.varm["NMF"]``, and
-the usual tools (neighbours, UMAP, clusters) continue from there.
+This example factors counts of genes in cells, in an ``AnnData`` object. The coefficients become an
+embedding of the cells in ``adata.obsm["X_nmf"]``, the components become gene programs in
+``adata.varm["NMF"]``, and the usual tools (neighbours, UMAP, clusters) continue from there.
 """
 
 # %%
@@ -67,7 +67,7 @@ adata.X.data = np.log1p(adata.X.data)
 # The factorization
 # -----------------
 #
-# One component more than there are types, for what all cells share.
+# We use one component more than there are types, for the expression that all cells share.
 
 model = ConeNMF(n_components=7).fit(adata.X)
 adata.obsm["X_nmf"] = model.transform(adata.X)
@@ -116,7 +116,7 @@ print(f"purity of the labels: {scores(kind[pure], model.labels_[pure])['purity']
 # In a scanpy workflow
 # --------------------
 #
-# With scanpy the same reads as follows; everything after ``X_nmf`` works as it does after a PCA.
+# With scanpy, the workflow is as follows; all steps after ``X_nmf`` are the same as after a PCA.
 #
 # .. code-block:: python
 #
@@ -136,5 +136,6 @@ print(f"purity of the labels: {scores(kind[pure], model.labels_[pure])['purity']
 #     sc.tl.umap(adata)
 #     sc.tl.leiden(adata)
 #
-# ``conenmf.tl.nmf(adata, 20)`` does the middle part in one line, under names of its own. A file
-# that does not fit in memory stays on disk: ``factorize(open_data("cells.h5ad"), 20)``.
+# ``conenmf.tl.nmf(adata, 20)`` does the factorization in one line, and stores the results under its
+# own names. A file that does not fit in memory stays on disk: ``factorize(open_data("cells.h5ad"),
+# 20)``.

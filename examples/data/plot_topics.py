@@ -54,7 +54,8 @@ for module in modules:
 print(len(texts), "texts")
 
 # %%
-# Counts times inverse document frequencies, in a sparse matrix. It is never made dense.
+# The entries are counts times inverse document frequencies, in a sparse matrix that is never made
+# dense.
 
 words = TfidfVectorizer(min_df=4, max_df=0.25, stop_words="english", token_pattern="[a-z]{3,}")
 X = words.fit_transform(texts)
@@ -64,8 +65,8 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.nnz / np.prod(X.shape):.1%} 
 # Topics
 # ------
 #
-# Twelve components. With a data frame, or names given to ``from_rows``, a result knows the names of
-# its features; then ``plot_components`` shows the words with the largest weights in each.
+# We fit twelve components. With a data frame, or names given to ``from_rows``, a result knows the
+# names of its features; then ``plot_components`` shows the words with the largest weights in each.
 
 V = from_rows(X, names=Names.of(feature_names=words.get_feature_names_out()))
 result = factorize(V, 12)
@@ -76,8 +77,8 @@ plt.show()
 # Which text is about what?
 # -------------------------
 #
-# The label of a text is the topic that contributes most to it. Against the modules that the texts
-# come from:
+# The label of a text is the topic that contributes most to it. The table compares the topics with
+# the modules that the texts come from:
 
 names = sorted(set(origin))
 table = np.zeros((len(names), result.K))
@@ -95,7 +96,7 @@ figure.colorbar(image, label="share of the module's texts", shrink=0.8)
 plt.show()
 
 # %%
-# A fitted model sorts new texts too: ``transform`` gives their exact coefficients.
+# A fitted model also assigns new texts to topics: ``transform`` computes their exact coefficients.
 
 model = ConeNMF(12).fit(X)
 new = ["Return a socket connected to the address.", "Wait until a thread releases the lock."]

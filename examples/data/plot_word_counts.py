@@ -2,8 +2,8 @@
 Counts of words, without weights
 ================================
 
-Topics are usually computed from weighted words, tf-idf, because least squares would otherwise see
-little but the frequent ones. The Poisson loss takes the counts as they are: the factors are a topic
+Topics are usually computed from weighted words, tf-idf, because least squares would otherwise fit
+mainly the frequent words. The Poisson loss takes the counts as they are: the factors are a topic
 model, whose topics are probabilities of words, and whose rates add up to the lengths of the texts.
 """
 
@@ -56,8 +56,8 @@ print(f"{X.shape[0]} texts x {X.shape[1]} words, {X.sum()} counts")
 # Topics
 # ------
 #
-# Ten components of the raw counts. The certificate is in the words of counts: how much of the
-# deviance is explained, what noise alone would leave, and what no ten components can go below.
+# We fit ten components to the raw counts. The certificate states how much of the deviance is
+# explained, how much noise alone would leave, and a lower bound for ten components.
 
 V = from_rows(X, names=Names.of(feature_names=words.get_feature_names_out()))
 result = factorize(V, 10, loss="poisson")
@@ -75,7 +75,8 @@ plt.show()
 # ------------------------
 #
 # Scale each topic to the sum one. Its coefficient in a text is then the number of words that come
-# from it, and these add up to the length of the text, exactly: the best rates keep the margins.
+# from this topic. These numbers add up exactly to the length of the text, because the best rates
+# have the same sums as the counts.
 
 topics = result.W / result.W.sum(axis=0)
 words_of_topics = result.H.T * result.W.sum(axis=0)

@@ -2,7 +2,7 @@
 Reading the certificate
 =======================
 
-Every fit can be judged: how large its error is, how small it could be at best, and whether the
+A certificate says how large the error of a fit is, how small it could be at best, and whether the
 solver could still lower it. This example reads the four numbers of a certificate, for fits of
 different quality and for a factorization from another library.
 """
@@ -21,11 +21,11 @@ print(model.certify())
 # %%
 # - ``relative_error`` is the norm of the residual over the norm of the data.
 # - ``lower_bound`` is proven: *no* ten nonnegative components, found by any method, have a smaller
-#   error. ``eckart_young`` is the same for components of any sign, from the singular values alone;
-#   ``certify(effort=20)`` spends more time to raise the bound above that.
-# - ``gap`` is the difference. The error is at most this far from the smallest one possible.
-# - ``kkt_residual`` says how far the factors are from a point at which no small step helps.
-#   A solver that was stopped early leaves it large.
+#   error. ``eckart_young`` is the bound for components of any sign, from the singular values alone;
+#   ``certify(effort=20)`` spends more time to find a higher bound.
+# - ``gap`` is their difference. The error is at most this far above the smallest possible one.
+# - ``kkt_residual`` is the distance from a stationary point, where no small change lowers the
+#   error. It is large if the solver was stopped early.
 #
 # Early and late
 # --------------
@@ -53,15 +53,16 @@ right.minorticks_off()
 plt.show()
 
 # %%
-# A gap that remains does not mean that the fit is bad: the bound is not always attained. For data
-# that do lie in cones the gap is nearly zero, and then the error is proven to be nearly the
-# smallest possible. It is only the error that is judged: other components may have the same one.
+# A large gap does not mean that the fit is bad, because the smallest possible error may be larger
+# than the bound. For data that do lie in cones the gap is nearly zero, and then the error is proven
+# to be nearly the smallest possible. The certificate judges only the error: other components may
+# have the same error.
 #
 # Other libraries
 # ---------------
 #
-# ``certify`` takes any pair of factors, here of scikit-learn's NMF. What scikit-learn calls W are
-# the coefficients; the paper's W are the components, as columns.
+# ``certify`` takes any pair of factors, here of scikit-learn's NMF. scikit-learn's W contains the
+# coefficients; the paper's W contains the components, as columns.
 
 rows = []
 for solver, init in (("cd", "nndsvda"), ("cd", "random"), ("mu", "nndsvda")):

@@ -10,9 +10,10 @@ a guess. This example shows the evidence for samples in cones, and for samples t
 # Samples in cones
 # ----------------
 #
-# Seven cones, with noise. Without it the clusters would be apart, and their number would be proved;
-# here noise turns short samples. But seven singular values are above what noise alone gives, and
-# the ratio of neighbours, which the paper uses (Theorem 9), is largest at the seventh.
+# The samples lie in seven cones, with noise. Without noise the clusters would be apart, and their
+# number would be proved. Noise changes the directions of short samples, but seven singular values
+# are above the edge of the noise, and the ratio of neighbouring singular values, which the paper
+# uses (Theorem 9), is largest at the seventh.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,8 +34,8 @@ plt.show()
 # Samples that are mixtures
 # -------------------------
 #
-# Handwritten digits share strokes, so the singular values fall gradually, and the rest does not
-# look like noise. So ``select_k`` calls its number a guess, and gives an interval.
+# Handwritten digits share strokes, so the singular values fall gradually, and the remaining ones do
+# not look like noise. So ``select_k`` calls its number a guess, and gives an interval.
 
 digits = load_digits().data[:800]
 selection = select_k(from_rows(digits))
@@ -50,8 +51,8 @@ plt.show()
 # More components always mean less error
 # --------------------------------------
 #
-# So the error itself cannot choose. Compared with its lower bound for K components, it shows how
-# much the next component would gain.
+# So the error cannot choose the number. Together with its lower bound for K components, it shows
+# how much the next component could gain.
 
 ks = [2, 4, 7, 10, 15, 20]
 fits = [ConeNMF(k, tol=1e-3).fit(digits) for k in ks]

@@ -17,12 +17,12 @@ found = compare(from_rows(X[:800]), 10, inits=["cr1", "random", "nndsvd", "spkm"
 pd.DataFrame(found.rows()).round(4)
 
 # %%
-# The same as curves: the error against the seconds since the beginning, the init included.
+# The same comparison as curves: the error against the time in seconds, including the init.
 
 figure, ax = plt.subplots(figsize=(8, 4.6), layout="constrained")
 found.plot(ax)
 plt.show()
 
 # %%
-# Errors end within a few percent of each other; what differs is the time. The lowest error and
-# the best agreement with classes need not coincide: a factorization does not know the classes.
+# The final errors differ by a few percent; the times differ more. The lowest error and the best
+# agreement with classes need not coincide: a factorization does not know the classes.

@@ -2,8 +2,8 @@
 Pictures of a result
 ====================
 
-A result has four methods that draw it. They take matplotlib axes, or make new ones, and return
-them: ``plot_history``, ``plot_spectrum``, ``plot_components`` and ``plot_cones``.
+This example shows four methods of a result that draw it. They take matplotlib axes, or make new
+ones, and return them: ``plot_history``, ``plot_spectrum``, ``plot_components`` and ``plot_cones``.
 """
 
 import matplotlib.pyplot as plt
@@ -45,8 +45,9 @@ plt.show()
 # Components
 # ----------
 #
-# Curves over the features by default; images if their shape is given; the features with the largest
-# values if features have names, as in :doc:`/auto_examples/data/plot_topics`.
+# Components are drawn as curves over the features by default, as images if an image shape is given,
+# and as the features with the largest values if features have names, as in
+# :doc:`/auto_examples/data/plot_topics`.
 
 digits = factorize(from_rows(load_digits().data), 12)
 digits.plot_components(image_shape=(8, 8))
@@ -59,10 +60,5 @@ figure, ax = plt.subplots(figsize=(5, 4), layout="constrained")
 digits.plot_cones(ax)
 plt.show()
 print("\n".join(digits.summary()))
-
-# %%
-# In a notebook a result is shown as a table:
-
-result
 
 # sphinx_gallery_thumbnail_number = 3

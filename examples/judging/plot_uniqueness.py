@@ -2,9 +2,9 @@
 Are the components the only ones?
 =================================
 
-Even the best fit may not have the only components: other factors may have the same error.
-``result.uniqueness()`` decides for each component whether it is unique or can be moved, or says
-that neither is known, and draws the band within which it can move.
+Even for the best fit, other factors may have the same error. ``result.uniqueness()`` decides for
+each component whether it is unique or can be moved, or says that neither is known, and draws the
+band within which it can move.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Known components
 ================
 
-Two materials of a scene are in a library, a third one is not. The known spectra stay as they are,
-and the free component finds the third.
+Two materials of a scene are in a library, and a third one is not. The fit does not change the known
+spectra, and its free component finds the third one.
 """
 
 import matplotlib.pyplot as plt
@@ -56,7 +56,8 @@ for ax, title, values in (
 plt.show()
 
 # %%
-# With all of them known, ``fit`` is ``transform``: the exact nonnegative least squares.
+# If all components are known, ``fit`` only computes coefficients, by exact nonnegative least
+# squares.
 
 every = ConeNMF(3, fixed=spectra).fit(X)
 print(f"{every.n_iter_} iterations, relative error {every.relative_error_:.4f}")

@@ -10,8 +10,8 @@ its reconstruction fills in the others.
 # Holes
 # -----
 #
-# Handwritten digits. Most images lack a tenth of their pixels; the last ones lack a square of four
-# by four.
+# The data are handwritten digits. Most images lack a tenth of their pixels; the last ones lack a
+# square of four by four.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,7 +35,7 @@ print(f"relative error of known pixels: {model.relative_error_:.3f}")
 # --------------------
 #
 # Top: the images with their holes. Middle: the imputed images. Bottom: the truth. Small L2
-# penalties keep coefficients from growing where little of an image is known.
+# penalties keep coefficients small for images with few known pixels.
 
 shown = [0, 1, 2, *range(len(X) - 6, len(X))]
 figure, axes = plt.subplots(3, len(shown), figsize=(9, 3.2), layout="constrained")

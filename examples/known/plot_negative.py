@@ -3,7 +3,7 @@ Noise below zero
 ================
 
 After its background is subtracted, a detector has negative entries where there is no signal.
-Cutting them off raises the mean of the rest, and the components get a floor that is not there. With
+Replacing them by zeros raises the mean, and the components get a background that is not real. With
 ``negative="keep"`` the data stay as they are, and only the factors are nonnegative.
 """
 

@@ -36,9 +36,9 @@ plt.show()
 # Abundances, and the volume of components
 # ----------------------------------------
 #
-# Pixels are mixtures of three materials, and none is pure. Coefficients sum to one. Without more,
-# the triangle of components may be any that holds the data; minimum volume pulls its corners
-# towards them.
+# Pixels are mixtures of three materials, and none is pure. Coefficients sum to one. Without a
+# further penalty, every triangle of components that contains the data fits equally well. The volume
+# penalty pulls its corners towards the data.
 
 rng = np.random.default_rng(0)
 corners = np.array([[1.0, 0.1, 0.2], [0.2, 1.0, 0.1], [0.1, 0.2, 1.0]]) @ rng.random((3, 20))

@@ -2,8 +2,8 @@
 Uncertainties as weights
 ========================
 
-Some measurements are good and some are bad, and it is known which. With ``weights = 1 / sigma**2``
-each counts as much as it should, and the components come closer to the truth.
+The uncertainty sigma of each measurement is known. With ``weights = 1 / sigma**2`` precise
+measurements count more, and the components come closer to the truth.
 """
 
 # %%

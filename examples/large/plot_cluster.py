@@ -2,9 +2,9 @@
 On a cluster
 ============
 
-A Dask array is factored where it is. Samples and their coefficients stay on the workers; only small
-sums are sent. Here the cluster is two workers on this machine; on a real one only the first line
-differs.
+Dask workers factor a Dask array. Samples and their coefficients stay on the workers, and only small
+sums are sent. Here the cluster consists of two workers on this machine; for a real cluster, only
+the first line differs.
 """
 
 # %%
@@ -63,8 +63,8 @@ plt.show()
 # The same on one machine
 # -----------------------
 #
-# Sums are added in an order that depends on the chunks alone, so any number of workers gives the
-# same bits. Against data in memory, which are cut differently, the last digits may differ.
+# Sums are added in an order that depends only on the chunks, so the result does not depend on the
+# number of workers. Data in memory are divided into other blocks, so the last digits may differ.
 
 here = ConeNMF(n_components=8).fit(rows)
 print("same labels:", np.array_equal(labels, here.labels_))

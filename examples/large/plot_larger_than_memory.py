@@ -2,8 +2,8 @@
 Larger than memory
 ==================
 
-A file is factored without ever being held in memory: it is read block by block, once per
-iteration. The factors are the same as if the data had been in memory.
+The library reads a large file block by block, once per iteration, and never holds all of it in
+memory. The factors are the same as if the data had been in memory.
 """
 
 # %%
@@ -63,8 +63,8 @@ print(f"largest difference of the components: {np.abs(result.W - in_memory.W).ma
 # ---------------
 #
 # With ``checkpoint`` the run is saved at regular intervals. Here a run is stopped after eight
-# iterations. The same call then resumes from there, and ends with the same bits as an undisturbed
-# run.
+# iterations. The same call then resumes from there, and gives exactly the result of an
+# uninterrupted run.
 
 saves = Checkpoint(Path(folder.name) / "run", every=0)
 factorize(V, 10, max_iter=8, tol=0, checkpoint=saves)

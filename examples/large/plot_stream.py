@@ -19,8 +19,8 @@ test, X = X[:500], X[500:]
 batches = np.array_split(X, 30)
 
 # %%
-# After every batch we measure which share of the squared norm of unseen samples is reconstructed,
-# and compare it with a fit of all samples at once.
+# After every batch we measure the explained share of the squared norm of unseen samples, and
+# compare it with a fit of all samples at once.
 
 stream, theirs = ConeNMF(K), MiniBatchNMF(K, batch_size=180, random_state=0)
 ours_score, their_score = [], []
@@ -51,10 +51,10 @@ print(f"{stream.n_samples_seen_} samples in {stream.n_iter_} batches, score {our
 # The worst order
 # ---------------
 #
-# Cone after cone: for a long time the stream sees nothing of the later ones. For samples in cones
-# that are far enough apart, the cones and their sums are right for every order and every size of
-# batch. With noise, samples of small norm point in random directions. Then nothing is guaranteed,
-# and the order matters: shuffle if you can.
+# Now the samples arrive cone after cone, so the later cones are unknown for a long time. If the
+# cones are far enough apart, the stream finds them for every order and every batch size. With
+# noise, samples of small norm have random directions. Then there is no guarantee, and the order
+# matters: shuffle the samples if you can.
 
 
 def scores(X, test):

@@ -10,7 +10,7 @@ The names of the columns are kept in the result and shown in its plots.
 # A table of foods
 # ----------------
 #
-# Grams in 100 g, approximate: the example is about the names.
+# The table contains approximate grams in 100 g.
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -53,7 +53,7 @@ model.result_.plot_components(axes)
 plt.show()
 
 # %%
-# The component that a food has most of:
+# The main component of each food:
 
 for k, members in foods.groupby(model.labels_):
     print(k, ", ".join(members.index))

@@ -60,8 +60,8 @@ print(f"right: {pipeline.score(test, kinds_test):.0%}")
 # How many components for *this* purpose?
 # ---------------------------------------
 #
-# A grid search asks the classifier. ``n_jobs=2`` runs two fits at a time in processes of their own;
-# each then uses one thread, so that they do not compete for cores.
+# The grid search scores the classifier. ``n_jobs=2`` runs two fits at a time in processes of their
+# own; each then uses one thread, so that they do not compete for cores.
 
 search = GridSearchCV(
     pipeline, {"conenmf__n_components": [3, 6, 12, 25]}, cv=3, n_jobs=2, return_train_score=True
@@ -85,8 +85,8 @@ print(f"best: {search.best_params_}, right on the test texts: {search.score(test
 # Without classes
 # ---------------
 #
-# ``ConeNMF.score`` says how well the components predict words that they do not see, so a search
-# works without labels too. See :doc:`/auto_examples/judging/plot_choosing_k` for other criteria.
+# ``ConeNMF.score`` measures how well the components predict hidden words, so a search works without
+# labels too. See :doc:`/auto_examples/judging/plot_choosing_k` for other criteria.
 
 X = pipeline[0].transform(train)
 alone = GridSearchCV(ConeNMF(tol=1e-3), {"n_components": [3, 6, 12]}, cv=3).fit(X)

@@ -2,8 +2,8 @@
 An init for scikit-learn's NMF
 ==============================
 
-If you want to keep ``sklearn.decomposition.NMF``, use only the init: ``sklearn_init`` gives the
-factors of cr1-nmf in scikit-learn's layout.
+If you want to keep using ``sklearn.decomposition.NMF``, take only the init from this library:
+``sklearn_init`` gives the factors of cr1-nmf in scikit-learn's layout.
 """
 
 import warnings
@@ -31,8 +31,8 @@ print(f"{model.n_iter_} iterations, error {model.reconstruction_err_ / np.linalg
 #
 # The error after each number of iterations of coordinate descent, from each init. The unchanged
 # factors of cr1-nmf, with one component for each sample, have the lowest error at first, but
-# coordinate descent leaves that point slowly. ``sklearn_init`` lifts their zeros: the error of the
-# first iterations is higher, that of later ones lower.
+# coordinate descent leaves that point slowly. ``sklearn_init`` replaces their zeros by small
+# numbers: the error of the first iterations is higher, and the error of later iterations is lower.
 
 axes, coefficients, _ = cr1_nmf(from_rows(X), 15)
 inits = {
