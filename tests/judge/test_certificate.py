@@ -321,7 +321,7 @@ def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves(rng):
 
 def test_rates_so_low_that_nothing_is_drawn_leave_nothing():
     V = from_columns([[1e-12, 0.0], [0.0, 2e-12]])
-    W, H = [[1e-12], [2e-12]], [[1.0, 1.0]]
+    W, H = np.array([[1e-12], [2e-12]]), np.array([[1.0, 1.0]])
     assert noise_floor(V, W, H) == (0.0, 0.0, True)
 
 

@@ -558,7 +558,7 @@ class NoiseFloor(NamedTuple):
 
 def noise_floor(
     V: DataMatrix,
-    W: ArrayLike,
+    W: Array,
     H: Aligned,
     *,
     refit: bool = True,
@@ -591,8 +591,6 @@ def noise_floor(
     True
     """
     rng = default_rng(_SEED) if rng is None else rng
-    W = check_shapes(V, W, H)[0]
-    H = H if hasattr(H, "dtype") else np.asarray(H)
     left = []
     for _ in range(n_draws):
         drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
@@ -601,7 +599,7 @@ def noise_floor(
             continue
         factors = W, H
         if refit:
-            solution = fitted_counts(drawn, Start(np.asarray(W), H, "given"), _STOPPING)
+            solution = fitted_counts(drawn, Start(W, H, "given"), _STOPPING)
             factors = solution.W, solution.H
         left.append(poisson_gaps(drawn, *factors).divergence)
     return NoiseFloor(float(np.mean(left)), float(np.std(left, ddof=1)), refit)
@@ -716,7 +714,7 @@ class CountCertificate(_Bounded):
 
 def certify_counts(
     V: DataMatrix,
-    W: ArrayLike,
+    W: Array,
     H: Aligned,
     *,
     effort: int = COUNT_EFFORT,
