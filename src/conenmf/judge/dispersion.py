@@ -120,11 +120,6 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
     return Noise(phi, _weights(phi, W, H))
 
 
-def scan(V: DataMatrix, rng: Generator) -> Range:
-    """Return how many components there may be, and the most that were tried."""
-    return _scan(_Part.of(V, rng), min(V.shape), rng, np.inf)
-
-
 def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> Range:
     """Numbers of components grow by two fifths until the cost of short fits rises.
 

@@ -68,7 +68,7 @@ from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
 from .diagnosis import samples_and_weights
-from .dispersion import POISSON, Noise, edge_of, noise_of, pruned, quasi_divergence, scan
+from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (
     LEVEL,
@@ -177,11 +177,6 @@ def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
     from sklearn.metrics import silhouette_samples
 
     return silhouette_samples(points, clusters)
-
-
-def found_again(W: Array, spectra: Array) -> Array:
-    """Return the cosines (n_runs, K) of components with their partners, one to one, in each run."""
-    return np.array([match_components(W, run)[1] for run in spectra])
 
 
 def distinct(spectra: Array) -> int:
@@ -797,7 +792,7 @@ def _judged(
     goal = loss.on(V, rescale=False)
     best_run, best = _finished(goal, best_W)
     W, end = (best_run, best) if found.W is None else _finished(goal, found.W)
-    partners = found_again(W, spectra)
+    partners = np.array([match_components(W, run)[1] for run in spectra])
     lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, loss)
     return Stability(
         W=W,
@@ -880,7 +875,6 @@ def _spread(
 # --- several numbers of components --------------------------------------------------------------
 
 _MAX_DEFAULT = 50  # components that are tried by default
-_PATIENCE = 2  # numbers of components beyond the best one that are tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -960,8 +954,8 @@ def stability_over(
     ----------
     V : DataMatrix (F, N)
     ks : integers, optional
-        By default numbers around an estimate. For counts with the Poisson loss, numbers are added
-        until the two above and the two below the best one have been tried.
+        By default numbers around an estimate. For counts with the Poisson loss, those that
+        `select_k` fits: up to two above and two below the best one.
     n_runs : int
     loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`; the dispersion is estimated with the largest of the numbers.
@@ -992,10 +986,7 @@ def stability_over(
         noise = _noise(V, candidates[-1], fitted, resample, dispersion)
         found: dict[int, Stability] = {}
         costs: dict[int, float] = {}
-        goes_on = are_counts and ks is None  # until two beyond the best one
-        waiting = candidates[:1] if goes_on else candidates
-        while waiting:
-            k = waiting.pop(0)
+        for k in candidates:
             here = place and replace(place, folder=Path(place.folder) / f"K-{k}")
             one = found[k] = stability(
                 V,
@@ -1016,9 +1007,6 @@ def stability_over(
             if are_counts:
                 divergence = quasi_divergence(V, one.W, one.H, noise.dispersion)
                 costs[k] = divergence + k * edge_of(V.shape)
-            if goes_on:
-                waiting = _next_numbers(costs, candidates[0], min(V.shape))
-    found = dict(sorted(found.items()))
     if are_counts:
         best = min(costs, key=costs.__getitem__)
         return StabilityRange(best, "more components would explain only noise", found)
@@ -1026,10 +1014,9 @@ def stability_over(
 
 
 def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> list[int]:
-    """Check the numbers, or find those from a good one on to the most that are likely."""
+    """Check the numbers, or find those that are likely."""
     if ks is None and are_counts:
-        first, most = scan(V, default_rng(0))
-        return list(range(first, most + 1))
+        return sorted(likelihoods(V, default_rng(0), None, np.inf).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
         return list(range(min(2, most), min(count_above_edge(V).K + 2, most) + 1))
@@ -1044,16 +1031,6 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
     if candidates.size == 0:
         raise ComponentsError(Option("ks", ks), ", expected integers of at least 1")
     return candidates
-
-
-def _next_numbers(costs: dict[int, float], first: int, most: int) -> list[int]:
-    """The number to try next: fewer than the first, then more, until two beyond the best one."""
-    best = min(costs, key=costs.__getitem__)
-    fewer = min(costs) - 1
-    more = max(costs) + 1
-    if max(costs) == first and fewer >= 1 and best - fewer <= _PATIENCE:
-        return [fewer]
-    return [more] if more <= most and more - best <= _PATIENCE else []
 
 
 def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
