@@ -5,7 +5,6 @@ Normalised mutual information is scikit-learn's, with the geometric mean, as in 
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -289,9 +288,7 @@ def named_features(W: Array, names: Names, feature_names: NameList) -> Names:
 
 def components_frame(W: Array, names: Names, component_names: Sequence[str]) -> Any:
     """Return components (F, K) as a pandas data frame: a row each, features in columns."""
-    try:
-        pandas = importlib.import_module("pandas")
-    except ImportError as problem:
-        raise ImportError("data frames need the package pandas: pip install pandas") from problem
+    import pandas as pd
+
     columns = [names.feature(f) for f in range(len(W))]
-    return pandas.DataFrame(np.ascontiguousarray(W.T), index=component_names, columns=columns)
+    return pd.DataFrame(np.ascontiguousarray(W.T), index=component_names, columns=columns)
