@@ -43,7 +43,6 @@ _MAX_PIXELS = 1_500_000  # of all images of a page together
 _MAX_ENLARGED_PIXELS = 200  # side up to which pixels stay sharp
 _MAX_TEXT_CHARS = 240  # of a text that is typical of a component
 _MAX_BAND_RATIO = 1.6  # height of a band that is drawn, in units of the largest value
-_MAX_CLASSES = 39  # with a colour and a shape of their own; smaller ones are "others"
 _MAX_POINTED = 4  # components whose values are shown where a chart is pointed at
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which nothing is left to win
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
@@ -297,15 +296,13 @@ class Context:
 
 
 def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
-    """Number the classes, the largest first; if there are too many, the last are joined."""
+    """Number the classes, the largest first."""
     count = numbered("classes", values).size
     if count != N:
         raise DataError(f"there are {count} classes for {N} samples: give one for each")
     own = [visible(one) for one in np.asarray(values)]
     names = [name for name, _ in Counter(own).most_common()]
-    place = {name: min(number, _MAX_CLASSES) for number, name in enumerate(names)}
-    if len(names) > _MAX_CLASSES + 1:
-        names = [*names[:_MAX_CLASSES], f"{len(names) - _MAX_CLASSES} others"]
+    place = {name: number for number, name in enumerate(names)}
     return names, np.array([place[name] for name in own])
 
 
