@@ -20,7 +20,7 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import array, factor
-from ..data.blocks import Array, Block
+from ..data.blocks import Array, Block, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_labels, require_data_matrix
 from ..errors import Option, OptionError
@@ -58,9 +58,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     require_data_matrix(V)
     W = np.asarray(factor("W", W, (V.n_features, "K")), dtype=float)
     labels = check_labels(V, labels, W.shape[1])
-    axes = np.ascontiguousarray(W.T)
-    norms = norm(axes, axis=1, keepdims=True)
-    axes = np.divide(axes, norms, out=np.zeros_like(axes), where=norms > 0)
+    axes = np.ascontiguousarray(over(W, norm(W, axis=0)).T)
     (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
     return float(largest)
 

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.linalg import eigh, norm
 
-from ..data.blocks import Array, Block, dense, exact, norms
+from ..data.blocks import Array, Block, dense, exact, norms, over
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..errors import ComponentsError
@@ -348,5 +348,4 @@ def leading_direction(sketch: Array) -> Array:
     squared error of the best axis: see "Streams" in the documentation.
     """
     axis = np.abs(sketch @ eigh(sketch.T @ sketch)[1][:, -1])
-    length = norm(axis)
-    return axis / length if length > 0 else axis
+    return over(axis, norm(axis, axis=0))

@@ -113,7 +113,8 @@ def centres_in_noise(
             labels, _ = V.map(_nearest, Y, squared, Z=Z)
             for _ in range(_POWER_STEPS):
                 (sums,) = V.map(_weighted_sums, Y, labels, Z=Z)
-                Z = _units(np.where(sums.any(axis=0), sums, Z))
+                Z = np.where(sums.any(axis=0), sums, Z)
+                Z /= norm(Z, axis=0)
         _, counts = V.map(_nearest, Y, squared, Z=Z)
     return NoisyCentres(centres, U @ Z, r, RIGHT_ANGLE if np.isnan(r) else turn, counts)
 
@@ -234,8 +235,3 @@ def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[
     H = np.zeros((labels.size, Z.shape[1]))
     H[np.arange(labels.size), labels] = np.vecdot(Y, Z.T[labels])
     return (Y.T @ H,)
-
-
-def _units(columns: Array) -> Array:
-    norms = norm(columns, axis=0)
-    return columns / np.where(norms > 0, norms, 1.0)
