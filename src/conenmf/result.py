@@ -11,7 +11,6 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from .arguments import Pair, Shape, flag, integer
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
-from .errors import DataChangedError, DataError, NotAvailableError, Option
+from .errors import DataChangedError, NotAvailableError, Option
 from .judge import plots
 from .judge.certificate import (
     AnyCertificate,
@@ -149,31 +148,9 @@ class Factorization:
     spectrum: KnownSpectrum = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        K, N = self.H.shape if self.H.ndim == 2 else (-1, -1)
-        fits = self.W.ndim == 2 and self.W.shape[1] == K and self.labels.shape == (N,)
-        if not (fits and self.shares.shape == (K,) and self.relative_error >= 0):
-            raise DataError(
-                f"these parts do not make a factorization: W {self.W.shape}, H {self.H.shape}, "
-                f"labels {self.labels.shape}, shares {self.shares.shape}, "
-                f"relative error {self.relative_error}"
-            )
-        self.names.checked(N, self.n_features)
-        if len({part.shape for part in vars(self.history).values()}) != 1:
-            raise DataError("the arrays of the history differ in length")
-        self._remember(
-            seconds=MappingProxyType(dict(self.seconds)),
-            settings=MappingProxyType(dict(self.settings)),
-        )
-
     def __getstate__(self) -> Facts:
         """Leave out the data and their spectrum."""
-        plain = {"seconds": dict(self.seconds), "settings": dict(self.settings)}
-        return {**vars(self), **plain, "spectrum": None, "data": None}
-
-    def __setstate__(self, state: Facts) -> None:
-        self._remember(**state)
-        self.__post_init__()
+        return {**vars(self), "spectrum": None, "data": None}
 
     def __copy__(self) -> Factorization:
         return replace(self)
@@ -209,11 +186,6 @@ class Factorization:
     def n_iter(self) -> int:
         """The number of iterations of the solver."""
         return int(self.history.relative_error.size)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the solver stopped because the error hardly fell any more or was zero."""
-        return self.stop_reason in (StopReason.CONVERGED, StopReason.EXACT)
 
     @property
     def problem(self) -> str:
@@ -259,8 +231,7 @@ class Factorization:
         return tuple(filter(None, lines))
 
     def _remember(self, **values: object) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(values)  # the fields are frozen for others
 
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, the distance from stationarity.

@@ -43,8 +43,8 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
     """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
     facts = {name: fields[name] for name in (*_PLAIN_FIELDS, "stop_reason")} | {
         "format": _FORMAT,
-        "seconds": dict(fields["seconds"]),
-        "settings": dict(fields["settings"]),
+        "seconds": fields["seconds"],
+        "settings": fields["settings"],
         "race": fields["race"] and fields["race"].plain(),
         "selection": fields["selection"] and asdict(fields["selection"]),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
@@ -63,8 +63,7 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
 def saved_factorization(path: PathLike) -> Iterator[Facts]:
     """Read the fields of a `Factorization` that `write_factorization` wrote.
 
-    A file that is damaged, was changed or is something else is refused with `FileFormatError`,
-    also if that is noticed only when a `Factorization` is made of its fields.
+    A file that is damaged or is something else is refused with `FileFormatError`.
     """
     with reading(path, _FORMAT, "a factorization") as (facts, arrays):
         fields = {name: facts[name] for name in (*_PLAIN_FIELDS, "seconds", "settings")}
