@@ -134,7 +134,7 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
 
     n_runs, F, K = spectra.shape
     points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
-    n_near = min(max(int(_NEIGHBOUR_SHARE * n_runs), 1), len(points) - 1)
+    n_near = max(int(_NEIGHBOUR_SHARE * n_runs), 1)
     nearest = NearestNeighbors(n_neighbors=n_near).fit(points).kneighbors()[0].mean(axis=1)
     distances = np.where(points.any(axis=1), nearest, np.inf).reshape(n_runs, K)
     kept = distances < density_threshold
@@ -168,7 +168,7 @@ def _clustered(points: Array, K: int) -> Array:
     model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
-        return np.asarray(model.fit(points).labels_)
+        return model.fit_predict(points)
 
 
 def _silhouettes(points: Array, clusters: Array, K: int) -> Array:

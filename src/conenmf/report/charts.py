@@ -84,9 +84,9 @@ class Axis(NamedTuple):
         return [(float(self.place(v)), f"{v + 0.0:.6g}") for v in steps]
 
 
-def value_axis(highest: float, name: str = "value") -> Axis:
+def value_axis(highest: float) -> Axis:
     """Return an axis from 0 to somewhat above the highest value."""
-    return Axis(name, 0.0, highest * _HEADROOM_RATIO or 1.0)
+    return Axis("value", 0.0, highest * _HEADROOM_RATIO or 1.0)
 
 
 def date_axis(times: Array) -> tuple[Array, Axis]:

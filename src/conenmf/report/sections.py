@@ -181,7 +181,7 @@ class Context:
         self.view = self._chosen_view() if view == "auto" else view
         self.coordinates = optional(array, "coordinates", coordinates, (N, 2))
         self.classes = None if classes is None else _numbered_classes(classes, N)
-        self.texts = texts if texts is None else several("texts", texts, "a list of texts")
+        self.texts = optional(several, "texts", texts, "a list of texts")
         if self.texts is not None and len(self.texts) != N:
             raise DataError(f"there are {len(self.texts)} texts for {N} samples: give one for each")
         if stability is not None and stability.W.shape != result.W.shape:
