@@ -38,7 +38,7 @@ for number, ax in enumerate(axes.ravel()):
     (image,) = ax.images
     image.set_clim(0, np.percentile(np.asarray(image.get_array()), 98))
     ax.set_title(f"{number + 1}", fontsize="small", fontweight="normal")
-figure.suptitle("Sixteen components, heaviest first")
+figure.suptitle("Sixteen components, the largest contribution first")
 plt.show()
 
 # %%

@@ -86,7 +86,7 @@ figure, ax = plt.subplots(figsize=(8, 3.6), layout="constrained")
 for k, name in enumerate(materials):
     ax.plot(wavelength, spectra[k], color=f"C{k}", linewidth=6, alpha=0.25)
     ax.plot(wavelength, found[k], color=f"C{k}", linewidth=1.2, label=name)
-ax.set(xlabel="wavelength, micrometres", ylabel="reflectance", title="Broad: true. Thin: found.")
+ax.set(xlabel="wavelength, micrometres", ylabel="reflectance", title="True (broad) and estimated")
 ax.set_ylim(0, 0.9)
 ax.legend(ncols=4, loc="upper right")
 plt.show()
@@ -102,7 +102,7 @@ for k, name in enumerate(materials):
         ax.spines[:].set_visible(False)
     axes[0, k].set_title(name)
 axes[0, 0].set_ylabel("true share")
-axes[1, 0].set_ylabel("found share")
+axes[1, 0].set_ylabel("estimated share")
 figure.colorbar(image, ax=axes, shrink=0.7, label="share of the pixel")
 plt.show()
 

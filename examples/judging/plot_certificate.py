@@ -77,7 +77,7 @@ for name, c in rows:
 figure, ax = plt.subplots(figsize=(7, 2.4), layout="constrained")
 names, certificates = zip(*rows, strict=True)
 place = np.arange(len(rows))
-ax.barh(place, [below] * len(rows), color="0.85", label="unavoidable")
+ax.barh(place, [below] * len(rows), color="0.85", label="lower bound")
 ax.barh(place, [c.gap for c in certificates], left=below, color="C1", label="gap")
 ax.set_yticks(place, names)
 ax.invert_yaxis()

@@ -85,7 +85,7 @@ degrees = np.degrees(np.arccos(np.clip(unit[order] @ W, -1, 1)))
 for k in range(3):
     right.plot(degrees[:, k], ".", markersize=3.5, color=f"C{k}", label=f"to component {k}")
 right.axhline(np.degrees(geometry.angles.max()), color="0.4", linestyle="--", linewidth=1)
-right.set(xlabel="samples, cone by cone", ylabel="angle, degrees", title="Near one, far from two")
+right.set(xlabel="samples, cone by cone", ylabel="angle to a component, degrees")
 right.set_xlim(0, 399)
 right.legend(loc="center left", markerscale=2.5)
 plt.show()

@@ -37,8 +37,9 @@ mixed = rng.dirichlet([5, 5, 5], 150).T
 pure = np.hstack([np.eye(3), rng.dirichlet([0.5, 0.5, 0.5], 147).T])
 
 # %%
-# The fits have almost no error. All components of the mixtures can be moved. In the second set the
-# init "snpa" finds the pure samples, which need no solver: all components are unique.
+# The fits have almost no error. Two components of the mixtures can be moved; the short search does
+# not decide the third. In the second set the init "snpa" finds the pure samples, which need no
+# solver: all components are unique.
 
 results = [
     factorize(from_columns(spectra @ mixed), 3),

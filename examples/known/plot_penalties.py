@@ -55,7 +55,7 @@ for volume in (1e-9, "auto"):
     found = (model.components_ @ plane)[[0, 1, 2, 0]]
     ax.plot(*found.T, marker="o", label=f"min_volume={volume}")
 ax.legend()
-ax.set(title="Components that abundances sum over, in the plane of the data")
+ax.set(title="Triangles of components, in the plane of the data")
 plt.show()
 
 # sphinx_gallery_thumbnail_number = 1

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and folders that one process uses at a time.
+"""Files and folders that appear only when complete, and folders that one process uses at a time.
 
 Everything is written under a hidden name beside its target, brought to the disk, and then moved
 into place with `os.replace`. A reader never sees half of a file, and a failure leaves what was

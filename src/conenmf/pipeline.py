@@ -1,7 +1,7 @@
 """The pipeline of one fit: check, choose K, begin, run, finish, judge.
 
-Whatever the solver, a fit ends with the exact H for its W, so that the coefficients of a sample
-depend on W alone and the reported error is that of the factors returned. Each step is a call of
+For every solver, a fit ends with the exact H for its W, so that the coefficients of a sample depend
+on W alone and the reported error is the error of the returned factors. Each step is a call of
 another module: `solve.problem`, `judge.choose_k`, `solve.run`, `solve.race`, `judge.certificate`.
 """
 

@@ -1,7 +1,7 @@
-"""What is shown while a fit or a command runs.
+"""The progress that is shown while a fit or a command runs.
 
-A terminal or a notebook shows a bar, if rich is installed; elsewhere there are plain lines. The
-first use on a machine compiles for some seconds, which is shown too.
+A terminal or a notebook shows a bar if rich is installed; otherwise there are plain lines. The
+first use on a machine compiles for some seconds, and the progress says so.
 """
 
 from __future__ import annotations

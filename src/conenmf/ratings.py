@@ -4,13 +4,13 @@ A rating of item i by user u is modelled as
 
     offset of the user + offset of the item + (W H)(i, u)
 
-The offsets are regularised means: each counts as if there were three more ratings that equal the
-mean. What they leave, moved up by a level so that nothing is negative, is factored with W, H >= 0
-and L2 penalties. The first component is one for all items, and a few average users and items, who
-rate everything by the level, draw its coefficients to the level. So a user with few ratings is
-predicted by the means, where penalties alone would predict zero. The number of components and the
-penalty are those that predict hidden ratings best; a single component means that the others do not
-help beside the means.
+The offsets are regularised means: each is computed as if there were three more ratings equal to the
+mean. The remainder is shifted by a level so that nothing is negative, and factored with W, H >= 0
+and L2 penalties. The first component is one for all items. A few average users and items are added,
+whose ratings equal the level; they pull its coefficients towards the level. So the prediction for a
+user with few ratings is close to the means, while penalties alone would predict zero. The number of
+components and the penalty are chosen to predict hidden ratings best; a single component means that
+other components do not improve on the means.
 """
 
 from __future__ import annotations

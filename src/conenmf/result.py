@@ -1,4 +1,4 @@
-"""The result of a factorization: factors, what was decided on the way, and how good they are.
+"""The result of a factorization: factors, the decisions of the fit, and how good the factors are.
 
 `certify()` and `diagnose()` need the data: they compute once, and the result keeps the answer in a
 field. A result refers to its data, but is pickled and saved without them. The file format is in

@@ -1,8 +1,8 @@
 """One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``, or ``tl.consensus``.
 
 It reads the counts by `io.open.from_rows`, fits by `pipeline.factorize` and annotates by
-`export.annotate`; the name of the module is scanpy's for tools. As in scanpy, genes that are marked
-as highly variable are used alone. What takes longer than two seconds shows its progress.
+`export.annotate`; the name of the module is scanpy's for tools. As in scanpy, only genes that
+are marked as highly variable are used, if there are any. A progress bar appears after two seconds.
 """
 
 from __future__ import annotations

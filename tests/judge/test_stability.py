@@ -137,7 +137,7 @@ def test_a_range_recommends_the_most_that_are_stable():
     np.testing.assert_array_equal(left.lines[0].get_ydata(), found.silhouettes)
     np.testing.assert_array_equal(right.lines[0].get_ydata(), found.relative_errors)
     titles = [ax.get_title() for ax in found.found[3].plot()]
-    assert titles == [f"component {k}: in 100%" for k in range(3)]
+    assert titles == [f"component {k}: in 100% of runs" for k in range(3)]
 
 
 def test_a_component_is_found_where_its_cosine_is_above_nine_tenths():

@@ -1,14 +1,14 @@
 """Programs of cells by consensus: genes are chosen and scaled, and many fits compared.
 
-The steps are those of cNMF 1.7 (Kotliar et al., "Identifying gene expression programs of cell-type
+The steps follow cNMF 1.7 (Kotliar et al., "Identifying gene expression programs of cell-type
 identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). Counts are read through
 views: genes are chosen and scaled, and cells brought to a million counts, while blocks are read;
 nothing is written. What cNMF computes approximately, such as usages, is exact here.
 
 Files are tables under the names that cNMF gives them, and an .h5ad with annotations. All files of a
-run are written under temporary names and moved into place when all are complete. Runs with other
-numbers of programs may share a folder, if they are of the same data and genes: that is what the
-file ``NAME.run.k_20.dt_0_5.json`` of each is for.
+run are written under temporary names and moved into place when all are complete. Runs with
+different numbers of programs may share a folder if they use the same data and genes; the file
+``NAME.run.k_20.dt_0_5.json`` of each run is compared to check this.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands ``fit``, which factors data and writes a folder of results, and data to try."""
+"""The command ``fit``, which factors data and writes a folder of results, and ``demo``."""
 
 from __future__ import annotations
 

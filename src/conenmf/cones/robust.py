@@ -1,8 +1,8 @@
 """Centres that survive noise: Algorithm 1 on projected samples, with angles that are certain.
 
-Algorithm 1 takes the sample farthest from all centres. Under noise that is the shortest one: noise
-of norm r turns a sample of length l by up to arcsin(r / l), and a sample shorter than the noise has
-any direction. Three changes help.
+Algorithm 1 chooses the sample farthest from all centres. With noise, this is often the shortest
+sample: noise of norm r turns a sample of length l by up to arcsin(r / l), and a sample shorter than
+the noise may have any direction. Three changes help.
 
 1. Samples are projected on the K leading left singular vectors of V. Axes of K cones span nearly
    this space, and of noise that is spread over F features a share of K / F is left.

@@ -1,6 +1,6 @@
 """Random matrices after the paper's generative model: samples in circular cones.
 
-Section IV of the paper describes how a sample is drawn, its Section VI how the axes and the norms
+Section IV of the paper describes how a sample is drawn, and Section VI how the axes and the norms
 are chosen. This module makes plain arrays and opens no data.
 """
 

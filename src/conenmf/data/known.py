@@ -1,8 +1,8 @@
-"""What is known of a matrix: which entries, and how much entries, features and samples count.
+"""Which entries of a matrix are known, and the weights of entries, features and samples.
 
-All that a caller says about it is combined here, in any order and wherever it was said: `missing`,
-masks and weights where data are opened, others where they are fitted, weights of samples. An entry
-is known if everything agrees that it is, and counts by the product of its weights.
+This module combines all that a caller passes: `missing`, masks and weights when data are opened,
+masks and weights when they are fitted, and weights of samples. An entry is known if none of these
+excludes it, and its weight is the product of all weights.
 
 The result is a view with zeros where nothing is known, and the weights beside it, an aligned array
 (N, F): zero where an entry is missing. Of a sparse matrix of ratings the pattern takes the place of

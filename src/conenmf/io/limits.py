@@ -1,4 +1,4 @@
-"""What a file may ask of this process, and what its errors say.
+"""Limits on the memory that a file may claim, and the messages of errors in files.
 
 Libraries trust the headers of files. Here a size that a header claims is compared with the file
 before memory is taken. A file that is read as a whole has to fit in a quarter of the memory budget.

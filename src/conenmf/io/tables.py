@@ -1,7 +1,8 @@
-"""Tables, of text or of columns: which columns are read, where the numbers go, what looks odd.
+"""Tables in text, Parquet and Arrow files: which columns are read, and which look wrong.
 
-A number of the row, an identifier or a date, read as a feature, dominates a factorization: it is
-often the largest number of each row. Such columns are looked for in the first rows, and reported.
+If a row number, an identifier or a date is read as a feature, it dominates the factorization,
+because it is often the largest number of its row. Such columns are detected in the first rows, and
+reported.
 
 Parquet and Arrow are read by pyarrow. Names of rows are the index of the data frame that was saved,
 or a first column of text; any other column that is not of numbers is refused. A table that does not

@@ -1,10 +1,9 @@
-"""Everything that is written as text: tables, documents, and lists of names.
+"""Text files: tables, documents, and lists of names.
 
 Each line of a table is a row. It is split into fields by `csv` if it has quotes, and Python's
-`float` makes numbers of them: the printed ones to the last bit. pandas fills short rows with NaN,
-joins lines after a stray quote and ends a field at a zero byte. With checks of each line, its exact
-parser takes longer than this one. How a table is written is guessed from its first lines, by rules
-that a reader can follow.
+`float` converts the fields exactly. pandas fills short rows with NaN, joins lines after a stray
+quote and ends a field at a zero byte. With checks of each line, its exact parser takes longer than
+this one. How a table is written is guessed from its first lines, by rules that a reader can follow.
 
 Documents are a folder of ``.txt`` files, or a column of a table; `data.prepare` makes numbers of
 them when `io.open` knows which words count. They have to fit in a quarter of the memory.

@@ -3,8 +3,8 @@
 `certify` is for every loss. For least squares it returns a `Certificate`. No factorization with K
 components has a smaller error than the truncated singular value decomposition (Eckart and Young),
 and no nonnegative one than a bound from the dual problem (`dual_bound`). For any pair of factors:
-how far it is from that lower bound and from being a stationary point. A certificate judges the
-error, not the truth of the components.
+how far it is from that lower bound and from being a stationary point. A certificate is about
+the error; it does not prove that components are the true ones.
 
 *Restricted factors* have bounds of their own: components that are given, penalties, sums of one.
 All follow from Eckart and Young on a changed V. With columns A of W given, what they cannot reach

@@ -1,4 +1,4 @@
-"""How much more counts vary than Poisson counts, and what follows for fits of them.
+"""The overdispersion of counts, and weights for fits of overdispersed counts.
 
 The variance of a count of mean x is taken as x + phi x^2, that of a Poisson count whose rate varies
 itself; phi, the dispersion, is the squared coefficient of variation of the rate. Where it is above

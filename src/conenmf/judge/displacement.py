@@ -1,14 +1,14 @@
-"""Displacement: how far an entry of a component can go before Q has risen by a given number.
+"""Displacement: how far an entry of a component can move until Q has risen by a given number.
 
-An entry is the share of a feature in its component, whose entries sum to one: so the scale between
-W and H plays no part. The share is moved and held, everything else is fitted again, and the limits
-are where Q, the weighted sum of squares, has risen by dQ, as in the displacement of EPA PMF. With
+Entries are scaled so that each component sums to one, so the scale between W and H does not matter.
+The method fixes an entry at a new value, fits everything else again, and finds the limits where Q,
+the weighted sum of squares, has risen by dQ, as in the displacement of EPA PMF. With
 w_f = r times the sum of the other entries, r = share / (1 - share), the best column for given H is
 exact: it minimises sum (a_g w_g^2 / 2 - b_g w_g) over w >= 0 with that constraint, so the other
 entries are max(b_g - m, 0) / a_g with a number m for all, which is found by bisection.
 
-The fits begin at the one that is judged and follow the entry, so other minima far away are not
-found: the true limits are at least as wide.
+The fits start from the given fit and follow the entry, so distant minima are not found, and the
+true limits are at least as wide.
 """
 
 from __future__ import annotations

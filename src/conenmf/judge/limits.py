@@ -1,16 +1,17 @@
-"""Limits for the entries of components: how far runs scatter, and how far noise lets them move.
+"""Limits for the entries of components: how far runs scatter, and how far noise can move them.
 
-Runs on data that were drawn again scatter around the fit as the fit does around the truth: that is
-the bootstrap. Its standard deviation is a standard error, and `entry_limits` are those of Student's
-t, which is wider for few runs. (Quantiles of the runs are too narrow: those of 20 runs at 5 % and
-95 % hold 81 % of what is drawn next.)
+The bootstrap assumes that fits of resampled data scatter around the fit as the fit scatters around
+the truth. Their standard deviation is a standard error, and `entry_limits` uses Student's t, which
+is wider for few runs. (Quantiles of the runs are too narrow: the 5 % and 95 % quantiles of 20 runs
+contain 81 % of new values.)
 
-The bootstrap cannot see that other factors explain the data as well: all runs may end at the same
-one of them. `moved_ranges` looks for the others. Up to noise, all of them are W T with a T (K, K),
-and they explain the data if W T and T^-1 H have no entries that are negative by more than noise:
-the samples then lie inside the simplex of the moved components, and the components inside the
-nonnegative orthant. So each component is pushed in several directions, and the others follow, as
-far as that allows. It needs the data once, or some of the samples if they are large.
+The bootstrap does not show whether other factors explain the data equally well, because all runs
+may end at the same factors. `moved_ranges` looks for other factors. Up to noise, all of them are
+W T with a matrix T (K, K), and they explain the data if negative entries of W T and T^-1 H are no
+larger than noise: the samples then lie inside the simplex of the moved components, and the
+components inside the nonnegative orthant. So each component is moved in several directions, as far
+as these conditions allow, and the others follow. This reads the data once, or only some samples if
+the data are large.
 """
 
 from __future__ import annotations

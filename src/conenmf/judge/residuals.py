@@ -1,10 +1,10 @@
 """Residuals in units of the uncertainties, and Q, the sum of their squares.
 
-Positive matrix factorization judges a fit by Q = sum ((x - W H) / sigma)^2 over the known entries,
-beside the number expected of a right model with right uncertainties: as many as there are known
-entries, less the K (F + N) parameters of the features and samples of which anything is known. A
-feature or a sample is expected to have the same share of Q as of the known entries; the ratio says
-where the model, or sigma, is wrong.
+Positive matrix factorization compares Q = sum ((x - W H) / sigma)^2 over the known entries with the
+value that is expected if the model and the uncertainties are right: the number of known entries
+minus the K (F + N) parameters of the features and samples with known entries. The expected Q is
+divided among features and samples in proportion to their known entries; a ratio far from 1 shows
+where the model or sigma is wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which components would be found again: many fits, what they have in common, and how well.
+"""The stability of components: many fits of resampled data, and their consensus.
 
-`stability` runs the same fit many times from random inits, on the data or on data drawn again,
-forms the consensus, and says of each of its components in what share of the runs it appears, how
-close it is there, and within which limits each of its entries lies. `stability_over` does so for
+`stability` runs the same fit many times from random inits, on the data or on resampled data, and
+forms the consensus. For each component it reports the share of the runs that contain it, how
+similar it is in these runs, and limits for each of its entries. `stability_over` does this for
 several numbers of components.
 
 All runs of one number share every pass over V until each has converged, in groups if their
@@ -604,7 +604,7 @@ class Stability:
     def plot(self, axes: object = None) -> Array:
         """Draw the components with the limits of their entries; return the matplotlib axes."""
         titles = [
-            f"component {k}: in {share:.0%}{', limits withheld' * bool(self.withheld[k])}"
+            f"component {k}: in {share:.0%} of runs{', limits withheld' * bool(self.withheld[k])}"
             for k, share in enumerate(self.found_in)
         ]
         limits = (self.W, self.W) if self.problem else (self.lower, self.upper)

@@ -1,10 +1,10 @@
-"""Whether components are unique: a proof, other factors that are as good, or neither.
+"""Whether components are unique: a proof, other factors that fit equally well, or neither.
 
-A small error does not make components true. `uniqueness` gives each component a verdict. *Unique*:
-it is proved that all exact factors of W H have a component within a radius of at most 1 degree.
-*Can be moved*: other nonnegative factors with K components were found, with an error of at most
-1.001 times that of W H, and none of their components is within 5 degrees of it. *Not found to
-move*: a thorough search found no such factors, which is no proof. *Undecided*: none of these.
+A small error does not prove that components are the true ones. `uniqueness` gives each component a
+verdict. *Unique*: it is proved that all exact factors of W H have a component within a radius of at
+most 1 degree. *Can be moved*: other nonnegative factors with K components were found, with an error
+of at most 1.001 times that of W H, and none of their components is within 5 degrees of it. *No move
+found*: a thorough search found no such factors, which is no proof. *Undecided*: none of these.
 *Given*: it was fixed. The band of a component is the range of each entry over all factors found.
 
 There are three parts: the proof, exact turns, and the search. Proof and turns do not read V.

@@ -1,4 +1,4 @@
-"""How much k components can explain at most: the sum of the k largest eigenvalues, from above.
+"""Upper bounds for the sum of the k largest eigenvalues, the most that k components can explain.
 
 Ritz values on a subspace are never above the eigenvalues, so their sum is a bound on the wrong
 side. `energy_above` adds what the subspace may have missed: its residual, and a tail, the largest

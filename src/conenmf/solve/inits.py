@@ -8,7 +8,6 @@ factors for a solver. `race` lets some of them compete for "auto".
   samples lie in cones, these are close to the best possible; if samples are mixtures of several
   components, they are not, and `mixing` measures by how much.
 - From the leading singular vectors: NNDSVD and its variants take their positive or negative parts.
-  NNSVD-LRC improves the parts by a small alternation of its own, on the truncated SVD instead of V.
   For two components there are exact factors (`cones.geometry`).
 - From samples drawn at random (Langville, Meyer, Albright, Cox and Duling, 2006): components are
   means of a few samples each, or samples drawn in proportion to their squared norms, as a CUR

@@ -1,4 +1,4 @@
-"""The race of inits: what ``init="auto"`` does where one init may not be enough.
+"""The race of inits: ``init="auto"`` compares several inits if one may not be enough.
 
 A fit begins with the first init of its loss, and runs its solver. Nearly always that is all: for
 least squares, NNDSVD ends within 0.5 % of the best of many inits on nearly every matrix of the zoo
