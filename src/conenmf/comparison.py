@@ -228,7 +228,7 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
 
 
 def _checked(name: str, values: object, valid: Collection[str]) -> list[Any]:
-    """Names and functions; a single one counts as a list of one."""
+    """Return a list of names and functions; a single one becomes a list of one."""
     is_one = isinstance(values, str | Solver) or callable(values)
     given = [values] if is_one else several(name, values)
     for one in given:

@@ -164,7 +164,7 @@ def _settings(
     solver: AnySolver | None,
     stopping: Stopping,
 ) -> Facts:
-    """What was asked for in plain values, which can be saved."""
+    """The options of the call as plain values, which can be saved."""
     is_auto = isinstance(solver, str) and solver == "auto"
     limit = stopping.max_time
     return {
@@ -344,7 +344,7 @@ class _Fit:
         return self.problem.begin(self.data, K, init, self.solver, rng, self._known, self._report)
 
     def run(self) -> Array:
-        """Return the W that the solver ended with, or that of the init if there is no solver."""
+        """Return the W of the solver, or of the init if there is no solver."""
         with self._timed("solve"):
             run = self._run
             if run is None:
@@ -365,7 +365,7 @@ class _Fit:
             return self.problem.restored(W)
 
     def _winner(self, run: Run) -> Run:
-        """The run with which to continue, after a race with other inits where it may pay."""
+        """Return the run to continue with, after a race with other inits if that may help."""
         K = run.W.shape[1]
         min_gap = may_pay(run, self.stopping.max_iter)
         rivals = self.problem.inits(self.data, K, self.solver)[1:]

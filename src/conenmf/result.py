@@ -350,7 +350,7 @@ class Factorization:
         return self.H if V.unweighed is None else V.unweighed.weighed(self.H)
 
     def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
-        """The effort asked for, or that of the certificate, or the default."""
+        """The given effort, or the effort of the certificate, or the default."""
         if asked is not None:
             known = 0 if certificate is None else certificate.effort
             return max(integer("effort", asked, at_least=0), known)

@@ -219,7 +219,7 @@ def signatures(request: Request) -> None:
     """Extract mutational signatures from the catalogue DATA, with limits and activities.
 
     DATA is a table of counts, such as SigProfiler's SBS96.all: mutation types in rows, samples in
-    columns. Counts are drawn again for each fit. The folder then holds the signatures with their
+    columns. Each fit uses resampled counts. The folder then holds the signatures with their
     limits, their activities in each sample, and a report. The names of known signatures are those
     of --reference.
 
@@ -231,7 +231,7 @@ def signatures(request: Request) -> None:
 
 
 def _fit_many(request: Request, kind: str) -> None:
-    """Fit many times; write the consensus, what is known about it, and a report."""
+    """Fit many times; write the consensus, its certificate and a report."""
     check_picture(request.plot)
     target = result_folder(request, kind)
     display = request.display

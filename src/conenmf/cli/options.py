@@ -496,7 +496,7 @@ class Request(SimpleNamespace):
         settings: Mapping[str, Any],
         names: Iterable[str] = (*_AS_BEFORE, *ENTRIES, "sample_weight"),
     ) -> None:
-        """Read the data as those of a result were read, but for options that are given."""
+        """Read the data with the options of an earlier result, unless the caller gives others."""
         for name in names:
             value = settings.get(name)
             if value is not None and name not in self.given:
@@ -615,7 +615,7 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
 
 
 def _in_order_of(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
-    """The columns of M, with features in the order of those of V."""
+    """The columns of M, with features in the order of the features of V."""
     W = exact(dense(M.columns(np.arange(M.n_samples))))
     return matched_rows(W, M.names, V, owner)
 

@@ -176,7 +176,7 @@ def write_summary(folder: Path, facts: Facts, files: Iterable[str]) -> list[str]
 
 
 def list_in_summary(folder: Path, name: str) -> None:
-    """Add a file to those of the result in a folder, so that the next result replaces it."""
+    """List a file as part of the result in a folder, so that the next result replaces it."""
     if summary := _summary(folder):
         write_summary(folder, summary, [*summary["files"], name])
 

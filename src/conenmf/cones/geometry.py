@@ -84,7 +84,7 @@ _SAME_ANGLE = 1e-9  # between two rays up to which they count as one
 
 
 def cosine_rounding(V: DataMatrix) -> float:
-    """Return how close two cosines to samples of V must be to count as equal."""
+    """Return the largest difference of two cosines that are treated as equal."""
     return float(8.0 * EPS * np.sqrt(V.n_features))
 
 
@@ -329,7 +329,7 @@ class ConeGeometry:
 
     @property
     def verdict(self) -> str:
-        """What is known of the geometric assumption: it "holds", "does not hold" or "may hold".
+        """Whether the geometric assumption "holds", "does not hold" or "may hold".
 
         It holds if the margin is positive. It does not, for any cones round these clusters, if
         samples of different clusters are no farther apart than samples of one.

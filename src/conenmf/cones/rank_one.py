@@ -118,7 +118,7 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> Pair
 def factors_from_centres(
     V: DataMatrix, centres: Array, Z: Array, tol: float, *, moved: bool = False
 ) -> ConeFactors:
-    """Return what `cr1_nmf` does, from centres that are chosen and their directions Z (F, K).
+    """Return the result of `cr1_nmf` for given centres and their directions Z (F, K).
 
     `moved` says that these are no longer those of samples, and may have negative entries.
     """

@@ -69,7 +69,7 @@ EntryWeights: TypeAlias = Array | None
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """What is known of a matrix.
+    """Which entries of a matrix are known, and their weights.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Observed:
         return () if self.weights is None else (self.weights,)
 
     def taken(self, view: DataMatrix, indices: Array) -> Observed | None:
-        """Return what is known of some of the samples, of which `view` consists."""
+        """Return the mask and weights of some of the samples, which `view` contains."""
         rows = None if self.weights is None else np.asarray(self.weights[indices])
         return Observed.of(view, rows)
 
@@ -179,11 +179,11 @@ class Weighed:
 
     @property
     def n_counted(self) -> float:
-        """The sum of the weights: how many samples they count as."""
+        """The sum of the weights."""
         return float(self.weights.sum())
 
     def weighed(self, H: Aligned) -> Aligned:
-        """Return coefficients (K, N) of the samples as those of the weighed ones."""
+        """Return coefficients (K, N) of the weighted samples from those of the original samples."""
         if self.repeated is not None:
             return np.asarray(H)[:, self.repeated]
         return self.V.by_rows(_times_rows, H.T, self.scales).T
@@ -377,7 +377,7 @@ def remark_on_weights(V: DataMatrix) -> str:
 
 
 def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix:
-    """Return a view of V in which samples count as often as their weights say.
+    """Return a view of V in which a sample of weight w counts like w samples.
 
     Parameters
     ----------

@@ -135,7 +135,7 @@ def _measure_rows(rows: Array) -> tuple[Array, float, int]:
 
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:
-    """Return what is known of two blocks together."""
+    """Return the measures of two blocks together."""
     return (
         a[0] + b[0],
         a[1] + b[1],

@@ -77,7 +77,7 @@ _SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2, where float32 holds entries and their
 
 
 class MappedMatrix(DataMatrix):
-    """A view whose blocks are those of V after a function.
+    """A view whose blocks are the blocks of V after applying a function.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class MappedMatrix(DataMatrix):
         return self.V.room_for_aligned(row_bytes, count)
 
     def held_rows(self, max_dense_entries: int) -> Rows:
-        """Return a copy of the samples, changed, if those of V are in memory."""
+        """Return a changed copy of the samples if the samples of V are in memory."""
         rows = self.V.held_rows(max_dense_entries)
         if rows is None:
             return None

@@ -30,7 +30,7 @@ Column: TypeAlias = str | int
 
 
 class Reading(NamedTuple):
-    """How the caller wants a file to be read; the options are those of `open_data`.
+    """The options of `open_data` with which the caller wants a file to be read.
 
     Attributes
     ----------

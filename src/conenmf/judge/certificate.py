@@ -197,7 +197,7 @@ class Certificate(_Bounded):
 def _certify_squares(
     V: DataMatrix, W: Array, H: Aligned, effort: int, spectrum: KnownSpectrum, n_fixed: int
 ) -> Certificate:
-    """Judge a factorization by least squares of what is known of V; see `certify`."""
+    """Judge a least-squares factorization by the known entries of V; see `certify`."""
     W, Ht = check_factors(V, W, H)
     K = W.shape[1]
     total = (V.observed or V).total
@@ -853,7 +853,7 @@ def certify(
 
 
 def usual_effort(V: DataMatrix, loss: str) -> int:
-    """Return how many steps to take if none are asked for: 3, for sparse data 1, for counts 6."""
+    """Return the default number of steps: 3, for sparse data 1, for counts 6."""
     if "dual" not in get_loss(loss).lower_bounds:
         return COUNT_EFFORT
     is_dense = V.n_entries > _DENSE_SHARE * V.n_features * V.n_samples

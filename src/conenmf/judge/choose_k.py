@@ -493,7 +493,7 @@ def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
 
 
 def hidden_share(V: DataMatrix, W: Array, loss: Loss, penalties: Penalties) -> float:
-    """Return the share of the squares of known entries that is predicted, at most 1.
+    """Return the predicted share of the squared norm of known entries, at most 1.
 
     A third of the entries is hidden at a time; the coefficients are those of the others.
     """

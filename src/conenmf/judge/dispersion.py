@@ -189,7 +189,7 @@ def _divergence(part: _Part, W: Array, noise: Noise) -> float:
 
 
 def largest_residual(fits: CountFits, k: int) -> float:
-    """Return the largest singular value of the residuals of k components over that of noise.
+    """Return the largest singular value of the residuals of k components, relative to noise.
 
     Residuals are the signed roots of the deviance of each entry, of variance about one.
     """

@@ -139,7 +139,7 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
 
 
 class SpectraMatch(NamedTuple):
-    """Spectra that were found for those of a library.
+    """The matches between the spectra of a library and estimated spectra.
 
     Attributes
     ----------

@@ -234,7 +234,7 @@ def _group_width(sizes: list[int], sample_bytes: int) -> int:
 
 
 class _Call(NamedTuple):
-    """A step and all that it needs besides its chunk; `options` are those of the chunk's matrix."""
+    """A step and its arguments besides the chunk; `options` belong to the chunk's matrix."""
 
     work: Work
     options: Facts

@@ -140,7 +140,7 @@ class Penalties:
 
     @property
     def kinds(self) -> list[str]:
-        """What is asked for, as a loss names what it supports."""
+        """The penalties that are used, by the names with which a loss lists what it supports."""
         asked = {"l1": self.l1_h or self.l1_w, "l2": self.l2_h or self.l2_w}
         names = ("orthogonality", "min_volume", "sum_to_one")
         asked |= {name: getattr(self, name) for name in names}
@@ -185,7 +185,7 @@ class Penalties:
         return not (self.are_none or both or self.sum_to_one)
 
     def plain(self) -> Facts:
-        """Return what is asked for, in plain values."""
+        """Return the nonzero penalties as plain values."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         given = {name: value for name, value in given.items() if value}
         return {k: one if isinstance(one, str) else float(one) for k, one in given.items()}
@@ -245,7 +245,7 @@ class Term:
         return G, C - C.dtype.type(self.l1) if self.l1 else C
 
     def value(self, Y: Array) -> float:
-        """Return the term; that of the volume needs all rows."""
+        """Return the value of the term; the volume needs all rows."""
         rows = exact(Y)
         squares = float(np.vdot(rows, rows))
         value = 2 * self.l1 * float(rows.sum()) + self.l2 * squares

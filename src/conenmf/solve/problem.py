@@ -50,7 +50,7 @@ class Problem:
     def of(
         cls, V: DataMatrix, loss: Loss, solver: ChosenSolver, fixed: object, penalties: Penalties
     ) -> Problem:
-        """Return the problem that a caller asks for, checked against V, the solver and the loss."""
+        """Return the problem of a call, checked against V, the solver and the loss."""
         loss.check(V, solver, penalties, fixed)
         return cls(loss, penalties, Fixed.of(fixed, V), V.observed, V.measures.lowest < 0)
 

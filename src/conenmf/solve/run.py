@@ -385,7 +385,7 @@ class Run:
         return Part(self.V, objective.step, aligned, shared, len(rows), X=X)
 
     def _first_pass(self) -> None:
-        """Compute the sums of the init, and scale W if the solver asks for it."""
+        """Compute the sums of the init, and scale W if the solver needs it."""
         self._tried_beta = 0.0
         part = self._part(self.W, lambda G, C, Y: Y)
         self.Ht, self.sums = part.V.sweep(part.step, *part.aligned, **part.shared)

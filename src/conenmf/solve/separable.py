@@ -115,7 +115,7 @@ _SPA_CONSTANT = 80.0  # of Gillis and Vavasis (2014), Theorem 3
 
 @dataclass(frozen=True)
 class SeparableBound:
-    """What is known of V if some of its samples are taken for its components.
+    """Bounds for V if some of its samples are used as the components.
 
     Attributes
     ----------

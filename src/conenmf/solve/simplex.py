@@ -144,7 +144,7 @@ def _facets(Y: Array, noise: Array) -> Array:
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
-    """Facets of a simplex around all pixels: that of K far ones, made larger.
+    """Facets of a simplex around all pixels: the simplex of K distant pixels, enlarged.
 
     The pivots of a QR decomposition are the samples that `spa` chooses.
     """

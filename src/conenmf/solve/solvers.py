@@ -247,7 +247,7 @@ def get_solver(solver: AnySolver) -> Solver:
 
 
 def solver_name(solver: object) -> str | None:
-    """Return how a result names a solver: its name, or that of its function."""
+    """Return the name of a solver for a result: its name, or the name of its function."""
     if solver is None or isinstance(solver, str):
         return solver
     for name, one in SOLVERS.items():

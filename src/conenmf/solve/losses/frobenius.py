@@ -362,7 +362,7 @@ class LeastSquares(_Squares):
         return self._last[1]
 
     def _sufficient_dtype(self, sums: Sums, W: Array) -> DType:
-        """The type of V, or float64 if single precision does not show what is left of V."""
+        """The type of V, or float64 if the residual is too small for single precision."""
         if self.V.dtype == np.float64:
             return self.V.dtype
         inner = float(np.vdot(sums["VH"], W))  # W may have been scaled since the pass

@@ -36,7 +36,7 @@ _SOLVERS = {"mult": Solver(multiplicative, first="H")}
 
 
 class ItakuraSaito(Loss):
-    """One solver, every init; the relative error is a share of that of the mean sample."""
+    """One solver, every init; the error is relative to the divergence from the mean sample."""
 
     name = "itakura-saito"
     help = "itakura-saito for positive power spectra"

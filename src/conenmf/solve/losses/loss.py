@@ -119,10 +119,10 @@ class Loss(ABC):
 
     @abstractmethod
     def scale(self, V: DataMatrix) -> float:
-        """Return the loss that counts as 1: the relative error is a share of it."""
+        """Return the loss to which the relative error is relative."""
 
     def solver(self, solver: str | Solver | Update) -> Solver:
-        """Return the solver that a user asks for."""
+        """Return the solver for the name or function that the user passes."""
         if isinstance(solver, Solver) and solver in self.solvers.values():
             return solver
         if not isinstance(solver, str):
@@ -136,7 +136,7 @@ class Loss(ABC):
     def check(
         self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
-        """Refuse data, and what is asked for, that the loss has no meaning for."""
+        """Raise an error for data and options that the loss does not support."""
         if "negative" not in self.constraints:
             require_nonnegative(V, f"loss={self.name!r}")
         asked = dict.fromkeys(penalties.kinds, "penalties")
@@ -240,7 +240,7 @@ class Loss(ABC):
         )
 
     def relative_error(self, value: float, scale: float) -> float:
-        """Return the relative error of a value, given the one that counts as 1."""
+        """Return the relative error of a value of the loss, given `scale`."""
         share = value / scale if scale else 0.0
         return math.sqrt(share) if self.degree == 2 else float(share)
 

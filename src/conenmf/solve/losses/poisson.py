@@ -191,7 +191,7 @@ def _measure(
 
 
 def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> float:
-    """The divergence of the best single component w h for what is known of V."""
+    """The divergence of the best single component w h from the known entries of V."""
     weights = V.observed.aligned
     w = np.array(features)
     last = np.inf
@@ -223,7 +223,7 @@ def _xlogx(values: Array) -> float:
 
 
 def restraints(penalties: Penalties, n_fixed: int = 0) -> tuple[Restraint, Restraint]:
-    """Return what holds H, and what holds W."""
+    """Return the constraints on H and on W."""
     of_W = Restraint(penalties.l1_w, penalties.l2_w, n_fixed)
     return Restraint(penalties.l1_h, penalties.l2_h), of_W
 
@@ -373,7 +373,7 @@ POISSON_SOLVERS: dict[str, Solver] = {
 
 
 class Poisson(Loss):
-    """The Kullback-Leibler divergence of counts; the relative error is that of one component's."""
+    """The Kullback-Leibler divergence, relative to the divergence of one component."""
 
     name = "poisson"
     aliases = ("kullback-leibler",)
