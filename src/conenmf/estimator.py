@@ -645,7 +645,7 @@ class ConeNMF(
         weights: Any = None,
         **known: Any,
     ) -> DataMatrix:
-        """Open X: scikit-learn checks its form, if it is in memory, and the door its values.
+        """Open X. scikit-learn checks its form if it is in memory; `from_rows` checks its values.
 
         Weights of features are kept for later data.
         """
@@ -680,7 +680,7 @@ class ConeNMF(
         return observed_only(V, weights=matched_rows(own, self._named_components()[1], V))
 
     def _checked(self, X: object, **options: Any) -> Any:
-        """Let scikit-learn check X; its errors keep their words, and get a name."""
+        """Let scikit-learn check X; its errors become named errors with the same text."""
         X = np.asarray(X) if isinstance(X, np.matrix) else X  # which scikit-learn refuses
         try:
             return validate_data(self, X, ensure_all_finite=False, **options)

@@ -199,7 +199,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
 
 
 def _rated(request: Request, V: DataMatrix) -> Factorization:
-    """Fit ratings; the settings of the result say how well hidden ones are predicted."""
+    """Fit ratings; the settings of the result contain the errors on hidden ratings."""
     K = request.K if isinstance(request.K, str) else request.chosen_k(V)
     with request.display.working("choosing the model by hidden ratings"):
         model = fit_ratings(V, K)

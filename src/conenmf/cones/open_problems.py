@@ -57,7 +57,7 @@ _DENSE_COLUMNS = 64  # of sparse samples, at a time
 
 
 class CoveringCentres(NamedTuple):
-    """Centres that cover all samples but some.
+    """Centres that cover all samples except some outliers.
 
     Attributes
     ----------

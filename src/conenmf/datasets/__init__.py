@@ -413,7 +413,7 @@ def _where_to_get(description: Description) -> str:
 
 
 def _read_folder(folder: Path, description: Description) -> _Contents | None:
-    """What the folder of a dataset holds; None if there is nothing in it that can be read."""
+    """The content of the folder of a dataset; None if nothing in it can be read."""
     if not folder.is_dir():
         return None
     official = _read_matlab if description.variables else _OFFICIAL[description.kind]

@@ -38,7 +38,7 @@ def fits(size: int, budget: int) -> bool:
 
 
 def check_fits(name: object, size: int, budget: int) -> None:
-    """Refuse what can only be read as a whole and does not fit."""
+    """Raise an error for a file that is read as a whole and does not fit in memory."""
     if not fits(size, budget):
         raise FileFormatError(
             f"{name} takes {size} bytes and can only be read as a whole, which is more than "

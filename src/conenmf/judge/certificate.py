@@ -90,7 +90,7 @@ _SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # of a V whose singular values
 
 
 class BoundWarning(UserWarning):
-    """An error is below its lower bound, which cannot be: one of the two numbers is wrong."""
+    """An error is below its lower bound: one of the two numbers must be wrong."""
 
 
 def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectrum = None) -> float:

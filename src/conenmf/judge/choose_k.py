@@ -1,15 +1,15 @@
-"""The number of components: one engine, which gathers evidence and says how sure it is.
+"""The number of components: one procedure, which gathers evidence and grades the answer.
 
-A loss names the evidence that suits it (`Loss.k_evidence`), `EVIDENCE` maps each name to a small
-function. Each piece says a number, how far the truth may be from it, and whether the data meet its
-assumptions. The piece that can be trusted most decides, and the answer has a grade:
+A loss names the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
+small function. Each piece of evidence has a number, an interval, and says whether the data meet its
+assumptions. The most trusted evidence decides, and the answer has a grade:
 
 *proved*
     A theorem applies to these data, and is named.
 *supported*
-    The assumptions of the piece that decides are met, and another piece says the same number.
+    The data meet the assumptions of the deciding evidence, and other evidence has the same number.
 *guess*
-    Anything else. Nobody can know more than the noise and the data tell.
+    Anything else.
 
 `factorize` with ``K="auto"``, `select_k` and the command line share this decision.
 """
@@ -562,7 +562,7 @@ def choose_k(
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
-    """Let the piece that can be trusted most decide, and grade it by what the others say."""
+    """Let the most trusted evidence decide, and grade it by how the other evidence agrees."""
     proofs = [one for one in gathered if one.theorem]
     best = proofs[0] if proofs else max(gathered, key=lambda one: one.trust)
     K = max(best.K, 1)

@@ -788,7 +788,7 @@ def _judged(
     loss: Loss,
     resample: str,
 ) -> Stability:
-    """Return what runs have in common, given the consensus of those that are kept."""
+    """Return the statistics of all runs, given the consensus of the kept runs."""
     goal = loss.on(V, rescale=False)
     best_run, best = _finished(goal, best_W)
     W, end = (best_run, best) if found.W is None else _finished(goal, found.W)

@@ -38,7 +38,7 @@ Apply: TypeAlias = Callable[[Array], Array]
 
 
 class EnergyBound(NamedTuple):
-    """An upper bound for a sum of eigenvalues, and the probability that it is none."""
+    """An upper bound for a sum of eigenvalues, and the probability that it is wrong."""
 
     value: float
     failure_probability: float

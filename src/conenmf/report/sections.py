@@ -436,7 +436,7 @@ def _bands_in_words(context: Context) -> str:
 
 
 def _component(context: Context, k: int) -> Facts:
-    """What a page shows of one component."""
+    """The contents of the page for one component."""
     share = float(context.result.shares[k])
     found = context.uniqueness
     w = context.W[:, k]

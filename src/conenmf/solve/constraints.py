@@ -389,7 +389,7 @@ FIXED_TABLE = "the table of fixed components"  # what errors about features call
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
-    """Components that are given.
+    """Known components, which a fit does not change.
 
     Attributes
     ----------

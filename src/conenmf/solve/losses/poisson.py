@@ -690,7 +690,7 @@ class Divergence(Objective):
         return self._known[0]
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W moved on, but no entry to less than a share of itself."""
+        """Return W extrapolated, but no entry below a given share of itself."""
         return _moved(W, before, share)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
