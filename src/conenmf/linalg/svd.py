@@ -196,10 +196,10 @@ class Spectrum:
         V = self.V
         k = self._asked(k)
         with V.own_threads():
-            X, values = self.leading_subspace(k, tol=tol)
+            vectors, values, _ = self._leading(k, tol)
             limit = values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
-            is_rounding = limit <= EPS * values[0] * values.size
-            X = X[:, : k if is_rounding else np.count_nonzero(values >= limit)]
+            is_rounding = limit <= EPS * values[0] * self._block_size(k)
+            X = self._features(vectors[:, : k if is_rounding else np.count_nonzero(values >= limit)])
             # V'X is tall and thin; its singular values do not suffer from the square in VV'. What
             # V makes of the right vectors has not lost digits either: it replaces X while it helps.
             for left in reversed(range(_MAX_REFINEMENTS)):
