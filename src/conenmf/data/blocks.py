@@ -171,7 +171,8 @@ def products(block: Block, X: Array) -> Array:
         return np.asarray(block.T @ X)
     X = np.ascontiguousarray(X)
     C = np.empty((block.shape[1], X.shape[1]), np.result_type(block.dtype, X.dtype))
-    kernels.sparse_products(block.data, _unsigned(block.indices), block.indptr, X, C)
+    indices = block.indices.view(f"u{block.indices.itemsize}")
+    kernels.sparse_products(block.data, indices, block.indptr, X, C)
     return C
 
 
@@ -181,13 +182,8 @@ def weighted_sums(block: Block, Y: Array) -> Array:
         return np.asarray(block @ Y)
     Y = np.ascontiguousarray(Y)
     S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
-    kernels.sparse_sums(block.data, _unsigned(block.indices), block.indptr, Y, S)
+    kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
     return S
-
-
-def _unsigned(indices: Array) -> Array:
-    """The same indices: kernels need not ask whether one counts from the end."""
-    return indices.view(f"u{indices.itemsize}")
 
 
 def feature_gram(block: Block) -> Array:

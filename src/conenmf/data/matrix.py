@@ -307,8 +307,8 @@ class DataMatrix(ABC):
         if other is None:
             (image,) = self.sweep(_square_times, X=X)
             return np.asarray(image)
-        products, _ = self.sweep(_products, X=X)
-        image, _ = other.sweep(_products, X=products)
+        products, _ = self.sweep(multiplied, X=X)
+        image, _ = other.sweep(multiplied, X=products)
         return np.asarray(image)
 
     # --- reading ---
@@ -410,7 +410,8 @@ def _applied(index: range, *rows: Array, function: Callable[..., Array]) -> PerS
     return function(index, *rows), None
 
 
-def _products(block: Block, *, X: Array) -> PerSample:
+def multiplied(block: Block, *, X: Array) -> PerSample:
+    """Step: the product of every sample with X, in the type of X."""
     return products(block.astype(X.dtype, copy=False), X), None
 
 

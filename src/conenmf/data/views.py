@@ -54,7 +54,6 @@ from .matrix import (
     Aligned,
     DataMatrix,
     Measures,
-    PerSample,
     Reduce,
     Results,
     Step,
@@ -62,6 +61,7 @@ from .matrix import (
     add,
     join_sums,
     measure_block,
+    multiplied,
 )
 from .memory import DenseMatrix, LocalMatrix, hold, single_copy
 from .validate import require_data_matrix
@@ -373,10 +373,10 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
 
 
 class SideBySide(NamedTuple):
-    """Matrices side by side, and where each is: its first column and the one after its last."""
+    """Matrices side by side, and where each ends; an empty one is none."""
 
     X: Array
-    places: list[tuple[int, int] | None]
+    ends: Array
 
     @classmethod
     def of(cls, matrices: Sequence[Array | None]) -> SideBySide | None:
@@ -384,19 +384,14 @@ class SideBySide(NamedTuple):
         given = [X for X in matrices if X is not None]
         if len(given) < 2 or len({X.dtype for X in given}) > 1 or not kernels.AVAILABLE:
             return None
-        places: list[tuple[int, int] | None] = []
-        end = 0
-        for X in matrices:
-            width = 0 if X is None else X.shape[1]
-            places.append(None if X is None else (end, end + width))
-            end += width
-        return cls(np.hstack(given), places)
+        ends = np.cumsum([0 if X is None else X.shape[1] for X in matrices])
+        return cls(np.hstack(given), ends)
 
     def split(self, C: Array) -> list[Arrays]:
         """Return the columns of each, as an argument of its step."""
         return [
-            {} if place is None else {"C": np.ascontiguousarray(C[:, slice(*place)])}
-            for place in self.places
+            {"C": np.ascontiguousarray(part)} if part.size else {}
+            for part in np.split(C, self.ends[:-1], axis=1)
         ]
 
 
@@ -405,12 +400,8 @@ def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] |
     beside = SideBySide.of(matrices)
     if beside is None:
         return None
-    C, _ = V.sweep(_multiply, X=beside.X)
+    C, _ = V.sweep(multiplied, X=beside.X)
     return [part["C"] for part in beside.split(np.asarray(C))]
-
-
-def _multiply(block: Block, *, X: Array) -> PerSample:
-    return products(block, X), None
 
 
 def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:

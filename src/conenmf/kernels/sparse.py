@@ -14,7 +14,8 @@ from .load import compiled
 def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Array) -> None:
     """C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
 
-    Eight entries at a time: the row of C is loaded and stored an eighth as often.
+    Eight entries at a time: the row of C is loaded and stored an eighth as often. The indices are
+    unsigned, so that none counts from the end, which would be checked for every entry.
     """
     for n in range(C.shape[0]):
         row = C[n]
@@ -28,17 +29,19 @@ def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Arr
             w0, w1, w2, w3 = W[places[p]], W[places[p + 1]], W[places[p + 2]], W[places[p + 3]]
             w4, w5, w6, w7 = W[places[p + 4]], W[places[p + 5]], W[places[p + 6]], W[places[p + 7]]
             for k in range(row.size):
-                first = v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
-                row[k] += first + v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k]
+                row[k] += (
+                    (v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k])
+                    + (v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k])
+                )  # fmt: skip
         for p in range(eights, pairs, 2):
             v0, w0 = values[p], W[places[p]]
             v1, w1 = values[p + 1], W[places[p + 1]]
             for k in range(row.size):
                 row[k] += v0 * w0[k] + v1 * w1[k]
         for p in range(pairs, values.size):
-            v0, w0 = values[p], W[places[p]]
+            w0 = W[places[p]]
             for k in range(row.size):
-                row[k] += v0 * w0[k]
+                row[k] += values[p] * w0[k]
 
 
 @compiled

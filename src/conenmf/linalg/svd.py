@@ -150,10 +150,11 @@ class Spectrum:
             bound = EnergyBound(float(values[:k].sum()) + rounding, 0.0)
             if not self._forms_gram(k, True):
                 apply, _, is_held = self._operator()
-                if found.images is None:
-                    found = found._replace(images=apply(found.vectors))
+                images = apply(found.vectors) if found.images is None else found.images
                 n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
-                bound = subspace_energy(found, k, V.total, rounding, apply, n_starts=n_starts)
+                bound = subspace_energy(
+                    found._replace(images=images), k, V.total, rounding, apply, n_starts=n_starts
+                )
         self._energy[k] = bound
         return bound
 
@@ -196,10 +197,12 @@ class Spectrum:
         V = self.V
         k = self._asked(k)
         with V.own_threads():
-            vectors, values, _ = self._leading(k, tol)
-            limit = values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
-            is_rounding = limit <= EPS * values[0] * self._block_size(k)
-            X = self._features(vectors[:, : k if is_rounding else np.count_nonzero(values >= limit)])
+            found = self._leading(k, tol)
+            limit = found.values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
+            is_rounding = limit <= EPS * found.values[0] * self._block_size(k)
+            X = self._features(
+                found.vectors[:, : k if is_rounding else np.count_nonzero(found.values >= limit)]
+            )
             # V'X is tall and thin; its singular values do not suffer from the square in VV'. What
             # V makes of the right vectors has not lost digits either: it replaces X while it helps.
             for left in reversed(range(_MAX_REFINEMENTS)):
