@@ -12,8 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-os.environ["OMP_WAIT_POLICY"] = "PASSIVE"  # the k-means of scikit-learn would wait in busy loops
-
 import anndata
 import dask
 import dask.array as da

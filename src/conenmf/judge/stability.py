@@ -164,9 +164,11 @@ def _clustered(points: Array, K: int) -> Array:
         return np.arange(len(points))
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
 
     model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
-    with warnings.catch_warnings():
+    # its threads wait for each other in busy loops, which takes longer than so few points
+    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
         return model.fit_predict(points)
 
