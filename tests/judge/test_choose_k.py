@@ -154,6 +154,16 @@ def test_all_evidence_is_shown(parts):
     np.testing.assert_array_equal(axes[0].lines[0].get_ydata(), chosen.evidence[0].scores)
 
 
+def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
+    """It has a say where noise is not alike in all features, and supports no number."""
+    X = rng.gamma(1.0, size=(400, 4)) @ rng.gamma(1.0, size=(4, 60))
+    X = np.maximum(X + 0.3 * rng.standard_normal(X.shape) * rng.lognormal(0, 1, 60), 0)
+    chosen = select_k(from_rows(X))
+    piece = found(chosen, "hysime")
+    assert (piece.K, piece.trust, chosen.grade) == (4, -1, "guess")
+    assert piece.scores[3] > 1 > piece.scores[4]
+
+
 def test_spectra_that_vary_are_no_more_materials():
     """Each sample of four materials has a smooth factor of its own, which adds weak components."""
     rng = np.random.default_rng(0)
@@ -177,7 +187,7 @@ def test_progress_is_reported(parts):
     seen = []
     names = list(enumerate(LOSSES["frobenius"].k_evidence))
     select_k(from_columns(parts), callback=lambda name, place: seen.append((place, name)))
-    assert seen == names[:-1]  # the last one is for guesses
+    assert seen == names[:-2]  # the last two are for guesses
     X = np.random.default_rng(0).random((60, 40))
     select_k(from_rows(X), callback=lambda name, place: seen.append((place, name)))
     assert seen[3:] == names

@@ -25,6 +25,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.linalg import eigh, pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import Range, function, number, optional
@@ -36,7 +37,7 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import EPS, Array, Block, exact
+from ..data.blocks import EPS, TINY, Array, Block, dense, exact
 from ..data.known import EntryWeights, filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
@@ -57,7 +58,8 @@ SUPPORTED = "supported"
 GUESS = "guess"
 
 _FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # which piece of evidence decides
-_FOR_GUESSES = "shuffled"  # evidence that is asked only where the others leave a guess
+_UPPER_END = -1  # shown as such: it never decides, nor supports a number
+_FOR_GUESSES = ("shuffled", "hysime")  # evidence that is asked only where the others leave one
 
 _MIN_DENSITY = 0.25  # of nonzero entries, below which noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
@@ -94,7 +96,7 @@ class Evidence:
         Why.
     trust : int
         The piece with the largest decides: 2 or 3 if the data meet its assumptions, 1 if it can
-        serve as a guess, 0 if it only supports the number of another piece.
+        serve as a guess, 0 if it is only shown, -1 if it supports no number either.
     ks, scores : array
         What the picture shows: a score for each of these numbers.
     meaning : str
@@ -353,17 +355,47 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     )
 
 
+def _hysime(question: Question) -> Iterator[Evidence]:
+    """An upper end for scenes: directions that hold more signal than noise.
+
+    The noise of a feature is what regression on all others leaves (Bioucas-Dias and Nascimento,
+    "Hyperspectral subspace identification", IEEE TGRS 46, 2008). What is not exactly linear counts
+    as signal, so there are far more directions than materials; where noise is alike in all entries
+    weak components are missed, and the edge says more. With R = VV' / N and D the inverse
+    of the diagonal of R^-1, the noise is D R^-1 V.
+    """
+    F, N = question.V.shape
+    is_noise = any(one.name == "edge" and one.trust >= _CLEAR for one in question.gathered)
+    if is_noise or F > _MANY_FEATURES or N < 2 * F or F < 3:
+        return
+    part = question.samples
+    B = dense(exact(part.columns(np.arange(part.shape[1]))))
+    R = B @ B.T / B.shape[1]
+    inverse = pinv(R, hermitian=True)
+    D = 1 / np.maximum(np.diag(inverse), TINY)
+    noise = D[:, None] * inverse * D
+    vectors = eigh(R - 2 * np.diag(D) + noise)[1][:, ::-1]
+    signal, lost = (((vectors.T @ S) * vectors.T).sum(axis=1) for S in (R, 2 * np.diag(D)))
+    ratios = signal / np.maximum(lost, TINY)
+    K = max(int(np.count_nonzero(ratios > 1)), 1)
+    text = f"directions that hold more signal than noise (HySime): {K}, an upper end"
+    scores = ratios[: 2 * K + 10]
+    meaning = "signal over twice the noise; above 1: signal"
+    ks = np.arange(1, scores.size + 1)
+    yield Evidence("hysime", K, (1, K), text, _UPPER_END, ks, scores, meaning)
+
+
 def _cones(question: Question) -> Iterator[Evidence]:
     """Clusters of samples that are apart, as the geometric assumption implies: `count_cones`.
 
     If noise leaves two more singular values than there are clusters, these are groups of cones.
     """
     count = count_cones(question.V)
-    if count.separation is None:
+    if count.K == 0:
         return
     most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
     trust = _FIRST if count.K >= most - 1 else _WEAK
-    is_exact = count.separation.is_exact and trust == _FIRST
+    is_exact = count.separation is not None and count.separation.is_exact and trust == _FIRST
     theorem = ""
     if is_exact and count.ks.tolist() == [count.K]:
         theorem = (
@@ -508,6 +540,7 @@ EVIDENCE: dict[str, Piece] = {
     "ratio": _ratio,
     "shuffled": _shuffled,
     "cones": _cones,
+    "hysime": _hysime,
     "counting noise": _counting_noise,
 }
 
@@ -545,10 +578,9 @@ def choose_k(
     names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
     names = ("hidden",) if has_holes else names
     gathered = question.gathered
-    most = min(V.shape)
     for place, name in enumerate(names):
-        is_guess = not gathered or _decision(gathered, most, is_complete=True).grade == GUESS
-        if name == _FOR_GUESSES and not is_guess:
+        is_asked = name not in _FOR_GUESSES or not gathered
+        if not is_asked and _decision(gathered, min(V.shape), is_complete=True).grade != GUESS:
             break
         if callback is not None:
             callback(name, place)
@@ -558,7 +590,7 @@ def choose_k(
         gathered += [replace(one, seconds=seconds) for one in pieces]
         if question.is_late:
             break
-    return _among(_decision(gathered, most, is_complete=not question.is_late), ks)
+    return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
@@ -566,7 +598,7 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
     proofs = [one for one in gathered if one.theorem]
     best = proofs[0] if proofs else max(gathered, key=lambda one: one.trust)
     K = max(best.K, 1)
-    agreeing = [one for one in gathered if one is not best and one.K == K]
+    agreeing = [one for one in gathered if one is not best and one.K == K and one.trust >= 0]
     if proofs:
         reason = f"{best.text}; {best.theorem}"
         return Selection(K, (K, K), PROVED, best.name, reason, tuple(gathered))
