@@ -126,6 +126,16 @@ def test_the_gradient_is_that_of_the_excess():
     np.testing.assert_allclose(gradient.ravel(), differences, rtol=1e-4, atol=1e-4 * value)
 
 
+def test_no_push_pays_far_from_all_components():
+    """A search may jump there. Distances of faces do not grow any more, but a push does."""
+    X, _ = mixed(1, 0.5)
+    found = stability(from_columns(X), 4, 4)
+    window = Window(X, found.W, np.asarray(found.H))
+    far = np.random.default_rng(0).normal(size=(4, 4))
+    far -= far.mean(axis=0)  # sums of components stay one
+    assert window.excess(np.eye(4) + 1e9 * far)[0] > 1e9 / 1e-4
+
+
 def test_scaling_the_data_does_not_change_the_moves():
     X, _ = mixed(2, 0.5)
     found = stability(from_columns(X), 4, 4)

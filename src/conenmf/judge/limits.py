@@ -39,6 +39,9 @@ _MAX_ITER = 50  # of each push
 _MAX_HALVINGS = 40
 _MAX_CORRECTIONS = 10
 _FAR = 1e100  # beyond every limit
+# Of a component in another one: a search that comes so far is turned back. Excess does not grow
+# without end, as a push does, so that it would never return.
+_MAX_SHARE = 10.0
 _ROUNDING = 1e-12  # of the largest entry, which is no noise
 _MAX_CONDITION = 1e8  # beyond which vectors count as dependent
 
@@ -172,36 +175,40 @@ class _Window:
         self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
         self.inverse = inv(self.A @ self.A.T)
         D, E = self.distances(self.R, inv(self.R))
-        self.by_noise = 1 + (D < _NEAR).sum(axis=1) / 2, 1 + (E < _NEAR).sum(axis=0) / 2
-        self.at_start = [_outside(D.T, self.by_noise[0]), _outside(E, self.by_noise[1])]
+        self.by_noise = [1 + (distances < _NEAR).sum(axis=1) / 2 for distances in (D, E)]
+        self.at_start = [
+            _squares(np.minimum(distances, 0)) / by_noise
+            for distances, by_noise in zip((D, E), self.by_noise, strict=True)
+        ]
 
     def distances(self, T: Array, U: Array) -> Pair:
-        """How far samples are inside the faces (K, N), and entries of components above 0 (F, K)."""
+        """How far samples are inside the faces (K, N), and entries of components above 0 (K, F)."""
         sizes = np.sqrt((T * (self.inverse @ T)).sum(axis=0))
-        return U @ self.A / norm(U, axis=1, keepdims=True), self.Q @ T / sizes
+        return U / norm(U, axis=1, keepdims=True) @ self.A, (T / sizes).T @ self.Q.T
 
     def excess(self, T: Array) -> tuple[float, Array]:
         """By how much faces and components are beyond what noise allows; the gradient by T.
 
         The sum of squares over all faces and components, each in units of what noise gives.
         """
+        if not np.abs(T).max() < _MAX_SHARE:
+            return _FAR, np.zeros_like(T)
         T = self.R @ T
         try:
             U = inv(T)
         except np.linalg.LinAlgError:
             return _FAR, np.zeros_like(T)
-        D, E = (np.minimum(distances, 0) for distances in self.distances(T, U))
+        D, E = (np.minimum(distances, 0, out=distances) for distances in self.distances(T, U))
+        squares = _squares(D), _squares(E)
         faces, components = (
-            np.maximum(_outside(distances, by_noise) - start - _SLACK, 0)
-            for distances, by_noise, start in zip(
-                (D.T, E), self.by_noise, self.at_start, strict=True
-            )
+            np.maximum(one / by_noise - start - _SLACK, 0)
+            for one, by_noise, start in zip(squares, self.by_noise, self.at_start, strict=True)
         )
         norms = norm(U, axis=1, keepdims=True)
         M = self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))
-        by_U = D @ self.A.T / norms - (D**2).sum(axis=1, keepdims=True) * U / norms**2
-        by_T = self.Q.T @ E / sizes - (E**2).sum(axis=0) * M / sizes**2
+        by_U = D @ self.A.T / norms - squares[0][:, None] * U / norms**2
+        by_T = (E @ self.Q).T / sizes - squares[1] * M / sizes**2
         by_U = 4 * (faces / self.by_noise[0])[:, None] * by_U
         by_T = 4 * components / self.by_noise[1] * by_T
         value = float(faces @ faces + components @ components)
@@ -245,9 +252,8 @@ class _Window:
         return ends
 
 
-def _outside(distances: Array, by_noise: Array) -> Array:
-    """The sum of squared distances outside, for each column, in units of what noise gives."""
-    return (np.minimum(distances, 0) ** 2).sum(axis=0) / by_noise
+def _squares(rows: Array) -> Array:
+    return np.vecdot(rows, rows)
 
 
 def _pushes(steps: Array) -> list[Array]:
