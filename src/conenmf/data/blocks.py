@@ -273,9 +273,9 @@ def entries_of(block: Block) -> Entries:
         samples = owners(block)
         features = block.indices
         values = block.data.astype(float, copy=False)
-        there = values != 0
-        if there.all():
+        if values.all():
             return Entries(features, samples, values)
+        there = values != 0
         return Entries(features[there], samples[there], values[there])
     rows = np.asarray(block.T)
     samples, features = np.nonzero(rows)

@@ -40,21 +40,31 @@ def _slope(v: Array, u: Array, length: float) -> float:
 
 @compiled_in_order
 def _descend(
-    A: Array, gradient: Array, y: Array, d: Array, sweeps: int, stall_ratio_sq: float
+    A: Array,
+    gradient: Array,
+    y: Array,
+    d: Array,
+    inverse: Array,
+    sweeps: int,
+    stall_ratio_sq: float,
 ) -> None:
-    """Minimise gradient'd + d'Ad / 2 over y + d >= 0 by coordinate descent, from zero on."""
+    """Minimise gradient'd + d'Ad / 2 over y + d >= 0 by coordinate descent, from zero on.
+
+    `inverse` is memory for the inverse of the diagonal: divisions would take most of the time.
+    """
+    d[:] = 0.0
+    for k in range(y.shape[0]):
+        inverse[k] = 1.0 / A[k, k] if A[k, k] > SMALLEST_SQUARE else 0.0
     first = 0.0
     for number in range(sweeps):
         moved = 0.0
         for k in range(y.shape[0]):
-            weight = A[k, k]
-            if weight > SMALLEST_SQUARE:
-                step = max(-gradient[k] / weight, -y[k] - d[k])
-                moved += weight * step * step
+            step = max(-gradient[k] * inverse[k], -y[k] - d[k])
+            if step != 0.0:
+                moved += A[k, k] * step * step
                 d[k] += step
-                row = A[k]
                 for j in range(y.shape[0]):
-                    gradient[j] += step * row[j]
+                    gradient[j] += step * A[k, j]
         if number == 0:
             first = moved
         if moved <= stall_ratio_sq * first:
@@ -68,29 +78,26 @@ def poisson_steps(
     indptr: Array,
     W: Array,
     x: Array,
+    C: Array,
     S: Array,
     Y: Array,
     limits: tuple[float, int, int, float],
     B: Array,
     u: Array,
 ) -> None:
-    """One step for every row of Y, in place, given the rates x of the entries v.
+    """One step for every row of Y, in place, given the rates x of the entries v, and C.
 
+    A row of C is sum_f (v_f / x_f) w_f.
     `limits` are l2, n_fixed, sweeps and when to end them.
     The columns of B are w_f sqrt(v) / x of the components that may move, as many at a time as it
     has. u is memory for each entry.
     """
     l2, n_fixed, sweeps, stall_ratio_sq = limits
     K, size = W.shape[1], B.shape[1]
-    c, slopes, d, active = np.zeros(K), np.zeros(K), np.zeros(K), np.zeros(K, np.intp)
-    A, y, gradient, way = np.zeros((K, K)), np.zeros(K), np.zeros(K), np.zeros(K)
+    slopes, d, active, way = np.zeros(K), np.zeros(K), np.zeros(K, np.intp), np.zeros(K)
+    A, y, gradient, inverse = np.zeros((K, K)), np.zeros(K), np.zeros(K), np.zeros(K)
     for n in range(Y.shape[0]):
-        start, stop = indptr[n], indptr[n + 1]
-        c[:] = 0.0
-        for i in range(start, stop):
-            w, ratio = W[indices[i]], v[i] / x[i]
-            for k in range(K):
-                c[k] += ratio * w[k]
+        start, stop, c = indptr[n], indptr[n + 1], C[n]
         m = 0
         for k in range(n_fixed, K):
             if c[k] <= 0.0:  # no count speaks for it
@@ -98,7 +105,6 @@ def poisson_steps(
             elif Y[n, k] > 0.0 or c[k] > S[n, k]:
                 active[m] = k
                 m += 1
-        d[:] = 0.0
         way[:] = 0.0
         for a in range(m):
             k = active[a]
@@ -117,7 +123,7 @@ def poisson_steps(
             A[a, a] += l2
             for b in range(a):
                 A[b, a] = A[a, b]
-        _descend(A[:m, :m], gradient[:m], y[:m], d[:m], sweeps, stall_ratio_sq)
+        _descend(A, gradient, y[:m], d[:m], inverse, sweeps, stall_ratio_sq)
         falls = straight = bent = deepest = bends = 0.0
         for a in range(m):
             k = active[a]

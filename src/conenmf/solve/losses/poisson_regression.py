@@ -45,7 +45,10 @@ from ...data.blocks import (
 from ...data.known import packed, unpacked
 from ..solvers import STALL_RATIO_SQ, hals
 
-_SWEEPS = 10  # of coordinate descent in a step
+# Sweeps of coordinate descent in a step, and when they end: of a loop, where the other factor moves
+# as well, and of a regression, where less accurate steps are more.
+_OF_A_LOOP = 10, STALL_RATIO_SQ
+_OF_A_REGRESSION = 30, 1e-4
 _MAX_STEPS = 300
 _GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
@@ -100,16 +103,24 @@ def counts_of(block: Block, unit: float = 1.0) -> Block:
     return counts if unit == 1 else with_data(counts, counts.data / counts.dtype.type(unit))
 
 
-def newton(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:
+def newton(
+    counts: Block,
+    side: Side,
+    Y: Array,
+    held: Restraint = FREE,
+    effort: tuple[int, float] = _OF_A_LOOP,
+) -> Array:
     """Return Y (n, K) after one step of Newton's method for every sample."""
+    if kernels.AVAILABLE:
+        return _step(counts, side, Y, held, effort).astype(Y.dtype, copy=False)
     new = np.empty_like(Y)
     for rows in slices(len(Y), 1 + _GRAM_NUMBERS // Y.shape[1] ** 2):
-        new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held)
+        new[rows] = _step(counts[:, rows], side.of_rows(rows), Y[rows], held, effort)
     return new
 
 
-def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
-    """The step of samples whose curvatures fit in the cache, or nearly."""
+def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[int, float]) -> Array:
+    """The step of samples whose curvatures, without kernels, fit in the cache, or nearly."""
     S = np.broadcast_to(side.sums + held.l1, Y.shape)
     totals = sample_sums(counts)
     is_given = np.arange(Y.shape[1]) < held.n_fixed
@@ -122,24 +133,35 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint) -> Array:
         equal = over(totals[:, None] / Y.shape[1], S)
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
-    if kernels.AVAILABLE:
-        memory = np.empty((Y.shape[1], _GATHERED)), np.empty_like(x)
-        limits = held.l2, held.n_fixed, _SWEEPS, STALL_RATIO_SQ
-        places = counts.indices, counts.indptr
-        kernels.poisson_steps(entries.values, *places, side.W, x, np.array(S), Y, limits, *memory)
-    else:
-        with np.errstate(all="ignore"):  # what still has no rate is noticed by its value
-            Y = _moved(counts, entries, side.W, x, S, Y, held)
+    with np.errstate(all="ignore"):  # what still has no rate is noticed by its value
+        ratios = entries.values / x
+        if kernels.AVAILABLE:
+            C = np.empty_like(Y)
+            memory = np.empty((Y.shape[1], _GATHERED)), np.empty_like(x)
+            places = counts.indices, counts.indptr, side.W
+            limits = held.l2, held.n_fixed, *effort
+            kernels.sparse_products(ratios, *places, C)
+            kernels.poisson_steps(entries.values, *places, x, C, np.array(S), Y, limits, *memory)
+        else:
+            C = products(with_data(counts, ratios), side.W)
+            Y = _moved(counts, entries, side.W, x, C, S, Y, held, effort[0])
     return _scaled(Y, S, totals, held)
 
 
 def _moved(
-    counts: Block, entries: Entries, W: Array, x: Array, S: Array, Y: Array, held: Restraint
+    counts: Block,
+    entries: Entries,
+    W: Array,
+    x: Array,
+    C: Array,
+    S: Array,
+    Y: Array,
+    held: Restraint,
+    sweeps: int,
 ) -> Array:
     """What `kernels.poisson_steps` does: Y after one step from the rates x, not yet scaled."""
-    C = products(with_data(counts, entries.values / x), W)
     A = products(with_data(counts, entries.values / x**2), packed(W))
-    Y, D, falls = _direction(A, C, S, Y, held)
+    Y, D, falls = _direction(A, C, S, Y, held, sweeps)
     u = products_at(entries, W, D) / x
     straight = np.vecdot(S + held.l2 * Y, D)
     bent = held.l2 * np.vecdot(D, D)
@@ -155,7 +177,7 @@ def _moved(
 
 
 def _direction(
-    A: Array, C: Array, S: Array, Y: Array, held: Restraint
+    A: Array, C: Array, S: Array, Y: Array, held: Restraint, sweeps: int = _OF_A_LOOP[0]
 ) -> tuple[Array, Array, Array]:
     """Y without what no count speaks for, the steps (n, K), and how the objective falls at first.
 
@@ -170,7 +192,7 @@ def _direction(
     grams *= is_active[:, :, None] & is_active[:, None, :]
     slopes = C - S - held.l2 * Y
     images = np.vecdot(grams, Y[:, None])
-    D = hals(grams, images + slopes, Y, sweeps=_SWEEPS, floor=0.0) - Y
+    D = hals(grams, images + slopes, Y, sweeps=sweeps, floor=0.0) - Y
     falls = np.vecdot(slopes, D)
     D[~(falls > 0)] = 0.0
     return Y, D, np.where(falls > 0, falls, 0.0)
@@ -262,7 +284,7 @@ def regression(counts: Block, side: Side, held: Restraint = FREE) -> Array:
     rows = np.arange(len(Y))
     for _ in range(_MAX_STEPS):
         own = side.of_rows(rows)
-        Y[rows] = newton(counts, own, Y[rows], held)
+        Y[rows] = newton(counts, own, Y[rows], held, _OF_A_REGRESSION)
         gaps = row_gaps(counts, own, Y[rows], held)
         totals = sample_sums(counts)
         left = gaps > GAP_SHARE * totals
@@ -328,6 +350,8 @@ def sample_sums(counts: Block) -> Array:
 
 
 def _sums_of_samples(counts: Block, values: Array) -> Array:
-    """The sums of values in the places of counts; a zero at the end serves empty samples there."""
-    sums = np.add.reduceat(np.append(values, 0.0), counts.indptr[:-1])
-    return np.where(np.diff(counts.indptr) > 0, sums, 0.0)
+    """The sums of values in the places of counts."""
+    there = np.diff(counts.indptr) > 0
+    sums = np.zeros(counts.shape[1])
+    sums[there] = np.add.reduceat(values, counts.indptr[:-1][there])
+    return sums
