@@ -224,6 +224,22 @@ def test_a_fit_continues_the_init_that_leads_a_sprint(monkeypatch):
     assert factorize(V, 6, loss="poisson").init_used in ("nndsvd", "cr1-robust")
 
 
+def test_the_leader_of_the_first_two_inits_goes_far_before_others_begin():
+    """So a callback that waits for a mark need not wait for inits that lag behind."""
+    seen = []
+    V = from_columns(make_counts(3, F=40, N=300, K=6))
+
+    def callback(now):
+        seen.append(now.objective)
+        return len(seen) == 20
+
+    factorize(V, 6, loss="poisson", callback=callback)
+    first, second, leader = seen[:4], seen[4:8], seen[8:]
+    assert len(leader) == 12
+    assert leader[0] <= min(first[-1], second[-1])
+    assert leader == sorted(leader, reverse=True)
+
+
 def test_what_one_component_leaves_of_few_counts_is_found_to_the_end():
     """Scaling both sides in turn takes a hundred rounds where little is known."""
     P = np.eye(9, 10) + np.eye(9, 10, 1)  # a chain: each sample knows two features

@@ -359,8 +359,8 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 
 _LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
 _WARMING_ITERATIONS = 10
-_INITS = ("nndsvd", "cr1-robust", "random", "random")  # of a sprint
-_ROUNDS = (4, 10)  # iterations of each init, and of the first and the best of the others
+_SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # a number: the leader goes on to it
+_BEGUN, _COMPARED = 4, 10  # iterations of each run, and after which those that went on are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features, which every thread sums
@@ -487,30 +487,34 @@ class Poisson(Loss):
     def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
         """Return where the init that leads after some iterations has arrived.
 
-        Counts have many minima, and no bound tells whether another one is much lower. Random inits
-        hardly win where there are many counts, and do not take part there. A callback may end it:
-        so the first init, which is often good enough, goes all the way before the others begin.
+        Counts have many minima, and no bound tells whether another one is much lower. Either of the
+        first two inits may lead to a bad one, but seldom both; after a few iterations the one that
+        leads nearly always ends lower. A callback may end the sprint: so that one goes far before
+        others begin, and is then judged by where it was when it had run as long as they. Random
+        inits hardly win where there are many counts, and do not take part there.
         """
-        names = _INITS if V.n_entries <= _MANY_ENTRIES else _INITS[:2]
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
         runs: dict[Run, str] = {}
-        limits = [Stopping(0.0, max_iter=n) for n in _ROUNDS]
-        for name in names:
-            with suppress(ComponentsError):
-                start = self.initialize(V, K, name, rng=rng, scaled=spectrum)
-                ((W, H, name),) = self.warm_up(V, [V], [start])
-                limit = limits[0] if runs else limits[1]
-                run = Run(self.on(V), W, H, solver, limit, callback=callback)
-                run.run()
-                runs[run] = name
-                if run.reason is StopReason.CALLBACK:
-                    break
-        if all(run.reason is not StopReason.CALLBACK for run in runs):
-            for run in sorted([*runs][1:], key=lambda run: run.errors[-1])[:1]:
-                run.continue_with(limits[1])
-                run.run()
-        winner = min(runs, key=lambda run: run.errors[-1])
+        for init in _SPRINT:
+            if init == "random" and V.n_entries > _MANY_ENTRIES:
+                continue
+            if isinstance(init, int):
+                begun = [run for run in runs if run.n_iter <= _BEGUN]
+                for run in sorted(begun, key=lambda run: run.errors[-1])[:1]:
+                    run.continue_with(Stopping(0.0, max_iter=init))
+                    run.run()
+            else:
+                with suppress(ComponentsError):
+                    start = self.initialize(V, K, init, rng=rng, scaled=spectrum)
+                    ((W, H, name),) = self.warm_up(V, [V], [start])
+                    stopping = Stopping(0.0, max_iter=_BEGUN)
+                    run = Run(self.on(V), W, H, solver, stopping, callback=callback)
+                    run.run()
+                    runs[run] = name
+            if any(run.reason is StopReason.CALLBACK for run in runs):
+                break
+        winner = min(runs, key=lambda run: run.errors[:_COMPARED][-1])
         return Start(*winner.factors(), runs[winner])
 
     def begin(
