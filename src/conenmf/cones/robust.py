@@ -25,7 +25,7 @@ from numpy.linalg import norm
 from ..arguments import Interval, Pair, Shape
 from ..data.blocks import Array, Block, exact, norms, products
 from ..data.matrix import Aligned, DataMatrix
-from ..linalg.svd import START_TOL, KnownSpectrum, Spectrum
+from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
@@ -101,7 +101,7 @@ def centres_in_noise(
     """
     with V.own_threads():
         spectrum = Spectrum(V) if spectrum is None else spectrum
-        U, _ = spectrum.leading_subspace(K, tol=START_TOL)
+        U, _ = spectrum.leading_subspace(K, tol=VECTOR_TOL)
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
         left = V.total - float(explained)

@@ -42,9 +42,8 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, subspace_energy
 
-VECTOR_TOL = 1e-10  # residual of singular vectors, of sigma_1
-# ... and of those that an init cuts into parts: a fit in single precision rounds them more.
-START_TOL = 1e-8
+# Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere.
+VECTOR_TOL = 1e-10
 
 _VALUE_TOL = 1e-5  # of vectors of which only the values are used; squared there
 _ROUGH_TOL = 1e-2  # the same for rough values

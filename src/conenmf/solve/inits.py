@@ -53,7 +53,7 @@ from ..data.validate import (
 )
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
-from ..linalg.svd import START_TOL, KnownSpectrum, Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum
 from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
@@ -174,7 +174,7 @@ def nndsvd(
     Of each singular pair after the first, the positive or the negative parts are taken, those of
     the larger norm.
     """
-    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K, tol=START_TOL)
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
     norms = np.sqrt([_squares_of_parts(U), squares_R])
     best = norms.prod(axis=0).argmax(axis=0)

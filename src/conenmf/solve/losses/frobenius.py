@@ -37,7 +37,7 @@ from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single, products_together
 from ...errors import DataError, Option, OptionError
-from ...linalg.svd import START_TOL, KnownSpectrum, Spectrum
+from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from ...text import Facts
 from ..coefficients import (
     Finish,
@@ -183,7 +183,7 @@ class Frobenius(Loss):
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
         """Return what K singular vectors leave (Eckart and Young), by those that inits use."""
-        squares = spectrum.leading_subspace(K, tol=START_TOL)[1][:K]
+        squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
         return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
