@@ -54,6 +54,15 @@ def test_materials_that_cover_much_of_a_scene_alone():
     assert match_spectra(spectra, ConeNMF.for_scenes(4).fit(pixels).components_).angles.max() < 0.5
 
 
+def test_a_few_pure_pixels_fix_the_vertices():
+    rng = np.random.default_rng(1)
+    pixels, spectra, _ = drawn(4, seed=1)
+    pixels[::80] = np.repeat(spectra, 5, axis=0) + 0.005 * rng.standard_normal((20, 60))
+    found = simplex(from_rows(pixels, negative="keep"), 4).T
+    noise_of_one = np.degrees(0.005 * np.sqrt(60) / np.linalg.norm(spectra, axis=1).max())
+    assert match_spectra(spectra, found).angles.mean() < noise_of_one / 4
+
+
 def test_brightness_that_varies_does_not_move_the_spectra():
     pixels, spectra, _ = drawn(3, noise=0.002)
     bright = np.random.default_rng(1).uniform(0.6, 1.4, (len(pixels), 1))
@@ -70,6 +79,13 @@ def test_the_unit_of_the_scene_does_not_matter(unit):
     np.testing.assert_allclose(A, B, atol=1e-3)
 
 
+def test_the_search_ends_soon_also_where_materials_look_alike(monkeypatch):
+    pixels = 1 + 0.1 * drawn(5, purest=1.0)[0]
+    whole = simplex(from_rows(pixels), 5)
+    monkeypatch.setattr("conenmf.solve.simplex._MAX_ITER", 150)
+    np.testing.assert_array_equal(simplex(from_rows(pixels), 5), whole)
+
+
 def test_exact_mixtures_have_exact_spectra():
     pixels, spectra, _ = drawn(3, noise=0.0)
     assert match_spectra(spectra, simplex(from_rows(pixels), 3).T).angles.max() < 0.3
@@ -84,9 +100,10 @@ def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
 
 
 def test_the_gradient_of_the_likelihood():
-    Y = np.random.default_rng(5).random((50, 3)) + 0.2
-    given = np.r_[np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel(), -0.7, np.log(0.05)]
-    shared = Y, np.full(3, 0.5), 3 / (Y.sum(axis=1) / 2)[:, None]
+    Y = np.random.default_rng(5).random((3, 50)) + 0.2
+    rows = np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel()
+    given = np.r_[rows, -0.1, -0.07, np.log(0.3)]
+    shared = Y, np.array([2.0, 0.5, 0.9]), np.full(3, 0.5), Y.sum(axis=0) / 2
     error = check_grad(lambda x: _loss(x, *shared)[0], lambda x: _loss(x, *shared)[1], given)
     assert error < 1e-4 * np.linalg.norm(_loss(given, *shared)[1])
 

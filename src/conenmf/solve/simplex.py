@@ -21,8 +21,15 @@ no weight of the volume has to be chosen. Craig ("Minimum-volume transforms for 
 data", 1994) stated the geometry; Wu, Ma et al. ("Probabilistic simplex component analysis", 2021)
 treat the likelihood of uniform abundances.
 
+Pure pixels. The zeros of a pure pixel come together, which a share of zeros does not say. So a
+share of the pixels is pure: b w_k for the nearest vertex w_k, with white noise. The likelihood
+decides about that share too; it becomes zero where a scene has no such pixels.
+
 The scale. The rows of Q sum to the u that is closest to u'y = 1 for all pixels. A pixel may be
 brighter or darker than that by its brightness b = u'y, and is then judged by its direction.
+
+The coordinates y are divided by their sizes, the singular values over sqrt(N): real scenes have
+sizes that differ a thousandfold, and a search in y itself would take thousands of steps.
 
 The noise. What K singular vectors leave is white noise or, in real scenes, also the variability of
 the materials, which is larger along some directions. So s lies between the deviation that is left
@@ -38,7 +45,7 @@ import numpy as np
 from numpy.linalg import inv, lstsq, norm, slogdet
 from numpy.random import default_rng
 from scipy.linalg import qr
-from scipy.special import log_ndtr
+from scipy.special import gammaln, log_ndtr
 
 from ..arguments import components
 from ..data.blocks import Array, dense, exact
@@ -52,14 +59,18 @@ from ..text import Facts
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
 
 _MAX_PIXELS = 10_000  # that the likelihood is computed from
+_FIRST_PIXELS = 2000  # or fewer, from which the search begins
 _MIN_NOISE = 3e-4  # relative to the size of a pixel; less would only slow the search
 _MIN_BRIGHTNESS = 0.05  # relative to the mean
 _MIN_START_BRIGHTNESS = 0.3  # of pixels with which the search may begin
-_FIRST_ZEROS = 0.5  # share of abundances that are zero, at first
-_MAX_LOGIT = 12.0  # of that share
+_STEEP = 10.0  # times what is searched is a logit: its steps would be too small beside those of Q
+_MAX_LOGIT = 1.2
+_FIRST_ZEROS = -0.1  # logit of the share of abundances that are zero, at first
+_FIRST_PURE = -0.46  # ... and of that of pure pixels, once facets are near
 _MIN_SQUARE = 1e-12  # of the largest, below which a direction is empty
 _MAX_ITER = 500
-_TOL = 1e-9
+_TOL = 1e-7
+_MEMORY = 20  # steps that the search remembers
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
 
@@ -100,47 +111,48 @@ def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
             f"the pixels lie in {rank} dimensions, which is too few for {K} endmembers: "
             f"use at most {rank}"
         )
+    left = max(V.total - float(squares[:K].sum()), 0.0) / (N * max(F - K, 1))
+    unit = math.sqrt(float(squares[:K].sum()) / N)
+    sizes = np.sqrt(exact(squares[:K]) / N) / unit
+    basis = exact(basis[:, :K])
     pixels = np.arange(N)
     if N > _MAX_PIXELS:
         pixels = np.sort(default_rng(0).choice(N, _MAX_PIXELS, replace=False))
-    unit = math.sqrt(float(squares[:K].sum()) / N)
-    basis = exact(basis[:, :K])
-    Y = exact(dense(V.columns(pixels))).T @ basis / unit
-    left = max(V.total - float(squares[:K].sum()), 0.0) / (N * max(F - K, 1))
-    bounds = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
-    Q = _facets(Y, bounds)
-    W: Array = np.maximum(basis @ inv(Q) * unit, 0.0)
+    Y = (basis / (sizes * unit)).T @ exact(dense(V.columns(pixels)))
+    Q = _facets(Y, sizes, np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE))
+    W: Array = np.maximum(basis * (sizes * unit) @ inv(Q), 0.0)
     return W.astype(V.dtype)
 
 
-def _facets(Y: Array, noise: Array) -> Array:
-    """The Q (K, K) of the largest likelihood for pixels Y (n, K), noise between two bounds.
+def _facets(Y: Array, sizes: Array, noise: Array) -> Array:
+    """The Q (K, K) of the largest likelihood for pixels Y (K, n), noise between two bounds.
 
-    First the share of zeros is fixed: begun with a simplex around all pixels, a free share would
-    become zero before any facet is near a pixel.
+    First no pixel is pure and the share of zeros is fixed: begun with a simplex around all pixels,
+    a free share would become zero before any facet is near a pixel.
     """
     from scipy.optimize import minimize  # slow to import
 
-    K = Y.shape[1]
-    scale = lstsq(Y, np.ones(len(Y)))[0]
-    bright = Y @ scale
-    rates = (K / np.maximum(bright, _MIN_BRIGHTNESS))[:, None]
+    K = len(Y)
+    scale = lstsq(Y.T, np.ones(Y.shape[1]))[0]
+    bright = scale @ Y
     Q = _first_facets(Y, bright, scale)
-    levels = np.log(noise)
+    bright = np.maximum(bright, _MIN_BRIGHTNESS)
     free = [(None, None)] * (K * (K - 1))
-    start = np.r_[Q[:-1].ravel(), np.log(_FIRST_ZEROS / (1 - _FIRST_ZEROS)), levels.mean()]
-    for limit in (0.0, _MAX_LOGIT):
-        found = minimize(
+    start = np.r_[Q[:-1].ravel(), -_MAX_LOGIT, _FIRST_ZEROS, np.log(noise).mean()]
+    shares = [(share, share) for share in start[-3:-1]]
+    for step in (1 + bright.size // _FIRST_PIXELS, 1):
+        start = minimize(
             _loss,
             start,
-            (Y, scale, rates),
+            (Y[:, ::step], sizes, scale, bright[::step]),
             jac=True,
             method="L-BFGS-B",
-            bounds=[*free, (-limit, limit), tuple(levels)],
-            options={"maxiter": _MAX_ITER, "ftol": _TOL},
-        )
-        start = found.x
-    return _all_rows(start[:-2], scale)
+            bounds=[*free, *shares, tuple(np.log(noise))],
+            options={"maxiter": _MAX_ITER, "ftol": _TOL, "maxcor": _MEMORY},
+        ).x
+        start[-3] = _FIRST_PURE
+        shares = [(-_MAX_LOGIT, _MAX_LOGIT)] * 2
+    return _all_rows(start[:-3], scale)
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
@@ -148,12 +160,12 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
 
     The pivots of a QR decomposition are the samples that `spa` chooses.
     """
-    K = Y.shape[1]
+    K = len(Y)
     is_bright = bright > _MIN_START_BRIGHTNESS
-    rest = Y[is_bright] / bright[is_bright, None]
-    far = qr(rest.T, mode="r", pivoting=True)[1][:K]
-    Q = inv(rest[far].T)
-    growth = max(1.0 - K * float((rest @ Q.T).min()), 1.0)
+    rest = Y[:, is_bright] / bright[is_bright]
+    far = qr(rest, mode="r", pivoting=True)[1][:K]
+    Q = inv(rest[:, far])
+    growth = max(1.0 - K * float((Q @ rest).min()), 1.0)
     return Q / growth + (1 - 1 / growth) / K * scale
 
 
@@ -163,32 +175,48 @@ def _all_rows(free: Array, scale: Array) -> Array:
     return np.vstack([rows, scale - rows.sum(axis=0)])
 
 
-def _loss(given: Array, Y: Array, scale: Array, rates: Array) -> tuple[float, Array]:
+def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> tuple[float, Array]:
     """The negative log-likelihood per pixel, and its gradient.
 
-    `given` has the rows of Q but the last, the logit of the share of zeros, and log s.
+    `given` has the rows of Q but the last, a tenth of the logits of the shares of pure pixels and
+    of zeros, and log s. With z = t / s_k, a = r s_k and the hazard h = N(z - a; 0, 1) / Phi(z - a),
+
+        f = ((1 - p) a + p h) Phi(z - a) exp(a^2 / 2 - a z) / s_k.
+
+    A pure pixel has the brightness of a mixed one, K^K e^-K / (b (K-1)!), one of K materials, and
+    noise in the other K - 1 directions.
     """
-    Q = _all_rows(given[:-2], scale)
+    K, n = Y.shape
+    Q = _all_rows(given[:-3], scale)
+    pure, zeros = 1 / (1 + np.exp(-_STEEP * given[-3:-1]))
     noise = math.exp(given[-1])
-    zeros = 1 / (1 + math.exp(-given[-2]))
-    lengths = norm(Q, axis=1)
-    spread = noise * lengths  # s_k
-    T = Y @ Q.T
-    Z = T / spread
-    shifted = Z - rates * spread
+    spread = noise * norm(Q / sizes, axis=1, keepdims=True)  # s_k, as y was divided by the sizes
+    Z = Q / spread @ Y
+    A = K / bright * spread
+    shifted = Z - A
     tail = log_ndtr(shifted)
-    slab = tail + math.log1p(-zeros) + np.log(rates) + (rates * spread) ** 2 / 2 - rates * T
-    spike = -(Z**2) / 2 - _ROOT + math.log(zeros) - np.log(spread)
-    values = np.logaddexp(slab, spike)
-    of_spike = np.exp(spike - values)  # responsibilities
-    of_slab = 1 - of_spike
     hazard = np.exp(-(shifted**2) / 2 - _ROOT - tail)
-    by_T = of_slab * (hazard / spread - rates) - of_spike * Z / spread
-    by_spread = of_slab * (rates**2 * spread - hazard * (Z / spread + rates))
-    by_spread = (by_spread + of_spike * (Z**2 - 1) / spread).sum(axis=0)
-    by_zeros = float(of_spike.sum() - zeros * of_spike.size)
-    by_Q = by_T.T @ Y + (by_spread * noise / lengths)[:, None] * Q
-    by_Q += len(Y) * inv(Q).T
-    value = len(Y) * slogdet(Q)[1] + values.sum()
-    gradient = np.r_[(by_Q[:-1] - by_Q[-1]).ravel(), by_zeros, by_spread @ spread]
-    return -float(value) / len(Y), -gradient / len(Y)
+    both = (1 - zeros) * A + zeros * hazard
+    of_slab = (1 - zeros) * A / both
+    of_spike = 1 - of_slab
+    mixed = (np.log(both / spread) + tail + A * (A / 2 - Z)).sum(axis=0)
+    inverse = inv(Q)
+    W = sizes[:, None] * inverse
+    apart = bright * (bright * (W**2).sum(axis=0)[:, None] - 2 * (sizes[:, None] * W).T @ Y)
+    least = apart.min(axis=0)  # the squared distance d^2 from the nearest vertex, less ||y||^2
+    squares = least + ((sizes[:, None] * Y) ** 2).sum(axis=0)
+    alone = math.log(pure * norm(scale / sizes) * sizes.prod()) - squares / (2 * noise**2)
+    alone += K * math.log(K) - K - gammaln(K + 1) - (K - 1) * (given[-1] + _ROOT) - np.log(bright)
+    values = np.logaddexp(mixed + slogdet(Q)[1] + math.log1p(-pure), alone)
+    is_pure = np.exp(alone - values)
+    weights = 1 - is_pure
+    by_Z = weights * (of_slab * (hazard - A) - of_spike * Z)
+    by_spread = (of_slab * A * (shifted + hazard) + of_spike) @ weights + np.vecdot(Z, by_Z)
+    by_noise = is_pure @ (squares / noise**2 - (K - 1)) - by_spread.sum()
+    by_shares = is_pure.sum() - n * pure, (of_spike @ weights).sum() - zeros * K * weights.sum()
+    own = (apart == least) * (is_pure * bright)
+    by_W = sizes[:, None] * (sizes[:, None] * (Y @ own.T) - W * (own @ bright)) / noise**2
+    by_Q = by_Z @ Y.T / spread - by_spread[:, None] * Q * (noise / (spread * sizes)) ** 2
+    by_Q += weights.sum() * inverse.T - inverse.T @ by_W @ inverse.T
+    gradient = np.r_[(by_Q[:-1] - by_Q[-1]).ravel(), _STEEP * np.array(by_shares), by_noise]
+    return -float(values.sum()) / n, -gradient / n
