@@ -260,7 +260,7 @@ class _Fit:
         self.race = Race.of_plain(facts["race"])
         self.seconds = facts["seconds"]
         W = parts.arrays["W"]
-        self.problem = self.problem.weighed(W.shape[1], self.spectrum)
+        self.problem = replace(self.problem, penalties=Penalties.of_plain(facts["penalties"]))
         self._run = self._new_run(W, None, resume=parts)
         return True
 
@@ -288,8 +288,9 @@ class _Fit:
     def _save(self, run: Run, ended: bool) -> None:
         assert self._checkpoint is not None
         race = None if self.race is None else self.race.plain()
-        facts = {"K_decided_by": self.K_decided_by, "init_used": self.init_used}
-        self._checkpoint.facts = {**facts, "race": race, "seconds": dict(self.seconds)}
+        facts: Facts = {"K_decided_by": self.K_decided_by, "init_used": self.init_used}
+        facts |= {"penalties": self.problem.penalties.plain(), "race": race}
+        self._checkpoint.facts = {**facts, "seconds": dict(self.seconds)}
         self._checkpoint.save_if_due(run, ended)
 
     def choose_k(self, K: int | str) -> int:
@@ -323,13 +324,13 @@ class _Fit:
             better = "; for a hyperspectral scene, use ConeNMF.for_scenes or --scene"
             parts = (Option("sum_to_one", True), problem, Option("min_volume", "auto"), better)
             warnings.warn(InputWarning(Message(*parts)), stacklevel=3)
-        self.problem = self.problem.weighed(K, self.spectrum)
         first = self.init
         if self.is_auto:
             first = self.problem.inits(self.data, K, self.solver)[0]
         with self._timed("init"):
             start = self._start(K, first, self.rng)
             self.init_used = start.name
+            self.problem = self.problem.weighed(start, self.spectrum)
             if self.solver is None or self.problem.n_fixed == K:
                 self.W = start.W
             else:

@@ -174,13 +174,13 @@ def test_abundances_do_not_depend_on_the_units(X):
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
-def test_the_volume_is_weighed_by_the_noise(rng, refuses):
+def test_the_volume_of_uniform_mixtures_is_weighed_by_a_quarter_of_the_noise(rng, refuses):
     noise = 0.01 * rng.standard_normal((2000, 80))
     X = rng.dirichlet(np.ones(3), 2000) @ rng.random((3, 80)) + noise
     V = from_rows(X, negative="keep")
     auto = Penalties(min_volume="auto", sum_to_one=True)
     result = factorize(V, 3, penalties=auto)
-    expected = 0.01**2 * 2000 / (X**2).sum()
+    expected = 0.01**2 * 2000 / 4 / (X**2).sum()
     assert result.settings["penalties"]["min_volume"] == pytest.approx(expected, rel=0.1)
     again = factorize(V, 3, penalties=Penalties.of_plain(result.settings["penalties"]))
     np.testing.assert_array_equal(again.W, result.W)

@@ -61,7 +61,7 @@ from ..errors import (
 )
 from ..text import Facts, PathLike, Texts
 
-_FORMAT = "conenmf-checkpoint-10"
+_FORMAT = "conenmf-checkpoint-11"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",

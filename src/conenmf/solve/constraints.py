@@ -31,7 +31,6 @@ from ..data.blocks import TINY, Array, exact
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
-from ..linalg.svd import KnownSpectrum
 from ..names import Names, in_order
 from ..text import Facts, Texts
 from .solvers import ChosenSolver, Update, hals
@@ -62,8 +61,7 @@ class Penalties:
     min_volume : float or "auto"
         Weight of ||V||^2 (log det(W'W + d I) - K log d), which keeps components close together. It
         does not depend on the units of V. d is 0.01 if the columns of W have unit length, and
-        0.01 ||V||^2 / N with `sum_to_one`. "auto" divides the variance of the noise by the mean
-        squared norm of a sample, see `with_volume`.
+        0.01 ||V||^2 / N with `sum_to_one`. "auto" follows from the data, see `Problem.weighed`.
     sum_to_one : bool
         The coefficients of every sample sum to one, like the abundances of materials in a pixel.
 
@@ -160,23 +158,6 @@ class Penalties:
         assert not isinstance(self.min_volume, str)
         shift = _VOLUME_SHIFT * (1.0 if self.fixes_columns else total / n_samples)
         return Term(self.l1_w, self.l2_w, volume=self.min_volume * total, shift=shift)
-
-    def with_volume(self, K: int, spectrum: KnownSpectrum) -> Penalties:
-        """Return the same with the number that "auto" stands for.
-
-        Uniform abundances and white noise of variance s^2 make ||V - WH||^2 + N s^2 log det(W'W)
-        the negative logarithm of a likelihood, up to a factor and a constant. s^2 is estimated from
-        what K components leave: its largest singular value counts, since in real data noise is
-        larger along some directions, and the volume has to resist these.
-        """
-        if not isinstance(self.min_volume, str):
-            return self
-        if spectrum is None:
-            raise OptionError(
-                Option("min_volume", "auto"), " is for complete data: give a number, such as 1e-5"
-            )
-        V = spectrum.V
-        return replace(self, min_volume=spectrum.noise(K) * V.n_samples / V.total)
 
     @property
     def fixes_columns(self) -> bool:

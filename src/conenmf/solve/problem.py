@@ -14,6 +14,7 @@ from ..data.blocks import Array
 from ..data.known import Observed, filled, without_unit
 from ..data.matrix import DataMatrix
 from ..data.views import times_features
+from ..errors import Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import Facts
 from .coefficients import Finish
@@ -21,6 +22,7 @@ from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective
 from .run import Callback
+from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
 
 
@@ -100,10 +102,12 @@ class Problem:
     def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
         """Return the inits of "auto" for the components that are not known.
 
-        Coefficients that sum to one need components in the units of V, such as samples.
+        Coefficients that sum to one need components in the units of V, such as samples, or the
+        vertices of a small simplex if its volume counts.
         """
         if self.penalties.sum_to_one:
-            return ("snpa",)
+            is_simplex = self.penalties.min_volume and self.fixed is None and self.observed is None
+            return ("simplex" if is_simplex and K <= min(V.shape) else "snpa",)
         inits = self.loss.inits(V, K - self.n_fixed, solver)
         return inits if self.fixed is None or isinstance(inits[0], str) else ("random",)
 
@@ -167,9 +171,32 @@ class Problem:
             (start,) = self.loss.warm_up(V, [V], [start])
         return start
 
-    def weighed(self, K: int, spectrum: KnownSpectrum) -> Problem:
-        """Return the problem of K components, with numbers for weights that depend on V."""
-        return replace(self, penalties=self.penalties.with_volume(K, spectrum))
+    def weighed(self, start: Start, spectrum: KnownSpectrum) -> Problem:
+        """Return the problem with a number for a weight of the volume that depends on V.
+
+        Uniform abundances and white noise of variance s^2 make ||V - WH||^2 + N s^2 log det(W'W)
+        the negative logarithm of a likelihood, up to a factor and a constant. s^2 is estimated from
+        what K components leave: its largest singular value counts, since in real data noise is
+        larger along some directions, and the volume has to resist these.
+
+        Abundances need not be uniform. Where they sum to one, the weight is the one with which the
+        simplex of largest likelihood has the right size.
+        """
+        penalties = self.penalties
+        if not isinstance(penalties.min_volume, str):
+            return self
+        if spectrum is None:
+            raise OptionError(
+                Option("min_volume", "auto"), " is for complete data: give a number, such as 1e-5"
+            )
+        V = spectrum.V
+        K = start.W.shape[1]
+        if penalties.sum_to_one and K > 1:
+            W = start.W if start.name == "simplex" else simplex(V, K, spectrum=spectrum)
+            weight = volume_weight(V, W)
+        else:
+            weight = spectrum.noise(K) * V.n_samples / V.total
+        return replace(self, penalties=replace(penalties, min_volume=weight))
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> float:
         """Return an estimate from below of the relative error of K components; 0 if unknown."""

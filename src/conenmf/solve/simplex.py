@@ -54,6 +54,7 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, InputWarning, Message, Option
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
+from .constraints import sum_to_one
 
 # The options of a fit that unmixes a scene.
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
@@ -115,13 +116,31 @@ def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
     unit = math.sqrt(float(squares[:K].sum()) / N)
     sizes = np.sqrt(exact(squares[:K]) / N) / unit
     basis = exact(basis[:, :K])
-    pixels = np.arange(N)
-    if N > _MAX_PIXELS:
-        pixels = np.sort(default_rng(0).choice(N, _MAX_PIXELS, replace=False))
-    Y = (basis / (sizes * unit)).T @ exact(dense(V.columns(pixels)))
+    Y = (basis / (sizes * unit)).T @ _pixels(V)
     Q = _facets(Y, sizes, np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE))
     W: Array = np.maximum(basis * (sizes * unit) @ inv(Q), 0.0)
     return W.astype(V.dtype)
+
+
+def _pixels(V: DataMatrix) -> Array:
+    """All pixels (F, n), or as many as count."""
+    chosen = np.arange(V.n_samples)
+    if chosen.size > _MAX_PIXELS:
+        chosen = np.sort(default_rng(0).choice(chosen.size, _MAX_PIXELS, replace=False))
+    return exact(dense(V.columns(chosen)))
+
+
+def volume_weight(V: DataMatrix, W: Array) -> float:
+    """The weight of the volume, relative to ||V||^2, that keeps a simplex as large as that of W.
+
+    Growing about the mean w of the vertices, W changes by dW = W - w1'. That the squared error with
+    the best H falls as fast as the weighted volume rises, means <V - WH, dW H> = (K - 1) weight.
+    """
+    W = exact(W)
+    X = _pixels(V)
+    H = sum_to_one(W.T @ W, X.T @ W)
+    fall = np.vdot((X - W @ H.T) @ H, W - W.mean(axis=1, keepdims=True))
+    return max(float(fall / (X**2).sum()), 0.0) / (W.shape[1] - 1)
 
 
 def _facets(Y: Array, sizes: Array, noise: Array) -> Array:
