@@ -1,13 +1,13 @@
-"""How large the relative error of cr1-nmf can be: the paper's bounds from above.
+"""Upper bounds on the relative error of cr1-nmf, from the paper.
 
-It is at most the largest sine of a size angle (Theorems 4 and 5 of the paper), and for samples
-drawn from the paper's model close to a smaller number (Theorems 6 and 8). Bounds from below, which
-hold for every factorization, are in `certificate`.
+The error is at most the largest sine of a size angle (Theorems 4 and 5 of the paper). For samples
+drawn from the paper's model it is close to a smaller number, or below it (Theorems 6 and 8). Lower
+bounds, which hold for every factorization, are in `certificate`.
 
-Under noise the data are X = V + E, with V in cones. Lemma 1 and Theorem 4 have a form for X,
-because they are about angles, and noise e turns a vector v by at most arcsin(||e|| / ||v||).
-Statements and proofs are in the documentation, on the page "Theorems, code and tests", section
-"Beyond the paper: noise".
+With noise, the data are X = V + E, and V lies in cones. Lemma 1 and Theorem 4 are about angles, and
+noise e turns a vector v by at most arcsin(||e|| / ||v||), so both carry over to X. The
+documentation has statements and proofs on the page "Theorems, code and tests", section "Beyond the
+paper: noise".
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def weighted_bound(V: DataMatrix, labels: Aligned, angles: Array) -> float:
     V : DataMatrix (F, N)
     labels : array (N,)
     angles : array (K,)
-        Size angles of cones that hold the samples, such as those of `enclosing_cones`.
+        Size angles of cones that contain the samples, for example from `enclosing_cones`.
 
     Examples
     --------
@@ -133,10 +133,10 @@ def smallest_limit(
 ) -> float:
     """Return the limit of the smallest relative error of any K components, of any sign.
 
-    sqrt((F - K) / (F - 1)) times `probabilistic_bound`, which is the limit for cr1-nmf: with many
-    samples of cones inside the orthant no factorization is better than cr1-nmf by more than a
-    factor of sqrt((F - 1) / (F - K)), and singular vectors are better by just that. The proof is in
-    the documentation, "How good cr1-nmf is at best".
+    It is sqrt((F - K) / (F - 1)) times `probabilistic_bound`, the limit for cr1-nmf. So with many
+    samples from cones inside the orthant, no factorization has a smaller error than cr1-nmf by more
+    than a factor of sqrt((F - 1) / (F - K)), and singular vectors reach this factor. The proof is
+    in the documentation, "How good cr1-nmf is at best".
 
     Parameters
     ----------
@@ -167,20 +167,19 @@ def sample_size(
 ) -> int:
     """Return how many samples make the error at most the probabilistic bound plus epsilon.
 
-    With at least so many samples of the paper's model, and exact clusters, the relative error
-    of cr1-nmf exceeds ``probabilistic_bound(...) + epsilon`` with probability at most delta. With
-    F features given, and cones inside the orthant, it is not below ``probabilistic_bound(...) -
-    epsilon`` either, both together with probability at least 1 - delta.
+    With at least this many samples of the paper's model and exact clusters, the relative error of
+    cr1-nmf exceeds ``probabilistic_bound(...) + epsilon`` with probability at most delta. If F is
+    given and the cones lie inside the orthant, the error is also at least
+    ``probabilistic_bound(...) - epsilon``; both hold together with probability at least 1 - delta.
 
-    Theorems 6 and 8 state this with constants that they do not give; the number returned here has
-    no unknown constant. The squared error is at most D = sum l_n s_n / sum l_n, with squared
-    norms l_n and s_n = sin^2 of the angles to the axes, and D >= t if and only if
-    sum l_n (s_n - t) >= 0. By Chernoff's inequality that has probability at most r^N with
-    r = min_theta E exp(theta l (s - t)), and for exponential l
-    E exp(theta l (s - t)) = E lambda / (lambda - theta (s - t)), an integral over the angle.
-    Moving samples into the orthant only makes their angles smaller. From below it is the same with
-    matrices instead of numbers, which needs far more samples than there is reason to believe
-    necessary: see "Theorem 8" in the documentation.
+    Theorems 6 and 8 contain constants that the paper does not give; the number returned here has no
+    unknown constant. The squared error is at most D = sum l_n s_n / sum l_n, with squared norms l_n
+    and s_n = sin^2 of the angles to the axes. D >= t if and only if sum l_n (s_n - t) >= 0. By
+    Chernoff's inequality this has probability at most r^N with r = min_theta E exp(theta l (s -
+    t)). For exponential l, E exp(theta l (s - t)) = E lambda / (lambda - theta (s - t)), an
+    integral over the angle. Moving samples into the orthant only makes their angles smaller. The
+    lower bound uses the same inequality for matrices, which needs many more samples than are
+    probably necessary: see "Theorem 8" in the documentation.
 
     Parameters
     ----------
@@ -219,7 +218,7 @@ def sample_size(
 
 
 def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rates: Array) -> float:
-    """-log min_theta E exp(theta l (s - t)): in cone k, s is values[k] with chances shares[k]."""
+    """Return -log min_theta E exp(theta l (s - t)); in cone k, s takes values[k] with shares[k]."""
     beyond = largest > t
     if not beyond.any():
         return np.inf  # s is never above t
@@ -237,20 +236,21 @@ def _rate(values: Array, shares: Array, largest: Array, t: float, p: Array, rate
 
 
 def _enough(log_chances: float, rate: float, epsilon: float) -> int:
-    """The smallest N with exp(log_chances - N rate) <= 1."""
+    """Return the smallest N with exp(log_chances - N rate) <= 1."""
     if not rate > 0:
         raise OptionError(f"{epsilon=} is too small for double precision: use a larger value")
     return max(1, int(np.ceil(log_chances / rate)))
 
 
 def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0) -> float:
-    """Return what epsilon must be below in Theorem 9, by the condition in Appendix B of the paper.
+    """Return the upper limit for epsilon in Theorem 9, from a condition in the paper's Appendix B.
 
-    (a + epsilon) / (a - epsilon) < (a + b (1 - cos beta) - epsilon) / (a + epsilon), with the
-    eigenvalues a and a + b (1 - cos beta) of the second moment of a sample: solved for epsilon,
-    a B / (4 a + B) with B = b (1 - cos beta). The theorem asks for N >= c (t / epsilon)^2 F, with a
-    constant c that it does not give. For the paper's Figure 3 that is 4.8e12 c; there 2000 samples
-    do. `rank_sample_size` asks for fewer.
+    The condition is (a + epsilon) / (a - epsilon) < (a + b (1 - cos beta) - epsilon) / (a +
+    epsilon), where a and a + b (1 - cos beta) are eigenvalues of the second moment of a sample.
+    Solved for epsilon, the limit is a B / (4 a + B) with B = b (1 - cos beta). The theorem needs N
+    >= c (t / epsilon)^2 F samples, with a constant c that the paper does not give. For the paper's
+    Figure 3 this is 4.8e12 c, although 2000 samples suffice there. `rank_sample_size` returns a
+    smaller number.
 
     Examples
     --------
@@ -263,13 +263,13 @@ def rank_epsilon(F: int, K: int, alpha: float, beta: float, *, rate: float = 1.0
 
 
 def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float) -> int:
-    """Return how many samples put the largest ratio of singular values at K (Theorem 9).
+    """Return how many samples make sigma_K / sigma_{K+1} the largest ratio (Theorem 9).
 
-    With at least so many samples of K cones of size angle alpha with axes at angles beta, all in
-    the orthant, with the same rate and probability, the largest ratio sigma_k / sigma_{k+1} with
-    2 <= k < F is at k = K, with probability at least 1 - delta. All constants are known, and the
-    deviation of the second moment is relative to it, not absolute as in `rank_epsilon`; the proof
-    is in the documentation, "Theorem 9".
+    Let samples come from K cones of size angle alpha inside the orthant, with axes at angles beta,
+    and with the same rate and probability. With at least this many samples, the largest ratio
+    sigma_k / sigma_{k+1} over 2 <= k < F is at k = K with probability at least 1 - delta. All
+    constants are known. The deviation is measured relative to the second moment, not absolutely as
+    in `rank_epsilon`. The proof is in the documentation, "Theorem 9".
 
     Examples
     --------
@@ -284,7 +284,7 @@ def rank_sample_size(F: int, K: int, alpha: float, beta: float, *, delta: float)
 
 
 def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, float, float]:
-    """a, b and b (1 - cos beta) of Theorem 9, for rate 1: E vv' = a I + b sum_k u_k u_k'."""
+    """Return a, b and b (1 - cos beta) of Theorem 9 for rate 1: E vv' = a I + b sum_k u_k u_k'."""
     f = float(_mean_squared_sine(np.array(alpha)))
     a = f / (F - 1)
     b = (1 - f - a) / K
@@ -292,9 +292,9 @@ def _second_moment(F: int, K: int, alpha: float, beta: float) -> tuple[float, fl
 
 
 def largest_angle_in_orthant(axis: ArrayLike) -> float:
-    """Return the largest size angle of a cone round an axis inside the orthant (Lemma 10).
+    """Return the largest size angle of a cone with this axis inside the orthant (Lemma 10).
 
-    arccos sqrt(1 - u_min^2), with u_min the smallest entry of the axis as a unit vector.
+    It is arccos sqrt(1 - u_min^2), where u_min is the smallest entry of the unit axis u.
 
     >>> round(largest_angle_in_orthant([1.0, 1.0]), 6)  # half of a right angle
     0.785398
@@ -310,22 +310,24 @@ def largest_angle_in_orthant(axis: ArrayLike) -> float:
 
 @dataclass(frozen=True)
 class NoiseBound:
-    """Guarantees for cr1-nmf of X = V + E, if V lies in cones.
+    """Guarantees for cr1-nmf of X = V + E when V lies in cones.
 
     Attributes
     ----------
     error : float
-        ||X - W H|| / ||X|| is at most this, if X is put into the clusters of V.
-    clean : float
-        ||V - W H|| / ||V|| is at most this, in the same case: W and H, found from X, are
-        compared with the samples without noise.
-    unconditional : float
-        ||X - W H|| / ||X|| is at most this, for any clusters that Algorithm 1 may find.
-    tolerance : float
-        As long as ||e_n|| / ||v_n|| is below this for every sample, Algorithm 1 puts X into the
-        clusters of V, for any first centre, if each cluster has a sample. 0 if nothing can be said.
-    clusters_kept : bool
-        Whether that is certain for the noise given. If not, clusters may still be right.
+            Upper bound on ||X - W H|| / ||X|| if X is put into the clusters of V.
+        clean : float
+            Upper bound on ||V - W H|| / ||V|| in the same case. W and H are computed from X, and
+            compared with the samples without noise.
+        unconditional : float
+            Upper bound on ||X - W H|| / ||X|| for any clusters that Algorithm 1 may find.
+        tolerance : float
+            If ||e_n|| / ||v_n|| is below this for every sample, and each cluster of V has a sample,
+            Algorithm 1 puts X into the clusters of V, whatever the first centre. 0 if nothing is
+            certain.
+        clusters_kept : bool
+            Whether Algorithm 1 certainly finds the clusters of V at the given noise. If False, it
+            may still find them.
     """
 
     error: float
@@ -369,21 +371,21 @@ def noise_bound(
     angles : array (K,)
         Size angles alpha_k of the cones of V, such as `ConeGeometry.angles`.
     separation : float
-        The pairwise separation of V, ``pairwise_separation(V, labels).value``, or anything smaller,
-        such as `ConeGeometry.separation` and `ConeGeometry.margin`, which are often several times
-        smaller. At least 0: where it is negative the clusters are not apart, and 0 says as much.
+        Lower bound on the pairwise separation of V, at least 0. ``pairwise_separation(V,
+        labels).value`` is exact; `ConeGeometry.separation` and `ConeGeometry.margin` are often
+        several times smaller. If the value is negative, the clusters are not apart: pass 0.
     noise : float
         epsilon.
     sample_noise : float, optional
-        m, the largest ||e_n|| / ||v_n||; samples that are zero in V have to be zero in X. If it
-        is not known, nothing is certain about clusters: all noise may be in one sample.
+        m, the largest ||e_n|| / ||v_n||; samples that are zero in V must be zero in X. Without it
+        nothing is certain about the clusters, because all noise may be in one sample.
     weights : array (K,), optional
-        ||V_k||^2 of each cone, up to a factor: turns s into the weighted mean.
+        ||V_k||^2 of each cone, up to a factor; s is then the weighted mean.
 
     Notes
     -----
-    V and X may change places: with angles, separation and norms of X, the bound says whether the
-    clusters found in X are those that Algorithm 1 would find in V.
+    V and X may change places. With angles, separation and norms of X, the bound says whether
+    Algorithm 1 would find the clusters of X in V.
 
     Examples
     --------
@@ -419,18 +421,18 @@ def noise_bound(
 
 
 def trimmed_bound(sine: float, noise: float, share: float) -> float:
-    """Bound the error of cr1-nmf of X = V + E where only a part G of the samples is labelled right.
+    """Bound the error of cr1-nmf of X = V + E if labels are right only for a part G of the samples.
 
     ||X - W H||^2 / ||X||^2 <= share sin^2(arcsin s_G + arcsin epsilon_G) + 1 - share
 
-    The other samples, with any labels, lose at most everything. `centres_in_noise`
-    finds clusters that are right on all samples that are long enough.
+    The other samples may have any labels; their error is at most their norm. `centres_in_noise`
+    finds clusters that are right for all samples that are long enough.
 
     Parameters
     ----------
     sine : float
-        s_G, the relative error of cr1-nmf for the samples of V in G, with their true clusters, or
-        anything above it, such as the largest sine of a size angle.
+        s_G, the relative error of cr1-nmf for the samples of V in G with their true clusters, or an
+        upper bound on it such as the largest sine of a size angle.
     noise : float
         epsilon_G = ||E_G|| / ||V_G||.
     share : float
@@ -445,13 +447,13 @@ def trimmed_bound(sine: float, noise: float, share: float) -> float:
     return math.sqrt(share * np.sin(turned) ** 2 + 1.0 - share)
 
 
-# --- parts ------------------------------------------------------------------------------------
+# --- inner functions --------------------------------------------------------------------------
 
 
 def _model(
     angles: ArrayLike, rates: ArrayLike, weights: ArrayLike | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Angles, each cone's share of the expected squared norm, rates and weights."""
+    """Return angles, each cone's share of the expected squared norm, rates and weights."""
     angles = array("angles", angles, ("K",), above=0, at_most=RIGHT_ANGLE, or_one=True)
     angles = angles.astype(float)
     rates = array("rates", rates, angles.shape, above=0, or_one=True).astype(float)
@@ -463,7 +465,7 @@ def _model(
 
 
 def _shares(weights: Array) -> Array:
-    """Weights divided by their sum."""
+    """Return the weights divided by their sum."""
     with np.errstate(over="ignore", invalid="ignore"):
         shares = weights / weights.sum()
     if not np.isfinite(shares).all() or not shares.any():

@@ -1,18 +1,18 @@
-"""Algorithm 1 of the paper: which samples belong to the same cone.
+"""Algorithm 1 of the paper: it finds which samples belong to the same cone.
 
-The algorithm as printed comes first: `plain_centres` is steps 1 to 3, `assign` is step 4. After it
-`cluster_cones` runs it, or one of its relatives:
+`plain_centres` is steps 1 to 3 of the algorithm as printed, and `assign` is step 4. `cluster_cones`
+runs the algorithm or one of its variants:
 
 - "plain" is Algorithm 1 as printed. It reads V once for each centre.
-- "exact" makes the same choice, centre for centre. On data that fit in one block in memory it runs
-  Algorithm 1 as printed; elsewhere it scores only the samples that may be next (`LazyScores`).
+- "exact" chooses the same centres. Data that fit in one block in memory go to "plain"; for other
+  data it computes only the scores of samples that may be next (`LazyScores`).
 - "one-pass" reads V once to choose centres.
-- "robust" runs "exact", and allows for noise if the clusters are not evident (`robust`).
+- "robust" runs "exact". If the clusters are not evident, it allows for noise (`robust`).
 
-Algorithm 2, which turns cones into factors, is in `rank_one`.
+Algorithm 2, which computes a factor for each cone, is in `rank_one`.
 
-Cosines are computed in float64 for any type of data. Cosines, or norms, closer than their rounding
-error count as equal, and ties go to the lowest index.
+Cosines are computed in float64 for any type of data. Cosines and norms that differ by less than
+their rounding error count as equal; the lowest index wins a tie.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ..text import Facts
 from .geometry import angles_between, cosine_rounding, largest_angle
 from .robust import are_evident, centres_in_noise
 
-_FEW_ENTRIES = 1 << 18  # that are not zero
-_NORM_ROUNDING = 1e-12  # share by which squared norms that count as equal may differ
+_FEW_ENTRIES = 1 << 18  # nonzero entries of V
+_NORM_ROUNDING = 1e-12  # relative difference up to which squared norms count as equal
 
 # --- Algorithm 1 as printed -------------------------------------------------------------------
 
@@ -50,8 +50,8 @@ def plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     2) Pick any column of V' as the first centroid z_1.
     3) For k = 1, ..., K - 1: z_{k+1} = argmin_n max_{i <= k} <z_i, v'_n>.
 
-    The inner maximum of each sample is kept from one k to the next, so each k takes one pass over V
-    and one product with z_k.
+    Each sample keeps its inner maximum from one k to the next, so each k takes one pass over V and
+    one product with z_k.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def _unit(column: Array) -> Array:
 
 
 def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:
-    """max_i <z_i, v'_n> of each sample, now that z is a centre too; and the smallest of these.
+    """Update max_i <z_i, v'_n> of each sample for the new centre z, and return the smallest.
 
     A zero sample has no direction: it gets infinity, so it never becomes a centre.
     """
@@ -93,7 +93,7 @@ def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> 
 
 
 def _first_up_to(V: DataMatrix, limit: float, values: Aligned, sign: float = 1.0) -> int:
-    """The first sample whose value, times the sign, is at most `limit`."""
+    """Return the first sample whose value, times the sign, is at most `limit`."""
     (n,) = V.map(_lowest_index, values, reduce=min, sign=sign, limit=limit)
     return int(n)
 
@@ -105,7 +105,8 @@ def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> 
 def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, float]:
     """Step 4 of Algorithm 1: sample n belongs to cone argmax_j <z_j, v'_n>.
 
-    Returns the labels of a block, -1 for zero samples, and the smallest cosine to an own centre.
+    Returns the labels of a block (-1 for zero samples) and the smallest cosine between a sample and
+    its centre.
     """
     cosines = (Z.T @ exact(block)) / norms(squared)
     largest = cosines.max(axis=0)
@@ -168,20 +169,19 @@ class Cones:
 
     @property
     def least_size_angle(self) -> float:
-        """A lower bound: of any K cones that contain all samples, one has at least this size angle.
+        """Lower bound on the largest size angle of any K cones that contain all samples.
 
-        It is half of the radius rho or of the smallest angle between two centres, whichever is
-        smaller (after Gonzalez, 1985), and holds for any data and any centres. For the centres of
+        Let rho be the radius and beta the smallest angle between two centres. The bound is min(rho,
+        beta) / 2 (after Gonzalez, 1985); it holds for any data and any centres. For the centres of
         Algorithm 1 it is rho / 2, so their clusters have at most twice the smallest possible size
-        angle. Other centres may be close to each other; then rho / 2 is not a bound. If centres
-        were moved, the bound is 0.
+        angle. If centres were moved, the bound is 0.
 
-        Proof. The K centres and a sample at angle rho from its centre, which is the nearest, are
-        K + 1 samples that are pairwise at least r apart, with r the smaller of the two angles. Two
-        of them share one of any K cones, and two vectors of a cone of size angle alpha are at most
-        2 alpha apart, by the triangle inequality on the sphere. In Algorithm 1 the k-th centre was
-        chosen as the sample farthest from the earlier ones, so no sample, that at rho included, was
-        farther from them than it was: centres are at least rho apart.
+        Proof. Take the K centres and a sample at angle rho from its centre, which is the nearest
+        one. These K + 1 samples are pairwise at least r = min(rho, beta) apart. Any K cones that
+        contain them put two of them into one cone, and by the triangle inequality on the sphere two
+        vectors in a cone of size angle alpha are at most 2 alpha apart. Algorithm 1 chose each
+        centre as the sample farthest from the earlier centres, so that centre is at least as far
+        from them as the sample at rho: centres are at least rho apart.
         """
         if self.moved:
             return 0.0
@@ -266,7 +266,7 @@ def choose_centres(
     method: str,
     spectrum: KnownSpectrum = None,
 ) -> tuple[Array, Array, bool, float]:
-    """Return which samples are centres, directions Z (F, K), if these were moved, and the noise."""
+    """Return the centres' indices, their directions Z (F, K), whether they moved, and the noise."""
     require_nonnegative(V, "a cone")
     K = components(K)
     choice("method", method, (*_METHODS, "robust"))
@@ -304,13 +304,13 @@ def _first_centre(V: DataMatrix, rng: Rng, first: int | None) -> int:
     return _first_up_to(V, -limit, V.norms_squared, sign=-1.0)
 
 
-# --- "exact": the same choice with fewer scores -----------------------------------------------
+# --- "exact": the same centres with fewer scores ----------------------------------------------
 
 
 def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
-    """The choice of Algorithm 1, scoring again only samples that may be next (`LazyScores`).
+    """Choose the centres of Algorithm 1, but score only samples that may be next (`LazyScores`).
 
-    On small data in memory the plain loop is quicker than keeping track of scores.
+    For small data in memory the plain loop is faster.
     """
     if V.is_in_memory and V.n_entries <= _FEW_ENTRIES:
         return plain_centres(V, K, first, tie)
@@ -327,13 +327,13 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
 
 
 def _first_scores(block: Block, squared: Array, *, z: Array) -> PerSample:
-    """Minus the cosine to the first centre."""
+    """Return minus the cosine to the first centre."""
     cosines = exact(block).T @ z / norms(squared)
     return np.where(squared > 0, -cosines, -np.inf), None
 
 
 def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
-    """Minus the largest cosine to the centres that are new."""
+    """Return minus the largest cosine to the new centres."""
     products = Z[:, n_choices:].T @ exact(block)
     largest = products.max(axis=0) / np.sqrt(squared)
     return -largest
@@ -343,7 +343,7 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 
 
 def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
-    """Choose K centres in every block, and K among those of two blocks, until all are joined."""
+    """Choose K centres in every block, then K among the centres of two blocks, and so on."""
     index = V.indices()
     options: Facts = {"K": K, "first": first, "tie": tie}
     join = partial(_centres_of_two, **options)
@@ -356,8 +356,8 @@ def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
 def _centres_of_block(
     block: Block, index: Array, squared: Array, *, K: int, first: int, tie: float
 ) -> tuple[Pair]:
-    """Algorithm 1 on a few samples; fewer than K centres if there are no more directions."""
-    scores = np.where(squared > 0, 2.0, -np.inf)  # no centre yet: above minus any cosine
+    """Run Algorithm 1 on a few samples; with too few directions, return fewer than K centres."""
+    scores = np.where(squared > 0, 2.0, -np.inf)  # no centre yet: larger than minus any cosine
     scores[index == first] = np.inf
     indices, Z = farthest_first(exact(block), norms(squared), scores, K, -1.0, tie)
     return ((index[indices], Z),)
@@ -372,20 +372,19 @@ def _centres_of_two(a: Pair, b: Pair, **options: Any) -> Pair:
 def farthest_first(
     block: Block, norms: Array, scores: Array, most: int, enough: float, tie: float
 ) -> tuple[list[int], Array]:
-    """Choose samples of a block, each the farthest from all centres before it.
+    """Choose samples of a block, each one the farthest from all earlier centres.
 
     Parameters
     ----------
     block : float64 block (F, n)
     norms : array (n,)
-        Those of the samples; any positive number for a zero sample.
+        Norms of the samples; any positive number for a zero sample.
     scores : array (n,)
-        Minus the largest cosine to the centres there are already; -inf for a sample that must
-        not be chosen.
+        Minus the largest cosine to the existing centres; -inf for a sample that must not be chosen.
     most : int
-        Choose no more samples than this.
+        The largest number of samples to choose.
     enough : float
-        Choose only samples with scores above this; -1 asks for a new direction only.
+        Choose only samples with scores above this; -1 requires only a new direction.
     tie : float
         Scores closer than this count as equal, and the first sample wins.
 
@@ -393,7 +392,7 @@ def farthest_first(
     -------
     indices : list of int
     Z : array (F, m)
-        Their directions, unit vectors.
+        Directions of these samples, as unit vectors.
     """
     indices: list[int] = []
     Z = np.empty((block.shape[0], most), order="F")
@@ -411,14 +410,14 @@ def farthest_first(
 def _robust(
     V: DataMatrix, K: int, first: int, tie: float, spectrum: KnownSpectrum
 ) -> tuple[Array, Array, bool, float]:
-    """The choice of Algorithm 1 if its clusters are evident; else one that survives noise."""
+    """Return the centres of Algorithm 1 if its clusters are evident; if not, allow for noise."""
     centres, Z = _exact_centres(V, K, first, tie)
     if K >= min(V.shape):
         return centres, Z, False, np.nan
     if are_evident(V, Z, tie):
         return centres, Z, False, 0.0
     noisy = centres_in_noise(V, K, first=first, spectrum=spectrum)
-    if noisy.counts.min() == 0:  # fewer than K directions stand out from the noise
+    if noisy.counts.min() == 0:  # fewer than K directions are above the noise
         return centres, Z, False, np.nan
     return noisy.centres, noisy.axes, True, noisy.noise
 
@@ -428,35 +427,35 @@ _METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": pla
 
 # --- choosing samples one at a time -----------------------------------------------------------
 
-_FIRST_BATCH_SAMPLES, _GROWTH = 16, 8  # brought up to date at first, and how many times more then
-_NEVER_STALE = np.iinfo(np.intp).max  # choices that a sample which must not be chosen knows of
+_FIRST_BATCH_SAMPLES, _GROWTH = 16, 8  # samples to update at first, and the growth of this number
+_NEVER_STALE = np.iinfo(np.intp).max  # choices that a forbidden sample already takes into account
 
 Score: TypeAlias = Callable[..., Array]
 
 
 class LazyScores:
-    """Upper bounds on the scores of all samples, made exact where a choice depends on it.
+    """Upper bounds on the scores of all samples; exact where a choice depends on the score.
 
     Algorithm 1 and the successive projection algorithms repeatedly choose the sample with the
-    largest score: the one that the samples chosen so far represent worst. A score can only fall as
-    more samples are chosen, so an earlier score is an upper bound: to find the largest one, bring
-    the samples with the largest bounds up to date until the largest bound is a score. The choice is
-    exactly that of the plain method, which scores every sample every time.
+    largest score: the sample that the chosen samples represent worst. Scores only fall as more
+    samples are chosen, so an earlier score is an upper bound. To find the largest score, update the
+    samples with the largest bounds until the largest bound is an exact score. The plain method,
+    which scores every sample at every step, makes the same choices.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     scores : aligned (N,)
-        Exact for the first `n_choices`; -inf for samples that must not be chosen.
+        Exact scores for the first `n_choices`; -inf for samples that must not be chosen.
     score : callable
-        ``score(block, squared, *, n_choices, **shared) -> scores`` of a few samples, given their
-        squared norms, and that each has already been scored against the first `n_choices`.
+        ``score(block, squared, *, n_choices, **shared) -> scores`` of a few samples. It gets their
+        squared norms; the samples have been scored against the first `n_choices`.
     n_choices : int
-        How many choices the scores take into account.
+        How many choices `scores` takes into account.
     tie : float
-        Scores closer than this count as equal, and the lowest index wins.
+        Scores that differ by less than this count as equal; the lowest index wins.
     relative : bool
-        The tie is a share of the largest score.
+        Whether `tie` is a share of the largest score.
     """
 
     def __init__(
@@ -480,7 +479,7 @@ class LazyScores:
     def worst(self, k: int, **shared: Any) -> tuple[int, float, Array]:
         """Return the sample with the largest score after k choices, its score and its column.
 
-        It is never chosen again. `shared` goes to `score`.
+        This sample is not chosen again. `shared` is passed to `score`.
         """
         size = _FIRST_BATCH_SAMPLES
         while True:
@@ -490,7 +489,7 @@ class LazyScores:
             stale = np.flatnonzero((self.counts < k) & (self.bounds >= tied_from))
             if not stale.size:
                 break
-            if stale.size > size:  # those with the largest bounds
+            if stale.size > size:  # update the largest bounds first
                 stale = stale[np.argpartition(-self.bounds[stale], size)[:size]]
             self._update(stale, k, shared)
             size *= _GROWTH
@@ -499,7 +498,7 @@ class LazyScores:
         return n, largest, dense(self.V.columns([n]))[:, 0]
 
     def _update(self, stale: Array, k: int, shared: Facts) -> None:
-        """Score some samples after k choices."""
+        """Compute the scores of some samples after k choices."""
         for part in np.array_split(stale, 1 + stale.size // self.V.max_gather):
             if part.size:
                 block = self.V.columns(part)

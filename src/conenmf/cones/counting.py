@@ -1,31 +1,33 @@
 """Estimates of K: the largest ratio of singular values, the edge of noise, and counting cones.
 
-*The paper's estimate* (`estimate_rank`): K is where the ratio of adjacent singular values is
-largest (Section V, Theorem 9). The choice among several estimates is in `judge.choose_k`.
+*The paper's estimate* (`estimate_rank`) is the K with the largest ratio of adjacent singular values
+(Section V, Theorem 9). `judge.choose_k` chooses among several estimates.
 
-*The edge of noise* (`count_above_edge`): if V is of rank K but for noise, K is the number of
-singular values that noise alone does not reach. Noise of the same variance a in all entries reaches
-sqrt(a) (sqrt(F) + sqrt(N)), the edge of Marchenko and Pastur. In cones the "noise" of a sample, the
-part beside its axis, is as long as the sample and its angle say, so every sample has a variance of
-its own, and the edge is that of a weighted matrix (`noise_edge`). Variances are estimated from what
-the leading components leave of each sample; features are taken to be alike. Theorem and proofs:
-"Singular values above the edge of noise" in the documentation.
+*The edge of noise* (`count_above_edge`). If V has rank K plus noise, K is the number of singular
+values above the largest singular value of noise alone. If all entries of the noise have the
+variance a, this is sqrt(a) (sqrt(F) + sqrt(N)), the edge of Marchenko and Pastur. For samples in
+cones, the part of a sample beside the axis acts as noise. It grows with the norm and the angle of
+the sample, so each sample has its own variance, and the edge is the edge for these variances
+(`noise_edge`). Variances are estimated from each sample's residual after the leading components;
+all features are assumed to have the same variance. Theorem and proofs: "Singular values above the
+edge of noise" in the documentation.
 
-*Counting cones* (`count_cones`) uses the angles between samples alone. Clusters are *apart* if
-their pairwise separation S_p is positive: any two samples of one cluster are closer than any two of
-different clusters. The geometric assumption implies it for the true cones, so the true number is
-among the k for which some k clusters are apart. For each k there is at most one such clustering,
-and single linkage finds it: joining samples in the order of their distances, it joins all pairs
-within clusters before the first pair between two. (So does Algorithm 1, see `cluster_cones`.) One
-matrix of distances therefore yields S_p(k) for every k at once.
+*Counting cones* (`count_cones`) uses only the angles between samples. Clusters are *apart* if their
+pairwise separation S_p is positive: any two samples of one cluster are closer than any two samples
+of different clusters. Under the geometric assumption the true cones are apart, so the true number
+is among the k for which some k clusters are apart. For each k there is at most one such clustering,
+and single linkage finds it: it joins samples in the order of their distances, so it joins all pairs
+within clusters before the first pair between clusters. (Algorithm 1 finds it too, see
+`cluster_cones`.) One matrix of distances therefore yields S_p(k) for every k.
 
-Probabilities and norms of the samples play no part, nor need cones be alike, as Theorem 9 of the
-paper asks for its ratio of singular values. But several k may qualify: cones may lie in groups, and
-two samples that are very close are apart from all others. `count_cones` lists all and chooses one.
+The count does not depend on the probabilities or norms of the samples, and the cones may differ,
+whereas Theorem 9 of the paper requires equal cones. But several k may qualify: cones may form
+groups, and two samples that are very close are apart from all others. `count_cones` lists all such
+k and chooses one.
 
-If samples are many, those of a subset are compared. Where clusters of all samples are apart, so are
-those of the subset: if none are, there are no cones. If some are, another pass finds the cones that
-the subset has no sample of.
+If there are many samples, only a subset is compared. Clusters of all samples that are apart are
+also apart in the subset. So if no clusters of the subset are apart, there are no cones; if some
+are, another pass finds the cones that have no sample in the subset.
 """
 
 from __future__ import annotations
@@ -60,29 +62,29 @@ from .geometry import (
     unit_samples_at,
 )
 
-_MAX_DEFAULT_K = 50  # largest K searched by default
+_MAX_DEFAULT_K = 50  # the default upper end of the search
 
 _MANY_FEATURES = 400
-_EDGE_SAMPLES = 2000  # whose noise is judged; of many features, as many as count as many
-_EXACT_SHARE = 1e-13  # of the squared norm: what is left is rounding
+_EDGE_SAMPLES = 2000  # compared to judge the noise; fewer if they have many features
+_EXACT_SHARE = 1e-13  # of the squared norm: a smaller residual is rounding
 _MAX_ROUNDS = 5
 _TRACY_WIDOM = 0.45  # the 90 % quantile of the law of the largest eigenvalue
 _HIGH_TRACY_WIDOM = 3.3  # the 99.9 % quantile, as there are many clusters
-_STARTS, _STEPS = 4, 10  # of a clustering
-_PER_CLUSTER = 15  # samples on average; fewer do not tell cones from mixtures
-_MAX_ZEROS = 0.2  # of a feature in a cluster
+_STARTS, _STEPS = 4, 10  # of the clustering
+_PER_CLUSTER = 15  # samples on average; with fewer, cones look like mixtures
+_MAX_ZEROS = 0.2  # largest share of zeros of a feature in a cluster
 _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 
-_MAX_SAMPLES = 2000  # up to which all are compared; ...
-_SUBSET_SAMPLES = 1000  # ... of more, so many; ...
-_SUBSET_PRODUCTS = 10**10  # ... or fewer, so that this takes about so many products, ...
-_MIN_SUBSET_SAMPLES = 200  # ... but at least so many: if these are in no cones, none are
-_MAX_PASSES = 3  # to find the cones that are missing among them
+_MAX_SAMPLES = 2000  # all pairs are compared up to this number of samples; ...
+_SUBSET_SAMPLES = 1000  # ... beyond it, a subset of this size is compared, ...
+_SUBSET_PRODUCTS = 10**10  # ... or a smaller one that takes about this many products, ...
+_MIN_SUBSET_SAMPLES = 200  # ... but at least this size: no cones here means no cones at all
+_MAX_PASSES = 3  # to find the cones without a sample in the subset
 _ROUNDING = 1e-9  # distances closer than this count as equal
 _FEW_SAMPLES = 5  # a cluster of fewer may be chance, ...
 _LARGE_SHARE = 0.8  # ... unless several others hold this share of the samples ...
-_CLEAR_RATIO = 1.3  # ... and clusters are so much farther apart than they are wide
-_SHORTEST_SHARE = 0.002  # of the samples: noise turns them most, so they are no cones of their own
+_CLEAR_RATIO = 1.3  # ... and clusters are farther apart than wide by this factor
+_SHORTEST_SHARE = 0.002  # of the samples: noise turns the shortest most, so they form no cones
 _NORM_ROUNDING = 1e-9
 
 
@@ -99,8 +101,8 @@ class RankEstimate:
     singular_values : array (k_max + 1,)
         sigma_1, sigma_2, ... of V (of samples of unit norm if normalized).
     ratios : array (k_max,)
-        sigma_k / sigma_{k+1} for k = 1, 2, ...; where both are zero to rounding, or there is no
-        next one, it is 1.
+        sigma_k / sigma_{k+1} for k = 1, 2, ...; 1 where both are zero to rounding, or where
+        sigma_{k+1} does not exist.
     rank : int
         How many of these singular values are above rounding.
     margin : float
@@ -115,9 +117,9 @@ class RankEstimate:
 
     @property
     def highest_shown(self) -> float:
-        """The ratio up to which charts show them.
+        """Upper end of the axis of ratios in charts.
 
-        The first ratio of nonnegative data is always large, and must not flatten the others.
+        The first ratio of nonnegative data is always large; the axis leaves it out.
         """
         top = float(self.ratios[1:].max() if self.ratios.size > 1 else self.ratios.max())
         return max(1.1 * top - 0.1, 1.01)
@@ -184,12 +186,12 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     values = np.zeros(k_max + 1)
     k = min(k_max + 1, smaller)
     values[:k] = spectrum.singular_values(k, rough=True)
-    # VV' squares the singular values: below this they are rounding.
+    # VV' squares the singular values: values below this floor are rounding.
     floor = np.sqrt(10 * smaller * EPS) * values[0]
     above = np.maximum(values, floor)
     ratios = above[:-1] / above[1:]
     if k_max == smaller > 1:
-        ratios[-1] = 1.0  # there is no next one
+        ratios[-1] = 1.0  # there is no next singular value
     searched = ratios[k_min - 1 : k_max]
     rank = int(np.count_nonzero(values > floor))
     K = min(k_min + int(np.argmax(searched)), rank)
@@ -198,7 +200,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
 
 
 def default_range(V: DataMatrix) -> Range:
-    """Return the numbers of components that are searched by default, first and last."""
+    """Return the smallest and the largest number of components that is searched by default."""
     smaller = min(V.shape)
     last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
     return min(2, last), last
@@ -213,17 +215,17 @@ class EdgeCount(NamedTuple):
     Attributes
     ----------
     K : int
-        Their number; at least 1.
+        This number; at least 1.
     values : array (min(F, n),)
         The singular values of n samples, scaled to equal noise, over the edge of the noise.
     misfit : float
-        How far the others are from the law of Marchenko and Pastur: the largest relative difference
-        of four quantiles. It is a few per cent where noise is alike in all features, and infinite
-        if half of all singular values are above the edge.
-    axes : array (F, K)
-        Their left singular vectors, up to their lengths.
-    scales : array (n,)
-        With which samples have equal noise.
+            Largest relative difference between four quantiles of the other singular values and of
+            the law of Marchenko and Pastur. It is a few per cent if the noise is alike in all
+            features, and infinite if half of all singular values are above the edge.
+        axes : array (F, K)
+            The left singular vectors above the edge, up to their lengths.
+        scales : array (n,)
+            Factors that give all samples the same noise.
     """
 
     K: int
@@ -234,13 +236,13 @@ class EdgeCount(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """The ratio of the last singular value that counts to the next one."""
+        """The ratio of the last singular value above the edge to the next one."""
         is_last = self.K == self.values.size
         return 1.0 if is_last else float(self.values[self.K - 1] / self.values[self.K])
 
 
 def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) -> float:
-    """Bound the expected spectral norm of Gaussian noise E (F, N), a variance for each sample.
+    """Bound the expected spectral norm of Gaussian noise E (F, N) whose samples have own variances.
 
     E ||E||_2 <= sqrt(min_s F / s + sum_n a_n / (1 - a_n s)) over 0 < s < 1 / max a_n. If all
     variances are a, that is sqrt(a) (sqrt(F) + sqrt(N)).
@@ -248,11 +250,11 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
     Parameters
     ----------
     variances : array (m,)
-        a_n, of the entries of sample n.
+        a_n, the variance of the entries of sample n.
     F : int
-        Entries of a sample.
+        Number of features.
     counts : array (m,), optional
-        How many samples have each of the variances; by default one.
+        How many samples have each variance; by default one.
 
     Examples
     --------
@@ -273,11 +275,11 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
 def count_above_edge(V: DataMatrix) -> EdgeCount:
     """Count the singular values of V that are above the edge of the noise, up to half of them.
 
-    Samples are scaled so that the noise in each has variance one. It is estimated from what k
-    components leave, for k = 1 and then for as many as are above the edge, until no more are. A
-    sample of a cone that was not counted yet leaves much, which is no noise: so no variance is
-    above the one that nine samples of ten have, relative to their norms. Of large data some
-    samples are compared.
+    Samples are scaled so that the noise in each has variance one. The noise is estimated from the
+    residual of k components, first for k = 1, then for the number above the edge, until this number
+    stops growing. A sample of a cone that is not yet counted leaves a large residual that is not
+    noise. So no variance, relative to the squared norm of the sample, may exceed the 90% quantile
+    of all samples. For large data a subset of the samples is compared.
 
     Examples
     --------
@@ -290,7 +292,7 @@ def count_above_edge(V: DataMatrix) -> EdgeCount:
 
 
 def _some_samples(V: DataMatrix) -> Array:
-    """Nonzero samples as columns, at most as many as are affordable."""
+    """Return nonzero samples as columns, no more than are affordable."""
     size = _MANY_FEATURES if V.n_features > _MANY_FEATURES else _EDGE_SAMPLES
     return dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
 
@@ -299,7 +301,7 @@ def _above_edge(B: Array, quantile: float) -> EdgeCount:
     F, n = B.shape
     Q, B = qr(B)  # so that it has no more rows than columns
     squares = np.einsum("fn,fn->n", B, B)
-    most = max(min(F, n) // 2, 1)  # more would leave too little to see the noise in
+    most = max(min(F, n) // 2, 1)  # more would leave too few to estimate the noise
     limit = highest_noise(F, n, quantile)
     k = 1
     values = np.ones(min(F, n))
@@ -328,17 +330,18 @@ def _above_edge(B: Array, quantile: float) -> EdgeCount:
 def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:
     """Count components in clusters of samples, one for each singular value above the edge.
 
-    Two cones may be so close that the noise of all samples hides what distinguishes them. The
-    samples of one cluster have less noise, so their singular values may be above its edge. If
-    samples lie in cones, most clusters hold a single component; if they are mixtures, most hold
-    several, and the count is 0. It is also 0 if there are fewer than 15 samples for each cluster.
-    Features that are often zero in a cluster are left out there: noise has lost its negative part.
+    Two cones may be so close that the noise of all samples hides the difference between them. One
+    cluster has less noise, so its singular values may be above its own edge. If samples lie in
+    cones, most clusters contain a single component. If samples are mixtures, most contain several,
+    and the count is 0. It is also 0 if there are fewer than 15 samples per cluster. Features that
+    are often zero in a cluster are left out there: setting entries to zero removed the negative
+    part of their noise.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     above : EdgeCount
-        That of `count_above_edge`.
+        The result of `count_above_edge`.
 
     Examples
     --------
@@ -364,10 +367,11 @@ def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:
 
 
 def _clusters(Y: Array, K: int) -> Array:
-    """Cluster the directions of columns, which are more certain the longer they are.
+    """Cluster the directions of columns; longer columns count more, because noise turns them less.
 
-    Spherical k-means with squared lengths as weights, the best of some starts. The first begins
-    with columns that are long and far from those chosen before, the others draw such columns.
+    This is spherical k-means with squared lengths as weights; the best of several starts wins. The
+    first start takes columns that are long and far from the earlier ones; the others draw such
+    columns.
     """
     rng = default_rng(0)
     lengths = np.maximum(norm(Y, axis=0), TINY)
@@ -395,14 +399,14 @@ def _clusters(Y: Array, K: int) -> Array:
 
 
 def _in_cluster(B: Array) -> int:
-    """How many components samples have, by the features that noise is alike in."""
+    """Return the number of components in samples, from the features with equal noise."""
     B = B[np.mean(B == 0, axis=1) <= _MAX_ZEROS]
     B = B[:, B.any(axis=0)]
     return _above_edge(B, _HIGH_TRACY_WIDOM).K if min(B.shape) >= _FEW_SAMPLES else 1
 
 
 def _capped(variances: Array, squares: Array) -> Array:
-    """Variances of the noise in samples, which hidden components do not raise."""
+    """Limit the variances of noise in samples, so that hidden components do not raise them."""
     alike = np.quantile(variances, 0.1)
     relative = np.quantile(np.maximum(variances - alike, 0.0) / squares, 0.9)
     capped = np.minimum(variances, 1.5 * alike + relative * squares)
@@ -410,9 +414,9 @@ def _capped(variances: Array, squares: Array) -> Array:
 
 
 def highest_noise(F: int, N: int, quantile: float = _TRACY_WIDOM) -> float:
-    """Return what the norm of F x N noise of variance one exceeds in 10 % of draws.
+    """Return the 90% quantile of the norm of F x N noise of variance one, or another quantile.
 
-    The law of the largest eigenvalue is that of Tracy and Widom.
+    The largest eigenvalue follows the law of Tracy and Widom.
     """
     edge = noise_edge([1.0], F, [N])
     return math.sqrt(edge**2 + quantile * edge * (1 / np.sqrt(F) + 1 / np.sqrt(N)) ** (1 / 3))
@@ -439,15 +443,15 @@ class ConeCount:
     K : int
         The number chosen; 0 if samples do not lie in cones.
     ks : array of int
-        All k from 2 to min(F, N) for which k clusters of the samples compared are apart. If the
-        geometric assumption holds, the number of cones that they come from is among them.
+        All k from 2 to min(F, N) for which k clusters of the compared samples are apart. If the
+        geometric assumption holds, the true number of cones is among them.
     separations : array (n,)
-        S_p(k) for k = 1, ..., n, in radians, of the k clusters that single linkage makes of the n
-        samples compared; infinite for one cluster.
+        S_p(k) in radians for k = 1, ..., n, from single linkage of the n compared samples; infinite
+        for k = 1.
     separation : Separation or None
-        That of the K clusters of all samples, or a lower bound; None if K is 0.
+        The separation of the K clusters of all samples, or a lower bound; None if K is 0.
     reason : str
-        Why this number, or why none.
+        Why this number was chosen, or why there are no cones.
     """
 
     K: int
@@ -505,7 +509,7 @@ def count_cones(V: DataMatrix) -> ConeCount:
 
 
 def _compared(V: DataMatrix, size: int) -> tuple[Array, Linkage, Array]:
-    """Some samples, their clusters, and the numbers for which these are apart."""
+    """Return some samples, their clusters, and the numbers of clusters that are apart."""
     indices = np.sort(draw_samples(V, size, default_rng(0)))
     tree = linkage(distances(V, indices))
     is_apart = tree.between > tree.within + _ROUNDING
@@ -513,7 +517,7 @@ def _compared(V: DataMatrix, size: int) -> tuple[Array, Linkage, Array]:
 
 
 def _n_compared(V: DataMatrix) -> int:
-    """How many samples to compare: n of them take n^2 / 2 products of all features."""
+    """Return how many samples to compare: n samples take n^2 / 2 products."""
     if V.nonzero <= _MAX_SAMPLES:
         return V.nonzero
     entries = 1 + V.n_entries // V.n_samples
@@ -522,14 +526,14 @@ def _n_compared(V: DataMatrix) -> int:
 
 
 def _without_shortest(squared: Array) -> tuple[float, Array]:
-    """The squared norm that all but the shortest samples have, and which have it."""
+    """Return the squared norm below which samples count as shortest, and a mask of the others."""
     place = min(int(np.ceil(_SHORTEST_SHARE * squared.size)), squared.size - 1)
     limit = float(np.partition(squared, place)[place]) * (1.0 - _NORM_ROUNDING)
     return limit, squared >= limit
 
 
 def _is_clear(tree: Linkage, k: int, sizes: Array) -> bool:
-    """Whether the sizes of k clusters, and how far they are apart, rule chance out."""
+    """Return whether chance is ruled out by the sizes of k clusters and their distance."""
     large = sizes[sizes >= _FEW_SAMPLES]
     if large.size == sizes.size:
         return True
@@ -543,12 +547,13 @@ class Linkage(NamedTuple):
     Attributes
     ----------
     order : array (n,)
-        The samples in an order in which every cluster, for every number, is contiguous.
-    steps : array (n,)
-        The distance of each to the nearest one before it; infinite for the first.
-    between, within : array (n,)
-        For k = 1, ..., n clusters the smallest distance between two of them, infinite for one, and
-        the largest within one.
+            An order of the samples in which every cluster is contiguous.
+        steps : array (n,)
+            The distance of each sample to the nearest earlier one in this order; infinite for the
+            first.
+        between, within : array (n,)
+            For k = 1, ..., n clusters: the smallest distance between two clusters (infinite for k =
+            1), and the largest distance within a cluster.
     """
 
     order: Array
@@ -557,11 +562,11 @@ class Linkage(NamedTuple):
     within: Array
 
     def first(self, k: int) -> Array:
-        """Where in the order each of k clusters begins, if they are apart."""
+        """Return where each of k clusters begins in the order, if they are apart."""
         return np.flatnonzero(self.steps >= self.between[k - 1])
 
     def sizes(self, k: int) -> Array:
-        """How many samples each of k clusters has, if they are apart."""
+        """Return how many samples each of k clusters has, if they are apart."""
         return np.diff(self.first(k), append=self.steps.size)
 
 
@@ -580,7 +585,7 @@ def linkage(distances: Array) -> Linkage:
     joined = single(squareform(distances, checks=False))
     order = leaves_list(joined)
     distances = distances[np.ix_(order, order)]
-    spans = [(place, place + 1) for place in np.argsort(order).tolist()]  # of clusters, in order
+    spans = [(place, place + 1) for place in np.argsort(order).tolist()]  # of clusters
     steps = np.full(order.size, np.inf)
     within = np.zeros(order.size)
     for n_left, (a, b, step, _) in zip(range(order.size - 1, 0, -1), joined.tolist(), strict=True):
@@ -595,7 +600,7 @@ def linkage(distances: Array) -> Linkage:
 def _in_all_samples(
     V: DataMatrix, indices: Array, tree: Linkage, k: int, shortest: float
 ) -> tuple[int, Separation | None, str]:
-    """The number of cones, their separation and the reason, given k clusters of some samples."""
+    """Extend k clusters of some samples to all; return the number, separation and reason."""
     Z = unit_samples_at(V, indices[tree.order[tree.first(k)]])
     between = tree.between[k - 1]
     within = tree.within[k - 1]
@@ -620,11 +625,11 @@ def _checked(Z: Array, separation: Separation, where: str) -> tuple[int, Separat
 
 
 class _Cover(NamedTuple):
-    """How the samples of some blocks lie to directions.
+    """Which samples of some blocks are near to the directions.
 
-    `sizes` counts the samples by the nearest direction, `n_unclear` those near to two; `new` are
-    directions of samples near to none. The shortest samples belong to the nearest direction, but
-    count for neither.
+    `sizes` counts the samples by their nearest direction, `n_unclear` counts samples near to two,
+    and `new` contains directions of samples near to none. The shortest samples are assigned to the
+    nearest direction but not counted.
     """
 
     sizes: Array

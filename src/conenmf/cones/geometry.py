@@ -1,33 +1,33 @@
-"""The geometry of cones: angles, how far clusters are apart, the smallest cones round them.
+"""The geometry of cones: angles, distances between clusters, and smallest enclosing cones.
 
-*Angles* that are accurate however small they are. The cosine of an angle below 1e-8 rad is rounded
-to 1: cos t = 1 - t^2 / 2 + ... The distance of two unit vectors keeps its digits,
-||x - y|| = 2 sin(t / 2), if the difference x - y is formed before its norm. That costs as much as
-reading the vectors again, so it is done where the distance is small and its square, 2 - 2 <x, y>,
-would lose digits.
+*Small angles.* The cosine of an angle t below 1e-8 rad is rounded to 1, because cos t = 1 - t^2 / 2
++ ... The distance of two unit vectors, ||x - y|| = 2 sin(t / 2), keeps its digits if the difference
+x - y is formed before its norm. This costs as much as reading the vectors again, so it is done only
+if the distance is small and its square, 2 - 2 <x, y>, would lose digits.
 
 *The pairwise separation* S_p is the smallest angle between samples of different clusters minus the
-largest angle between samples of one cluster. Where it is positive Algorithm 1 finds the clusters
-from any first centre (the proof of Lemma 1 of the paper uses nothing else), and the geometric
-assumption implies that it is: for samples of cones i and j, both angles follow from the triangle
-inequality on the sphere.
+largest angle between samples of one cluster. If it is positive, Algorithm 1 finds the clusters from
+any first centre; the proof of Lemma 1 of the paper uses nothing else. The geometric assumption
+implies that S_p is positive: bounds on both angles follow from the triangle inequality on the
+sphere.
 
-*The smallest circular cone* round a set of unit vectors x_m has the axis u / ||u||, where u solves
-the quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1.
-(Its constraint u >= 0 holds by itself, because the solution is a nonnegative combination of
-nonnegative vectors.) It is the same as the smallest ball round the x_m: the distances from t u to
-vectors within alpha of a unit vector u are at most (1 - 2 t cos alpha + t^2)^(1/2), which is
-smallest, and sin alpha, for t = cos alpha. A ball may be moved and scaled, so that this form loses
-no digits where alpha is small. Only few samples touch the ball. So constraints are generated: solve
-for a few samples, look for samples outside the ball, add them, repeat; one pass over V each.
+*The smallest circular cone* round unit vectors x_m has the axis u / ||u||, where u solves the
+quadratic program of Section III of the paper: minimise ||u||^2 / 2 subject to <x_m, u> >= 1. (The
+paper's constraint u >= 0 always holds, because u is a nonnegative combination of nonnegative
+vectors.) The problem is equivalent to the smallest ball round the x_m. The distance from t u to a
+vector within the angle alpha of a unit vector u is at most (1 - 2 t cos alpha + t^2)^(1/2); its
+minimum over t is sin alpha, at t = cos alpha. A ball can be moved and scaled, so no digits are lost
+if alpha is small. Only few samples touch the ball, so the solver adds constraints step by step: it
+solves the problem for a few samples, looks for samples outside the ball, adds them and repeats.
+Each step takes one pass over V.
 
-*The leading plane*: the best approximation of V of rank two is the projection of its samples to a
-plane. The nonnegative vectors of the plane are a cone, between two rays. If all projected samples
-lie in it, the rank-2 part is nonnegative, and the two extreme samples span a narrower cone that
-still holds all: as W they give the exact factors of the rank-2 part, and no factors with two
-components have a smaller error (Eckart and Young). Where some samples fall outside, they are moved
-to the nearest ray of the cone, which gives the best factors whose components lie in the plane.
-Proofs: "Where the bound is attained" in the documentation.
+*The leading plane.* The best rank-two approximation of V projects the samples to a plane. The
+nonnegative vectors of this plane form a cone between two rays. If all projected samples lie in this
+cone, the rank-2 part is nonnegative. The two extreme samples then span a narrower cone that
+contains all others. With these two as columns of W, the factors of the rank-2 part are exact, and
+no factors with two components have a smaller error (Eckart and Young). Samples outside the cone are
+moved to its nearest ray, which gives the best factors with components in the plane. Proofs: "Where
+the bound is attained" in the documentation.
 """
 
 from __future__ import annotations
@@ -60,24 +60,24 @@ from ..linalg.svd import KnownSpectrum, Spectrum
 
 RIGHT_ANGLE = np.pi / 2
 
-_DOUBTFUL_SQ = 1e-4  # a squared distance below this comes from the difference itself
-_NARROW_SQ = 1e-8  # one that does so even if that is expensive
-_SAMPLES_AT_ONCE = 256  # made dense
+_DOUBTFUL_SQ = 1e-4  # for smaller squared distances the difference is formed
+_NARROW_SQ = 1e-8  # ... even if this is expensive
+_SAMPLES_AT_ONCE = 256  # converted to dense at a time
 
-_MAX_EXACT_SAMPLES = 2000  # all pairs of which are compared
+_MAX_EXACT_SAMPLES = 2000  # up to this number all pairs are compared
 _GATHERED_BYTES = 64 << 20
 
-_MAX_NEW_SAMPLES = 32  # violating samples added to each cone at a time
+_MAX_NEW_SAMPLES = 32  # added to each cone at a time
 _MAX_PASSES = 200
-_BALL_TOL = 1e-10  # share of a squared radius by which a sample may be outside the ball
-_MIN_RADIUS_SQ = 1e-28  # rounding of a squared distance
-_PENALTY = 100.0  # on weights whose sum is not 1, relative to squared distances
-_MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square relative to that of the radius
+_BALL_TOL = 1e-10  # relative excess of the squared distance at which a sample is outside the ball
+_MIN_RADIUS_SQ = 1e-28  # rounding error of a squared distance
+_PENALTY = 100.0  # on the sum of the weights, which should be 1; relative to squared distances
+_MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square is relative to the squared radius
 
-_ZERO_NORM = 1e-12  # relative to the largest
+_ZERO_NORM = 1e-12  # relative to the largest norm
 _ZERO_ENTRY = 1e-15  # of a unit vector
-_LOST_SHARE = 1e-12  # of ||V||^2, which rounding may put outside the cone
-_SAME_ANGLE = 1e-9  # between two rays up to which they count as one
+_LOST_SHARE = 1e-12  # of ||V||^2 that rounding may put outside the cone
+_SAME_ANGLE = 1e-9  # two rays at a smaller angle count as one
 
 
 # --- angles -----------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
     ----------
     block : block (F, n)
     labels : array (n,)
-        -1 counts as 0; what is returned for a zero sample is of no use.
+        -1 counts as 0. The result for a zero sample is meaningless.
     squared : array (n,)
         ||v_n||^2.
     points : array (K, F)
@@ -114,10 +114,10 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
 
 
 def largest_angle(V: DataMatrix, labels: Aligned, Z: Array, smallest_cosine: float) -> float:
-    """Return the largest angle between a sample and its own column of Z (F, K), unit vectors.
+    """Return the largest angle between a sample and its column of Z (F, K), unit vectors.
 
-    The smallest cosine gives it, unless it is small: then it takes a pass. A sample labelled -1
-    has none.
+    The angle follows from the smallest cosine; if the angle is small, a pass over V computes it.
+    Samples labelled -1 are ignored.
     """
     distance_sq = 2.0 - 2.0 * smallest_cosine
     if distance_sq < _NARROW_SQ:
@@ -181,8 +181,8 @@ class Separation:
     within : float
         The largest angle between samples of one cluster.
     is_exact : bool
-        Otherwise `between` is a lower bound and `within` an upper one, so that `value` is a lower
-        bound on the separation.
+        Whether both angles are exact. If not, `between` is a lower bound and `within` an upper
+        bound, so `value` is a lower bound.
     """
 
     between: float
@@ -191,25 +191,26 @@ class Separation:
 
     @property
     def value(self) -> float:
-        """`between` minus `within`: positive if the clusters are cones apart from each other."""
+        """`between` minus `within`: positive if the clusters are apart."""
         return self.between - self.within
 
 
 def pairwise_separation(V: DataMatrix, labels: Aligned, *, cones: Pair | None = None) -> Separation:
-    """Compute the pairwise separation of clusters, or a lower bound.
+    """Compute the pairwise separation of clusters, or a lower bound on it.
 
-    Up to 2000 nonzero samples it is exact. Beyond, it is bounded from the smallest cones round the
-    clusters, with axes u_i and size angles alpha_i: samples of one cluster are at most 2 alpha_i
-    apart, samples of two at least angle(u_i, u_j) - alpha_i - alpha_j. Rounding is kept on the safe
-    side.
+    The result is exact for up to 2000 nonzero samples. For more samples it is a lower bound from
+    the smallest cones round the clusters, with axes u_i and size angles alpha_i: samples of one
+    cluster are at most 2 alpha_i apart, and samples of two clusters at least angle(u_i, u_j) -
+    alpha_i - alpha_j. Rounding errors cannot raise the bound above the true value.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     labels : array (N,)
-        The cluster of each sample, 0..K-1; -1 for samples that belong to none, as zero samples do.
+        The cluster of each sample, 0..K-1; -1 for samples without a cluster. Zero samples have
+        none.
     cones : axes (F, K) and angles (K,), optional
-        The smallest cones round the clusters, if they are known.
+        The smallest cones round the clusters, if already computed.
 
     Examples
     --------
@@ -232,7 +233,7 @@ def pairwise_separation(V: DataMatrix, labels: Aligned, *, cones: Pair | None = 
 
 
 def _members(index: range, own: Array) -> tuple[Array]:
-    """The samples (2, n) that belong to a cluster: their indices and their clusters."""
+    """Return the samples (2, n) that belong to a cluster: their indices and clusters."""
     members = np.flatnonzero(own >= 0)
     return (np.stack([members + index.start, own[members]]),)
 
@@ -255,10 +256,10 @@ def distances(V: DataMatrix, indices: Array) -> Array:
 
 
 def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
-    """||x - y|| for all x of one block and all y of another, all unit vectors."""
+    """Return ||x - y|| for all unit vectors x of one block and y of another."""
     squared = 2.0 - 2.0 * cross_products(block, other)
     if block is other:
-        np.fill_diagonal(squared, 4.0)  # no difference is formed of a sample and itself
+        np.fill_diagonal(squared, 4.0)  # no differences of a sample with itself
     near = squared < narrow_sq
     for row in np.flatnonzero(near.any(axis=1)):
         columns = np.flatnonzero(near[row])
@@ -268,7 +269,7 @@ def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
 
 
 def _separation_of_cones(V: DataMatrix, axes: Array, angles: Array) -> Separation:
-    rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of an angle
+    rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of an angle, in radians
     angles = angles + rounding
     apart = angles_between(axes, axes) - rounding - angles - angles[:, None]
     between = apart.min(where=~np.eye(angles.size, dtype=bool), initial=np.inf)
@@ -291,20 +292,20 @@ class ConeGeometry:
     between : array (K, K)
         Angles beta_ij between axes.
     margin : float
-        min beta_ij - (3 a_1 + a_2), where a_1 >= a_2 are the two largest size angles. If it is
-        positive, the geometric assumption (equation (2) of the paper) holds. If it is not, other
-        cones round the same clusters may still satisfy the assumption, because the smallest cones
-        are not always the best: turning an axis by eta widens its cone by about eta^2 only, and
-        may take it farther from another one by eta. Infinite for a single cone.
+            min beta_ij - (3 a_1 + a_2), where a_1 >= a_2 are the two largest size angles; infinite
+            for a single cone. If it is positive, the geometric assumption (equation (2) of the
+            paper) holds. If it is not, other cones round the same clusters may still satisfy the
+            assumption: turning an axis by eta widens its cone by only about eta^2, and may take it
+            farther from another axis by eta.
     closest : pair of int, or None
         The two cones with the smallest angle between them. None for a single cone.
     separation : float
         min (beta_ij - alpha_i - alpha_j) - 2 a_1. It is never smaller than the margin, and never
         larger than the pairwise separation.
     pairwise : Separation
-        The smallest angle between samples of different clusters, and the largest between samples
-        of one. If the first is larger, Algorithm 1 finds these clusters from any first centre: the
-        proof of Lemma 1 needs no more. The assumption implies it, so if it is not, no cones round
+        The smallest angle between samples of different clusters, and the largest angle between
+        samples of one cluster. If the first is larger, Algorithm 1 finds these clusters from any
+        first centre; the proof of Lemma 1 needs nothing else. If it is not larger, no cones round
         these clusters satisfy the assumption.
     """
 
@@ -318,7 +319,7 @@ class ConeGeometry:
 
     @property
     def required_angle(self) -> float:
-        """The angle 3 a_1 + a_2 that axes have to be farther apart than; 0 for a single cone."""
+        """The angle 3 a_1 + a_2 that angles between axes must exceed; 0 for a single cone."""
         largest = np.sort(self.angles)[::-1][:2]
         return float(3 * largest[0] + largest[1]) if largest.size > 1 else 0.0
 
@@ -331,8 +332,8 @@ class ConeGeometry:
     def verdict(self) -> str:
         """Whether the geometric assumption "holds", "does not hold" or "may hold".
 
-        It holds if the margin is positive. It does not, for any cones round these clusters, if
-        samples of different clusters are no farther apart than samples of one.
+        The assumption holds if the margin is positive. It does not hold, for any cones round these
+        clusters, if the pairwise separation is not positive.
         """
         if self.holds:
             return "holds"
@@ -347,7 +348,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     ----------
     V : DataMatrix (F, N)
     labels : array (N,)
-        The cone of each sample, 0..K-1; -1 for samples that belong to none.
+        The cone of each sample, 0..K-1; -1 for samples without a cone.
 
     Examples
     --------
@@ -383,14 +384,14 @@ def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
     ----------
     V : DataMatrix (F, N)
     labels : array (N,)
-        The cone of each sample, 0..K-1; -1 for samples that belong to none.
+        The cone of each sample, 0..K-1; -1 for samples without a cone.
 
     Returns
     -------
     axes : array (F, K), unit columns
     angles : array (K,)
-        The largest angle between a sample of the cluster and the axis, so that the cone holds
-        every sample. Small angles are accurate to about 1e-15.
+        The largest angle between the axis and a sample of the cluster. Small angles are accurate to
+        about 1e-15.
     """
     labels, K = _checked_labels(V, labels)
     index = V.indices()
@@ -428,11 +429,11 @@ def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
 def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
     """Find the smallest ball round the columns of `points` (F, m).
 
-    Its centre is the mean of the points p_m with weights y >= 0 of sum 1 that maximise
-    sum y_m ||p_m||^2 - ||sum y_m p_m||^2. The condition on the sum becomes a penalty, so that y is
-    the solution of a nonnegative least-squares problem; the penalty moves the centre towards the
-    origin, so the origin is moved to the centre, until it stays. In differences to the centre small
-    balls have as many digits as large ones.
+    The centre is the mean of the points p_m with weights y >= 0 of sum 1 that maximise sum y_m
+    ||p_m||^2 - ||sum y_m p_m||^2. A penalty replaces the constraint on the sum, so y solves a
+    nonnegative least-squares problem. The penalty shifts the centre towards the origin; so the
+    origin is moved to the centre until the centre stays in place. Differences to the centre are
+    accurate for small balls too.
 
     Returns
     -------
@@ -457,13 +458,13 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
 
 
 def _differences(points: Array, centre: Array) -> Pair:
-    """Of each point (column) to the centre, and the squares of their norms."""
+    """Return the difference of each point (column) to the centre, and its squared norm."""
     differences = points - centre[:, None]
     return differences, np.einsum("fm,fm->m", differences, differences)
 
 
 def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
-    """Labels that are -1 for zero samples, and how many clusters there are."""
+    """Return labels with -1 for zero samples, and the number of clusters."""
     labels = check_labels(V, labels, V.n_samples)
     labels, clusters = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
     K = clusters.size
@@ -481,7 +482,7 @@ def _clusters(index: range, labels: Array, squared: Array) -> Pair:
     return labels, np.unique(labels[labels >= 0])
 
 
-# For every cone a few values and the indices of their samples, lowest first.
+# For each cone: values, and the indices of the samples they belong to, lowest value first.
 _Extremes: TypeAlias = list[Pair]
 
 
@@ -494,7 +495,7 @@ def _longest_of_each(
 def _farthest(
     block: Block, index: Array, labels: Array, squared: Array, *, P: Array
 ) -> tuple[_Extremes]:
-    """Minus the squared distances of directions to the points of their cones."""
+    """Return minus the squared distances of directions to the points of their cones."""
     distances = squared_distances(block, labels, squared, P)
     return (_lowest_of_each(-distances, index, labels, P.shape[0]),)
 
@@ -520,25 +521,26 @@ def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
 
 
 class Plane(NamedTuple):
-    """The plane of the two leading left singular vectors, and where samples lie in it.
+    """The plane of the two leading left singular vectors, and the angles of samples in it.
 
-    Directions in the plane are angles to the first vector, in radians.
+    Directions in the plane are given by their angles to the first vector, in radians.
 
     Attributes
     ----------
     vectors : array (F, 2)
-        Orthonormal; the first is the projection of the vector of ones.
+        Orthonormal; the first is the direction of the projected vector of ones.
     points : array (N, 2)
         The coordinates of the projected samples.
     energy : float
-        Of ||V||^2, what the projection to the plane keeps.
+        The part of ||V||^2 that the projection to the plane keeps.
     samples : (float, float)
-        The smallest and the largest angle of a projected sample.
-    cone : (float, float)
-        Between these angles, and only there, vectors of the plane are nonnegative.
-    lost : float
-        The share of ||V||^2 by which the best nonnegative factors with components in the plane have
-        a larger squared error than the projection to it; 0 if the rank-2 part is nonnegative.
+            The smallest and the largest angle of a projected sample.
+        cone : (float, float)
+            Exactly the vectors of the plane between these angles are nonnegative.
+        lost : float
+            How much larger the squared error of the best nonnegative factors with components in the
+            plane is than the squared error of the projection, as a share of ||V||^2. It is 0 if the
+            rank-2 part is nonnegative.
     """
 
     vectors: Array
@@ -550,26 +552,26 @@ class Plane(NamedTuple):
 
     @property
     def is_nonnegative(self) -> bool:
-        """Whether the projected samples are nonnegative, to rounding."""
+        """Whether the projected samples are nonnegative up to rounding."""
         return self.lost <= _LOST_SHARE
 
     @property
     def rays(self) -> Interval:
-        """The angles of the two components: the extreme samples, or the border of the cone."""
+        """The angles of the two components: the extreme samples, or the rays of the cone."""
         low, high = self.cone
         smallest, largest = self.samples
         return float(np.clip(smallest, low, high)), float(np.clip(largest, low, high))
 
 
 def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
-    """Return the plane of the two leading singular vectors of V; one pass after these.
+    """Return the plane of the two leading singular vectors of V; one pass after computing these.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        With two features and two samples or more.
+        At least two features and two samples.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -585,7 +587,8 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     with V.own_threads():
         U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
         # The leading vector is nonnegative, so features and samples are on one side of a line
-        # through 0, and no angle to the sum of the features is beyond pi.
+        # through 0,
+        # and no angle to the sum of the features is beyond pi.
         towards = U.sum(axis=0)
         cosine, sine = towards / np.hypot(*towards)
         turn = np.array([[cosine, -sine], [sine, cosine]])
@@ -606,15 +609,15 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
 def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factors:
     """Return nonnegative factors W (F, 2) and H (2, N) with components in the leading plane.
 
-    If the plane is nonnegative, W H is the best approximation of V of rank two, and no factors with
-    two components have a smaller error. Otherwise they are the best of those whose components lie
-    in the plane.
+    If the rank-2 part is nonnegative, W H is the best rank-two approximation of V, and no factors
+    with two components have a smaller error. If it is not, W H has the smallest error among factors
+    with components in the plane.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -638,19 +641,19 @@ def _angles(index: range, points: Array, *, negligible: float) -> tuple[Interval
 
 
 def _extreme_angles(points: Array, negligible: float) -> Interval:
-    """The smallest and the largest angle of points (n, 2) that are not zero to rounding."""
+    """Return the smallest and the largest angle of the points (n, 2) that are not negligible."""
     kept = points[np.hypot(*points.T) > negligible]
     angles = np.arctan2(kept[:, 1], kept[:, 0])
     return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
 
 
 def widen(a: Interval, b: Interval) -> Interval:
-    """Return the smaller of two lower limits, and the larger of two upper ones."""
+    """Return the smaller of two lower limits and the larger of two upper limits."""
     return min(a[0], b[0]), max(a[1], b[1])
 
 
 def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[float]:
-    """The squared distance of points to the cone between two angles."""
+    """Return the squared distance of points to the cone between two angles."""
     angles = np.arctan2(points[:, 1], points[:, 0])
     outside = np.maximum(low - angles, angles - high).clip(0.0, RIGHT_ANGLE)
     return (float(((np.hypot(*points.T) * np.sin(outside)) ** 2).sum()),)
@@ -659,7 +662,7 @@ def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[floa
 def _coordinates(
     index: range, points: Array, *, low: float, high: float, dtype: DType
 ) -> PerSample:
-    """The nonnegative coordinates of the nearest point of the cone, in terms of its two rays.
+    """Return nonnegative coordinates of the nearest point of the cone, in terms of its two rays.
 
     A point of norm r at the angle t is r sin(high - t) / sin(high - low) times the one ray and
     r sin(t - low) / sin(high - low) times the other.

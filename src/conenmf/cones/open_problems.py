@@ -1,30 +1,30 @@
-"""Answers to problems that the paper leaves open: outliers, and samples that arrive in a stream.
+"""Two problems that the paper leaves open: outliers, and samples that arrive in a stream.
 
-*Outliers* are samples that are long but belong to no cone. Algorithm 1 gives each a cone of its
-own: it is the farthest sample. The k-centre problem with outliers asks for K centres such that all
-samples but a given number are within the smallest possible angle of one. Its greedy algorithm
-(Charikar, Khuller, Mount and Narasimhan, "Algorithms for facility location problems with outliers",
-SODA 2001) is within a factor of 3 of the best, and uses nothing but the triangle inequality, which
-angles satisfy. All pairs of samples are compared, so large data are represented by evenly spaced
-samples.
+*Outliers* are long samples that belong to no cone. Algorithm 1 chooses the sample farthest from all
+centres, so each outlier gets a cone. The k-centre problem with outliers asks for K centres such
+that all samples, except a given number, are within the smallest possible angle of a centre. The
+greedy algorithm for it (Charikar, Khuller, Mount and Narasimhan, "Algorithms for facility location
+problems with outliers", SODA 2001) is within a factor of 3 of the optimum. It needs only the
+triangle inequality, which angles satisfy. It compares all pairs of samples, so for large data
+evenly spaced samples are used.
 
-*Streams* run Algorithm 1 on samples that arrive batch by batch and are not kept. A stream keeps at
-most K centres and, for each of their cones, how many samples it has, their sum, and a sketch of
-them, from which the axis of the cone follows. The guarantees for every order of the samples and all
-sizes of batches are stated, and proved, in `solve.online.ConeStream` and, for the axes, in the
-documentation, on the page "Theorems, code and tests", section "Streams".
+*Streams* run Algorithm 1 on samples that arrive in batches and are not stored. A stream keeps at
+most K centres. For each cone it also keeps the number of samples, their sum, and a sketch from
+which the axis is computed. The guarantees hold for every order of the samples and all sizes of
+batches. `solve.online.ConeStream` states and proves them; for the axes see section "Streams" of the
+page "Theorems, code and tests" in the documentation.
 
-*Frequent Directions* is the sketch. For samples V (F, N) it is S (F, l) with l columns for any N,
-and for every unit vector x it loses at most a small part of what V has in that direction:
+*Frequent Directions* is the sketch. For samples V (F, N) it is a matrix S (F, l), whatever N is.
+For every unit vector x it loses at most a small part of V's energy in that direction:
 
 0 <= ||V'x||^2 - ||S'x||^2 <= sum_{j > k} sigma_j(V)^2 / (l + 1 - k)   for every k <= l
 
 (Liberty, "Simple and deterministic matrix sketching", KDD 2013; Ghashami, Liberty, Phillips and
-Woodruff, "Frequent Directions", SIAM J. Comput. 45, 2016). Sketches of two parts of the samples
-merge into a sketch of both, so neither the order of samples nor the batches matter for what is
-guaranteed.
+Woodruff, "Frequent Directions", SIAM J. Comput. 45, 2016). Sketches of two sets of samples can be
+merged into a sketch of both, so the guarantee does not depend on the order of samples or the
+batches.
 
-Noise, the third open problem, is in `robust`.
+`robust` treats noise, the third open problem.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from ..text import Facts
 from .clustering import farthest_first
 from .geometry import angles_of, cosine_rounding, distances, unit_samples_at
 
-_MAX_SAMPLES = 2000  # that are compared with each other
-_EXPANSION = 3.0  # of the angle within which a centre removes what it covers
+_MAX_SAMPLES = 2000  # largest number of samples whose pairs are all compared
+_EXPANSION = 3.0  # a centre covers samples within this multiple of the radius
 
-# Columns that are kept of each cone: axes are then within sqrt(1.1) of the best.
+# Columns of the sketch of each cone: errors are then within sqrt(1.1) of the best axes.
 SKETCH_SIZE = 10
 
-_DENSE_COLUMNS = 64  # of sparse samples, at a time
+_DENSE_COLUMNS = 64  # sparse samples converted to dense at a time
 
 
 # --- outliers ---------------------------------------------------------------------------------
@@ -62,13 +62,13 @@ class CoveringCentres(NamedTuple):
     Attributes
     ----------
     centres : array (K,)
-        The samples chosen, in the order of how many they cover.
-    directions : array (F, K)
-        The same as unit vectors.
-    radius : float
-        All samples that were compared, but the outliers, are within this angle of a centre.
-    least_radius : float
-        No K samples as centres cover as many within a smaller angle than this.
+            The chosen samples, in the order in which the greedy algorithm chose them.
+        directions : array (F, K)
+            The chosen samples as unit vectors.
+        radius : float
+            All compared samples except the outliers are within this angle of a centre.
+        least_radius : float
+            No K samples as centres cover as many samples within a smaller angle.
     """
 
     centres: Array
@@ -78,20 +78,21 @@ class CoveringCentres(NamedTuple):
 
 
 def centres_with_outliers(V: DataMatrix, K: int, outliers: int) -> CoveringCentres:
-    """Choose K centres that cover all samples but a number of outliers (k-centre with outliers).
+    """Choose K centres that cover all samples except a given number (k-centre with outliers).
 
-    For an angle rho, the next centre is the sample with the most uncovered samples within rho, and
-    it covers all within 3 rho. The smallest rho is taken for which at most `outliers` samples are
-    left after K centres. If all but so many samples are within rho of K of them, this succeeds, so
-    the radius is at most three times the smallest possible.
+    For an angle rho, the next centre is the sample with the most uncovered samples within rho; it
+    covers all samples within 3 rho. The function returns the result for the smallest rho that
+    leaves at most `outliers` samples uncovered. If K samples exist that cover all but `outliers`
+    samples within rho, the algorithm succeeds for this rho, so the radius is at most three times
+    the smallest possible one.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
     outliers : int
-        How many samples may be left out. Of more than 2000 nonzero samples, 2000 evenly spaced
-        ones are compared, and as large a share of them is left out.
+        How many samples may be left uncovered. Of more than 2000 nonzero samples, 2000 evenly
+        spaced ones are compared, and the same share of them may be left uncovered.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def centres_with_outliers(V: DataMatrix, K: int, outliers: int) -> CoveringCentr
 
 
 def _smallest_cover(angles: Array, K: int, allowed: int) -> tuple[Array, float]:
-    """The centres for the smallest angle that leaves no more than `allowed`, and that angle."""
+    """Find the smallest angle that leaves at most `allowed` samples; return centres and angle."""
     candidates = np.unique(angles)
     low, high = 0, candidates.size - 1  # the largest angle covers everything
     while low < high:
@@ -134,7 +135,7 @@ def _smallest_cover(angles: Array, K: int, allowed: int) -> tuple[Array, float]:
 
 
 def _greedy_cover(angles: Array, K: int, rho: float) -> tuple[Array, int]:
-    """K centres, each of which has the most uncovered samples within rho; how many are left."""
+    """Choose K centres, each with the most uncovered samples within rho; count those left."""
     within = angles <= rho
     uncovered = np.ones(len(angles), dtype=bool)
     counts = within.sum(axis=1)
@@ -144,7 +145,7 @@ def _greedy_cover(angles: Array, K: int, rho: float) -> tuple[Array, int]:
         removed = uncovered & (angles[n] <= _EXPANSION * rho)
         uncovered &= ~removed
         counts = counts - within[:, removed].sum(axis=1)
-        counts[n] = -1  # is chosen
+        counts[n] = -1  # a centre is not chosen again
     return centres, int(uncovered.sum())
 
 
@@ -162,13 +163,13 @@ class StreamCones:
     Attributes
     ----------
     directions : array (F, k)
-        One sample of each cone as a unit vector, its centre.
+        The centre of each cone, a sample as a unit vector.
     sums : array (F, k)
         The sum of all samples of each cone.
     counts : array (k,)
-        How many samples those are; zero samples belong to none.
+        How many samples each cone has; zero samples belong to none.
     sketches : array (k, F, l)
-        The samples of each cone by Frequent Directions.
+        Sketches of the samples of each cone by Frequent Directions.
     """
 
     directions: Array
@@ -178,12 +179,12 @@ class StreamCones:
 
     @classmethod
     def empty(cls, F: int) -> StreamCones:
-        """No cones yet."""
+        """Return zero cones."""
         columns = np.zeros((F, 0))
         return cls(columns, columns, np.zeros(0), np.zeros((0, F, SKETCH_SIZE)))
 
     def __add__(self, other: StreamCones) -> StreamCones:
-        """The same cones with the samples of both."""
+        """Return the same cones with the samples of both."""
         pairs = zip(self.sketches, other.sketches, strict=True)
         sketches = np.array([merge_sketches(a, b) for a, b in pairs]).reshape(self.sketches.shape)
         sums = self.sums + other.sums
@@ -194,8 +195,8 @@ class StreamCones:
     def axes(self) -> Array:
         """The axes of the cones, unit vectors (F, k).
 
-        If each cone's samples are all in its sketch, as under the geometric assumption, the squared
-        error with one axis for each sample is at most 1 + 1 / l times that of cr1-nmf.
+        If the sketch of each cone contains all its samples, as under the geometric assumption, the
+        squared error with one axis for each sample is at most 1 + 1 / l times the error of cr1-nmf.
         """
         F, k = self.directions.shape
         axes = np.empty((F, k))
@@ -206,7 +207,7 @@ class StreamCones:
 
 
 def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
-    """Find the centres after a batch, and add its samples to their cones."""
+    """Update the centres after a batch, and add the samples of the batch to their cones."""
     Z = cones.directions
     tie = cosine_rounding(V)
     min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
@@ -214,14 +215,14 @@ def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     merge = partial(_merge_scans, **options)
     ((candidates, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
     after = _replace_centres(cones, candidates, K, tie)
-    if after.directions is not Z:  # the sums are to be of the new cones
+    if after.directions is not Z:  # the sums must belong to the new cones
         options |= {"Z": after.directions, "max_count": 0}
         merge = partial(_merge_scans, **options)
         ((_, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
     return after + new
 
 
-# What blocks yield: samples that may become centres (F, m); cones with the samples of each.
+# Results of blocks: samples that may become centres (F, m), and cones with the block's samples.
 _Scan: TypeAlias = tuple[Array, StreamCones]
 
 
@@ -248,7 +249,7 @@ def _scan_block(
 
 
 def _sketch(samples: Block, indices: Array) -> Array:
-    """The sketch of some samples of a block, a few made dense at a time."""
+    """Return the sketch of some samples of a block; converts a few samples to dense at a time."""
     sketch = np.zeros((samples.shape[0], SKETCH_SIZE))
     for first in range(0, indices.size, _DENSE_COLUMNS):
         part = dense(samples[:, indices[first : first + _DENSE_COLUMNS]])
@@ -264,7 +265,7 @@ def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
 
 
 def _closest_centres(Z: Array) -> tuple[float, int, int]:
-    """The cosine of the two closest centres, and which they are; of a single one, -1."""
+    """Return the cosine of the two closest centres and their indices; -1 for a single centre."""
     cosines = Z.T @ Z
     cosines[np.tril_indices_from(cosines)] = -1.0
     i, j = np.unravel_index(int(np.argmax(cosines)), cosines.shape)
@@ -272,7 +273,7 @@ def _closest_centres(Z: Array) -> tuple[float, int, int]:
 
 
 def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) -> StreamCones:
-    """Make centres of candidates, the farthest first, as long as one is due."""
+    """Make candidates centres, the farthest first, until no candidate qualifies."""
     while candidates.shape[1]:
         Z = cones.directions
         nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
@@ -290,7 +291,7 @@ def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) 
 
 
 def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) -> StreamCones:
-    """The same with a new cone that has no samples yet, by default the last one."""
+    """Add a cone without samples, by default as the last one."""
     at = cones.counts.size if at is None else at
     return StreamCones(
         np.insert(cones.directions, at, direction, axis=1),
@@ -301,7 +302,7 @@ def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) ->
 
 
 def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
-    """The same with the samples of cone j in cone i, which keeps its centre; j is gone."""
+    """Move the samples of cone j into cone i, which keeps its centre, and remove cone j."""
     sums = cones.sums.copy()
     counts = cones.counts.copy()
     sketches = cones.sketches.copy()
@@ -320,10 +321,11 @@ def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
 
 
 def sketch_columns(columns: Array, size: int) -> Array:
-    """Return a sketch (F, size) of dense samples (F, n): their Gram matrix (n, n) is decomposed.
+    """Return a sketch (F, size) of dense samples (F, n), from their Gram matrix (n, n).
 
-    The (size + 1)-th squared singular value is taken from all, so no more than `size` are left. In
-    any direction at most that much is lost, of the sum of squares size + 1 times as much.
+    The (size + 1)-th squared singular value is subtracted from all others, so at most `size` of
+    them stay positive. Any direction loses at most this value, while the sum of squares loses at
+    least size + 1 times as much.
     """
     columns = columns[:, columns.any(axis=0)]
     if columns.shape[1] <= size:
@@ -337,12 +339,12 @@ def sketch_columns(columns: Array, size: int) -> Array:
 
 
 def merge_sketches(a: Array, b: Array) -> Array:
-    """Return the sketch of the samples of two sketches (F, size) of the same size."""
+    """Merge two sketches (F, size) into a sketch of the samples of both."""
     return sketch_columns(np.hstack([a, b]), a.shape[1])
 
 
 def leading_direction(sketch: Array) -> Array:
-    """Return the best axis of the samples of a sketch (F, l), nonnegative if all of them are.
+    """Return the best axis for the samples of a sketch (F, l); nonnegative if all samples are.
 
     With w the leading left singular vector, ||V - |w| |w|'V||^2 is at most 1 + 1 / l times the
     squared error of the best axis: see "Streams" in the documentation.

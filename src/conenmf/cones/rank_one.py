@@ -1,20 +1,20 @@
 """Algorithm 2 of the paper, "cr1-nmf": one rank-one factor for each cone.
 
-The best rank-one factor of the samples V_k of a cone is its leading singular pair (Lemma 3). All K
-pairs are found together, one pass over V per step, by the locally optimal conjugate gradient method
-for the largest eigenvalue of V_k V_k' (Knyazev, "Toward the optimal preconditioned eigensolver",
-SIAM J. Sci. Comput. 23, 2001): the next vector is the best in the span of the current one, its
-residual and the last direction. SciPy's `lobpcg` is not used because it handles one matrix at a
-time: K cones would take K times the passes.
+The best rank-one factor of the samples V_k of a cone is their leading singular pair (Lemma 3). All
+K pairs are computed together, with one pass over V per step, by the locally optimal conjugate
+gradient method for the largest eigenvalue of V_k V_k' (Knyazev, "Toward the optimal preconditioned
+eigensolver", SIAM J. Sci. Comput. 23, 2001). The next vector is the best one in the span of the
+current vector, its residual and the last direction. SciPy's `lobpcg` handles one matrix at a time,
+so K cones would take K times as many passes.
 
-cr1++ draws its centres at random. Algorithm 1 takes the sample farthest from all centres, which may
-be an outlier. Here a sample is drawn with a probability proportional to its squared distance to the
-nearest line through a centre, as k-means++ does with distances to points (Arthur and Vassilvitskii,
-2007). Outside cones too, the mean of the squared error is then within a factor of the best possible
-with one axis for each sample; docs/theory.md has the proof. All runs read V together, one pass for
-each centre. Samples race for it: each draws an exponential time and divides it by its weight, and
-the earliest wins. The times depend on the index of a sample (see `data/resample.py`), so the choice
-does not depend on blocks.
+cr1++ draws centres at random, because the sample farthest from all centres, which Algorithm 1
+takes, may be an outlier. It draws a sample with a probability proportional to its squared distance
+to the nearest line through a centre, as k-means++ does with distances to points (Arthur and
+Vassilvitskii, 2007). For any data, the expected squared error is within a known factor of the best
+possible error with one axis for each sample; docs/theory.md has the proof. All runs read V
+together, one pass for each centre. Samples race to become a centre: each draws an exponential time
+and divides it by its weight, and the earliest wins. The times depend on the index of a sample (see
+`data/resample.py`), so the choice does not depend on the blocks.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from ..linalg.svd import KnownSpectrum, Spectrum
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
 
-# W, H, and the cones that they were found from.
+# W, H, and the cones they were computed from.
 ConeFactors: TypeAlias = tuple[Array, Array, Cones]
 
 _MAX_PASSES = 200
-_SMALL_SQUARE = 1e-100  # ||V_k||^2 below which vectors are scaled before they are squared
+_SMALL_SQUARE = 1e-100  # if ||V_k||^2 is smaller, vectors are scaled before they are squared
 
 
 def cr1_nmf(
@@ -103,7 +103,7 @@ def rank_one_factors(V: DataMatrix, cones: Cones, *, tol: float = 1e-10) -> Pair
     cones : Cones
         Labels and, as first vectors, directions.
     tol : float
-        Stop when ||V_k V_k' w - theta w|| <= tol * theta for every cone, theta = ||V_k' w||^2.
+        Stop when ||V_k V_k' w - theta w|| <= tol * theta with theta = ||V_k' w||^2 for every cone.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def factors_from_centres(
 ) -> ConeFactors:
     """Return the result of `cr1_nmf` for given centres and their directions Z (F, K).
 
-    `moved` says that these are no longer those of samples, and may have negative entries.
+    `moved` says that the directions are no longer samples; they may have negative entries.
     """
     labels, (products, smallest) = V.sweep(
         _assign_and_multiply,
@@ -137,8 +137,8 @@ def factors_from_centres(
 def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     """Return the relative error of the factors of cr1-nmf.
 
-    There ||V - W H||^2 = ||V||^2 - ||H||^2, which reads no data. Where this difference would lose
-    half of the digits, V - W H itself is formed, in one pass.
+    The error follows from ||V - W H||^2 = ||V||^2 - ||H||^2 without reading V. If this difference
+    would lose half of its digits, one pass computes the norm of V - W H.
     """
     Ht = V.align(H.T)
     (explained,) = V.map(_sum_of_squares, Ht)
@@ -165,7 +165,7 @@ def _residual_of_factors(
 def _assign_and_multiply(
     block: Block, squared: Array, *, Z: Array, tie: float
 ) -> tuple[Array, tuple[Array, float]]:
-    """Assign samples, and multiply them with the first vectors of Algorithm 2 in the same pass."""
+    """Assign samples to centres and compute the products for Algorithm 2 in the same pass."""
     labels, smallest = assign(block, squared, Z=Z, tie=tie)
     _, products = cone_products(block, labels, Q=Z.T)
     return labels, (products, smallest)
@@ -176,16 +176,16 @@ def _add_and_smallest(a: tuple[Array, float], b: tuple[Array, float]) -> tuple[A
 
 
 def _factors(V: DataMatrix, labels: Aligned, first: Array, products: Array, tol: float) -> Pair:
-    """W and H, from the first vectors (K, F) and V_k V_k' times these."""
+    """Return W and H, from the first vectors (K, F) and their products with V_k V_k'."""
     w = _leading_vectors(V, labels, first, products, tol)
-    w = np.abs(np.where(w.any(axis=1, keepdims=True), w, first))  # an empty cone has any axis
+    w = np.abs(np.where(w.any(axis=1, keepdims=True), w, first))  # an empty cone takes any axis
     w /= np.sqrt(_dots(w, w))
     Ht, _ = V.sweep(_coefficients, labels, Q=w)
     return w.T.astype(V.dtype, copy=False), Ht.T
 
 
 def _coefficients(block: Block, labels: Array, *, Q: Array) -> PerSample:
-    """Rows of H, zero but for the coefficient of the sample's own cone."""
+    """Return rows of H: one nonzero coefficient, for the sample's cone."""
     h, _ = cone_products(block, labels, Q, sums=False)
     H = np.zeros((labels.size, Q.shape[0]), dtype=block.dtype)
     inside = np.flatnonzero(labels >= 0)
@@ -199,11 +199,11 @@ def _coefficients(block: Block, labels: Array, *, Q: Array) -> PerSample:
 def _leading_vectors(
     V: DataMatrix, labels: Aligned, first: Array, products: Array, tol: float
 ) -> Array:
-    """Maximise ||V_k' w|| over unit w for all k at once; row k of every array is cone k's.
+    """Maximise ||V_k' w|| over unit w for all k at once; row k of every array belongs to cone k.
 
-    Each step maximises over the span of the current vector w, its residual r and the last
-    direction p, and needs one new product, A r with A = V_k V_k'. The products A w and A p
-    follow linearly (Knyazev, 2001, without a preconditioner).
+    Each step maximises over the span of the current vector w, its residual r and the last direction
+    p. It needs one new product, A r with A = V_k V_k'; A w and A p follow by linearity (Knyazev,
+    2001, without a preconditioner).
     """
     w = first.copy(), products
     p = np.zeros_like(products), np.zeros_like(products)
@@ -217,7 +217,7 @@ def _leading_vectors(
 
 
 def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
-    """A w - theta w as unit vectors, zero where it is small; and whether all are."""
+    """Return the unit residuals A w - theta w, zero where small, and whether all are zero."""
     theta = _dots(w, Aw)
     r = Aw - theta * w
     if theta.min() < _SMALL_SQUARE:  # the square of r would leave the range of float64
@@ -227,14 +227,14 @@ def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
     norm = np.sqrt(_dots(r, r))
     unfinished = norm > tol * theta
     r *= np.divide(1.0, norm, out=np.zeros_like(norm), where=unfinished)
-    r -= _dots(w, r) * w  # r was a difference: rounding left some of w in it
+    r -= _dots(w, r) * w  # rounding left a part along w in the difference r
     return r, not unfinished.any()
 
 
 def _maximize_in_span(w: Pair, r: Pair, p: Pair) -> None:
     """Replace w by the best unit vector in the span of w, r and p, and p by the step from w.
 
-    Each comes with its product: vectors (K, F), one for each cone, and A times these.
+    Each argument is a pair: vectors (K, F), one for each cone, and their products with A.
     """
     for q in (w, r):
         overlap = _dots(q[0], p[0])
@@ -258,7 +258,7 @@ def _maximize_in_span(w: Pair, r: Pair, p: Pair) -> None:
 
 
 def _dots(a: Array, b: Array) -> Array:
-    """Row by row <a_k, b_k>, as a column (K, 1)."""
+    """Return <a_k, b_k> for each row, as a column (K, 1)."""
     return np.vecdot(a, b)[:, None]
 
 
@@ -266,10 +266,10 @@ def _dots(a: Array, b: Array) -> Array:
 
 
 _N_RUNS = 4
-_COMPARISON_TOL = 1e-2  # of the axes by which runs are compared
-_TIE_SHARE = 1e-12  # share of ||V||^2 by which the errors of equal runs may differ
-_RUNS_PER_SEED = 4  # numbers that a seed yields at once for each sample
-_MIN_WEIGHT_SHARE = 1e-290  # a smaller share of ||V||^2 cannot be divided by
+_COMPARISON_TOL = 1e-2  # of the axes with which runs are compared
+_TIE_SHARE = 1e-12  # of ||V||^2; errors that differ by less count as equal
+_RUNS_PER_SEED = 4  # random numbers for each sample from one seed
+_MIN_WEIGHT_SHARE = 1e-290  # of ||V||^2: division by a smaller share overflows
 
 
 def cr1_plus_plus(
@@ -282,11 +282,11 @@ def cr1_plus_plus(
 ) -> ConeFactors:
     """Factor V as `cr1_nmf` does, with centres drawn at random; the best of several runs.
 
-    The first centre is drawn with probability proportional to ||v_n||^2, the next ones to
-    ||v_n||^2 sin^2(angle of v_n to the nearest centre). In each run the mean of ||V - W H||^2 is at
-    most 5 (ln K + 2) times the smallest possible with K axes and each sample on one of them; with
-    probability at least 1 - 2^-runs the best run is at most twice that. Samples that mix components
-    may have a much smaller error, with which this does not compare.
+    The first centre is drawn with probability proportional to ||v_n||^2, the next ones proportional
+    to ||v_n||^2 sin^2(angle of v_n to the nearest centre). Consider factorizations with K axes and
+    each sample on one of them. In each run the expected ||V - W H||^2 is at most 5 (ln K + 2) times
+    their smallest; with probability at least 1 - 2^-runs the best run is at most twice this bound.
+    Factorizations in which samples mix components may have a much smaller error.
 
     Parameters
     ----------
@@ -295,12 +295,11 @@ def cr1_plus_plus(
         Number of cones, at most the number of distinct directions among the samples; directions
         closer than about 1e-7 rad count as one.
     rng : numpy.random.Generator, optional
-        Draws the centres; fresh entropy without it.
+        Draws the centres; if not given, runs differ from call to call.
     runs : int
-        How many sets of centres are tried. With the same `rng`, the first of them are those of
-        fewer runs.
+        How many sets of centres are tried. With the same `rng`, more runs repeat the first ones.
     tol : float
-        As in `rank_one_factors`, for the best run; runs are compared by rougher axes.
+        As in `rank_one_factors`, for the best run; runs are compared with rougher axes.
 
     Returns
     -------
@@ -334,7 +333,7 @@ def cr1_plus_plus(
 
 
 def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
-    """Return the centres of every run, (runs, K), and their directions (runs, F, K)."""
+    """Return the centres of every run (runs, K) and their directions (runs, F, K)."""
     require_samples(V, K)
     n_seeds = -(-runs // _RUNS_PER_SEED)
     seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
@@ -372,7 +371,7 @@ def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
 
 
 class _Winners(NamedTuple):
-    """The sample that comes first in each run, and its time; inf if none can come."""
+    """The winning sample of each run and its time, which is infinite if no sample can win."""
 
     times: Array
     indices: Array
@@ -381,7 +380,7 @@ class _Winners(NamedTuple):
 def _first_race(
     index: range, squared: Array, *, runs: int, total: float, seeds: list[Seed]
 ) -> tuple[Array, _Winners]:
-    """The largest cosines to a centre, none yet, and a race by squared norm."""
+    """Draw the first centres by squared norm; return the largest cosines and the winners."""
     weights = np.repeat(squared[:, None] / total, runs, axis=1)
     return np.zeros(weights.shape), _race(index, weights, seeds)
 
@@ -397,7 +396,7 @@ def _next_race(
     total: float,
     seeds: list[Seed],
 ) -> tuple[Array, _Winners]:
-    """The largest cosines, now that there are centres z (F, runs) too, and a race by distance."""
+    """Update the largest cosines for the new centres z (F, runs), and draw by squared distance."""
     products = exact(block).T @ z
     nearest = np.maximum(nearest, products / norms(squared)[:, None])
     sines_squared = np.where(nearest < 1.0 - tie, (1.0 - nearest) * (1.0 + nearest), 0.0)
@@ -408,8 +407,8 @@ def _next_race(
 def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
     """Draw a sample for each run (column), with probabilities proportional to its weights.
 
-    The minimum of independent exponential times with rates w_n is that of sample n with
-    probability w_n / sum of w.
+    With independent exponential times of rates w_n, sample n has the smallest time with probability
+    w_n / sum of w.
     """
     runs = weights.shape[1]
     uniform = np.hstack([uniform_rows(index, _RUNS_PER_SEED, seed) for seed in seeds])[:, :runs]
@@ -420,6 +419,6 @@ def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
 
 
 def _earlier(a: _Winners, b: _Winners) -> _Winners:
-    """The winners of two blocks, of which `a` comes first and keeps ties."""
+    """Return the winners of two blocks; in a tie, `a`, the earlier block, wins."""
     beaten = b.times < a.times
     return _Winners(np.where(beaten, b.times, a.times), np.where(beaten, b.indices, a.indices))

@@ -1,18 +1,18 @@
-"""Centres that survive noise: Algorithm 1 on projected samples, with angles that are certain.
+"""Centres that survive noise: Algorithm 1 on projected samples, with lower bounds on angles.
 
 Algorithm 1 chooses the sample farthest from all centres. With noise, this is often the shortest
 sample: noise of norm r turns a sample of length l by up to arcsin(r / l), and a sample shorter than
-the noise may have any direction. Three changes help.
+the noise may have any direction. This module makes three changes.
 
-1. Samples are projected on the K leading left singular vectors of V. Axes of K cones span nearly
-   this space, and of noise that is spread over F features a share of K / F is left.
-2. An angle counts only as far as it is certain: less what noise may have turned either sample. No
-   sample of a cone that has a centre seems farther than it is, however short it is.
-3. Two steps of Lloyd move each centre to the axis of its samples.
+1. It projects samples on the K leading left singular vectors of V. The axes of K cones nearly span
+   this space. If the noise is spread over F features, a share of K / F of it remains.
+2. From each angle it subtracts the most that noise may have turned either sample. So a short sample
+   of a cone that has a centre does not seem farther than it is.
+3. Two Lloyd steps move each centre to the axis of its samples.
 
-The norm of the noise comes from the singular values beyond K; where there are none, the result says
-that it is unknown. The theorem is on the page "Theorems, code and tests", section "Beyond the
-paper: noise". It is about a norm that is given and no step of Lloyd.
+The norm of the noise is estimated from the singular values beyond K; if there are none, the result
+says that the norm is unknown. The theorem is on the page "Theorems, code and tests", section
+"Beyond the paper: noise". It covers a given norm and no Lloyd steps.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from .geometry import RIGHT_ANGLE, widen
 
-_ROUNDING = 1e-13  # share of ||V||^2 that rounding leaves beyond K where there is nothing
+_ROUNDING = 1e-13  # of ||V||^2: smaller energy beyond K is rounding
 _Best: TypeAlias = tuple[float, int, Array]  # a score, the index of its sample, its projection
-_POWER_STEPS = 2  # of each step of Lloyd, towards the leading singular vector of a cluster
+_POWER_STEPS = 2  # in each Lloyd step, towards the leading singular vector of a cluster
 
 
 class NoisyCentres(NamedTuple):
-    """Centres chosen in spite of noise.
+    """Centres chosen by a method that allows for noise.
 
     Attributes
     ----------
     centres : array (K,)
-        The samples chosen.
+        The chosen samples.
     axes : array (F, K)
         Unit vectors in the span of the leading singular vectors: the projected samples, moved to
         the axes of their clusters.
     noise : float
-        r, the norm of the projected noise of a sample that was allowed for: given, or estimated.
-        NaN if it was not given and nothing is left beyond K to estimate it from: centres are then
-        the farthest samples, however short, and none of them is certain.
+        r, the norm of the projected noise of a sample, given or estimated. NaN if it was not given
+        and there is no energy beyond K to estimate it from. Centres are then the farthest samples,
+        however short, and none of them is certain.
     largest_turn : float
-        The largest arcsin(r / ||y||) of a centre, in radians: no centre was turned farther, if
-        noise is no larger than r. pi/2 if a centre had to be no longer than r, or r is unknown.
+        The largest arcsin(r / ||y||) of a centre, in radians. If noise is no larger than r, no
+        centre was turned farther. It is pi/2 if a centre is no longer than r, or if r is unknown.
     counts : array (K,)
         How many samples are nearest to each axis.
     """
@@ -70,11 +70,11 @@ def centres_in_noise(
     lloyd_steps: int = 2,
     spectrum: KnownSpectrum = None,
 ) -> NoisyCentres:
-    """Choose K centres among samples that are longer than the noise, and move them to their axes.
+    """Choose K centres among samples longer than the noise, and move them to the axes.
 
-    z_{k+1} is the sample n with the largest min_{i <= k} angle(y_n, z_i) - t_n - t_i, where y_n is
-    the projection of v_n on the K leading singular vectors and t_n = arcsin(r / ||y_n||) is what
-    noise of norm r can have turned it by.
+    z_{k+1} is the sample n with the largest min_{i <= k} angle(y_n, z_i) - t_n - t_i. Here y_n is
+    the projection of v_n on the K leading singular vectors, and t_n = arcsin(r / ||y_n||) is the
+    largest angle by which noise of norm r can turn it.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def centres_in_noise(
     K : int
         At most min(F, N).
     first : int, optional
-        The first centre, if it is longer than the noise; else, and by default, the sample with
-        the longest projection.
+        The first centre, used if it is longer than the noise. By default, the sample with the
+        longest projection.
     noise : float, optional
-        r; by default `noise_norm`, which is an estimate.
+        r; by default the estimate `noise_norm`.
     lloyd_steps : int
-        How often samples are assigned to their axes, and axes moved to their samples.
+        The number of Lloyd steps: each assigns samples to axes, then moves axes to their samples.
     spectrum : Spectrum, optional
-        That of V, or of a sketch of V, if it is used elsewhere too.
+        The spectrum of V, or of a sketch of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -120,28 +120,28 @@ def centres_in_noise(
 
 
 def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
-    """Return whether every sample is closer to its own centre than any is to another's.
+    """Return whether each sample is closer to its centre than any sample is to another centre.
 
-    Under the geometric assumption, and whenever S_p > 0, the centres of Algorithm 1 are like this:
-    a centre is a sample, and two samples of a cone are closer than two of different cones.
+    Under the geometric assumption, and whenever S_p > 0, the centres of Algorithm 1 satisfy this: a
+    centre is a sample, and two samples of one cone are closer than two samples of different cones.
     """
     own, other = V.sweep(_extreme_cosines, V.norms_squared, reduce=widen, Z=Z)[0]
     return bool(own > other + tie)
 
 
 def noise_norm(residual_squared: float, shape: Shape, K: int) -> float:
-    """Return a norm that noise, projected on K directions, hardly exceeds in any of N samples.
+    """Estimate the largest norm among N samples of noise projected on K directions.
 
-    If V is of rank K but for noise with entries of variance s^2, its singular values beyond K have
-    squares that add up to about s^2 (F - K)(N - K). The projected noise of a sample has K entries
-    of that variance. If they are Gaussian, the largest norm of N such vectors is above
-    s (sqrt(K) + sqrt(2 ln(N / eta))) with a probability of at most eta; here eta = 1. NaN if K is F
-    or N: no singular value is beyond it.
+    If V has rank K plus noise with entries of variance s^2, the squares of its singular values
+    beyond K sum to about s^2 (F - K)(N - K). The projected noise of a sample has K entries of this
+    variance. If they are Gaussian, the largest norm of N such vectors exceeds s (sqrt(K) + sqrt(2
+    ln(N / eta))) with probability at most eta; here eta = 1. The result is NaN if K is F or N,
+    because there is no singular value beyond K.
 
     Parameters
     ----------
     residual_squared : float
-        ||V||^2 less the squares of the K largest singular values.
+        ||V||^2 minus the squares of the K largest singular values.
     shape : (F, N)
     K : int
     """
@@ -152,14 +152,14 @@ def noise_norm(residual_squared: float, shape: Shape, K: int) -> float:
 
 
 def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Interval]:
-    """The smallest cosine to an own centre, and the largest to the centre of another cone."""
+    """Return the smallest cosine to the sample's centre and the largest to another centre."""
     cosines = np.sort((Z.T @ exact(block)) / norms(squared), axis=0)[:, squared > 0]
     others = cosines[-2] if len(cosines) > 1 else cosines[:0]
     return ((float(cosines[-1].min(initial=np.inf)), float(others.max(initial=-np.inf))),)
 
 
 def _project(block: Block, *, U: Array) -> tuple[Array, Array, float]:
-    """Y = V'U, the squared norms of its rows, and their sum."""
+    """Return Y = V'U, the squared norms of its rows, and their sum."""
     Y = products(exact(block), U)
     squared = np.vecdot(Y, Y)
     return Y, squared, float(squared.sum())
@@ -168,7 +168,7 @@ def _project(block: Block, *, U: Array) -> tuple[Array, Array, float]:
 def _farthest_for_certain(
     V: DataMatrix, Y: Aligned, squared: Aligned, r: float, K: int, first: int | None
 ) -> tuple[Array, Array, float]:
-    """Samples each of which is, for certain, the farthest from those before it.
+    """Choose samples, each the farthest from the earlier ones by a lower bound on the angle.
 
     Returns their indices, their projections as unit vectors (K, K), and their largest turn.
     """
@@ -188,7 +188,7 @@ def _farthest_for_certain(
 
 
 def _turn(squared: Array, r: float) -> Array:
-    """arcsin(r / ||y||): by how much noise of norm r can have turned y; pi/2 if y is no longer."""
+    """Return arcsin(r / ||y||), the largest turn by noise of norm r; pi/2 if ||y|| <= r."""
     is_longer = squared > r * r
     sine = r / np.sqrt(np.where(is_longer, squared, 1.0))
     return np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), RIGHT_ANGLE)
@@ -197,7 +197,7 @@ def _turn(squared: Array, r: float) -> Array:
 def _first_scores(
     index: range, squared: Array, Y: Array, *, r: float, first: int | None
 ) -> tuple[Array, _Best]:
-    """Angles to no centre yet, and the longest sample, or the one asked for."""
+    """Return infinite angles (no centre yet) and the longest or the requested sample."""
     scores = squared.copy()
     if first is not None and first in index and squared[first - index.start] > r * r:
         scores[first - index.start] = np.inf
@@ -207,7 +207,7 @@ def _first_scores(
 def _scores(
     index: range, certain: Array, squared: Array, Y: Array, *, z: Array, turn: float, r: float
 ) -> tuple[Array, _Best]:
-    """The certain part of the angle to the nearest centre, now that z is one, and the largest."""
+    """Update lower bounds on angles to the nearest centre for a new z; find the largest."""
     lengths = np.sqrt(np.where(squared > 0, squared, 1.0))
     angles = np.arccos(np.clip(Y @ z / lengths, -1.0, 1.0)) - _turn(squared, r) - turn
     certain = np.minimum(certain, angles)
@@ -220,18 +220,18 @@ def _best(index: range, scores: Array, Y: Array) -> _Best:
 
 
 def _higher(a: _Best, b: _Best) -> _Best:
-    """The higher score of two; `a` comes first and keeps ties."""
+    """Return the higher of two scores; in a tie, `a`, the earlier block, wins."""
     return b if b[0] > a[0] else a
 
 
 def _nearest(index: range, Y: Array, squared: Array, *, Z: Array) -> Pair:
-    """The nearest axis of each sample, and how many samples are nearest to each axis."""
+    """Return the nearest axis of each sample, and the number of samples nearest to each axis."""
     labels = (Y @ Z).argmax(axis=1)
     return labels, np.bincount(labels[squared > 0], minlength=Z.shape[1])
 
 
 def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[Array]:
-    """One power step for each cluster: sum of <y, z> y over its samples."""
+    """Do one power step for each cluster: sum <y, z> y over its samples."""
     H = np.zeros((labels.size, Z.shape[1]))
     H[np.arange(labels.size), labels] = np.vecdot(Y, Z.T[labels])
     return (Y.T @ H,)

@@ -1,7 +1,7 @@
 """Random matrices after the paper's generative model: samples in circular cones.
 
-Section IV of the paper describes how a sample is drawn, and Section VI how the axes and the norms
-are chosen. This module makes plain arrays and opens no data.
+Section IV of the paper describes how samples are drawn, and Section VI how axes and norms are
+chosen. This module returns plain arrays.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .geometry import RIGHT_ANGLE
 
 SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
 
-_PROBABILITY_ROUNDING = 1e-8  # of their sum, which numpy allows too
+_PROBABILITY_ROUNDING = 1e-8  # tolerance for their sum, as in numpy
 _TEMPORARY_VECTORS = 8
-_MAX_DRAWS = 100  # of the first axis, until all axes are nonnegative
+_MAX_DRAWS = 100  # repeated until all axes are nonnegative
 
 
 @dataclass(frozen=True)
 class ConeModel:
-    """A matrix drawn by `make_cones`, and the truth behind it.
+    """A matrix drawn by `make_cones`, with its true parameters.
 
     Attributes
     ----------
@@ -167,12 +167,12 @@ def _probabilities(weights: ArrayLike, K: int) -> Array:
 def _draw_directions(labels: Array, angles: Array, axes: Array, rng: Generator) -> Array:
     """Unit vectors (N, F), each at an angle uniform on [0, alpha_k] from the axis of its cone."""
     beta = rng.random(labels.size) * angles[labels]
-    # Round the first unit vector e the direction is (cos beta, sin beta * a unit vector) ...
+    # Round the first unit vector e, the direction is (cos beta, sin beta * a unit vector) ...
     rows = rng.standard_normal((labels.size, axes.shape[0]))
     rows[:, 0] = 0.0
     rows *= (np.sin(beta) / norm(rows, axis=1))[:, None]
     rows[:, 0] = np.cos(beta)
-    # ... and the reflection x - 2 z <z, x> with z along e - u takes e to the axis u.
+    # ... and the reflection x - 2 z <z, x> with z along e - u maps e to the axis u.
     for k in range(axes.shape[1]):
         z = -axes[:, k]
         z[0] += 1.0
@@ -229,9 +229,9 @@ def make_cone_data(
 def equal_angle_axes(F: int, K: int, angle: float, rng: Generator) -> Array:
     """Draw K nonnegative unit vectors (F, K) with the same angle between any two.
 
-    Each new axis is the shortest vector at that angle from all earlier ones, completed to unit
-    norm by a vector orthogonal to them that lifts its smallest entry, among those that no earlier
-    axis has lifted: their unit vectors are combinations of the axes already.
+    Each new axis is the shortest vector at that angle from all earlier ones, plus an orthogonal
+    vector that completes it to unit norm. The orthogonal vector raises the smallest entry that no
+    earlier axis has raised; earlier unit vectors are already combinations of the axes.
     """
     if K > F:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Bisection: where a condition on one number ceases to hold."""
+"""Bisection: find where a condition on one number changes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _HALVINGS = 60
 
 
 def bisected(is_below: Callable[[float], bool], low: float, high: float) -> Interval:
-    """Return the ends of the short interval that holds the number sought.
+    """Return the ends of a short interval that contains the number.
 
     Parameters
     ----------
     is_below : callable
-        Whether a number is below the one that is sought.
+        Whether a number is below the one to find.
     low, high : float
-        Between which it is. The interval becomes 2^60 times shorter.
+        The first interval. It is shortened by a factor of 2^60.
 
     Examples
     --------

@@ -1,11 +1,11 @@
-"""Upper bounds for the sum of the k largest eigenvalues, the most that k components can explain.
+"""Upper bounds for the sum of the k largest eigenvalues, the energy that k components can explain.
 
-Ritz values on a subspace are never above the eigenvalues, so their sum is a bound on the wrong
-side. `energy_above` adds what the subspace may have missed: its residual, and a tail, the largest
-eigenvalue on the space that is orthogonal to it. `tail_above` bounds the tail by Lanczos's method
-from random vectors, which fails with a probability that is chosen (Kuczynski and Wozniakowski,
-"Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J.
-Matrix Anal. Appl. 13, 1992). The proofs are in the documentation, "Bounds from a subspace".
+Ritz values on a subspace never exceed the eigenvalues, so their sum is a lower bound.
+`energy_above` adds what the subspace may have missed: the residual, and the tail, the largest
+eigenvalue on the orthogonal complement. `tail_above` bounds the tail by Lanczos's method from
+random vectors; the bound fails with a chosen probability (Kuczynski and Wozniakowski, "Estimating
+the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix
+Anal. Appl. 13, 1992). The proofs are in the documentation, "Bounds from a subspace".
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from numpy.random import default_rng
 
 from ..data.blocks import TINY, Array
 
-# That of a tail bounded from random vectors; a smaller one costs a few more passes.
+# The probability that the bound on a tail is wrong. A smaller one costs a few more passes.
 FAILURE_PROBABILITY = 1e-9
 
 _MAX_STEPS = 32
-_STEPS_BETWEEN = 12  # and starts, between two looks at the bound, which take as long as a product
-_BEYOND = 8  # values after the k-th that set the aim of the tail
+_STEPS_BETWEEN = 12  # times starts; evaluating the bound takes as long as a product with A
+_BEYOND = 8  # the k-th and this many further values set the target for the tail
 _N_SLACKS = 25
-_NEGLIGIBLE_SHARE = 1e-9  # of the energy, by which a bound need not be better
-_SEARCHES = 7  # for where a growing function reaches a limit
-_PLACES = 65  # at which each of them looks
-_ROUNDING = 1e-13  # share of the largest eigenvalue below which a vector is rounding
+_NEGLIGIBLE_SHARE = 1e-9  # of the energy: a smaller improvement of the bound is not worth a pass
+_SEARCHES = 7  # refinements of the interval that contains the root
+_PLACES = 65  # points at which each refinement evaluates the function
+_ROUNDING = 1e-13  # of the largest eigenvalue: a shorter vector is rounding
 _HUGE = 1e150
 
 
@@ -63,13 +63,14 @@ def subspace_energy(
     total : float
         The trace of A.
     rounding : float
-        That of the sum; of a single eigenvalue, if roots are summed.
+        The rounding error of the sum; with `roots`, of a single eigenvalue.
     apply : callable
-        Returns A X; used only if the trace does not suffice, which is certain.
+        Returns A X. It is called only if the trace, which gives a certain bound, is not enough.
     n_starts : int
-        Random vectors that bound the tail: the more, the fewer times A is applied, to all of them.
+        How many random vectors bound the tail. With more, A is applied fewer times, but to more
+        vectors.
     roots : bool
-        Sum the roots: k singular values, if A = VV'.
+        Bound the sum of the roots, which are singular values if A = VV'.
     """
     Q, values, images = found
     assert images is not None
@@ -85,7 +86,7 @@ def subspace_energy(
         return EnergyBound(bound + added, 0.0)
     starts = default_rng(1).standard_normal((len(Q), n_starts))
     beyond = values[min(k + _BEYOND, values.size) - 1]
-    low = float(0.75 * values[k - 1] + 0.25 * beyond)  # room for the residual
+    low = float(0.75 * values[k - 1] + 0.25 * beyond)  # leaves room for the residual
 
     def outside(X: Array) -> Array:
         return _orthogonal_part(apply(_orthogonal_part(X, Q)), Q)
@@ -96,7 +97,7 @@ def subspace_energy(
 
 
 def _orthogonal_part(X: Array, Q: Array) -> Array:
-    """What of X (F, n) is orthogonal to the columns of Q."""
+    """Return the part of X (F, n) that is orthogonal to the columns of Q."""
     return np.asarray(X - Q @ (Q.T @ X))
 
 
@@ -105,10 +106,10 @@ def energy_above(
 ) -> float:
     """Bound the sum of the k largest eigenvalues of A from above, or the sum of their roots.
 
-    A = VV' seen on an orthonormal basis Q (F, m) of Ritz vectors and on the space orthogonal to it
-    is ((T, R'), (R, C)); for every s > 0 it is at most diag(T + R'R / s, C + s I). So is the sum of
-    its k largest eigenvalues, and j of them that belong to C add up to at most
-    min(j tail, rest) + j s. The sum of their roots is largest if all j are equal.
+    In an orthonormal basis that consists of Ritz vectors Q (F, m) and their complement, A = VV' is
+    ((T, R'), (R, C)). For every s > 0 it is at most diag(T + R'R / s, C + s I), so the k largest
+    eigenvalues of this matrix bound the sum. If j of them belong to C, these add up to at most
+    min(j tail, rest) + j s. The sum of their roots is largest if they are equal.
 
     Parameters
     ----------
@@ -117,11 +118,11 @@ def energy_above(
     residual_gram : array (m, m)
         R'R, with R = A Q - Q T.
     tail : float
-        At least the largest eigenvalue of C.
+        An upper bound on the largest eigenvalue of C.
     rest : float
         The trace of C.
     roots : bool
-        Bound the sum of the roots.
+        Bound the sum of the roots instead.
 
     Examples
     --------
@@ -157,13 +158,14 @@ def tail_above(
     low: float,
     largest: float,
 ) -> float:
-    """Bound the largest eigenvalue of C >= 0 from above, but for `FAILURE_PROBABILITY`.
+    """Bound the largest eigenvalue of C >= 0, except with probability `FAILURE_PROBABILITY`.
 
     Let g be a normal random vector, u the leading eigenvector, z = <g, u>, and p_0, p_1, ... the
     orthonormal polynomials of Lanczos's method from g, so that p_j(C) g / ||g|| are orthonormal.
-    Then z^2 sum_j p_j(x)^2 <= ||g||^2 at the largest eigenvalue x, and |z| >= d for one of the
-    starts at least, unless all are smaller, with probability (d sqrt(2 / pi))^n. The sum grows
-    above the largest Ritz value, so x is where it reaches ||g||^2 / d^2, or below.
+    Then z^2 sum_j p_j(x)^2 <= ||g||^2 at the largest eigenvalue x. With n starts, all |z| are below
+    d with probability at most (d sqrt(2 / pi))^n; otherwise |z| >= d for one of them. The sum
+    increases above the largest Ritz value, so x is at most the point where it reaches ||g||^2 /
+    d^2.
 
     Parameters
     ----------
@@ -174,9 +176,9 @@ def tail_above(
     ceiling : float
         A value that no eigenvalue exceeds, such as the trace.
     low : float
-        A bound below this is as good as any: then no more passes are made.
+        Stop once the bound is below this value.
     largest : float
-        The size of numbers whose rounding is in what `apply` returns.
+        The magnitude of the numbers whose rounding error `apply` returns.
     """
     squared = np.einsum("fn,fn->n", starts, starts)
     least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
@@ -189,7 +191,7 @@ def tail_above(
     for step in range(1, _MAX_STEPS + 1):
         image = apply(basis[-1])
         diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
-        for vectors in (*basis, *basis):  # twice, so that they stay orthogonal
+        for vectors in (*basis, *basis):  # twice, to keep them orthogonal
             image = image - vectors * np.einsum("fn,fn->n", vectors, image)
         norms = np.sqrt(np.einsum("fn,fn->n", image, image))
         beside.append(np.maximum(norms, floor))
@@ -203,11 +205,11 @@ def tail_above(
 
 
 def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling: float) -> float:
-    """Where the sum of squared polynomials reaches its limit; the largest over all starts."""
+    """Return where the sum of squared polynomials reaches its limit, the largest of all starts."""
     matrix = np.zeros((limits.size, len(diagonal), len(diagonal)))
     place = np.arange(len(diagonal))
     matrix[:, place, place] = np.transpose(diagonal)
-    matrix[:, place[1:], place[:-1]] = np.transpose(beside[:-1])  # only this triangle is read
+    matrix[:, place[1:], place[:-1]] = np.transpose(beside[:-1])  # the triangle that eigvalsh reads
     low = eigvalsh(matrix)[:, -1]
     high = np.maximum(low, ceiling)
     for _ in range(_SEARCHES):
@@ -220,7 +222,7 @@ def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling:
 
 
 def _sum_of_squares(x: Array, diagonal: list[Array], beside: list[Array]) -> Array:
-    """sum_j p_j(x)^2 by the three-term recurrence, for x (..., n): each start has its own."""
+    """Return sum_j p_j(x)^2 by the three-term recurrence; the last axis of x is the start."""
     previous = np.zeros_like(x)
     current = np.ones_like(x)
     total = np.ones_like(x)

@@ -1,7 +1,7 @@
 """Exact nonnegative least squares for many right-hand sides, from K x K products only.
 
-For every row c of C it finds the y >= 0 that minimises y'Gy / 2 - c'y. With G = W'W and
-c = W'v that is the nearest point W y to v; V itself does not appear here.
+For every row c of C it finds the y >= 0 that minimises y'Gy / 2 - c'y. With G = W'W and c = W'v, W
+y is the nearest point to v; the method does not need V itself.
 
 The compiled method is block principal pivoting (Kim and Park, "Fast nonnegative matrix
 factorization: an active-set-like method and comparisons", SIAM J. Sci. Comput. 33, 2011): guess
@@ -10,14 +10,14 @@ to the other side, repeat. A backup rule, which moves only the last wrong entry 
 has stopped falling, makes it finite. Rows that it does not finish, and all rows without numba, are
 solved one by one by SciPy, which moves one entry at a time (Lawson and Hanson, 1974).
 
-*Dependent columns.* W'W has the squared condition number of W, and is singular to rounding for a W
-that is nearly so. For W >= 0 that does not matter, since nothing cancels in W y: with columns of
-unit norm y_k <= ||W y|| <= ||v||, so that an error of rounding in G y is one relative to ||v||, and
-so are those in the gradient and, as the problem is convex, in the least ||v - W y||^2, for any
-condition number. What suffers are passive sets on the way, whose solutions are large and of either
-sign: rounding may then send the exchanges in a circle, or make a Cholesky decomposition break down.
-So a G that is singular to rounding gets a multiple of the identity of that size, the gradient
-conditions of its solutions are checked, and SciPy solves the rows in which they do not hold.
+*Dependent columns.* The condition number of W'W is the square of that of W, so W'W may be singular
+to rounding. For W >= 0 this does not harm the solution. With columns of unit norm, y_k <= ||W y||
+<= ||v||, because nothing cancels in W y. So rounding errors in G y and in the gradient are relative
+to ||v||, and since the problem is convex, the error of the least ||v - W y||^2 is too, for any
+condition number. Intermediate passive sets do suffer: their solutions are large and of either sign,
+so rounding may make the exchanges cycle or the Cholesky decomposition fail. Therefore, if G is
+singular to rounding, a multiple of the identity of that size is added, the gradient conditions of
+the solutions are checked, and SciPy solves the rows that violate them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ..data.blocks import EPS, Array
 from ..errors import DataError
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
-_DOUBTFUL_RESIDUAL = 1e-10  # ... and a larger residual of the gradient conditions is a failure
-_DOUBTFUL_PIVOT_SQ = 1e-8  # of the Cholesky decomposition, below which solutions are checked
+_DOUBTFUL_RESIDUAL = 1e-10  # ... and a residual of the gradient conditions above this is a failure
+_DOUBTFUL_PIVOT_SQ = 1e-8  # check solutions if a pivot of the Cholesky decomposition is below
 _GUESS_SWEEPS = 5
-_ROUNDING = 100 * EPS  # beside a unit diagonal, for each component
+_ROUNDING = 100 * EPS  # added to the unit diagonal, times the number of components
 _MAX_STEPS = 10_000  # of SciPy's method
 
 
@@ -43,18 +43,18 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     Parameters
     ----------
     G : array (K, K), or (n, K, K)
-        Gram matrix, symmetric positive semidefinite, or one for each row. If it is singular, the
-        gradient conditions of the returned solution hold up to rounding. A component whose diagonal
-        entry is below 1e-290 counts as zero.
+        Gram matrix, symmetric positive semidefinite; one for all rows, or one for each row. If it
+        is singular, the gradient conditions hold up to rounding. A component whose diagonal entry
+        is below 1e-290 counts as zero.
     C : array (n, K)
         One right-hand side per row.
     Y : array (n, K), optional
-        A first guess, whose positive entries start the passive sets. By default a few sweeps of
-        coordinate descent make one.
+        A first guess; its positive entries are the first passive sets. By default a few sweeps of
+        coordinate descent compute one.
 
     Returns
     -------
-    array (n, K), of the type of C
+    array (n, K), with the dtype of C
 
     Examples
     --------
@@ -66,7 +66,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     if not (np.isfinite(G).all() and np.isfinite(C).all()):
         raise DataError("G or C holds NaN or infinity: check the factors and the data")
     squares = np.diagonal(G, axis1=-2, axis2=-1).astype(float)
-    # Unit diagonal: the scale of a component must not decide what counts as singular.
+    # Scale to a unit diagonal: the scale of a component must not decide what counts as singular.
     dead = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(dead, 1.0, squares))
     sides = np.ascontiguousarray(np.where(dead, 0.0, C / scale), dtype=float)
@@ -78,7 +78,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
         solution = pivoted(gram, sides, Y)
-    for step in (1, -1):  # of the components: in one order, rarely, rounding misleads SciPy
+    for step in (1, -1):  # retry with reversed components: rarely, rounding misleads SciPy
         failed = np.isnan(solution[:, 0])
         if pivot_sq < _DOUBTFUL_PIVOT_SQ:
             failed |= _is_wrong(gram, sides, solution)
@@ -89,7 +89,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
 
 
 def smallest_pivot_squared(gram: Array) -> float:
-    """Of the Cholesky decomposition; 0 if there is none."""
+    """Return the smallest squared pivot of the Cholesky decomposition; 0 if it does not exist."""
     try:
         return float(np.diagonal(cholesky(gram)).min()) ** 2
     except LinAlgError:
@@ -97,10 +97,11 @@ def smallest_pivot_squared(gram: Array) -> float:
 
 
 def pivoted(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
-    """Block principal pivoting; NaN in rows that it does not finish.
+    """Run block principal pivoting; rows that it does not finish are NaN.
 
-    The positive entries of Y are the first guess, or of a few sweeps of coordinate descent. With
-    `sum_to_one` rows have that sum, and every row of Y needs a positive entry.
+    The positive entries of Y are the first passive sets; without Y, a few sweeps of coordinate
+    descent compute them. With `sum_to_one` each row sums to one, and every row of Y needs a
+    positive entry.
     """
     K = sides.shape[1]
     if Y is None:
@@ -115,8 +116,8 @@ def pivoted(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = Fa
 
 
 def _is_wrong(gram: Array, sides: Array, Y: Array) -> Array:
-    """In which rows of Y the gradient conditions do not hold."""
-    with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition broke down
+    """Return in which rows of Y the gradient conditions do not hold."""
+    with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition failed
         gradient = (Y[:, None] @ gram)[:, 0] - sides
     wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1, initial=0.0)
     size = np.abs(sides).max(axis=1, initial=0.0)
@@ -127,7 +128,7 @@ def by_scipy(gram: Array, sides: Array) -> Array:
     """Solve row by row: with G = LL' and c = Lb, minimise ||L'y - b||^2 over y >= 0.
 
     SciPy's tolerance is absolute, so right-hand sides are scaled to a largest entry of 1. A G in
-    single precision may have negative eigenvalues, and is shifted by these.
+    single precision may have negative eigenvalues; it is shifted to remove them.
     """
     from scipy.optimize import nnls as scipy_nnls  # slow to import
 

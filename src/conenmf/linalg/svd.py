@@ -1,14 +1,14 @@
 """Leading singular values and vectors of V, through the data layer.
 
-They come from the eigenvectors of VV' or V'V, and there are three ways to those:
+They are computed from the eigenvectors of VV' or V'V, in one of three ways:
 
-- If one side of V is short, the Gram matrix of that side is formed and decomposed as a whole.
-- For data in memory ARPACK (``scipy.sparse.linalg.eigsh``) applies the Gram matrix of the shorter
-  side to one vector after the other: a product with one vector costs little more than its share of
-  a product with many. On text it is 2 to 4 times as fast as a block method.
-- Elsewhere each pass over V is expensive, so `davidson` applies VV' to many vectors at once.
+- If one side of V is short, the Gram matrix of that side is formed and decomposed.
+- For data in memory, ARPACK (``scipy.sparse.linalg.eigsh``) applies the Gram matrix of the shorter
+  side to one vector at a time. In memory, a product with one vector costs little more than the same
+  vector's share in a product with many. On text this is 2 to 4 times as fast as a block method.
+- For other data each pass over V is expensive, so `davidson` applies VV' to many vectors at once.
 
-V is never densified. A sketch is read as the matrix of its coordinates.
+V is never converted to dense. A sketch is read through its coordinates.
 """
 
 from __future__ import annotations
@@ -42,40 +42,39 @@ from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, subspace_energy
 
-# Residual of the singular vectors that a start uses, of sigma_1: it is the same everywhere.
-VECTOR_TOL = 1e-10
+VECTOR_TOL = 1e-10  # residual of singular vectors, relative to sigma_1; the same for all inits
 
-_VALUE_TOL = 1e-5  # of vectors of which only the values are used; squared there
-_ROUGH_TOL = 1e-2  # the same for rough values
-_ENERGY_TOL = 1e-4  # of the vectors from which the energy is bounded; squared in the bound
+_VALUE_TOL = 1e-5  # of vectors used only for their values, whose error is the square of this
+_ROUGH_TOL = 1e-2  # the same, for rough values
+_ENERGY_TOL = 1e-4  # of vectors that bound the energy; the bound's error is the square of this
 
-_MAX_GRAM_SIDE = 500  # side of V up to which its Gram matrix is formed for any k ...
-_GRAM_SIDE_PER_VECTOR = 16  # ... and side per vector up to which forming it is cheaper
-_SPARSE_GRAM_SIDES = 128, 4  # the same two of sparse V in memory, unless a bound is asked for
-_GATHERED_SAMPLES = 256  # whose products with all others are formed at a time
-_STARTS_BY_PASSES = 8  # random vectors: a pass is read for all of them
+_MAX_GRAM_SIDE = 500  # shorter side of V up to which its Gram matrix is always formed ...
+_GRAM_SIDE_PER_VECTOR = 16  # ... and this many times the number of vectors, if that is larger
+_SPARSE_GRAM_SIDES = 128, 4  # the same two for sparse V in memory, unless a bound is requested
+_GATHERED_SAMPLES = 256  # whose products with all samples are computed at a time
+_STARTS_BY_PASSES = 8  # random vectors; each pass multiplies all of them
 _STARTS_IN_MEMORY = 3
 
 _HAS_SEED = "rng" in inspect.signature(eigsh).parameters  # from SciPy 1.17 on
-_VECTORS_PER_EIGENVECTOR = 2.5  # of the basis of ARPACK
-_MIN_VECTORS = 20  # of that basis, beyond those asked for
+_VECTORS_PER_EIGENVECTOR = 2.5  # size of ARPACK's basis
+_MIN_VECTORS = 20  # ... at least this much beyond the requested number
 _MAX_RESTARTS = 100
-_MAX_DENSE_ENTRIES = 1 << 22  # a larger array is read from memory for every vector
+_MAX_DENSE_ENTRIES = 1 << 22  # a larger array is too large for the cache
 
 _MAX_STEPS = 100  # of the block method
-_SMALLEST_SHARE = 1e-9  # of the largest eigenvalue, below which one needs no accuracy of its own
-_RESIDUAL_ROUNDING = 2e-14  # of the largest eigenvalue, in a residual
+_SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: smaller ones need no accuracy of their own
+_RESIDUAL_ROUNDING = 2e-14  # of the largest eigenvalue: a smaller residual is rounding
 
 _MAX_REFINEMENTS = 8
-_SAFE_SHARE = 1e-4  # of the largest singular value, from which on squares keep enough digits
-_EQUAL_SHARE = 1e-7  # by which singular values that count as equal may differ
-_TIE_SHARE = 1e-9  # by which entries of a vector that count as equal may differ
+_SAFE_SHARE = 1e-4  # of the largest singular value: above it, squared values keep enough digits
+_EQUAL_SHARE = 1e-7  # relative difference up to which singular values count as equal
+_TIE_SHARE = 1e-9  # relative difference up to which entries of a vector count as equal
 
 
 class Leading(NamedTuple):
     """Leading eigenvectors X (n, m) of A, their eigenvalues, and A X if it was computed.
 
-    There may be more than were asked for; those in excess are less accurate.
+    There may be more vectors than requested; the additional ones are less accurate.
     """
 
     vectors: Array
@@ -84,19 +83,19 @@ class Leading(NamedTuple):
 
 
 class Spectrum:
-    """The leading singular values and vectors of one V; nothing is computed twice.
+    """The leading singular values and vectors of one V, computed once.
 
     One object serves a whole fit: the choice of K, the init and the certificate. It stores all
-    results, so a repeated request, or a request for fewer or less accurate vectors, reads nothing
-    and gives the same numbers. If a side of V is small, one pass serves all requests.
+    results, so a request for the same, fewer or less accurate vectors reads no data and gives the
+    same numbers. If a side of V is small, one pass serves all requests.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     start : array (F, m), optional
-        A subspace near the leading one, to begin with instead of a random one.
+        A subspace near the leading one, used as the start instead of random vectors.
     vectors : bool
-        False if you need only singular values, which cost less if a side of V is small.
+        False if you need only singular values, which are faster if a side of V is small.
 
     Examples
     --------
@@ -111,14 +110,14 @@ class Spectrum:
         self.V = V
         self._start = start
         self._has_vectors = vectors
-        self._rows: Rows = None  # of a view that begins near the end: it lives no longer than this
+        self._rows: Rows = None  # rows for a view that starts from a subspace; stored only here
         self._gram: Pair | None = None
         self._found: list[tuple[int, float, Leading]] = []
         self._energy: dict[int, EnergyBound] = {}
 
     @classmethod
     def of(cls, V: DataMatrix, spectrum: KnownSpectrum) -> Spectrum:
-        """Return the spectrum given, which must be that of V, or a new one if there is none."""
+        """Return the given spectrum, which must belong to V, or a new one if none is given."""
         if spectrum is None:
             return cls(V)
         if instance("spectrum", spectrum, Spectrum, "Spectrum(V)").V is not V:
@@ -126,7 +125,7 @@ class Spectrum:
         return spectrum
 
     def singular_values(self, k: int, *, rough: bool = False) -> Array:
-        """Return the k largest singular values of V, to 1e-10 of themselves; `rough`, to 1e-4."""
+        """Return the k largest singular values of V, to a relative 1e-10; `rough`, to 1e-4."""
         k = self._asked(k)
         with self.V.own_threads():
             values = self._leading(k, _ROUGH_TOL if rough else _VALUE_TOL).values
@@ -135,8 +134,9 @@ class Spectrum:
     def energy_bound(self, k: int, *, tol: float = _ENERGY_TOL) -> EnergyBound:
         """Bound sum_{j <= k} sigma_j^2 from above, rounding included.
 
-        From a Gram matrix it always holds; from a subspace, but for the probability that comes
-        with it: see `linalg.energy`. It is the closer, the smaller `tol`, as in `leading_subspace`.
+        A bound from a Gram matrix always holds. A bound from a subspace may fail, with the
+        probability that it states: see `linalg.energy`. A smaller `tol` gives a tighter bound; it
+        means the same as in `leading_subspace`.
         """
         V = self.V
         k = self._asked(k)
@@ -158,9 +158,9 @@ class Spectrum:
         return bound
 
     def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> Pair:
-        """Return k or a few more vectors X (F, m) and values (m,), leading for VV'.
+        """Return at least k leading eigenvectors X (F, m) and eigenvalues (m,) of VV'.
 
-        ||VV'x - value x|| <= tol * value for the first k, for the others about that.
+        ||VV'x - value x|| <= tol * value for the first k; the others are about as accurate.
         """
         k = self._asked(k)
         with self.V.own_threads():
@@ -169,10 +169,10 @@ class Spectrum:
             return self._features(found.vectors[:, :size]), np.maximum(found.values[:size], 0.0)
 
     def noise(self, k: int) -> float:
-        """Return the variance of noise along the direction in which k vectors leave most of V.
+        """Estimate the variance of noise from the singular value after the k-th.
 
-        White noise of variance s^2 has a squared singular value of s^2 (sqrt(F) + sqrt(N))^2 at
-        most, up to a share that vanishes for a large V.
+        For white noise of variance s^2, a squared singular value is at most s^2 (sqrt(F) +
+        sqrt(N))^2, up to a relative error that vanishes for large V.
         """
         F, N = self.V.shape
         values = self.leading_subspace(min(k + 1, F, N))[1]
@@ -181,9 +181,9 @@ class Spectrum:
     def truncated_svd(self, k: int, *, tol: float = VECTOR_TOL) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
 
-        Vectors have fixed signs, and those of equal singular values a fixed basis; so they are the
-        same to rounding wherever V is kept. R, which has a row for each sample, is not remembered:
-        to have it again takes one pass.
+        The signs of vectors and the basis for equal singular values are fixed, so the result is the
+        same up to rounding for every storage of V. R has a row for each sample, so it is not
+        stored: computing it again takes one pass.
 
         Parameters
         ----------
@@ -202,8 +202,10 @@ class Spectrum:
             X = self._features(
                 found.vectors[:, : k if is_rounding else np.count_nonzero(found.values >= limit)]
             )
-            # V'X is tall and thin; its singular values do not suffer from the square in VV'. What
-            # V makes of the right vectors has not lost digits either: it replaces X while it helps.
+            # V'X is tall and thin; its singular values do not suffer from the square in VV'.
+            # Products of V with
+            # the right vectors are as accurate, so they replace X as long as this improves the
+            # residual.
             for left in reversed(range(_MAX_REFINEMENTS)):
                 B, triangle = V.sweep(
                     _project, X=X, reduce=lambda a, b: _triangle(np.vstack([a, b]))
@@ -232,19 +234,19 @@ class Spectrum:
         return k
 
     def _block_size(self, k: int) -> int:
-        """How many vectors to iterate on for k: more speed up convergence."""
+        """Return how many vectors the iteration uses for k: more vectors converge faster."""
         return min(k + max(8, k // 4), *self.V.shape)
 
     def _forms_gram(self, k: int, more: bool) -> bool:
-        """Whether the Gram matrix is cheap; Lanczos's method reads sparse data faster."""
+        """Return whether the Gram matrix is cheap; Lanczos's method is faster for sparse data."""
         is_sparse = not more and sp.issparse(self.V.held_rows(0))
         sides = _SPARSE_GRAM_SIDES if is_sparse else (_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR)
         return min(self.V.shape) <= max(sides[0], sides[1] * self._block_size(k))
 
     def _leading(self, k: int, tol: float, *, more: bool = False) -> Leading:
-        """The leading eigenpairs of VV', or of V'V if they have as many entries as samples.
+        """Return the leading eigenpairs of VV', or of V'V; such vectors have an entry per sample.
 
-        With `more` there are some after the k-th, which a bound of the energy needs.
+        With `more` there are some pairs beyond the k-th, which a bound of the energy needs.
         """
         if self._forms_gram(k, more):
             if self._gram is None:
@@ -275,7 +277,7 @@ class Spectrum:
         return found
 
     def _operator(self) -> tuple[Apply, int, bool]:
-        """VV', or V'V if it is shorter and V in memory; its side, and whether V is in memory."""
+        """Return VV', or V'V if shorter and V is in memory; its side; and if V is in memory."""
         V = self.V
         rows = self._rows
         if rows is None and _HAS_SEED:
@@ -289,22 +291,21 @@ class Spectrum:
         return partial(_square, V, rows, rows.T), min(V.shape), True
 
     def _features(self, vectors: Array) -> Array:
-        """Eigenvectors of VV' (F, m), from what `_leading` returns."""
+        """Return eigenvectors of VV' (F, m) from those that `_leading` returns."""
         if self.V.n_features != len(vectors):
             return qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
         return vectors
 
 
-# That of V, if something else has computed it already.
+# The spectrum of V, if it has been computed already.
 KnownSpectrum: TypeAlias = Spectrum | None
 
 
 def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
-    """The k leading eigenpairs by Lanczos's method from one vector, restarted.
+    """Return the k leading eigenpairs by Lanczos's method from one vector, with restarts.
 
-    It may return one vector too few for an eigenvalue that occurs several times: a bound of the
-    energy takes that into account. Where it does not converge the block method begins with what it
-    found.
+    It may miss a vector of a multiple eigenvalue; a bound of the energy allows for this. If it does
+    not converge, the block method starts from its result.
     """
     rng = default_rng(0)
     size = int(min(max(_VECTORS_PER_EIGENVECTOR * k, k + _MIN_VECTORS), side))
@@ -320,12 +321,12 @@ def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
 
 
 def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
-    """The k leading eigenpairs of A by the block Davidson method; A is applied once per step.
+    """Return the k leading eigenpairs of A by the block Davidson method, with one product per step.
 
-    Rayleigh and Ritz's eigenvectors on a subspace, which grows by the residuals of `size` of them
-    and is cut back to these vectors when it is four times as large (Davidson, "The iterative
-    calculation of a few of the lowest eigenvalues", J. Comput. Phys. 17, 1975; in blocks: Liu,
-    1978; without a preconditioner, as A is never formed).
+    It computes Ritz vectors on a subspace. Each step extends the subspace by the residuals of
+    `size` Ritz vectors. When the subspace is four times as large as that, it is reduced to these
+    vectors (Davidson, "The iterative calculation of a few of the lowest eigenvalues", J. Comput.
+    Phys. 17, 1975; in blocks: Liu, 1978; without a preconditioner, as A is never formed).
     """
     basis = qr(start)[0]
     size = start.shape[1]
@@ -353,7 +354,7 @@ def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
 
 
 def _new_directions(basis: Array, R: Array) -> Array:
-    """Orthonormal basis of what R adds to the span of `basis`."""
+    """Return an orthonormal basis of the part of R that is outside the span of `basis`."""
     scale = norm(R, axis=0)
     R = R[:, scale > 0] / scale[scale > 0]
     for _ in range(2):
@@ -364,10 +365,10 @@ def _new_directions(basis: Array, R: Array) -> Array:
 
 
 def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Aligned:
-    """B turn' / sigma. Those of small singular values are made orthogonal to those before them.
+    """Return B turn' / sigma, where vectors of small singular values are made orthogonal.
 
-    The rounding of B, which is relative to the largest, is large beside the smallest. Of a singular
-    value that is rounding, the vector is too: it stays zero.
+    The rounding error of B is relative to the largest singular value, so it is large for the
+    smallest ones. If a singular value is rounding, its vector would be rounding too: it stays zero.
     """
     is_known = sigma > EPS * sigma[0]
     inverses = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=is_known)
@@ -384,7 +385,7 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
 
 
 def _completed(image: Array, U: Array) -> Array:
-    """Orthonormal vectors that span the columns of an image; where it is zero, those of U."""
+    """Return an orthonormal basis of the columns of an image, with U's column where one is zero."""
     norms = norm(image, axis=0)
     is_known = norms > EPS * norms.max()
     return qr(np.where(is_known, image, U * norms.max()))[0]
@@ -393,9 +394,9 @@ def _completed(image: Array, U: Array) -> Array:
 def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
     """Turn the vectors X turn' of equal singular values into a basis that depends on V alone.
 
-    Any rotation among them is as good, so rounding would choose one. The basis here has as its
-    first vector the projection of a feature onto their span, that of the feature which lies closest
-    to it; what is left of the span is treated likewise. Ties go to the first feature.
+    Any rotation of these vectors is as good, so rounding would choose one. Here the first basis
+    vector is the projection of the feature that lies closest to their span; the remaining span is
+    treated in the same way. Ties go to the first feature.
     """
     turn = turn.copy()
     first = np.flatnonzero(np.append(True, sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)))
@@ -414,23 +415,23 @@ def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
 
 
 def _signs(U: Array) -> Array:
-    """Signs that make the largest entry of each column positive, the first one if several are."""
+    """Return signs that make the largest entry of each column positive (the first, in a tie)."""
     size = np.abs(U)
     leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
     return np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
 
 
-# --- what one pass over V, or over arrays beside it, yields -----------------------------------
+# --- functions of one pass over V or over aligned arrays ------------------------------------------
 
 
 def _project(block: Block, *, X: Array) -> Pair:
-    """V'X, and the triangle of its QR decomposition, which has the same singular values."""
+    """Return V'X and the triangle of its QR decomposition, which has the same singular values."""
     B = products(exact(block), X)
     return B, _triangle(B)
 
 
 def _triangle(B: Array) -> Array:
-    n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # which make it square
+    n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # rows of zeros that make the triangle square
     return np.asarray(qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r"))
 
 
@@ -439,29 +440,29 @@ def _times(X: Array, index: range, B: Array) -> Array:
 
 
 def _combine(block: Block, coefficients: Array) -> tuple[Array]:
-    """Sums of samples, weighted by what is beside them."""
+    """Return sums of samples, weighted by aligned coefficients."""
     return (weighted_sums(exact(block), coefficients),)
 
 
 def _square(V: DataMatrix, A: Rows, turned: Rows, X: Array) -> Array:
-    """A'A X, where A is V or its transpose in memory."""
+    """Return A'A X, where A is V or its transpose in memory."""
     V._count(1.0)
     return np.asarray(turned @ (A @ X))
 
 
 def _apply(block: Block, *, X: Array) -> tuple[Array]:
-    """VV'X; one pass."""
+    """Return VV'X; one pass."""
     block = exact(block)
     return (weighted_sums(block, products(block, X)),)
 
 
 def gram_of_features(V: DataMatrix) -> Array:
-    """VV' (F, F), F small; one pass."""
+    """Return VV' (F, F) for small F; one pass."""
     return np.asarray(V.sweep(lambda block: (feature_gram(block),))[0])
 
 
 def gram_of_samples(V: DataMatrix) -> Array:
-    """V'V (N, N), N small; a pass for each batch of samples."""
+    """Return V'V (N, N) for small N; one pass for each batch of samples."""
     N = V.n_samples
     size = min(_GATHERED_SAMPLES, V.max_gather)
     batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
