@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import GridSearchCV
 
-from conenmf import fit_ratings, open_data
+from conenmf import ConeNMF, fit_ratings, open_data
 from conenmf.errors import DataError, FileFormatError, InputWarning, OptionError
 from conenmf.ratings import Ratings, with_averages
 
@@ -18,6 +19,19 @@ def drawn(seed, shape=(300, 120), share=0.12):
     truth = np.clip(2.2 + taste + offsets, 1, 5)
     noisy = np.clip(truth + 0.4 * rng.standard_normal(shape), 1, 5)
     return truth, noisy, rng.random(shape) < share
+
+
+def without_tastes(rng):
+    offsets = 0.5 * rng.standard_normal((150, 1)) + 0.5 * rng.standard_normal(80)
+    return np.clip(3 + offsets + 0.7 * rng.standard_normal(offsets.shape), 1, 5)
+
+
+def strong_tastes(seed):
+    """Ratings of products of taste, which no sum of offsets describes, and which are known."""
+    rng = np.random.default_rng(seed)
+    tastes = rng.gamma(1.0, 1.0, (300, 6)) @ rng.gamma(1.0, 1.0, (6, 200))
+    noisy = 1 + 4 * tastes / np.quantile(tastes, 0.99) + 0.3 * rng.standard_normal(tastes.shape)
+    return np.clip(noisy, 1, 5), rng.random(noisy.shape) < 0.12
 
 
 def rmse(found, true):
@@ -63,13 +77,26 @@ def test_unknown_ratings_are_predicted_better_than_by_regularised_means(seed):
 
 @pytest.mark.seed(2)
 def test_without_tastes_it_is_not_worse_than_means(rng):
-    offsets = 0.5 * rng.standard_normal((150, 1)) + 0.5 * rng.standard_normal(80)
-    noisy = np.clip(3 + offsets + 0.7 * rng.standard_normal(offsets.shape), 1, 5)
+    noisy = without_tastes(rng)
     known = rng.random(noisy.shape) < 0.15
     found = fit_ratings(sp.csr_array(noisy * known))
     users, items = np.nonzero(~known)
     means = rmse(regularised_means(noisy, known)[~known], noisy[~known])
     assert rmse(found.predict(users, items), noisy[~known]) < 1.02 * means
+
+
+def test_strong_tastes_are_predicted_as_well_as_by_a_grid_search_without_offsets():
+    noisy, known = strong_tastes(1)
+    X = sp.csr_array(noisy * known)
+    users, items = np.nonzero(~known)
+    found = fit_ratings(X)
+    grid = {"n_components": [4, 8], "alpha_W": [1e-3, 3e-3]}
+    plain = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X).best_estimator_
+    predicted = (plain.transform(X)[users] * plain.components_.T[items]).sum(axis=1)
+    assert not found.offsets[0].any()
+    error = rmse(found.predict(users, items), noisy[~known])
+    assert error <= rmse(np.clip(predicted, 1, 5), noisy[~known])
+    assert error < 0.9 * rmse(regularised_means(noisy, known)[~known], noisy[~known])
 
 
 def test_a_user_without_ratings_gets_the_offsets_of_items():
@@ -92,18 +119,25 @@ def test_recommendations_are_the_best_items_that_are_not_rated(model):
     assert noisy[known].min() <= min(ratings) <= max(ratings) <= noisy[known].max()
 
 
-def test_the_result_is_that_of_the_centred_ratings(model):
+@pytest.mark.parametrize("has_offsets", [True, False])
+def test_the_result_is_that_of_the_centred_ratings(has_offsets):
+    """Offsets are there where means differ more than tastes, and only there."""
     _, noisy, known = drawn(1)
+    if has_offsets:
+        noisy = without_tastes(np.random.default_rng(4))
+        known = known[:150, :80]
+    model = fit_ratings(sp.csr_array(noisy * known), 3)
     result, (users, items) = model.result, model.offsets
+    assert users.any() == items.any() == has_offsets
     centred = (noisy - users[:, None] - items) * known
     left = (centred - (result.W @ result.H).T * known)[known]
     assert result.objective == pytest.approx((left**2).sum())
     assert result.relative_error == pytest.approx(
         np.linalg.norm(left) / np.linalg.norm(centred[known])
     )
-    assert (result.W[:, 0] == 1).all()
+    assert (result.W[:, 0] == 1).all() == has_offsets
     assert result.settings["observed"]["missing"] == pytest.approx(1 - known.mean())
-    assert result.component_names[0] == "level"
+    assert (result.component_names[0] == "level") == has_offsets
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
 

@@ -8,16 +8,19 @@ The offsets are regularised means: each is computed as if there were three more 
 mean. The remainder is shifted by a level so that nothing is negative, and factored with W, H >= 0
 and L2 penalties. The first component is one for all items. A few average users and items are added,
 whose ratings equal the level; they pull its coefficients towards the level. So the prediction for a
-user with few ratings is close to the means, while penalties alone would predict zero. The number of
-components and the penalty are chosen to predict hidden ratings best; a single component means that
-other components do not improve on the means.
+user with few ratings is close to the means, while penalties alone would predict zero.
+
+Where users differ in taste more than in their means, offsets do harm: they are then zero, the level
+is the mean, and no component is fixed. The number of components, the penalty and whether there are
+offsets are chosen to predict hidden ratings best; offsets and a single component mean that other
+components do not improve on the means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -43,6 +46,7 @@ _NUMBERS = (5, 2, 3, 9, 17)  # of components that are tried; the penalty is chos
 _FOLDS = 10  # of the ratings; the first judges the model
 _CHOOSING = (1, 2, 3)  # folds that choose it
 _MAX_ITER = 100
+_Model = tuple[int, float, bool]  # a number of components, a penalty, whether there are offsets
 _LOOKED_AT = 20  # rows of a data frame without titles, to see whether they are ratings
 
 
@@ -54,9 +58,9 @@ class Ratings:
     ----------
     result : Factorization
         The factorization of the ratings minus the offsets; items are features, users are samples.
-        Its first component, "level", is one for every item.
+        With offsets its first component, "level", is one for every item.
     offsets : pair of arrays (N,), (F,)
-        The offsets of users and of items, which are added to W H.
+        The offsets of users and of items, which are added to W H; zero if they do not help.
     known : sparse array (N, F)
         The ratings. Predictions are in their range.
     rmse, rmse_of_means : float
@@ -143,7 +147,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
         named like userId, movieId and rating, or the first three contain these; `open_data` reads
         files.
     K : int or "auto"
-        The number of components; the first is the level. "auto" chooses the number that predicts
+        The number of components; with offsets the first is the level. "auto" chooses the number that predicts
         hidden ratings best, which is 1 if other components do not help.
 
     Examples
@@ -158,26 +162,36 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     known = entries_of(V.columns(np.arange(V.n_samples)))
     folds = np.random.default_rng(0).integers(_FOLDS, size=known.values.size)
 
-    def errors(k: int, alpha: float, fold: int) -> tuple[float, float]:
-        """Of a fit and of means, in a fold that the fit has not seen; nor has it the first."""
+    def error(model: _Model | None, fold: int) -> float:
+        """Of a fit, or of means, in a fold that it has not seen; nor has it the first."""
         hidden = _taken(known, folds == fold)
-        offsets, level, fit = _fit(_taken(known, (folds > 0) & (folds != fold)), V, k, alpha)
-        means = offsets[0][hidden.samples] + offsets[1][hidden.features] + level
-        found = _scores(offsets, fit, hidden.samples, hidden.features)
-        return _rmse(means - hidden.values), _rmse(found - hidden.values)
+        rest = _taken(known, (folds > 0) & (folds != fold))
+        if model is None:
+            users, items, mean = _means(rest, V.shape)
+            return _rmse(mean + users[hidden.samples] + items[hidden.features] - hidden.values)
+        offsets, fit = _fit(rest, V, model)
+        return _rmse(_scores(offsets, fit, hidden.samples, hidden.features) - hidden.values)
 
-    def mean_errors(k: int, alpha: float) -> Array:
-        return np.mean([errors(k, alpha, fold) for fold in _CHOOSING], axis=0)
+    @cache
+    def mean_error(model: _Model | None) -> float:
+        return float(np.mean([error(model, fold) for fold in _CHOOSING]))
+
+    def best_of(models: Iterable[_Model]) -> _Model:
+        return min(models, key=mean_error)
 
     first, *others = [components(K)] if K != "auto" else [k for k in _NUMBERS if k <= min(V.shape)]
-    tried = {(first, alpha): mean_errors(first, alpha) for alpha in _PENALTIES}
-    alpha = min(tried, key=lambda one: tried[one][1])[1]
-    tried |= {(k, alpha): mean_errors(k, alpha) for k in others}
-    best = min(tried, key=lambda one: tried[one][1])
-    if K == "auto" and tried[best][0] <= tried[best][1]:
-        best = 1, alpha
-    of_means, of_fit = errors(*best, 0)
-    offsets, _, fit = _fit(known, V, *best)
+    best = best_of((first, alpha, True) for alpha in _PENALTIES)
+    best = best_of((k, best[1], True) for k in (first, *others))
+    plain = best_of((first, alpha, False) for alpha in _PENALTIES)
+    for k in others:
+        if k < 2 * plain[0]:  # many components take long
+            plain = best_of([plain, (k, *plain[1:])])
+    best = best_of([best, *((plain[0], alpha, False) for alpha in _PENALTIES)])
+    if K == "auto" and mean_error(None) <= mean_error(best):
+        best = (1, best[1], True)
+    of_means = error(None, 0)
+    of_fit = error(best, 0)
+    offsets, fit = _fit(known, V, best)
     reason = "this number of components predicts hidden ratings best" if K == "auto" else "user"
     left = known.values - offsets[0][known.samples] - offsets[1][known.features]
     own = _matrix(known._replace(values=left), V.shape)
@@ -188,27 +202,23 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     return Ratings(fit, offsets, _matrix(known, V.shape), of_fit, of_means)
 
 
-def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, float, Factorization]:
+def _fit(known: Entries, V: DataMatrix, model: _Model) -> tuple[Pair, Factorization]:
     """Fit known ratings of the users and items of V.
 
-    Return the offsets of users and items, the level that is part of those of users, and a
-    factorization of what they leave.
+    Return the offsets of users and items, and a factorization of what they leave.
     """
     F, N = V.shape
-    mean = float(known.values.mean())
-    users = np.zeros(N)
-    items = np.zeros(F)
-    for _ in range(_ROUNDS):
-        users = _offsets(known.samples, known.values - mean - items[known.features], N)
-        items = _offsets(known.features, known.values - mean - users[known.samples], F)
+    K, alpha, has_offsets = model
+    users, items, mean = _means(known, V.shape, _ROUNDS * has_offsets)
     left = known.values - mean - users[known.samples] - items[known.features]
-    level = max(mean, -2.0 * float(left.min()))
+    level = max(mean, -2.0 * float(left.min())) if has_offsets else mean
     centred = _matrix(known._replace(values=left + level), V.shape)
     averaged = from_rows(with_averages(centred, level), missing="zeros")
-    fixed = Fixed(np.full((F + _AVERAGES, 1), _LEVEL_SCALE), ("level",))
     penalties = Penalties.as_in_sklearn(averaged.shape, alpha_W=alpha)
+    constant = np.full((F + _AVERAGES, 1), _LEVEL_SCALE)
+    fixed = Fixed(constant, ("level",)) if has_offsets else None
     full = factorize(averaged, K, fixed=fixed, penalties=penalties, max_iter=_MAX_ITER)
-    scales = np.where(np.arange(K) == 0, _LEVEL_SCALE, 1.0)
+    scales = np.where(has_offsets & (np.arange(K) == 0), _LEVEL_SCALE, 1.0)
     W = full.W[:F] / scales
     H = np.asarray(full.H)[:, :N] * scales[:, None]
     offsets = users + (mean - level), items
@@ -216,7 +226,7 @@ def _fit(known: Entries, V: DataMatrix, K: int, alpha: float) -> tuple[Pair, flo
     found = _scores(offsets, fit, known.samples, known.features)
     squares = float(((found - known.values) ** 2).sum())
     error = np.sqrt(squares / float((centred.data**2).sum()))
-    return offsets, level, replace(fit, objective=squares, relative_error=float(error))
+    return offsets, replace(fit, objective=squares, relative_error=float(error))
 
 
 def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
@@ -248,6 +258,18 @@ def _opened(X: Any) -> DataMatrix:
     if V.observed is None or V.observed.counts.sum() != V.measures.n_entries:
         raise DataError("ratings must be above 0: leave out pairs that are not rated")
     return V
+
+
+def _means(known: Entries, shape: Shape, rounds: int = _ROUNDS) -> tuple[Array, Array, float]:
+    """Regularised offsets of users and items, and the mean; zero without a round."""
+    F, N = shape
+    mean = float(known.values.mean())
+    users = np.zeros(N)
+    items = np.zeros(F)
+    for _ in range(rounds):
+        users = _offsets(known.samples, known.values - mean - items[known.features], N)
+        items = _offsets(known.features, known.values - mean - users[known.samples], F)
+    return users, items, mean
 
 
 def _offsets(groups: Array, left: Array, size: int) -> Array:
