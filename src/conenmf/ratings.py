@@ -147,8 +147,8 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
         named like userId, movieId and rating, or the first three contain these; `open_data` reads
         files.
     K : int or "auto"
-        The number of components; with offsets the first is the level. "auto" chooses the number that predicts
-        hidden ratings best, which is 1 if other components do not help.
+        The number of components; with offsets the first is the level. "auto" chooses the number
+        that predicts hidden ratings best, which is 1 if other components do not help.
 
     Examples
     --------

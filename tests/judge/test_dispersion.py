@@ -1,10 +1,17 @@
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from scipy.stats import nbinom
 
 from conenmf import from_columns, stability
 from conenmf.data.resample import balanced
-from conenmf.judge.dispersion import _wald_scores, dispersion, edge_of, quasi_divergence
+from conenmf.judge.dispersion import (
+    _refitted,
+    dispersion,
+    edge_of,
+    pruned,
+    quasi_divergence,
+)
 from conenmf.judge.scores import match_components
 from conenmf.judge.stability import stability_over
 
@@ -131,29 +138,47 @@ def test_pruning_finds_components_of_which_each_sample_has_few():
     H[rng.integers(6, size=90), np.arange(90)] += 300
     V = from_columns(rng.poisson(W @ H).astype(float))
     options = {"loss": "poisson", "resample": "counts"}
-    plain = stability(V, 6, 3, **options)
-    found = stability(V, 6, 3, prune=True, **options)
+    plain = stability(V, 6, 6, **options)
+    found = stability(V, 6, 6, prune=True, **options)
     before, after = (match_components(W, one.W)[1] for one in (plain, found))
     assert after.mean() > before.mean()
     assert after.min() > 0.99
     np.testing.assert_array_equal(found.spectra, plain.spectra)
+    assert "activities that noise explains were dropped" in str(found)
+    assert "dropped" not in str(plain)
     np.testing.assert_allclose(found.W.sum(axis=0), 1)
     assert (found.lower <= found.W).all()
     assert (found.W <= found.upper).all()
 
 
-def test_activities_over_their_standard_errors_match_the_inverse_information(rng):
+def test_activities_without_which_counts_are_unlikely_stay(rng):
+    """Even one whose standard error is large: it has one feature, and its counts vary strongly."""
+    W = np.column_stack([np.r_[1, np.zeros(29)], *rng.dirichlet(np.ones(30), 2)])
+    W = 0.98 * W + 0.02 / 30
+    H = rng.gamma(2.0, 300.0, (3, 200)) * (rng.random((3, 200)) < 0.6)
+    H[1] += 50
+    rates = W @ H
+    counts = rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float)
+    found = pruned(from_columns(counts), counts, W, 0.1)  # one bar: scores of 1 / sqrt(0.1) at most
+    assert (match_components(W, found)[1] > 0.99).all()
+
+
+def test_a_refit_keeps_zeros_and_is_the_most_likely(rng):
     rates, _, W = rates_of(F=12, N=5)
-    H = np.linalg.lstsq(W, rates, rcond=None)[0]
-    is_active = np.ones(H.shape, bool)
-    is_active[1, 2] = False
-    scores = _wald_scores(W, H, is_active, 0.1)
-    for n in range(5):
-        own = is_active[:, n]
-        variances = W @ H[:, n] + 0.1 * (W @ H[:, n]) ** 2
-        covariance = np.linalg.inv(W[:, own].T @ (W[:, own] / variances[:, None]))
-        expected = H[own, n] / np.sqrt(np.diag(covariance))
-        np.testing.assert_allclose(scores[own, n], expected, rtol=1e-6)
+    counts = rng.poisson(rates).astype(float)
+    zero = np.eye(len(W.T), 5, dtype=bool)
+    H = np.where(zero, 0.0, np.linalg.lstsq(W, rates, rcond=None)[0])
+    H, own = _refitted(counts, W, H, 0.0)
+    assert (H[zero] == 0).all()
+    expected = [
+        minimize(
+            lambda h, n=n: quasi_divergence(from_columns(counts[:, [n]]), W, h[:, None], 0.0),
+            H[:, n],
+            bounds=[(0, 0) if one else (1e-9, None) for one in zero[:, n]],
+        ).fun
+        for n in range(5)
+    ]
+    np.testing.assert_allclose(own, expected, rtol=0.05)
 
 
 def test_data_that_are_not_counts_are_not_pruned():

@@ -243,8 +243,7 @@ def _fit_many(request: Request, kind: str) -> None:
         with display.working(f"fitting {request.n_runs} times"):
             how = request.chosen(("n_runs", "loss", "resample"))
             how |= {"rng": request.rng, "checkpoint": target / RUNS_FOLDER}
-            how["prune"] = kind == "signatures"
-            found = fit_many_times(V, K, **how)
+            found = fit_many_times(V, K, prune=kind == "signatures", **how)
         result = consensus(V, found, request)
         lines = [request.K_decided_by] * (request.K_decided_by != "user") + [str(found)]
         answer = {**_answer(found), "known_as": []}

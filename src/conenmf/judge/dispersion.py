@@ -18,7 +18,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Range, Shape
+from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
 from ..data.blocks import TINY, Array, Block, dense
 from ..data.known import observed_only
@@ -43,9 +43,10 @@ _STOPPING = Stopping(1e-4, max_iter=150)
 _ROUNDS = 3  # those after the first have weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
-_MIN_SCORE = 4.0  # standard errors, below which an activity may be noise
+_MIN_GAIN = 4.0  # of the log-likelihood of a sample, below which an activity may be noise
 _PRUNING, _ENDING = Stopping(0.0, max_iter=10), Stopping(1e-6, max_iter=200)
-_FLOOR = 1e-9  # share of a sample or component, in place of zero
+_REFITTING = 12  # steps of the activities of a sample with and without one of them
+_FLOOR = 1e-9  # of an entry of W, or a rate, in place of zero
 _FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
 _BEYOND = 5  # ... and how far beyond the best one; ...
 _PATIENCE = 2  # ... one after the other, so far
@@ -259,10 +260,9 @@ def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> 
 
 def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
     """W of a fit from the best of a few random inits."""
-    loss = _LOSS
     begun = []
     for _ in range(_STARTS):
-        (start,) = loss.warm_up(data, [data], [loss.initialize(data, K, "random", rng=rng)])
+        (start,) = _LOSS.warm_up(data, [data], [_LOSS.initialize(data, K, "random", rng=rng)])
         begun.append(fitted_counts(data, start, _BEGINNING))
     best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
     start = Start(best.W, best.H, "random")
@@ -274,29 +274,48 @@ def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solutio
     return alternate(data, start.W, start.H, "newton", stopping=stopping, objective=_LOSS.on(data))
 
 
-def pruned(data: DataMatrix, W: Array, phi: float) -> Array:
+def pruned(data: DataMatrix, counts: Array, W: Array, phi: float) -> Array:
     """Return W of a fit of counts that continues while activities that noise explains are dropped.
 
     A sample has few of the components, but hardly any of its likeliest activities is zero, and then
-    components can take parts of each other. In every round each sample loses its activity with the
-    smallest Wald score (the activity over its standard error), if that is below `_MIN_SCORE`.
-    Multiplicative steps follow, which keep what is zero.
+    components can take parts of each other. Each sample tries to do without its activities, one a
+    round, the smallest first. It does so if that lowers its likelihood by less than `_MIN_GAIN`,
+    when its other activities have adapted. (A standard error does not tell: that of an activity of
+    one feature is in proportion to the activity, sqrt(phi) times it or more.) Multiplicative steps
+    follow, which keep what is zero.
+
+    Parameters
+    ----------
+    data : DataMatrix (F, N)
+        The counts with the weights of their noise.
+    counts : array (F, N)
+    W : array (F, K)
+    phi : float
     """
     W = np.asarray(_LOSS.admissible(data, W), float)
     H = np.asarray(_LOSS.coefficients(data, W)[0], float)
-    totals = H.sum(axis=0)
-    is_active = H > _ACTIVE_SHARE * totals
-    for _ in H:
-        scores = _wald_scores(W, H, is_active, phi)
-        is_weak = (scores < _MIN_SCORE) & (is_active.sum(axis=0) > 1)
-        dropped = is_weak & (scores == scores.min(axis=0))
-        dropped &= (is_active & ~dropped).any(axis=1)[:, None]
-        if not dropped.any():
-            break
-        is_active &= ~dropped
-        W, H = _multiplied(data, W, np.where(is_active, H, _FLOOR * totals), _PRUNING)
-    W = _multiplied(data, W, np.where(is_active, H, _FLOOR * totals), _ENDING)[0]
+    is_active = H > _ACTIVE_SHARE * H.sum(axis=0)
+    for smallest in np.argsort(H * W.sum(axis=0)[:, None], axis=0):
+        is_tried = is_active & (np.arange(len(H))[:, None] == smallest)
+        if not is_tried.any():
+            continue
+        H, before = _refitted(counts, W, np.where(is_active, H, 0.0), phi)
+        fewer, after = _refitted(counts, W, np.where(is_tried, 0.0, H), phi)
+        is_dropped = is_tried & (after - before < _MIN_GAIN)
+        is_dropped &= (is_active & ~is_dropped).any(axis=1)[:, None]  # each component stays
+        is_active &= ~is_dropped
+        W, H = _multiplied(data, W, np.where(is_dropped.any(axis=0), fewer, H), _PRUNING)
+    W = _multiplied(data, W, np.where(is_active, H, 0.0), _ENDING)[0]
     return W / W.sum(axis=0)
+
+
+def _refitted(counts: Array, W: Array, H: Array, phi: float) -> Pair:
+    """H after multiplicative steps, which keep what is zero, and the divergence of each sample."""
+    for _ in range(_REFITTING):
+        rates = np.maximum(W @ H, _FLOOR)
+        weights = 1 / (1 + phi * rates)
+        H = H * (W.T @ (weights * counts / rates)) / (W.T @ weights)
+    return H, _divergences(counts, np.maximum(W @ H, _FLOOR), phi).sum(axis=0)
 
 
 def _multiplied(data: DataMatrix, W: Array, H: Array, stopping: Stopping) -> tuple[Array, Array]:
@@ -304,18 +323,6 @@ def _multiplied(data: DataMatrix, W: Array, H: Array, stopping: Stopping) -> tup
     W = np.maximum(W, _FLOOR)
     end = alternate(data, W, H, "mult", stopping=stopping, objective=_LOSS.on(data))
     return np.asarray(end.W, float), np.asarray(end.H, float)
-
-
-def _wald_scores(W: Array, H: Array, is_active: Array, phi: float) -> Array:
-    """The activities (K, N) over their standard errors, given W; infinite where they are zero."""
-    rates = np.maximum(W @ H, _FLOOR)
-    information = np.einsum("fn,fk,fl->nkl", 1 / (rates + phi * rates**2), W, W, optimize=True)
-    active = is_active.T
-    information *= active[:, :, None] & active[:, None, :]
-    diagonal = np.einsum("nkk->nk", information)
-    diagonal[:] = np.where(active, (1 + _FLOOR) * diagonal, 1.0)
-    errors = np.sqrt(np.einsum("nkk->kn", np.linalg.inv(information)))
-    return np.where(is_active, H / errors, np.inf)
 
 
 def _weights(phi: float, W: Array, H: Array) -> Array:

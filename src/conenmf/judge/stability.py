@@ -45,7 +45,7 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, exact
+from ..data.blocks import Array, dense, exact
 from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
@@ -283,11 +283,12 @@ class Replicates:
         Clusters stay those of runs on the data that they drew, which differ by noise.
         """
         data = replace(self, resample="start")._source()
+        counts = np.asarray(dense(self.V.columns(np.arange(self.V.n_samples))), float)
         phi = self.noise.dispersion
-        own = consensus(np.array([pruned(data, W, phi) for W in spectra]))
+        own = consensus(np.array([pruned(data, counts, W, phi) for W in spectra]))
         if own.W is None or found.W is None:
             return found
-        W = pruned(data, own.W, phi)
+        W = pruned(data, counts, own.W, phi)
         return found._replace(W=W[:, match_components(found.W, W)[0]])
 
     def _identity(self, rng: Generator) -> Facts:
@@ -444,6 +445,9 @@ class Stability:
         Why there is no consensus; empty if there is one.
     no_moves : str
         Why it is not known how far components can be moved; empty if it is known.
+    is_pruned : bool
+        Whether activities that noise explains were set to zero for W. The statistics of the runs,
+        with their silhouettes and part of the limits, describe the runs before that.
 
     Examples
     --------
@@ -477,6 +481,7 @@ class Stability:
     names: Names
     problem: str
     no_moves: str = ""
+    is_pruned: bool = False
 
     @property
     def K(self) -> int:
@@ -599,6 +604,11 @@ class Stability:
                 f"{error}: {self.best_relative_error:.4g}",
                 f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
             ]
+        if self.is_pruned:
+            sentences.append(
+                "found in, silhouette and cosine compare the consensus, for which activities that "
+                "noise explains were dropped, with runs for which none were"
+            )
         if self.K > (F := self.W.shape[0]):
             sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
         return sentences
@@ -678,9 +688,9 @@ def stability(
         estimated, see `judge.dispersion`.
     prune : bool
         For the Poisson loss of counts in memory: continue all runs on V, set activities to zero
-        that are less than four standard errors from zero, and form the consensus of the results.
+        without which a sample is hardly less likely, and form the consensus of the results.
         This makes components sharper if each sample uses few of them, as in mutational signatures.
-        Other data and losses ignore it.
+        The statistics of the runs describe them before that. Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -723,7 +733,7 @@ def stability(
         raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
     with V.own_threads():
         noise = _noise(V, K, fitted, resample, dispersion)
-        can_prune = flag("prune", prune) and _can_prune(V, K, fitted)
+        can_prune = flag("prune", prune) and _can_prune(V, fitted)
         replicates = Replicates(V, K, fitted, resample, noise, stopping)
         spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
         is_kept = np.full(n_runs, True)
@@ -738,7 +748,7 @@ def stability(
             found, best = replicates.refined(found, best)
             if can_prune:
                 found = replicates.pruned(found, spectra[is_kept])
-        return _judged(V, spectra, errors, is_kept, found, best, fitted, resample)
+        return _judged(V, spectra, errors, is_kept, found, best, fitted, resample, can_prune)
 
 
 def _place(checkpoint: Place) -> Checkpoint | None:
@@ -747,11 +757,11 @@ def _place(checkpoint: Place) -> Checkpoint | None:
     return Checkpoint(path("checkpoint", checkpoint))
 
 
-def _can_prune(V: DataMatrix, K: int, loss: Loss) -> bool:
-    """Whether these are counts in memory of which all activities may be looked at together."""
-    n_looked_at = V.shape[1] * max(V.shape[0], K * K)
-    is_complete = V.is_in_memory and V.observed is None and n_looked_at <= _MAX_HELD_ENTRIES
-    return is_complete and "counting noise" in loss.k_evidence and holds_counts(V)
+def _can_prune(V: DataMatrix, loss: Loss) -> bool:
+    """Whether these are counts in memory, and not too many."""
+    is_small = V.is_in_memory and V.n_features * V.n_samples <= _MAX_HELD_ENTRIES
+    has_noise = V.observed is None and "counting noise" in loss.k_evidence
+    return is_small and has_noise and holds_counts(V)
 
 
 def _noise(
@@ -789,6 +799,7 @@ def _judged(
     best_W: Array,
     loss: Loss,
     resample: str,
+    is_pruned: bool,
 ) -> Stability:
     """Return the statistics of all runs, given the consensus of the kept runs."""
     goal = loss.on(V, rescale=False)
@@ -819,6 +830,7 @@ def _judged(
         resample=resample,
         names=V.names,
         problem=found.problem,
+        is_pruned=is_pruned,
     )
 
 
