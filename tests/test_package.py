@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import conenmf
+import conenmf.kernels
 
 
 def run(program, *path, **settings):
@@ -56,3 +57,14 @@ def test_a_broken_numba_is_no_numba(tmp_path):
         "print(conenmf.kernels.AVAILABLE)\n"
     )
     assert run(program, tmp_path) == ["2", "False"]
+
+
+def test_numba_compiles_functions_of_others_that_have_no_module():
+    numba = pytest.importorskip("numba")
+    assert conenmf.kernels.AVAILABLE
+    seconds = conenmf.kernels.compiling.seconds
+    made = {"__name__": None}
+    exec("def double(x): return 2 * x", made)
+    assert made["double"].__module__ is None
+    assert numba.njit(made["double"])(21) == 42
+    assert conenmf.kernels.compiling.seconds == seconds

@@ -121,13 +121,16 @@ def _numba() -> Any:
     events: Any = numba.core.event
 
     class Listener(events.Listener):  # type: ignore[misc]
+        def notify(self, event: Any) -> None:
+            module = event.data["dispatcher"].py_func.__module__
+            if str(module).startswith(__package__):  # one made by exec has none
+                super().notify(event)
+
         def on_start(self, event: Any) -> None:
-            if event.data["dispatcher"].py_func.__module__.startswith(__package__):
-                compiling.begin()
+            compiling.begin()
 
         def on_end(self, event: Any) -> None:
-            if event.data["dispatcher"].py_func.__module__.startswith(__package__):
-                compiling.end()
+            compiling.end()
 
     events.register("numba:compile", Listener())
     return numba
