@@ -38,7 +38,7 @@ from .judge.diagnosis import (
     error_in_words,
 )
 from .judge.plots import Which
-from .judge.residuals import Residuals, residuals
+from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
@@ -221,7 +221,8 @@ class Factorization:
             said = "more parameters than known entries"
             if expected > 0:
                 said = f"{Q / expected:.4g} of the expected {expected:.0f}"
-            lines.append(f"Q {Q:.6g}, {said}")
+            advice = advice_on_sigma(Q, expected)
+            lines.append("; ".join(filter(None, [f"Q {Q:.6g}, {said}", advice])))
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

@@ -277,6 +277,32 @@ def test_hidden_entries_choose_where_entries_are_missing(loss):
     assert select_k(from_rows(np.nan_to_num(X), missing="zeros"), loss=loss).K == 3
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_uncertainties_decide_how_much_an_entry_says(seed):
+    """Sources that only small, precise entries tell apart are counted."""
+    rng = np.random.default_rng(seed)
+    profiles = rng.gamma(0.5, size=(5, 25)) * rng.lognormal(0, 1.5, 25)
+    X = rng.lognormal(size=(300, 5)) @ profiles
+    sigma = 0.05 * X + np.quantile(X, 0.05, axis=0)
+    X = np.maximum(X + sigma * rng.standard_normal(X.shape), 0)
+    assert select_k(from_rows(X)).K != 5
+    for known in ({"sigma": sigma}, {"weights": 1 / sigma**2}):
+        chosen = select_k(from_rows(X, **known))
+        assert (chosen.K, chosen.decided_by, chosen.grade) == (5, "hidden", "guess")
+
+
+def test_an_arbitrary_coefficient_does_not_hide_the_number():
+    """A component of nearly one feature has any coefficient where that feature is hidden."""
+    rng = np.random.default_rng(0)
+    profiles = np.eye(4, 30) + 1e-4 * rng.random((4, 30))
+    profiles[:3] += rng.gamma(0.5, size=(3, 30))
+    X = rng.lognormal(size=(300, 4)) @ profiles
+    sigma = 0.02 * X + 1e-3
+    chosen = select_k(from_rows(np.abs(X + sigma * rng.standard_normal(X.shape)), sigma=sigma))
+    assert np.max(found(chosen, "hidden").scores) <= 1
+    assert chosen.K in (3, 4)
+
+
 @ANY_END
 def test_a_score_hides_known_entries():
     """The best K has the best score of new samples, and holes may be anything."""

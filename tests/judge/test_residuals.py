@@ -57,6 +57,14 @@ def test_the_right_model_has_the_expected_Q_and_a_smaller_one_has_not(seed):
     assert factorize(V, 2).residuals().ratio > 1.5
 
 
+def test_the_summary_says_when_Q_is_far_from_its_expectation(fitted):
+    X, sigma, _ = drawn()
+    assert not any("sigma or K" in line for line in fitted.summary())
+    for factor, advice in ((0.5, "seems too small"), (2.0, "seems too large")):
+        result = factorize(from_rows(X, sigma=factor * sigma, negative="keep"), 3)
+        assert any(line.endswith(f"; sigma or K {advice}") for line in result.summary())
+
+
 def test_a_bad_feature_and_a_bad_sample_stand_out(fitted):
     X, sigma, _ = drawn()
     sigma[:, 4] /= 4

@@ -50,15 +50,18 @@ from .output import (
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 
 
-@command(*{*_DATA} - {"weights", "sigma"}, "K", "loss", "max_time", "plot", of=factorize)
+@command(*_DATA, "K", "loss", "max_time", "plot", of=factorize)
 def rank(request: Request) -> None:
     """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 
-    `conenmf fit -k auto` uses the same number. Missing entries are replaced by the mean of their
-    feature, or by zero if DATA is sparse.
+    `conenmf fit -k auto` uses the same number. With uncertainties or weights, or if more than a
+    tenth of the entries is missing, it is the number that predicts hidden entries best.
+    Otherwise missing entries are replaced by the mean of their feature, or by zero if DATA is
+    sparse.
 
     \b
     conenmf rank counts.csv --loss poisson
+    conenmf rank con.csv --missing -999 --uncertainty unc.csv
     conenmf rank scene.npy -k 2-40 --plot rank.png
     """
     check_picture(request.plot)

@@ -495,7 +495,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
 def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
     """The relative error of a fit of the data at the entries that V has and they have not."""
     solver = loss.solver("auto")
-    start = loss.initialize(filled(data), K, "random", solver, rng)
+    start = loss.initialize(filled(data), K, "cr1", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
     return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
 
@@ -503,16 +503,22 @@ def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Genera
 def _predicted(
     V: DataMatrix, data: DataMatrix, W: Array, loss: Loss, penalties: Penalties
 ) -> float:
-    """The share of the squares of hidden entries that W and the other entries predict."""
+    """The share of the squares of hidden entries that W and the other entries predict.
+
+    A sample that is predicted worse than by zeros counts as zeros: where the only large feature of
+    a component is hidden, its coefficient is arbitrary.
+    """
     H = loss.coefficients(data, W, penalties)[0].T
     W = np.asarray(W, float)
-    left = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[0] for one in (V, data)]
-    hidden = V.observed.total - data.observed.total
-    return min(1.0 - float(left[0] - left[1]) / (hidden or 1.0), 1.0)
+    every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
+    left, hidden = (of_all - of_known for of_all, of_known in zip(*every, strict=True))
+    return min(1.0 - float(np.minimum(left, hidden).sum()) / (hidden.sum() or 1.0), 1.0)
 
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
-    return (float(observed_residual(block, weights, W, exact(H))[1].sum()),)
+    """The weighted squares of each sample's residuals, and of its known entries."""
+    rows = (exact(H), np.zeros(H.shape))
+    return *(observed_residual(block, weights, W, one)[1] for one in rows), None
 
 
 def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
@@ -569,7 +575,8 @@ def choose_k(
     >>> chosen.K, chosen.grade, chosen.decided_by
     (4, 'proved', 'cones')
     """
-    has_holes = V.observed is not None and V.observed.missing > _MANY_HOLES
+    known = V.observed  # of weighted entries too: spectra do not know weights
+    has_holes = known is not None and (known.missing > _MANY_HOLES or not known.is_alike)
     whole = V if V.observed is None or has_holes else filled(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)

@@ -19,6 +19,14 @@ from ..data.matrix import Aligned, DataMatrix, PerSample
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals that a summary has
 _FAR = 3.0  # sigma, beyond which a residual counts as large
+_FAR_FROM_EXPECTED = 1.5  # ratio of Q and the expected Q, or its inverse, that is remarked upon
+
+
+def advice_on_sigma(Q: float, expected: float) -> str:
+    """Say whether sigma or K seems wrong; empty if Q is near its expectation."""
+    if Q * _FAR_FROM_EXPECTED < expected or expected <= 0:
+        return "sigma or K seems too large"
+    return "sigma or K seems too small" if Q > _FAR_FROM_EXPECTED * expected else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from ..data.blocks import Array, exact
 from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate, quality_in_words
 from ..judge.diagnosis import cones_in_words, shrink, thumbnails
+from ..judge.residuals import advice_on_sigma
 from ..judge.scores import (
     abundance_maps,
     cosines,
@@ -46,7 +47,6 @@ _MAX_BAND_RATIO = 1.6  # height of a band that is drawn, in units of the largest
 _MAX_POINTED = 4  # components whose values are shown where a chart is pointed at
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which nothing is left to win
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
-_FAR_FROM_EXPECTED = 1.5  # ratio of Q and the expected Q, or its inverse, that is remarked upon
 _MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
 _MAX_STEP_RATIO = 0.8  # between steps to neighbours and other steps, if neighbours are alike
 _USUAL_RANGE = 2.0  # sigma, that a chart of residuals has on both sides of zero
@@ -352,9 +352,9 @@ def _sigma_verdict(result: Factorization) -> Verdict:
     """Whether the residuals are as large as the uncertainties say."""
     Q, expected = (result.settings[name] for name in ("Q", "Q_expected"))
     text = f"Q is {Q:,.0f}; the expected Q is {expected:,.0f}"
-    advice = "Sigma or K seems too small." * (Q > _FAR_FROM_EXPECTED * expected > 0)
-    advice += "Sigma or K seems too large." * (Q * _FAR_FROM_EXPECTED < expected or expected <= 0)
-    return Verdict("poor" if advice else "good", "Residuals", text, advice)
+    if advice := advice_on_sigma(Q, expected):
+        return Verdict("poor", "Residuals", text, f"{sentence(advice)}.")
+    return Verdict("good", "Residuals", text)
 
 
 def _number_verdict(context: Context) -> Verdict:
