@@ -1,8 +1,8 @@
-"""What can be computed from one block of samples, however it is stored.
+"""Computations on one block of samples, for dense and sparse storage.
 
-A block is a few columns of V, (F, n): an ndarray or a compressed sparse array. Where the two need
-different code, or where a compiled kernel helps, it is here; sums are in float64. How V is cut into
-blocks is decided here too, from its size alone.
+A block is a few columns of V, (F, n): an ndarray or a compressed sparse array. This module contains
+the code that differs between the two, or that uses a compiled kernel. Sums are in float64. It also
+decides how V is cut into blocks, from its size alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .. import kernels
 from ..arguments import Array as Array
 from ..arguments import DType, Pair, Shape
 
-# The precision of float64, and its smallest positive number, to divide by in place of 0.
+# The precision of float64, and its smallest positive number, which replaces 0 as a divisor.
 EPS = float(np.finfo(float).eps)
 TINY = float(np.finfo(float).tiny)
 
@@ -26,8 +26,8 @@ Rows: TypeAlias = Any  # samples in rows, (N, F): an ndarray, or a `scipy.sparse
 # A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`.
 Block: TypeAlias = Any
 
-_DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2, below which their difference is not trusted
-_DOUBTFUL_SAMPLES = 256  # made dense at a time
+_DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2: a smaller difference is computed exactly
+_DOUBTFUL_SAMPLES = 256  # converted to dense at a time
 _CACHED_BYTES = 1 << 20
 
 
@@ -38,7 +38,7 @@ def compute_dtype(dtype: DType) -> DType:
 
 
 def canonical_rows(rows: Rows) -> Rows:
-    """Return rows as an ndarray or as CSR without repeated entries, never altering the caller's."""
+    """Return rows as an ndarray or as CSR without repeated entries; the argument is not changed."""
     if not sp.issparse(rows):
         return np.asarray(rows)
     compressed = rows.tocsr()
@@ -49,10 +49,10 @@ def canonical_rows(rows: Rows) -> Rows:
 
 
 def sparse_block(data: Array, indices: Array, indptr: Array, F: int, dtype: DType) -> Block:
-    """Return a block of samples (F, n), given the parts of their compressed rows.
+    """Return a block of samples (F, n) from the arrays of their compressed rows.
 
-    Indices are 32 bits wide where they fit: a kernel compiled for another width may add in another
-    order, and the bits must not depend on how a file or an array keeps its indices.
+    Indices are 32 bits wide if they fit. A kernel compiled for another width may add in another
+    order, and the bits of results must not depend on the width in a file or array.
     """
     data = data.astype(dtype, copy=False)
     index_dtype = sp.get_index_dtype(maxval=max(F, data.size))
@@ -76,28 +76,28 @@ def is_sparse(block: Block) -> bool:
 
 
 def exact(block: Block) -> Block:
-    """Return a block, or any array, in float64: itself if it is so already."""
+    """Return a block, or any array, in float64; without a copy if it is float64 already."""
     return block.astype(float, copy=False)
 
 
 def dense(block: Block) -> Array:
-    """Return a block as an ndarray in float64 and C order: sums do not depend on the storage."""
+    """Return a block as an ndarray in float64 and C order, so sums do not depend on the storage."""
     array: Array = block.toarray() if is_sparse(block) else block
     return np.ascontiguousarray(array, dtype=float)
 
 
 def norms(squared: Array) -> Array:
-    """Return ||v|| for each ||v||^2, and 1 for a zero sample, so that one can divide by them."""
+    """Return ||v|| for each ||v||^2, and 1 for zero samples, so that division is possible."""
     return np.sqrt(np.where(squared > 0, squared, 1.0))
 
 
 def with_data(block: Block, data: Array) -> Block:
-    """Return a sparse block with other values in the same places."""
+    """Return a sparse block with other values at the same positions."""
     return of_arrays(data, block.indices, block.indptr, block.shape)
 
 
 def owners(block: Block) -> Array:
-    """Return for each stored entry of a sparse block the sample that it belongs to."""
+    """Return the sample index of each stored entry of a sparse block."""
     return np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))
 
 
@@ -116,7 +116,7 @@ def features_scaled(block: Block, factors: Array) -> Block:
 
 
 def entrywise(block: Block, function: Callable[[Array], Array]) -> Block:
-    """Return a block after a function of each entry, which leaves zeros zero."""
+    """Return a block with a function applied to each entry; the function keeps zeros."""
     if is_sparse(block):
         return with_data(block, function(block.data))
     return function(np.asarray(block))
@@ -133,11 +133,11 @@ def subtracted(block: Block, W: Array, H: Array) -> Block:
 
 
 def cone_products(block: Block, labels: Array, Q: Array, *, sums: bool = True) -> Pair:
-    """Multiply each sample with its own cone's direction, and back.
+    """Multiply each sample with the direction of its cone, and back.
 
     Q (K, F) has one direction per row. Returns h (n,) with h_n = <v_n, q_label(n)> and S (K, F)
     with s_k = sum of h_n v_n over the samples of cone k, both in float64; S is empty without
-    `sums`. A sample labelled -1 is zero, and may as well belong to cone 0.
+    `sums`. Samples labelled -1 are zero, so they may be treated as members of cone 0.
     """
     Q = np.ascontiguousarray(Q)
     cones = np.maximum(labels, 0).astype(np.uintp)
@@ -158,7 +158,7 @@ def cone_products(block: Block, labels: Array, Q: Array, *, sums: bool = True) -
     if is_sparse(block):
         kernels.cone_products_sparse(block.data, block.indices, block.indptr, cones, Q, h, S)
     else:
-        # Cone after cone, if otherwise directions and sums would not stay in the cache.
+        # Go through the cones one by one if directions and sums do not fit in the cache together.
         large = Q.nbytes > _CACHED_BYTES
         order = np.argsort(cones, kind="stable") if large else np.arange(cones.size)
         kernels.cone_products_rows(np.ascontiguousarray(block.T), order, cones, Q, h, S)
@@ -198,7 +198,7 @@ def cross_products(block: Block, other: Block) -> Array:
 
 
 def sums_at(places: Array, values: Array, size: int) -> Array:
-    """Return the sums (size,) of the values at each place, in float64 also if there are none.
+    """Return the sums (size,) of the values at each place, in float64 even if there are no values.
 
     >>> sums_at(np.array([0, 2, 2]), np.array([1.0, 2.0, 3.0]), 3)
     array([1., 0., 5.])
@@ -209,7 +209,7 @@ def sums_at(places: Array, values: Array, size: int) -> Array:
 def with_entries(block: Block, indices: Array, values: Array) -> Block:
     """Return a block in float64 with values added to some entries of each sample.
 
-    `indices` and `values` (n, s) have a row for each sample; indices are distinct and ascending.
+    `indices` and `values` (n, s) have one row per sample; indices are distinct and ascending.
     """
     if is_sparse(block):
         indptr = np.arange(0, values.size + 1, values.shape[1])
@@ -234,9 +234,8 @@ def over(numbers: Any, divisors: Array) -> Array:
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:
     """Return ||v_n - W h_n||^2 for each sample of a block, in float64.
 
-    ||v||^2 - 2 <c, h> + h'Gh costs next to nothing given C = block' W, but is a difference of large
-    numbers; where it would lose a third of the digits, v - W h itself is formed. `squared` holds
-    the ||v||^2.
+    ||v||^2 - 2 <c, h> + h'Gh is cheap given C = block' W, but it is a difference of large numbers.
+    If it would lose a third of the digits, v - W h is computed. `squared` contains ||v||^2.
     """
     residual: Array = squared - 2.0 * np.einsum("nk,nk->n", C, H) + np.einsum("nk,nk->n", H @ G, H)
     doubtful = np.flatnonzero(residual < _DOUBTFUL_RATIO * squared)
@@ -249,7 +248,7 @@ def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array,
     return np.maximum(residual, 0.0)
 
 
-_PIECE_NUMBERS = 1 << 16  # multiplied at a time
+_PIECE_NUMBERS = 1 << 16  # products computed at a time
 
 
 class Entries(NamedTuple):
@@ -258,7 +257,7 @@ class Entries(NamedTuple):
     Attributes
     ----------
     features, samples : arrays (n,), integers
-        Where they are.
+        The feature and the sample of each entry.
     values : array (n,), float64
     """
 
@@ -283,7 +282,7 @@ def entries_of(block: Block) -> Entries:
 
 
 def compressed(block: Block) -> Block:
-    """Return a block as compressed sparse columns that have no zeros stored."""
+    """Return a block as compressed sparse columns without stored zeros."""
     if not is_sparse(block):
         return sp.csr_array(np.asarray(block).T).T
     if block.data.all():
@@ -323,9 +322,9 @@ def products_at(entries: Entries, left: Array, right: Array) -> Array:
 
 
 def block_of_counts(features: Array, samples: Array, shape: Shape) -> Block:
-    """Return a sparse block (F, n) of how often each feature occurs in each sample.
+    """Return a sparse block (F, n) that counts how often each feature occurs in each sample.
 
-    `features` and `samples` have one entry for each single count, in any order.
+    `features` and `samples` have one item per single count, in any order.
     """
     F, n = shape
     keys, counts = np.unique(samples.astype(np.int64) * F + features, return_counts=True)
@@ -339,16 +338,16 @@ Borders: TypeAlias = list[tuple[int, int]]
 
 _BLOCK_BYTES = 8 << 20  # a dense block and its products stay in the cache of one core
 _MIN_BLOCK_SAMPLES = 256  # with fewer, adding up the F x K sums of the blocks takes too long
-_BLOCKS_FOR_THREADS = 8  # that data of moderate size are cut into ...
-_MIN_SHARED_SAMPLES = 64  # ... if they have enough samples
-_MAX_SPARSE_ENTRIES = 4 << 20  # of a block
+_BLOCKS_FOR_THREADS = 8  # data of moderate size are cut into so many blocks ...
+_MIN_SHARED_SAMPLES = 64  # ... if each has at least so many samples
+_MAX_SPARSE_ENTRIES = 4 << 20  # in a block
 _MIN_PAIRED_ENTRIES = 1 << 17
 # From this size on, dense data of a single block are left to the threads of BLAS.
 LARGE_BYTES = 4 * _BLOCK_BYTES
 
 
 def slices(count: int, size: int) -> list[slice]:
-    """Return the ranges of rows that are done at a time."""
+    """Return slices of `size` rows that cover `count` rows."""
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
@@ -358,17 +357,17 @@ def equal_borders(N: int, size: int) -> Borders:
 
 
 def dense_block_samples(F: int, N: int, itemsize: int) -> int:
-    """Return how many samples a dense block has: what fits into a cache, or an eighth of V."""
+    """Return how many samples a dense block has: as many as fit into a cache, or an eighth of V."""
     most = max(_MIN_BLOCK_SAMPLES, _BLOCK_BYTES // (F * itemsize))
     moderate = F * N * itemsize > _BLOCK_BYTES // 4
     return min(most, max(_MIN_SHARED_SAMPLES, -(-N // _BLOCKS_FOR_THREADS)) if moderate else N)
 
 
 def sparse_block_samples(F: int, N: int, nnz: int) -> int:
-    """Return how many samples a sparse block has: enough for at least four times F entries.
+    """Return how many samples a sparse block has, so that it has at least 4 F entries.
 
-    Its sums cost F x K however few entries it has. An eighth of all entries is better still, as
-    long as it fits easily in memory.
+    The sums of a block cost F x K however few entries it has. A block with an eighth of all entries
+    is better still if it easily fits in memory.
     """
     per_sample = max(nnz, 1) / N
     entries = max(4.0 * F, min(nnz / _BLOCKS_FOR_THREADS, _MAX_SPARSE_ENTRIES))
@@ -376,9 +375,10 @@ def sparse_block_samples(F: int, N: int, nnz: int) -> int:
 
 
 def paired_block_samples(N: int, nnz: int) -> int:
-    """Return how many samples a block has if V is kept in both orders, and nothing is summed.
+    """Return how many samples a block has if V is stored in both orders and blocks return no sums.
 
-    A power of two of blocks, so that threads have equal shares, each worth the call of a step.
+    The number of blocks is a power of two, so that threads have equal shares; each block is large
+    enough to be worth a call.
     """
     share = min(nnz // _MIN_PAIRED_ENTRIES, _BLOCKS_FOR_THREADS)
     n_blocks = max(1 << max(share, 1).bit_length() - 1, nnz // _MAX_SPARSE_ENTRIES)

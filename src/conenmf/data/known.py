@@ -1,17 +1,17 @@
-"""Which entries of a matrix are known, and the weights of entries, features and samples.
+"""Missing entries, and the weights of entries, features and samples.
 
-This module combines all that a caller passes: `missing`, masks and weights when data are opened,
-masks and weights when they are fitted, and weights of samples. An entry is known if none of these
-excludes it, and its weight is the product of all weights.
+This module combines everything that a caller specifies: `missing`, masks and weights when data are
+opened, masks and weights when they are fitted, and weights of samples. An entry is known if none of
+these excludes it, and its weight is the product of all weights.
 
-The result is a view with zeros where nothing is known, and the weights beside it, an aligned array
-(N, F): zero where an entry is missing. Of a sparse matrix of ratings the pattern takes the place of
-weights, so that only stored entries are touched and nothing is filled.
+The result is a view with zeros at missing entries, together with an aligned array (N, F) of
+weights, zero where an entry is missing. For a sparse matrix of ratings the pattern of stored
+entries replaces the weights, so only stored entries are processed.
 
-A sample of weight 2 is equivalent to the sample twice. On small data, whole numbers repeat samples.
-Otherwise each is multiplied by the root of its weight, and counts by the weight itself: sums over
-samples and the error are the same then. The coefficients of a result are those of the samples
-themselves, which do not depend on it.
+A sample of weight 2 is equivalent to repeating the sample. On small data, whole-number weights do
+repeat samples. In all other cases each sample is multiplied by the root of its weight, or for
+counts by the weight itself, which gives the same sums and the same error. The coefficients of a
+result belong to the original samples.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ from .validate import squares_within
 from .views import MappedMatrix, changed_entries, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
-_LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # their inverses are the smallest
-_LOOKED_AT, _MIN_LOOKED_AT = 500, 10  # samples in which weights are compared with the data
-_GROWS = 0.5  # mean rank correlation of weights and data, which uncertainties have
-_COPY_SHARE = 0.25  # of the memory, up to which a copy with zeros for missing entries is made
+_LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # the smallest weights are the inverses of these
+_LOOKED_AT, _MIN_LOOKED_AT = 500, 10  # samples and entries that are compared with weights
+_GROWS = 0.5  # mean rank correlation of weights and data from which on a remark is made
+_COPY_SHARE = 0.25  # of the memory: the largest copy with zeros for missing entries
 
-# Weights (n, F) of the entries of a block; None if those that are stored count alike.
+# Weights (n, F) of the entries of a block; None if stored entries weigh the same.
 EntryWeights: TypeAlias = Array | None
 
 
@@ -74,8 +74,8 @@ class Observed:
     Attributes
     ----------
     weights : array (N, F), or None
-        Aligned; 0 where an entry is missing. None for a sparse matrix of which only stored entries
-        are known.
+        Aligned; 0 where an entry is missing. None for a sparse matrix whose stored entries are the
+        known ones.
     is_mask : bool
         All weights are 0 or 1.
     missing : float
@@ -84,14 +84,15 @@ class Observed:
         The weighted sum of squares.
     n_empty_samples : int
     counts : array (F,)
-        How many entries of each feature are known.
+        The number of known entries of each feature.
     of_features : array (F,), or None
-        The weights of features, or the harmonic means of those of their known entries, divided by
-        the largest, if weights differ: inits see the data in units of mean uncertainties.
+        If weights differ: the weight of each feature, or the harmonic mean of the weights of its
+        known entries, divided by the largest. Inits scale the data with them to units of mean
+        uncertainty.
     is_alike : bool
         All known entries have the same weight.
     of_sigma : bool
-        Weights are 1 / sigma^2 of uncertainties sigma, so that the error is Q.
+        Weights are 1 / sigma^2 of uncertainties sigma, and the error is Q.
     """
 
     weights: Aligned | None
@@ -106,9 +107,9 @@ class Observed:
 
     @classmethod
     def of(cls, view: DataMatrix, rows: Aligned | None) -> Observed | None:
-        """Return what is known of a view with zeros where rows (N, F) are zero; None if it is all.
+        """Return which entries of a view with zeros at missing ones are known; None if all are.
 
-        Without rows the stored entries of a sparse view are known.
+        `rows` (N, F) are weights. Without them the stored entries of a sparse view are known.
         """
         (F, N), aligned = view.shape, () if rows is None else (rows,)
         sums, (lowest, highest) = view.sweep(_survey, *aligned, reduce=_join)[0]
@@ -121,7 +122,7 @@ class Observed:
             return None
         of_features = None
         if not is_mask:
-            checked = squares if np.isfinite(view.total) else 1.0  # else the data are at fault
+            checked = squares if np.isfinite(view.total) else 1.0  # if not, data are at fault
             _check_scale("weights", np.dtype(float), lowest, highest, checked)
             of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
             of_features /= of_features.max()
@@ -133,7 +134,7 @@ class Observed:
 
     @property
     def empty_features(self) -> Array:
-        """Whether nothing is known of each feature, (F,)."""
+        """Which features have no known entry, (F,)."""
         return self.counts == 0
 
     @property
@@ -143,31 +144,31 @@ class Observed:
 
     @property
     def aligned(self) -> tuple[Aligned, ...]:
-        """The weights, if there are any, as steps take them."""
+        """The weights as arguments for steps; empty if there are none."""
         return () if self.weights is None else (self.weights,)
 
     def taken(self, view: DataMatrix, indices: Array) -> Observed | None:
-        """Return the mask and weights of some of the samples, which `view` contains."""
+        """Return the mask and weights of some samples; `view` contains these samples."""
         rows = None if self.weights is None else np.asarray(self.weights[indices])
         return Observed.of(view, rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed:
-    """Where weighed samples come from.
+    """The original samples of weighted data.
 
     Attributes
     ----------
     V : DataMatrix (F, N)
-        The samples themselves.
+        The original samples.
     weights, degree
         As in `weigh_samples`.
     repeated : array of integers, or None
-        The samples, as often as they are repeated.
+        The indices of samples, each repeated by its weight.
     roots : array (N,), or None
-        The roots of the weights, aligned.
+        The square roots of the weights, aligned.
     scales : array (N,), or None
-        What samples are multiplied by, aligned: the roots, or of counts the weights.
+        The factors of the samples, aligned: the roots, or for counts the weights.
     """
 
     V: DataMatrix
@@ -189,7 +190,7 @@ class Weighed:
         return self.V.by_rows(_times_rows, H.T, self.scales).T
 
     def again(self, V: DataMatrix) -> DataMatrix:
-        """Return other data of these samples with the same weights of samples."""
+        """Apply the same sample weights to other data of these samples."""
         return weigh_samples(V, self.weights, self.degree)
 
 
@@ -197,7 +198,7 @@ def is_of_features(weights: ArrayLike) -> bool:
     """Whether weights are one number for each feature."""
     try:
         return np.ndim(weights) == 1
-    except ValueError:  # rows that differ in length: named where they are read
+    except ValueError:  # rows differ in length; the error is raised where they are read
         return False
 
 
@@ -210,28 +211,29 @@ def observed_only(
     sigma: object = None,
     samples_in: str = "rows",
 ) -> DataMatrix:
-    """Return a view of V with zeros where entries are missing, which knows its weights.
+    """Return a view of V with zeros at missing entries; the view stores the weights.
 
-    What was known of V before holds as well. V itself is returned if nothing is missing and all
-    entries count alike.
+    Entries that were already missing in V stay missing. If nothing is missing and all entries weigh
+    the same, V itself is returned.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Entries that are missing may be anything.
+        Missing entries may have any value.
     missing : {"raise", "nan", "zeros"} or a number
-        Entries that are missing: none, NaN, or zeros; of sparse data those that are not stored. Or
-        a number, such as -999: entries that equal it, and NaN.
+        Which entries are missing: none, NaN, or zeros; for sparse data, "zeros" means entries that
+        are not stored. If a number such as -999 is given, entries equal to it and NaN are missing.
     mask : array (N, F), optional
         True where an entry is known. The rows and columns of a data frame are matched by name.
     weights : array (N, F) or (F,), optional
         At least 0; an entry of weight 0 is missing. With one number for each feature, a weight of 2
-        gives what the feature twice gives; a pandas Series is matched by name.
+        is equivalent to repeating the feature; a pandas Series is matched by name.
     sigma : array (N, F), optional
         The uncertainty of each entry, above 0: its weight is 1 / sigma^2. An entry is missing if
         its uncertainty is NaN; uncertainties of other missing entries may be anything.
     samples_in : {"rows", "columns"}
-        Which side of a mask or weights the samples are on; with "columns", both are (F, N).
+        Whether samples are the rows or the columns of masks and weights; with "columns", both are
+        (F, N).
     """
     if isinstance(missing, int | float) and not isinstance(missing, bool):
         number("missing", missing)
@@ -279,7 +281,7 @@ def observed_only(
 
 
 def without_unit(V: DataMatrix) -> DataMatrix:
-    """Return V with weights of 1 if all that is known of it counts alike, else V itself."""
+    """Return V with weights of 1 if all its known entries weigh the same; if not, V itself."""
     if V.observed is None or V.observed.is_mask or not V.observed.is_alike:
         return V
     twin = copy.copy(V)
@@ -288,7 +290,7 @@ def without_unit(V: DataMatrix) -> DataMatrix:
 
 
 def _warn_of_empty(now: Observed, before: Observed | None) -> None:
-    """Warn of samples and features without any known entry, but not of the same ones twice."""
+    """Warn about samples and features without known entries, unless they were reported before."""
     earlier = (0, 0) if before is None else before.n_empty
     for count, known, what in zip(now.n_empty, earlier, ("sample", "feature"), strict=True):
         if count > known:
@@ -297,7 +299,7 @@ def _warn_of_empty(now: Observed, before: Observed | None) -> None:
 
 
 def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares: float) -> None:
-    """Refuse weights, or weights of samples, with which numbers leave the range of their type."""
+    """Reject weights with which results would leave the range of their type."""
     largest = _LARGEST_WEIGHT if dtype == np.float64 else _LARGEST_IN_SINGLE
     if 1 / largest <= lowest and highest <= largest and squares_within(dtype, squares):
         return
@@ -307,13 +309,13 @@ def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares
 
 
 def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
-    """A mask or weights as an aligned array (N, F) of numbers that are at least 0."""
+    """Return a mask or weights as an aligned array (N, F) of numbers that are at least 0."""
     F, N = V.shape
     is_short = name == "weights" and is_of_features(table)
     sides = ("sample", "feature") if samples_in == "rows" else ("feature", "sample")
     table = in_order(V.names, name, table, *(("feature",) if is_short else sides))
     table = table.toarray() if sp.issparse(table) else table
-    if not hasattr(table, "numblocks"):  # a Dask array stays where it is
+    if not hasattr(table, "numblocks"):  # a Dask array stays on its workers
         table = real_numbers(name, table, (N, F), DataTypeError)
     table = table if samples_in == "rows" else table.T
     if is_short and table.shape == (F,):
@@ -353,9 +355,9 @@ def _weights_of_sigma(
 
 
 def remark_on_weights(V: DataMatrix) -> str:
-    """Say that weights grow with the data, as uncertainties do and their weights do not.
+    """Return a remark if weights grow with the data, as uncertainties do but weights should not.
 
-    The rank correlation of both is computed in each feature; empty if its mean is not clear.
+    It compares the rank correlation in each feature, and returns "" if the mean is not high.
     """
     if V.observed is None or V.observed.weights is None:
         return ""
@@ -377,7 +379,7 @@ def remark_on_weights(V: DataMatrix) -> str:
 
 
 def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix:
-    """Return a view of V in which a sample of weight w counts like w samples.
+    """Return a view of V in which a sample of weight w is equivalent to w samples.
 
     Parameters
     ----------
@@ -385,7 +387,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     weights : array (N,)
         At least 0, not all 0; a pandas Series is matched by name. If all are 1, V is returned.
     degree : int
-        Of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
+        Degree of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
 
     Examples
     --------
@@ -399,7 +401,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         return V
     if isinstance(weights, int | float) and not isinstance(weights, bool):
         number("sample_weight", weights, above=0)
-        return V  # one number for all
+        return V  # one weight for all samples
     earlier = V.unweighed
     V = V if earlier is None else earlier.V
     weights = in_order(V.names, "sample_weight", weights, "sample")
@@ -425,7 +427,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     view = times_samples(V, scales, holes=True)
     if V.observed is not None:
         rows = V.observed.weights
-        if not weights.all():  # what counts nowhere is not known
+        if not weights.all():  # samples of weight 0 do not count as known
             rows = V.sweep(_known_rows, missing="zeros")[0] if rows is None else rows
             rows = V.by_rows(_weights_times, rows, (weights > 0)[:, None])
         view.observed = Observed.of(view, rows)
@@ -437,11 +439,11 @@ def _times_rows(index: range, H: Array, roots: Array) -> Array:
     return (H * roots[:, None]).astype(H.dtype, copy=False)
 
 
-# --- one block of which entries are missing or weighted -----------------------------------------
+# --- one block with missing or weighted entries -------------------------------------------------
 
 
 def hidden(block: Block, weights: Array) -> Block:
-    """Return a block with zeros where the weight is zero; it may have NaN there."""
+    """Return a block with zeros where the weight is zero; the block may have NaN there."""
     if is_sparse(block):
         kept = weights[owners(block), block.indices] > 0
         return with_data(block, np.where(kept, block.data, 0))
@@ -518,13 +520,13 @@ def _pattern(block: Block, weights: EntryWeights) -> Block:
     return np.ones(block.shape)
 
 
-# --- views of data with holes, which have none --------------------------------------------------
+# --- views without missing entries ----------------------------------------------------------------
 
 
 def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
-    """V with zeros where the weight is zero: a copy of dense data in memory, a view of others.
+    """Return V with zeros at weight zero: a copy of dense data in memory, a view of other data.
 
-    A fit reads them often, and to hide entries takes as long as to multiply them.
+    A fit reads the data often, and replacing entries takes as long as multiplying them.
     """
     view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
     size = V.n_features * V.n_samples
@@ -537,10 +539,10 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
 
 
 def filled(V: DataMatrix) -> DataMatrix:
-    """Return a view with the mean of its feature at each missing entry, to start from.
+    """Return a view with the mean of the feature at each missing entry, for inits.
 
-    Sparse data of which only stored entries are known stay as they are: zeros. Negative entries
-    are zeros too.
+    Sparse data whose stored entries are the known ones stay as they are. Negative entries become
+    zeros.
     """
     observed = V.observed
     own = V.unweighed
@@ -558,7 +560,7 @@ def filled(V: DataMatrix) -> DataMatrix:
 
 
 def clipped(V: DataMatrix) -> DataMatrix:
-    """Return a view with zeros in the place of negative entries; what is missing stays so."""
+    """Return a view with zeros in place of negative entries; missing entries stay missing."""
     complete = copy.copy(V)
     complete.observed = None
     view = changed_entries(complete, partial(np.maximum, 0))
@@ -567,9 +569,9 @@ def clipped(V: DataMatrix) -> DataMatrix:
 
 
 def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
-    """Return a view with W H at each missing entry, to be described: W (F, K), H' (N, K) aligned.
+    """Return a view with W H at each missing entry: W (F, K), H' (N, K) aligned.
 
-    Negative entries are zeros there.
+    Negative entries become zeros.
     """
     observed = V.observed
     if observed is None:
@@ -579,7 +581,7 @@ def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
 
 
 def _with_model(block: Block, *given: Array, W: Array) -> Block:
-    """Fill what is not known with W H', given weights, if there are any, and H (n, K)."""
+    """Replace missing entries by W H', given weights, if there are any, and H (n, K)."""
     known = known_entries(block, given[0] if len(given) == 2 else None)
     rows: Array = np.where(known, dense(block).T, exact(given[-1]) @ W.T)
     return np.maximum(rows, 0).astype(block.dtype, copy=False).T
@@ -597,7 +599,7 @@ def _feature_sums(block: Block) -> tuple[Array]:
     return (weighted_sums(block, np.ones((block.shape[1], 1)))[:, 0],)
 
 
-# --- what weights say --------------------------------------------------------------------------
+# --- steps that read weights -------------------------------------------------------------------
 
 
 def _range_of(rows: Array) -> Interval:
@@ -606,15 +608,15 @@ def _range_of(rows: Array) -> Interval:
 
 
 def _wider(a: Interval, b: Interval) -> Interval:
-    """Return the range that holds two; NaN if one of them does."""
+    """Return the range that contains both; NaN if either range has one."""
     return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
 
 
 def _weights_times(index: range, rows: Array, others: Array) -> Array:
-    """Return the products of weights; an entry is known if both say so."""
+    """Return the products of weights; an entry is known if both arrays say so."""
     if rows.dtype == bool and others.dtype == bool:
         return rows & others
-    return exact(rows) * others  # whole numbers would leave the range of their type
+    return exact(rows) * others  # integers could overflow
 
 
 def _is_positive(index: range, rows: Array) -> Array:
@@ -622,9 +624,9 @@ def _is_positive(index: range, rows: Array) -> Array:
 
 
 def _known_rows(block: Block, *, missing: str | float) -> PerSample:
-    """Step: which entries are known if NaN, zeros (of sparse data: not stored) or a number are not.
+    """Step: return which entries are known if NaN, zeros or a number mark missing entries.
 
-    With a number, NaN is missing too.
+    For sparse data, "zeros" means entries that are not stored. With a number, NaN is missing too.
     """
     is_zero = missing == "zeros"
     code = np.nan if isinstance(missing, str) else missing
@@ -642,7 +644,7 @@ _Survey: TypeAlias = tuple[Facts, Interval]
 
 
 def _survey(block: Block, weights: EntryWeights = None) -> tuple[_Survey]:
-    """Sum weighted squares, empty samples, counts and inverse weights of features; with a range."""
+    """Return sums of a block: weighted squares, empty samples, counts, inverse weights, range."""
     pattern: Any = _pattern(block, None if weights is None else weights > 0)
     counts = pattern.sum(axis=1)
     sums = {"counts": counts, "inverses": 0, "empty": int((pattern.sum(axis=0) == 0).sum())}

@@ -1,13 +1,13 @@
-"""The protocol: one way to read V, wherever it is kept.
+"""The protocol for reading V, independent of its storage.
 
 Every algorithm of this library applies a step to each block of samples, keeps the results per
-sample and sums the others: `DataMatrix.sweep` does this. `map` is like it but does not read V;
-`columns` reads single samples.
+sample and sums the others: `DataMatrix.sweep` does this. `map` works in the same way but does not
+read V; `columns` reads single samples.
 
-In the paper V is F x N and its columns are the samples; arrays that have one row per sample (the
-transpose of H among them) are called *aligned*. They are kept where the blocks are kept: in memory,
-in a temporary file, on the workers of a cluster. So an algorithm never computes with them
-itself, it passes them to steps.
+In the paper V is F x N and its columns are the samples. Arrays with one row per sample, such as the
+transpose of H, are called *aligned*. They are stored with the blocks: in memory, in a temporary
+file, or on the workers of a cluster. Therefore algorithms do not compute with them directly, but
+pass them to steps.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..text import Facts, Texts
 from .blocks import Array, Block, Rows, exact, is_sparse, products, weighted_sums, with_data
 from .resources import available_threads
 
-# An array with one row per sample, to be handed to steps: an ndarray, or a Dask array.
+# An array with one row per sample, which is passed to steps: an ndarray, or a Dask array.
 Aligned: TypeAlias = Any
 
 # W (F, K), and H or its transpose.
@@ -38,7 +38,7 @@ Factors: TypeAlias = tuple[Array, Aligned]
 # What a step returns: rows for the samples of its block, then sums.
 Results: TypeAlias = tuple[Any, ...]
 
-# What a step returns that has no sums.
+# What a step without sums returns.
 PerSample: TypeAlias = tuple[Array, None]
 
 Step: TypeAlias = Callable[..., Results]
@@ -46,7 +46,7 @@ Reduce: TypeAlias = Callable[[Any, Any], Any]
 
 
 def add(total: Any, part: Any) -> Any:
-    """Add a block's part to the total, tuples and dicts item by item, arrays in place."""
+    """Add a block's part to the total: tuples and dicts item by item, arrays in place."""
     if part is None:
         return None
     if isinstance(part, dict):
@@ -58,7 +58,7 @@ def add(total: Any, part: Any) -> Any:
 
 
 class Work(NamedTuple):
-    """A step and all that it is called with: with blocks of V, or with indices of samples."""
+    """A step and its arguments; it is applied to blocks of V, or to indices of samples."""
 
     reads: bool
     step: Step
@@ -67,23 +67,22 @@ class Work(NamedTuple):
     shared: Facts
 
 
-_MEASURED_BYTES = 1 << 18  # at a time: still in the cache when they are read again
+_MEASURED_BYTES = 1 << 18  # read at a time, so that a second reading finds them in the cache
 
 
 class Measures(NamedTuple):
-    """What one pass learns about V.
+    """The measures of V that one pass computes.
 
     Attributes
     ----------
     norms_squared : aligned (N,), float64
-        ||v||^2 of each sample; 0 if it is so small that it has lost digits, or its inverse is
-        infinite.
+        ||v||^2 of each sample; 0 if it is so small that digits are lost or its inverse is infinite.
     total : float
         ||V||^2, their sum.
     nonzero : int
         How many samples are not zero.
     n_entries : int
-        How many entries are not zero, whether or not zeros are stored.
+        How many entries are not zero; stored zeros do not count.
     largest_squared : float
         The largest of `norms_squared`; NaN if any is.
     lowest : float
@@ -98,12 +97,12 @@ class Measures(NamedTuple):
     lowest: float
 
 
-# The fields of `Measures` after the first, for a part of the samples.
+# The fields of `Measures` after the first, for some of the samples.
 _Sums: TypeAlias = tuple[float, int, int, float, float]
 
 
 def measure_block(block: Block) -> tuple[Array, _Sums]:
-    """Step: the squared norm of each sample, and what is known of the block."""
+    """Step: return the squared norm of each sample, and the sums for the block."""
     with np.errstate(over="ignore", invalid="ignore"):
         if is_sparse(block):
             entries = exact(block.data)
@@ -120,7 +119,7 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
 
 
 def _measure_rows(rows: Array) -> tuple[Array, float, int]:
-    """Squared norms of dense samples, the smallest entry, and how many are not zero."""
+    """Return squared norms of dense samples, the smallest entry, and how many are not zero."""
     squared = np.empty(len(rows))
     n_entries = 0
     lowest = np.inf
@@ -129,13 +128,13 @@ def _measure_rows(rows: Array) -> tuple[Array, float, int]:
         part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
         np.vecdot(part, part, out=squared[start : start + at_a_time])
         lowest_of_part = part.min()
-        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, it passes NaN on
+        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, this propagates NaN
         n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
     return squared, float(lowest), n_entries
 
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:
-    """Return the measures of two blocks together."""
+    """Return the joint sums of two blocks."""
     return (
         a[0] + b[0],
         a[1] + b[1],
@@ -178,12 +177,12 @@ class DataMatrix(ABC):
     is_in_memory : bool
         Whether V is in the memory of this process.
     is_remote : bool
-        Whether the samples are on the workers of a cluster. Then every call takes a round of
+        Whether the samples are on the workers of a cluster. Then every call costs a round of
         messages, and aligned arrays are not in this process.
     max_gather : int
         A hint for `columns`: the largest batch to request.
     remarks : tuple of str
-        How the file was read, if there was a choice.
+        How the file was read, if there were several ways.
     vocabulary : Vocabulary or None
         The words of texts and their weights.
     preparation : Preparation or None
@@ -249,14 +248,14 @@ class DataMatrix(ABC):
         return self._passes_by_thread.get(threading.get_ident(), 0.0)
 
     def _count(self, passes: float) -> None:
-        """Count what is read for this thread, whichever threads then read it."""
+        """Count passes for the current thread, even if other threads read."""
         self._passes_by_thread[threading.get_ident()] = self.passes_here + passes
 
-    # --- what one pass learns ---
+    # --- measures of one pass ---
 
     @property
     def measures(self) -> Measures:
-        """What one pass learns about V; the doors make that pass, other matrices when asked."""
+        """The measures of V; opened data have them, other matrices compute them on first use."""
         if self._measures is None:
             norms_squared, sums = self.sweep(measure_block, reduce=join_sums)
             self._measures = Measures(norms_squared, *sums)
@@ -284,20 +283,20 @@ class DataMatrix(ABC):
 
     @property
     def n_entries(self) -> int:
-        """How many entries are not zero, whether or not zeros are stored."""
+        """How many entries are not zero; stored zeros do not count."""
         return self.measures.n_entries
 
     def mean(self) -> float:
-        """Return the mean entry of V; costs a pass."""
+        """Return the mean entry of V; takes a pass."""
         (total,) = self.sweep(_sum_entries)
         return float(total) / (self.n_features * self.n_samples)
 
     @property
     def other_order(self) -> DataMatrix | None:
-        """The same data, turned, if a copy is kept for repeated passes; None elsewhere.
+        """The transposed data, if a copy is stored for repeated passes; otherwise None.
 
-        Sparse data in memory have one where it is small enough: with it each of the two products
-        of an iteration goes along rows, and no sums of the size of a factor are made per block.
+        Sparse data in memory have such a copy if it is small enough. With it each of the two
+        products of an iteration goes along rows, and blocks need no sums of the size of a factor.
         """
         return None
 
@@ -320,35 +319,35 @@ class DataMatrix(ABC):
         ----------
         step : callable
             ``step(block, *aligned_rows, **shared) -> (*per_sample, part)``. Each of `per_sample`
-            has one row per sample of the block; `part` is what is reduced over blocks (None if
-            there is nothing). A step is a function at module level, so that it can be sent to other
-            processes; it must not alter its arguments.
+            has one row per sample of the block; `part` is reduced over blocks (None if there is
+            nothing to reduce). A step must be a function of a module, so that it can be sent to
+            other processes, and must not change its arguments.
         *aligned : arrays (N, ...)
             Arrays with one row per sample; the step gets the rows of its block.
         reduce : callable
-            ``reduce(total, part) -> total``; associative, and applied in the order of the
-            blocks. It may alter `total`.
+            ``reduce(total, part) -> total``; it must be associative, and is applied in the order of
+            the blocks. It may change `total`.
         **shared
-            Small objects that every block needs: W, its Gram matrix.
+            Small objects that every block needs, such as W.
 
         Returns
         -------
         tuple
-            ``(*per_sample, total)``, each per-sample result joined over all blocks.
+            ``(*per_sample, total)``; the results per sample are joined over all blocks.
 
         Notes
         -----
-        The borders of the blocks and the order of the sums depend only on V, so the results
-        have the same bits for any number of threads or workers.
+        The borders of the blocks and the order of the sums depend only on V, so the results have
+        the same bits for any number of threads or workers.
         """
         return self._do(Work(True, step, aligned, reduce, shared))
 
     def map(self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any) -> Results:
-        """Like `sweep`, but V is not read: the step gets the range of indices of its samples."""
+        """Work like `sweep` without reading V: the step gets the range of its samples' indices."""
         return self._do(Work(False, step, aligned, reduce, shared))
 
     def by_rows(self, function: Callable[..., Array], *aligned: Aligned) -> Aligned:
-        """Return ``function(index, *rows)`` of aligned arrays, a row for each sample.
+        """Return ``function(index, *rows)`` of aligned arrays, with one row per sample.
 
         V is not read; `index` is the range of the samples.
         """
@@ -371,31 +370,32 @@ class DataMatrix(ABC):
         return self._gather(array)
 
     def held_rows(self, max_dense_entries: int) -> Rows:
-        """Return all samples in rows, (N, F), if they are in memory: an ndarray or CSR; else None.
+        """Return all samples as rows (N, F), an ndarray or CSR; None if they are not in memory.
 
-        An ndarray has at most the given number of entries; rows may have any type, and must not be
-        changed.
+        An ndarray with more than the given number of entries is not returned. The rows may have any
+        type, and must not be changed.
         """
         return None
 
     @abstractmethod
     def own_threads(self) -> AbstractContextManager[None]:
-        """Keep BLAS to one thread while blocks of V run on our own; held by every algorithm."""
+        """Keep BLAS to one thread while our threads work on blocks; every algorithm uses this."""
 
     # --- aligned arrays ---
 
     @abstractmethod
     def align(self, array: Aligned) -> Aligned:
-        """Bring an array with one row per sample to where the blocks are."""
+        """Move an array with one row per sample to where the blocks are stored."""
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
         """Return how many times `count` aligned arrays with rows of this size fit in memory.
 
-        They may take half of what V may take. Arrays in files or on a cluster take none.
+        The arrays may take half of the memory that V may take. Arrays in files or on a cluster need
+        none.
         """
         return _UNLIMITED
 
-    # --- what a storage implements ---
+    # --- methods that a storage implements ---
 
     @abstractmethod
     def _run(self, work: Work) -> Results:
@@ -403,7 +403,7 @@ class DataMatrix(ABC):
 
     @abstractmethod
     def _gather(self, indices: Array) -> Block:
-        """The samples with these indices, in the type `dtype`."""
+        """Return the samples with these indices, in the type `dtype`."""
 
 
 def _applied(index: range, *rows: Array, function: Callable[..., Array]) -> PerSample:

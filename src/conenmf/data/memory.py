@@ -1,7 +1,7 @@
-"""V worked on by threads of this process, and V held in memory: an ndarray, or sparse rows.
+"""V processed by threads of this process, and V stored in memory as an ndarray or sparse rows.
 
-A storage reads blocks and single samples; `LocalMatrix` runs steps over them and collects their
-results in the order of the blocks, so that they have the same bits for any number of threads.
+A subclass reads blocks and single samples. `LocalMatrix` runs steps over them and collects the
+results in the order of the blocks, so they have the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from .blocks import (
 from .matrix import DataMatrix, Results, Work
 from .resources import available_memory, keep_freed_memory, one_blas_thread, run_in_order
 
-_FEW_ENTRIES = 1 << 12  # of a single block, whose products BLAS computes on one thread anyway
+_FEW_ENTRIES = 1 << 12  # of a single block: BLAS uses one thread for its products anyway
 
 
 class LocalMatrix(DataMatrix):
-    """A matrix whose blocks are read and worked on by threads of this process.
+    """A matrix whose blocks are read and processed by threads of this process.
 
     Parameters
     ----------
     block_samples : int
         Samples in a block.
     budget : int, optional
-        Bytes of memory that data and results may take; by default all that there are.
+        Bytes of memory that data and results may take; by default all available memory.
     **options
         As for `DataMatrix`.
     """
 
     _leave_to_blas = False
-    _readers = 0  # threads beyond `n_threads`, since one waits for the disk
+    _readers = 0  # threads beyond `n_threads` that wait for the disk
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class LocalMatrix(DataMatrix):
 
     @contextmanager
     def own_threads(self) -> Iterator[None]:
-        """Keep BLAS to one thread while blocks of V run on our own.
+        """Keep BLAS to one thread while our threads work on blocks.
 
-        An algorithm holds this from beginning to end: threads of BLAS that have just worked
-        between two passes would keep spinning and take the cores from the next one. Large
-        data of a single block (few samples of very many features) are left to BLAS, and so are
-        data so small that BLAS would use one thread anyway.
+        An algorithm holds this limit from beginning to end: threads of BLAS that have just worked
+        between two passes would keep spinning and take cores from the next pass. BLAS keeps its
+        threads for large data of a single block (few samples of very many features) and for data so
+        small that it would use one thread anyway.
         """
         F, N = self.shape
         is_small = N <= self.block_samples and F * N <= _FEW_ENTRIES
@@ -95,18 +95,18 @@ class LocalMatrix(DataMatrix):
                 with name_out_of_memory(what, advice):
                     raise
 
-    # --- what a storage implements, besides `_gather` ---
+    # --- methods that a storage implements, besides `_gather` ---
 
     @abstractmethod
     def _block(self, start: int, stop: int) -> Block:
-        """Samples `start` to `stop` as a block, in the type `dtype`."""
+        """Return samples `start` to `stop` as a block, in the type `dtype`."""
 
     def _blocks(self) -> Borders:
-        """Where blocks begin and end."""
+        """Return the borders of the blocks."""
         return equal_borders(self.n_samples, self.block_samples)
 
     def _check_unchanged(self) -> None:
-        """Refuse data that changed during a pass."""
+        """Raise an error if data changed during a pass."""
 
     def _new_aligned(self, shape: Lengths, dtype: DType) -> Array:
         return np.empty(shape, dtype)
@@ -147,14 +147,14 @@ class LocalMatrix(DataMatrix):
                 else:
                     run_in_order(run, collect, len(borders), self.n_threads + self._readers)
                     results = (*wholes, total)
-            finally:  # numbers that are not what they were may lead to any error
+            finally:  # data that changed during the pass may lead to any error
                 if work.reads:
                     self._check_unchanged()
         return results
 
 
-_MAX_COMPRESSED_BYTES = 32 << 20  # of dense data in both orders, or as much as they take themselves
-_COPY_SHARE = 0.25  # of the memory, up to which a second copy of V is kept
+_MAX_COMPRESSED_BYTES = 32 << 20  # of dense data in both orders; more if the data are larger
+_COPY_SHARE = 0.25  # of the memory: the largest second copy of V
 
 
 def hold(rows: Rows, **options: Any) -> LocalMatrix:
@@ -163,10 +163,10 @@ def hold(rows: Rows, **options: Any) -> LocalMatrix:
 
 
 def by_entries(V: DataMatrix) -> DataMatrix:
-    """Return V as steps read it best that work long on every nonzero entry.
+    """Return V in the form that is fastest for steps which work long on each nonzero entry.
 
-    Of dense data in memory that is the compressed form, in both orders, unless it takes much more
-    memory. All others are returned as they are. Passes count for V.
+    For dense data in memory this is the compressed form in both orders, unless it takes much more
+    memory. Other data are returned as they are. Passes count for V.
     """
     if not isinstance(V, DenseMatrix):
         return V
@@ -180,7 +180,7 @@ def by_entries(V: DataMatrix) -> DataMatrix:
 
 
 def single_copy(V: DataMatrix) -> DataMatrix | None:
-    """Return a copy of V in float32, with its measures; None unless it is in memory with room.
+    """Return a float32 copy of V with its measures; None if V is not in memory or lacks room.
 
     Passes count for V.
     """
@@ -202,7 +202,7 @@ def single_copy(V: DataMatrix) -> DataMatrix | None:
 
 
 class DenseMatrix(LocalMatrix):
-    """V held in an ndarray, of which `rows` is a view with one row per sample."""
+    """V stored in an ndarray; `rows` is a view of it with one row per sample."""
 
     is_in_memory = True
 
@@ -223,11 +223,11 @@ class DenseMatrix(LocalMatrix):
         self._rows = rows
 
     def turned(self) -> DenseMatrix:
-        """Return the same data with the features as samples; nothing is copied."""
+        """Return the transposed data without a copy."""
         return DenseMatrix(self._rows.T, dtype=self.dtype, n_threads=self.n_threads)
 
     def held_rows(self, max_dense_entries: int) -> Array | None:
-        """Return the array, unless it is large."""
+        """Return the array, or None if it is too large."""
         return self._rows if self._rows.size <= max_dense_entries else None
 
     def _block(self, start: int, stop: int) -> Block:
@@ -243,7 +243,7 @@ class DenseMatrix(LocalMatrix):
 
 
 class SparseMatrix(LocalMatrix):
-    """V held in compressed sparse rows, one row per sample."""
+    """V stored in compressed sparse rows, one row per sample."""
 
     is_in_memory = True
 
@@ -266,7 +266,7 @@ class SparseMatrix(LocalMatrix):
 
     @property
     def other_order(self) -> SparseMatrix | None:
-        """The same data, turned: made at the first call, unless it would take too much memory."""
+        """The transposed data, created at the first call unless it would take too much memory."""
         entry_bytes = self.dtype.itemsize + self._rows.indices.itemsize
         copied = self._rows.nnz * entry_bytes
         if copied > _COPY_SHARE * available_memory():
@@ -281,7 +281,7 @@ class SparseMatrix(LocalMatrix):
         return self._rows
 
     def _block(self, start: int, stop: int) -> Block:
-        """Views of the rows are kept: on small data, making them takes longer than a step."""
+        """Create views of rows once: on small data, creating them takes longer than a step."""
         block = self._kept.get((start, stop))
         if block is None:
             rows = self._rows

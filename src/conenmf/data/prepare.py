@@ -1,13 +1,13 @@
-"""Data made ready for factoring: counts scaled and weighted, and texts turned into numbers.
+"""Data prepared for factorization: counts are scaled and weighted, and texts become numbers.
 
 `prepare` returns a view: every block is changed when it is read, in any storage, and nothing is
-written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales its
-sample to a given sum, d is the weight of f, a scales its sample to unit length. All steps leave
-zeros zero, so that sparse data stay sparse. Only d is learned from the data; a `Preparation` keeps
-it, and `prepared` does the same to new samples.
+written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales the
+sample to a given sum, d is the weight of f, and a scales the sample to unit length. Zeros stay
+zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation` stores it, and
+`prepared` applies the same steps to new samples.
 
-Texts are counted and weighted by scikit-learn's `TfidfVectorizer`. The words and their weights make
-a `Vocabulary`, plain values that a result keeps, so that new texts are read in the same way.
+scikit-learn's `TfidfVectorizer` counts and weights the words of texts. The words and their weights
+form a `Vocabulary` of plain values. A result stores it, so new texts are read in the same way.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .validate import require_data_matrix
 from .views import changed_entries, times_features, times_samples
 
 _MAX_TOTAL = 1e15
-_TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are no words
-_LOOKED_AT_TEXTS = 1000  # for their language
-_FREQUENT_WORDS = 25  # of which half have to be English stop words
+_TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are not words
+_LOOKED_AT_TEXTS = 1000  # texts read to find out their language
+_FREQUENT_WORDS = 25  # the texts are English if half of these are English stop words
 _MAX_NGRAMS = 5
 _MAX_DF = 0.95
 _MAX_DF_WITHOUT_LIST = 0.5
@@ -46,7 +46,7 @@ _MAX_DF_WITHOUT_LIST = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """The steps of `prepare`, in the order in which they are done.
+    """The steps of `prepare`, in the order in which they are applied.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Preparation:
     log1p : bool
         Take log(1 + x).
     idf : array (F,) or None
-        The weight of each feature, log(N / df): of N samples, it is not zero in df. A feature that
-        was zero in all of them has weight 0.
+        The weight of each feature, log(N / df), where df of the N samples have the feature. A
+        feature without any nonzero entry has weight 0.
     normalize : bool
         Scale each sample to unit length.
 
@@ -82,7 +82,7 @@ class Preparation:
         return ", then ".join(step for step in steps if step)
 
     def reordered(self, features: Array) -> Preparation:
-        """Return the same for data that have these features, given by their places here."""
+        """Return the preparation for data with these features, given by their indices here."""
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
 
@@ -94,10 +94,10 @@ def prepare(
     tfidf: bool = False,
     normalize: bool = False,
 ) -> DataMatrix:
-    """Return a view of V to which the selected steps are applied, in the order of the parameters.
+    """Return a view of V with the selected steps applied, in the order of the parameters.
 
-    This takes up to three passes. The view's `preparation` describes the steps and has the weights;
-    a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
+    This takes up to three passes. The view's `preparation` describes the steps and stores the
+    weights; a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def prepare(
     >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
     array([0., 1., 0.])
     """
-    require_data_matrix(V, holes=True)  # `prepared` refuses holes, with advice
+    require_data_matrix(V, holes=True)  # `prepared` rejects missing entries, with advice
     total = optional(number, "normalize_total", normalize_total, above=0, at_most=_MAX_TOTAL)
     log1p = flag("log1p", log1p)
     tfidf = flag("tfidf", tfidf)
@@ -140,7 +140,7 @@ def prepare(
 
 
 def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
-    """Return a view of V after the steps that other data have had; up to two passes."""
+    """Return a view of V with the steps that were applied to other data; up to two passes."""
     if V.observed is not None:
         raise NotAvailableError(
             "only complete data can be prepared, but some entries are missing or weighted: "
@@ -173,7 +173,7 @@ def to_sums(V: DataMatrix, total: float) -> DataMatrix:
 
 
 def _idf(V: DataMatrix) -> Array:
-    """log(N / df) of each feature."""
+    """Return log(N / df) for each feature."""
     (count,) = V.sweep(_samples_with)
     idf: Array = np.log(V.n_samples / np.maximum(count, 1))
     idf[count == 0] = 0.0
@@ -253,7 +253,7 @@ class Words:
             X = vectorizer.fit_transform(chain(first, stream))
         except DataTypeError:
             raise
-        except ValueError as problem:  # no word is left
+        except ValueError as problem:  # no words are left
             raise DataError(
                 f"no word is in {self.min_df} texts or more and in at most {limit:.0%} of "
                 "them: give more texts, lower ",
@@ -273,15 +273,15 @@ class Words:
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The words that texts were read with, and their weights.
+    """The words of texts and their weights.
 
     Attributes
     ----------
     words : tuple of str
     idf : array (F,)
-        The weight of each word: the fewer texts it is in, the larger.
+        The weight of each word; words in fewer texts have larger weights.
     settings : mapping
-        Of plain values: "stop_words", "english" or "none", and "ngrams".
+        Plain values: "stop_words", which is "english" or "none", and "ngrams".
     """
 
     words: Texts
@@ -292,7 +292,7 @@ class Vocabulary:
         return f"Vocabulary(words={shown(self.words)}, settings={shown(self.settings)})"
 
     def counted(self, texts: Iterable[Any]) -> tuple[Any, Vocabulary, str]:
-        """The weights of these words in texts (N, F), sparse, this vocabulary, what was done."""
+        """Return the weights of these words in texts (N, F), this vocabulary and remarks."""
         vectorizer = _vectorizer(self.settings, vocabulary=list(self.words))
         vectorizer.idf_ = self.idf
         X = vectorizer.transform(_checked_texts(texts))
@@ -323,7 +323,7 @@ def _checked_texts(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def _are_english(texts: list[str]) -> bool:
-    """Whether half of the words that are in most texts are English stop words."""
+    """Return whether half of the words that occur in most texts are English stop words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
     counts = Counter(

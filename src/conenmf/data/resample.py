@@ -1,10 +1,10 @@
-"""Random draws: samples, and data drawn again as views.
+"""Random draws of samples, and randomly redrawn data as views.
 
-The random numbers of a sample depend on its index and a seed alone, so that they are the same in
-any block, process or machine: a counter-based generator (Philox) draws them, which can be moved to
-any place in its sequence. Views are drawn when a block is read, in any storage, and nothing is
-kept; their numbers depend on the nonzero entries of a sample in their order too, so every pass and
-every storage draws the same. Sparse data stay sparse.
+The random numbers of a sample depend only on its index and a seed, so they are the same in any
+block, process or machine. They come from a counter-based generator (Philox), which can jump to any
+position in its sequence. Views are drawn when a block is read, in any storage, and nothing is
+stored. The numbers also depend on the nonzero entries of a sample and their order, so every pass
+and every storage draws the same data. Sparse data stay sparse.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .matrix import DataMatrix
 from .views import MappedMatrix
 
 Seed: TypeAlias = tuple[int, int]
-# Keys and indices of samples, and how many are to be chosen.
+# Keys and indices of samples, and how many to choose.
 _Chosen: TypeAlias = tuple[Array, Array, int]
 
-_LARGEST_COUNT = 2.0**53  # up to which floats hold all integers
+_LARGEST_COUNT = 2.0**53  # floats represent all integers up to this
 _known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
-_DIRECT_RATE = 0.2  # mean rate from which on every entry is drawn by itself
+_DIRECT_RATE = 0.2  # for a larger mean rate, every entry is drawn directly
 
 
 def evenly_spaced(n: int, count: int) -> Array:
-    """Return `count` of the indices 0 to n - 1, evenly spaced, ends included; all if n is less.
+    """Return `count` evenly spaced indices from 0 to n - 1, both included; all if n is smaller.
 
     >>> evenly_spaced(10, 4).tolist(), evenly_spaced(3, 4).tolist()
     ([0, 3, 6, 9], [0, 1, 2])
@@ -67,7 +67,7 @@ def uniform_rows(index: range, width: int, seed: Seed) -> Array:
     >>> bool(np.array_equal(whole[4:7], uniform_rows(range(4, 7), 3, seed)))
     True
     """
-    groups = -(-width // 4)  # the generator moves in steps of four numbers
+    groups = -(-width // 4)  # the generator yields four numbers per step
     generator = np.random.Philox(key=np.array(seed, dtype=np.uint64))
     generator.advance(index.start * groups)
     numbers = np.random.Generator(generator).random((len(index), 4 * groups))
@@ -75,18 +75,18 @@ def uniform_rows(index: range, width: int, seed: Seed) -> Array:
 
 
 def draw_samples(V: DataMatrix, count: int, rng: Generator) -> Array:
-    """Draw `count` different nonzero samples, or all if there are no more; return their indices.
+    """Draw `count` different nonzero samples, or all if there are fewer; return their indices.
 
-    Every nonzero sample gets a random number, and those with the largest are taken, in that
-    order; V is not read.
+    Every nonzero sample gets a random number; the samples with the largest numbers are returned, in
+    this order. V is not read.
     """
     return _with_largest_keys(V, count, seed=new_seed(rng))
 
 
 def draw_weighted(V: DataMatrix, count: int, rng: Generator) -> Array:
-    """Draw different samples one after the other, in proportion to their squared norms.
+    """Draw different samples one after the other, with probability proportional to squared norms.
 
-    Each gets an exponential time, divided by its squared norm, and the earliest are taken
+    Each sample gets an exponential time divided by its squared norm, and the earliest samples win
     (Efraimidis and Spirakis, 2006).
     """
     return _with_largest_keys(V, count, seed=new_seed(rng), total=V.total)
@@ -108,7 +108,7 @@ def _with_largest_keys(
 def _choose(
     index: range, squared: Array, *, count: int, seed: Seed | None, total: float | None
 ) -> tuple[_Chosen]:
-    """Step of a map: nonzero samples with the largest norms, random numbers, or -time / norm^2."""
+    """Step of a map: choose samples by largest norm, random number, or -time / norm^2."""
     keys = squared if seed is None else uniform_rows(index, 1, seed)[:, 0]
     if total is not None:
         keys = np.log1p(-keys) / np.maximum(squared / total, 1e-290)
@@ -125,7 +125,7 @@ def _largest(numbers: Array, indices: Array, count: int) -> _Chosen:
     return numbers[order], indices[order], count
 
 
-# --- data drawn again ---------------------------------------------------------------------------
+# --- redrawn data -------------------------------------------------------------------------------
 
 
 def holds_counts(V: DataMatrix) -> bool:
@@ -148,19 +148,19 @@ def redrawn(
     dispersion: float = 0.0,
     balance: bool = False,
 ) -> MappedMatrix:
-    """Return counts whose means are the counts of V: what another measurement might give.
+    """Return random counts with the counts of V as means, like another measurement.
 
-    One pass the first time, which checks that entries are counts.
+    The first call takes one pass, which checks that entries are counts.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     rng : numpy.random.Generator
     dispersion : float
-        Counts of mean x have the variance x + dispersion x^2: Poisson counts without it, negative
-        binomial ones with it.
+        Counts of mean x have the variance x + dispersion x^2: Poisson counts if it is 0, otherwise
+        negative binomial counts.
     balance : bool
-        Scale samples as `balanced` does, after counts are drawn.
+        Scale samples as `balanced` does after drawing counts.
 
     Examples
     --------
@@ -176,11 +176,11 @@ def redrawn(
 
 
 def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
-    """Return V with each sample scaled by its weight in the Poisson loss, for a dispersion.
+    """Return V with each sample scaled by its weight in the Poisson loss, for a given dispersion.
 
-    A sample is weighed by 1 / (1 + dispersion m), where m is the mean of its rates over its counts,
-    sum x^2 / sum x: by one over the variance of its counts, relative to Poisson counts. Without
-    dispersion V itself is returned.
+    A sample gets the weight 1 / (1 + dispersion m), where m = sum x^2 / sum x is the mean rate of a
+    single count. This is the inverse variance of its counts relative to Poisson counts. If the
+    dispersion is 0, V itself is returned.
 
     Parameters
     ----------
@@ -201,17 +201,18 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
 
 
 def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
-    """Return V with samples as often as they are drawn: Poisson numbers of mean 1.
+    """Return V with each sample repeated as often as it is drawn: Poisson numbers of mean 1.
 
-    A sample that is drawn w times counts w times in the loss. That is a sample scaled by w for the
-    Poisson loss, and by the root of w for least squares; those not drawn are zero.
+    A sample that is drawn w times counts w times in the loss. For the Poisson loss this is
+    equivalent to scaling the sample by w, for least squares by the root of w. Samples that are not
+    drawn become zero.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     rng : numpy.random.Generator
     degree : int
-        Of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
+        Degree of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
 
     Examples
     --------
@@ -228,10 +229,10 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
 
 
 def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
-    """Return Poisson counts with the rates WH, in the storage of V.
+    """Return Poisson counts with the rates W H, in the storage of V.
 
-    Where rates are small, the number of counts of each component in each sample is drawn, and then
-    a feature for each single count: the time depends on the counts, not on F N.
+    If rates are small, the number of counts of each component in each sample is drawn, then a
+    feature for each single count, so the time depends on the counts, not on F N.
 
     Parameters
     ----------
@@ -264,9 +265,9 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
 
 
 def _places(W: Array, sums: Array) -> Array:
-    """Where u + k falls into features: the k-th F numbers go from k to k + 1 as W(:, k) adds up."""
+    """Return borders of features: the k-th F numbers rise from k to k + 1 as W(:, k) adds up."""
     shares = np.cumsum(W, axis=0) / np.where(sums > 0, sums, 1.0)
-    shares[shares >= shares[-1]] = 1.0  # from the last feature of a component on
+    shares[shares >= shares[-1]] = 1.0  # after the last feature of a component
     return (np.minimum(shares, 1.0) + np.arange(W.shape[1])).T.ravel()
 
 
@@ -292,7 +293,7 @@ def _sum_rows(index: range, H: Array) -> tuple[Array]:
 
 
 def _generators(index: Array, seed: Seed) -> Iterator[Generator]:
-    """A generator for each sample, at a place of its own in one sequence; to be used in turn."""
+    """Yield a generator for each sample, at its own position of one sequence; use it at once."""
     bits = np.random.Philox(key=np.array(seed, dtype=np.uint64))
     rng = np.random.Generator(bits)
     state = bits.state
@@ -320,7 +321,7 @@ def _balance(block: Block, *, dispersion: float) -> Block:
     entries = entries_of(block)
     n = block.shape[1]
     totals = sums_at(entries.samples, entries.values, n)
-    # the mean square of a Poisson count is that of its rate and the rate
+    # the mean square of a Poisson count is the square of its rate plus the rate
     squares = sums_at(entries.samples, entries.values * np.maximum(entries.values - 1, 0), n)
     return _weigh(block, 1 / (1 + dispersion * squares / np.where(totals > 0, totals, 1.0)))
 
@@ -331,7 +332,7 @@ def _drawn(
     seed: Seed,
     draw: Callable[[Generator, slice], Array],
 ) -> Array:
-    """A number for every entry, from the generator of its sample."""
+    """Draw a number for every entry from the generator of its sample."""
     drawn = np.empty(len(entries.values), np.int64)
     starts = np.searchsorted(entries.samples, np.arange(len(index) + 1)).tolist()
     for n, rng in enumerate(_generators(index, seed)):

@@ -1,14 +1,14 @@
-"""What this process may use: memory within the limits of its container, and threads.
+"""Memory and threads that this process may use, within the limits of its container.
 
-A container sees all memory of its host, but may be allowed less: its control group (cgroup) says.
+A container sees the memory of its host, but may use less; its control group (cgroup) has the limit.
 
-Blocks of V run on threads of our own, while BLAS uses one. Results are collected in the order of
-the tasks, so that sums do not depend on which thread finished first. Whatever has threads belongs
-to one process: a forked child makes its own.
+Blocks of V are processed by our own threads, while BLAS uses one. Results are collected in the
+order of the tasks, so sums do not depend on which thread finishes first. Threads belong to one
+process: a forked child creates its own.
 
-Threads are daemons, and wait for each other only in `SimpleQueue.get`. With a `ThreadPoolExecutor`,
-about one Ctrl-C in 500 left a lock of its futures held: the next pass, or the end of the process,
-waited for ever.
+The threads are daemons, and wait for each other only in `SimpleQueue.get`. With a
+`ThreadPoolExecutor`, about one Ctrl-C in 500 left a lock of its futures locked, and the next pass
+or the end of the process waited for ever.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..errors import ConeNMFError, Option, OptionError
 # A number of bytes, or a text such as "2GB".
 MemorySize: TypeAlias = int | str | None
 
-_DEFAULT_BYTES = 8 << 30  # where the size of the memory cannot be known
+_DEFAULT_BYTES = 8 << 30  # assumed if the size of the memory is unknown
 _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
 
 
@@ -40,13 +40,13 @@ _SIZE = re.compile(r"(\d+(?:\.\d+(?=\s*[kmgt]))?)\s*([kmgt]?)(i?)b?")
 def available_memory(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory of the machine in bytes, or the limit of the container if that is less.
 
-    `root` is where the container's control group is mounted; both versions are read.
+    `root` is the folder of the container's control group, version 1 or 2.
     """
     limits = [_DEFAULT_BYTES]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for file in ("memory.max", "memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # no container; no limit, "max"
+        with suppress(OSError, ValueError):  # there is no container, or its limit is "max"
             limits.append(int((root / file).read_text()))
     return min(limits)
 
@@ -75,7 +75,7 @@ def memory_budget(max_memory: MemorySize) -> int:
 def require_memory(
     name: str, value: int, n_bytes: int, error: type[ConeNMFError] = OptionError
 ) -> None:
-    """Refuse an argument for which arrays would take more memory than there is."""
+    """Raise an error for an argument whose arrays would need more memory than is available."""
     if n_bytes > available_memory():
         needed = n_bytes / 1e9
         there = available_memory() / 1e9
@@ -87,9 +87,9 @@ def require_memory(
 
 
 def available_threads() -> int:
-    """Return OMP_NUM_THREADS where set (joblib sets it in its workers), else the usable cores.
+    """Return OMP_NUM_THREADS if set (joblib sets it in its workers), otherwise the usable cores.
 
-    Cores are usable within the affinity of the process and the processor time of its container.
+    Usable cores respect the affinity of the process and the processor time of its container.
     """
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
@@ -99,24 +99,24 @@ def available_threads() -> int:
 
 @cache
 def _usable_cores() -> int:
-    """As joblib counts them, once: it reads files of the system, as long as a small transform."""
-    from joblib import cpu_count  # a tenth of a second, which a set number of threads saves
+    """Return joblib's count, cached: reading system files takes as long as a small transform."""
+    from joblib import cpu_count  # takes 0.1 s to import
 
     return int(cpu_count())
 
 
 class _Pool:
-    """Threads that wait for tasks; it grows to as many as were asked for at once."""
+    """Threads that wait for tasks; their number grows to the largest number needed at once."""
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._n_threads = 0
 
     def put(self, task: Callable[[], None], copies: int = 1) -> None:
-        """Let so many threads do this task, which raises nothing."""
+        """Let `copies` threads do this task, which must not raise."""
         while self._n_threads < copies:
             threading.Thread(target=self._serve, name="conenmf", daemon=True).start()
-            self._n_threads += 1  # not before: the start may fail, or be interrupted
+            self._n_threads += 1  # counted after the start, which may fail or be interrupted
         for _ in range(copies):
             self._tasks.put(task)
 
@@ -133,11 +133,11 @@ def _helpers(process: int) -> _Pool:
 def run_in_order(
     run: Callable[[int], Any], collect: Callable[[int, Any], None], count: int, n_threads: int
 ) -> None:
-    """Run tasks 0, 1, ... on threads, this one included, and collect the results in order.
+    """Run tasks 0, 1, ... on threads, including this one, and collect the results in order.
 
     A thread that finishes a task takes the next one, and collects all results that are due. The
-    first exception stops the others and is raised here, when they have finished their tasks. Tasks
-    may run tasks: nobody waits for a helper that has not begun.
+    first exception stops the other threads, and is raised here after they have finished their
+    tasks. Tasks may run tasks, because nobody waits for a thread that has not begun.
     """
     lock = threading.Lock()
     tasks = iter(range(count))
@@ -173,7 +173,7 @@ def run_in_order(
         try:
             with _limit_here():
                 work()
-        except BaseException as failure:  # BLAS could not be held to one thread
+        except BaseException as failure:  # BLAS could not be limited to one thread
             failures.append(failure)
         ended.put(None)
 
@@ -193,11 +193,11 @@ def run_in_order(
 
 @cache
 def keep_freed_memory() -> None:
-    """Let arrays of up to 31 MB be made from memory that others have freed, once per process.
+    """Let arrays of up to 31 MB reuse freed memory, once per process.
 
-    GNU's malloc returns large arrays to the system when they are freed, until it has seen one of
-    that size; so the next ones are faulted in page by page, which takes a tenth of an iteration on
-    sparse data. The array made here is not touched, so it takes no memory.
+    GNU's malloc returns large arrays to the system when they are freed, until it has seen an array
+    of that size. The next arrays are then faulted in page by page, which takes a tenth of an
+    iteration on sparse data. The array created here is not touched, so it takes no memory.
     """
     np.empty(31 << 20, np.uint8)
 
@@ -211,17 +211,17 @@ def _blas() -> Any:
 
 
 def _limit_here() -> AbstractContextManager[Any]:
-    """Hold BLAS to one thread where that is not so: where the limit is each thread's own."""
+    """Limit BLAS to one thread in this thread, if the limit is a separate one for each thread."""
     is_limited = all(library.num_threads == 1 for library in _blas().lib_controllers)
     return nullcontext() if is_limited else _blas().limit(limits=1)
 
 
 class _User:
-    """Someone who needs BLAS held to one thread, for as long as this object lives."""
+    """A caller that needs BLAS limited to one thread, as long as this object lives."""
 
 
 class _BlasLimit:
-    """Holds BLAS to one thread as long as anyone in this process needs it."""
+    """Limits BLAS to one thread as long as this process has a user of the limit."""
 
     def __init__(self) -> None:
         self.users: weakref.WeakSet[_User] = weakref.WeakSet()
@@ -229,17 +229,17 @@ class _BlasLimit:
         self._lock = threading.RLock()
 
     def update(self) -> None:
-        """Set the limit if there are users, lift it if there are none.
+        """Set the limit if there are users; otherwise remove it.
 
-        The limit of OpenBLAS belongs to the process. threadpoolctl lets only the thread that set
-        it change it, unless it is told to forget which one that was.
+        The limit of OpenBLAS belongs to the process. threadpoolctl lets only the thread that set a
+        limit change it, unless it is told to forget which thread this was.
         """
         libraries = _blas().lib_controllers
         with self._lock:
             if bool(self.users) == (self._before is not None):
                 return
             numbers = self._before
-            if numbers is None:  # kept before anything is set: an interrupt may come at any time
+            if numbers is None:  # stored first, because an interrupt may come at any time
                 self._before = [library.num_threads for library in libraries]
                 numbers = [1] * len(libraries)
             for library, number in zip(libraries, numbers, strict=True):
@@ -252,13 +252,13 @@ class _BlasLimit:
 
 @cache
 def _blas_limit(process: int) -> _BlasLimit:
-    """The limit of a process: a forked child has its own, whoever held that of its parent."""
+    """Return the limit of a process; a forked child has its own, whatever its parent's state."""
     return _BlasLimit()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread in the whole process, as long as any thread is inside."""
+    """Limit BLAS to one thread in the whole process, as long as any thread is inside."""
     user = _User()
     limit = _blas_limit(os.getpid())
     try:
@@ -267,6 +267,6 @@ def one_blas_thread() -> Iterator[None]:
         with _limit_here():
             yield
     finally:
-        limit = _blas_limit(os.getpid())  # another one, if this is a child forked inside
+        limit = _blas_limit(os.getpid())  # a child that was forked inside has another one
         limit.users.discard(user)
         limit.update()

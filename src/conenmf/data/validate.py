@@ -1,8 +1,8 @@
-"""Checks of data when they are opened, and of other arguments of algorithms.
+"""Checks of opened data and of other arguments of algorithms.
 
-Data must be a matrix of real, finite, nonnegative numbers whose squares stay in the range of
-their type. The measures of the first pass show whether they are; only if not, further passes find
-the entry to name in the error.
+Data must be a matrix of real, finite, nonnegative numbers whose squares are in the range of their
+type. The measures of the first pass show whether they are valid. If not, further passes find the
+entry that the error names.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .resources import require_memory
 Negative: TypeAlias = Literal["raise", "clip", "keep"]
 SamplesIn: TypeAlias = Literal["rows", "columns"]
 
-# between which squares stay: products of four entries are finite, of two in single precision
+# range of squares: products of four entries are finite, in single precision of two
 _SQUARES = {"float64": (1e150, 1e-150), "float32": (1e36, 1e-30)}
-_CLIPPED_SHARE = 1e-6  # of the largest entry: how far below zero negative="clip" accepts
+_CLIPPED_SHARE = 1e-6  # of the largest entry: negative="clip" accepts negative entries down to this
 
 
 def check_kind(dtype: DType, shape: Lengths) -> None:
-    """Refuse a type or a shape that no matrix of real numbers has."""
+    """Reject types and shapes that no matrix of real numbers has."""
     if dtype.kind == "c":
         raise DataTypeError("Complex data not supported: take the magnitude, np.abs(X), first")
     if dtype.kind not in "fiub":
@@ -60,13 +60,13 @@ def check_kind(dtype: DType, shape: Lengths) -> None:
 
 
 def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
-    """Return data in memory as an array, or a sparse one as it is; refuse what is no matrix."""
+    """Return data in memory as an array, or unchanged if sparse; reject everything else."""
     if not sp.issparse(matrix):
         try:
             matrix = np.asanyarray(unmasked(matrix, missing))
         except ConeNMFError:
             raise
-        except Exception as problem:  # rows that differ in length, an object of the caller's own
+        except Exception as problem:  # e.g. rows of different lengths, or an unknown object
             raise DataTypeError(
                 f"{name} is {shown(matrix)}, expected a matrix of numbers"
             ) from problem
@@ -75,12 +75,12 @@ def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
 
 
 def unmasked(matrix: Any, missing: str | float) -> Any:
-    """Return a matrix without its mask, with NaN where an entry is masked if that is missing.
+    """Replace masked entries by NaN and remove the mask, if NaN means missing.
 
-    Otherwise a masked entry is an error.
+    If it does not, masked entries raise an error.
     """
     if isinstance(matrix, list | tuple) and any(map(np.ma.isMaskedArray, matrix)):
-        matrix = np.ma.array(matrix)  # asarray would forget the masks of rows
+        matrix = np.ma.array(matrix)  # asarray would drop the masks of rows
     if not np.ma.isMaskedArray(matrix):
         return matrix
     if missing not in ("raise", "zeros"):
@@ -98,11 +98,11 @@ def unmasked(matrix: Any, missing: str | float) -> Any:
 
 
 def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False) -> None:
-    """Refuse a bare array, and data of which entries are missing or weighted.
+    """Reject bare arrays, and data with missing or weighted entries.
 
-    A bare array does not show whether rows or columns are the samples; and to a function that knows
-    nothing of weights a missing entry is a zero, so it must say that it knows with `holes`. With
-    `nonzero`, refuse a matrix of zeros too.
+    A bare array does not show whether rows or columns are the samples. A function that ignores
+    weights would treat a missing entry as zero, so functions that handle weights pass `holes`. With
+    `nonzero`, reject matrices of zeros too.
     """
     if not isinstance(V, DataMatrix):
         raise DataTypeError(
@@ -120,7 +120,7 @@ def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False
 
 
 def require_nonnegative(V: DataMatrix, what: str) -> None:
-    """Refuse data with negative entries, which were kept, for what needs cones or directions."""
+    """Reject data with negative entries, for algorithms that need cones or directions."""
     if V.measures.lowest < 0:
         raise DataError(
             f"{what} needs nonnegative data, and these have entries down to "
@@ -160,7 +160,7 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
 
 
 def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
-    """Do the same in the precision of W, and do not look at the entries of H."""
+    """Return factors in the precision of W, without checking the entries of H."""
     W = factor("W", W, (V.n_features, "K"))
     return W, aligned_coefficients(V, H, W.shape[1])
 
@@ -186,7 +186,7 @@ def _is_factor(index: range, H: Array) -> tuple[bool]:
 
 
 def check_labels(V: DataMatrix, labels: Aligned, K: int) -> Aligned:
-    """Return labels as an aligned array of integers from -1 to K - 1; raise if they are not."""
+    """Return labels as an aligned array of integers from -1 to K - 1; reject others."""
     array = (
         labels
         if hasattr(labels, "dtype")
@@ -204,7 +204,7 @@ def check_labels(V: DataMatrix, labels: Aligned, K: int) -> Aligned:
 
 
 def _label_range(index: range, labels: Array) -> Pair:
-    """Step of a map: -min and max."""
+    """Step of a map: return -min and max of the labels."""
     integers = labels.astype(np.intp)
     return integers, np.array([-integers.min(), integers.max()])
 
@@ -213,9 +213,9 @@ def _label_range(index: range, labels: Array) -> Pair:
 
 
 def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> bool:
-    """Refuse entries that are not valid; return whether there are tiny negative ones to clip.
+    """Reject invalid entries; return whether there are tiny negative entries to clip.
 
-    Errors name an entry by its row and column in the caller's matrix, whose samples are in
+    Errors give the row and column of an entry in the caller's matrix, whose samples are in
     `samples_in`.
     """
     total = V.measures.total
@@ -258,7 +258,7 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
 
 
 def squares_within(dtype: DType, total: float) -> bool:
-    """Whether a sum of squares is zero, or of a size with which a type can compute."""
+    """Return whether a sum of squares is zero, or in the range of the type."""
     largest, smallest = _SQUARES[dtype.name]
     return total == 0 or smallest <= total < largest
 
@@ -268,7 +268,7 @@ def _highest(block: Block) -> tuple[float]:
 
 
 def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[str, float]:
-    """Name the first entry of a value, or the first that is not finite, as the caller knows it."""
+    """Name the first entry with a value, or the first not finite, by the caller's indices."""
     indices = V.indices()
     (entry,) = V.sweep(_find_in_block, indices, reduce=_first_of_two, value=value)
     if entry is None:

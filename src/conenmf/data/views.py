@@ -1,23 +1,23 @@
-"""Matrices made from another one, V: its blocks changed on the way, or some of its samples.
+"""Matrices derived from another matrix V: with changed blocks, or with some of its samples.
 
-A view has the samples of V and reads them through V, in any storage; nothing is copied.
-`MappedMatrix` puts every block through a function first, such as one that scales samples to unit
-norm or takes some of the features. A view of data with missing entries must say that it knows of
-them: no function of a block sees whether a zero is one or a hole.
+A view has the samples of V and reads them through V, in any storage, without a copy. `MappedMatrix`
+applies a function to every block, for example to scale samples to unit norm or to select features.
+A function of a block cannot tell a zero from a missing entry. So a view of data with missing
+entries must declare that it handles them.
 
-Two matrices cannot be views. A subset of the samples lies scattered over V, and every pass would
-gather it again; and to shuffle the values of a feature, all of them are needed at once. Both are
-held in memory, so they are for subsets of moderate size. `held` keeps any view in memory, for
-repeated passes over data that are small enough.
+Two kinds of matrices cannot be views. A subset of the samples is scattered over V, and every pass
+would gather it again; shuffling the values of a feature needs all of them at once. Both are stored
+in memory, so they are for moderate sizes. `held` stores any view in memory, for repeated passes
+over data that are small enough.
 
-Several steps can share one pass, each on V itself or on a view of it. Many fits of the same
-data, or of data drawn from them, each do a step of their own with every block. `sweep_together`
-reads a block once and gives it to all of them, changed as the view of each changes it. What each
-gets back has the bits that a sweep of its own would have: a kernel adds up the entries of a column
-in the same order for any number of columns.
+Several steps can share one pass over V, each with V itself or a view of it. Many fits of the same
+data, or of data drawn from them, apply one step each to every block. `sweep_together` reads a block
+once and passes it to all steps, changed as the view of each step requires. Each step gets the same
+bits as from its own sweep: a kernel adds up the entries of a column in the same order for any
+number of columns.
 
-Where several steps multiply the same sparse samples, each with a matrix of its own, one product
-with all of them side by side is much faster: an entry of V is looked up once, and processors
+If several steps multiply the same sparse samples, each with its own matrix, one product with all
+matrices side by side is much faster. Each entry of V is then looked up once, and processors
 multiply many columns at a time.
 """
 
@@ -66,14 +66,14 @@ from .matrix import (
 from .memory import DenseMatrix, LocalMatrix, hold, single_copy
 from .validate import require_data_matrix
 
-# ``change(block, *aligned_rows) -> block``, sample by sample; a function of a module.
+# ``change(block, *aligned_rows) -> block`` works sample by sample; it is a function of a module.
 Change: TypeAlias = Callable[..., Block]
 
 _DOUBLE = np.dtype(float)
 _SINGLE = np.dtype(np.float32)
-_N_ORDERS = 64  # of samples, in which features are shuffled: few share one and its beginning
-_MIN_SINGLE_ENTRIES = 1 << 16  # for which single precision saves time
-_SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2, where float32 holds entries and their products
+_N_ORDERS = 64  # random orders of samples, for shuffling features
+_MIN_SINGLE_ENTRIES = 1 << 16  # single precision does not save time for fewer
+_SINGLE_RANGE = 1e-20, 1e30  # of ||V||^2: float32 can represent entries and their products
 
 
 class MappedMatrix(DataMatrix):
@@ -84,11 +84,11 @@ class MappedMatrix(DataMatrix):
     V : DataMatrix (F, N)
     change : Change
     *aligned : arrays (N, ...)
-        What it needs of every sample.
+        Arrays that `change` needs, with one row per sample.
     dtype : float64 or float32
         The type of the new blocks.
-    holes : bool
-        Whether V may have missing entries; otherwise it is refused then. The view has none, unless
+    Whether V may have missing entries; if False, such V are rejected. The caller sets which entries
+    of the view are missing; by default none are.
         its maker says which.
     """
 
@@ -112,11 +112,11 @@ class MappedMatrix(DataMatrix):
         self.arrays = tuple(V.align(array) for array in aligned)
 
     def own_threads(self) -> AbstractContextManager[None]:
-        """Hold the threads as V does."""
+        """Limit threads as V does."""
         return self.V.own_threads()
 
     def align(self, array: Aligned) -> Aligned:
-        """Bring an array to where the samples of V are."""
+        """Move an array to where the samples of V are stored."""
         return self.V.align(array)
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
@@ -128,7 +128,7 @@ class MappedMatrix(DataMatrix):
         rows = self.V.held_rows(max_dense_entries)
         if rows is None:
             return None
-        rows = rows.astype(self.V.dtype, copy=False)  # whole numbers would stay whole when scaled
+        rows = rows.astype(self.V.dtype, copy=False)  # integers would stay integers when scaled
         return canonical_rows(self.change(rows.T, *self.arrays).T)
 
     def _run(self, work: Work) -> Results:
@@ -152,7 +152,7 @@ def on_changed(
     *aligned: Array,
     **shared: Any,
 ) -> Results:
-    """Apply a step to what a view makes of a block of V."""
+    """Apply a step to a view's block, made from a block of V."""
     return step(change(block, *aligned[:n_own]), *aligned[n_own:], **shared)
 
 
@@ -174,7 +174,7 @@ def _to_unit_norm(block: Block, squared: Array) -> Block:
 def times_samples(V: DataMatrix, scales: Aligned, *, holes: bool = False) -> MappedMatrix:
     """Return a view of V with samples multiplied by numbers (N,), aligned.
 
-    If entries of V may be missing, the caller says what is known of the view.
+    If V may have missing entries, the caller sets which entries of the view are known.
     """
     return MappedMatrix(V, _times_scale, scales, dtype=V.dtype, holes=holes)
 
@@ -190,15 +190,15 @@ def times_features(V: DataMatrix, factors: ArrayLike) -> MappedMatrix:
 
 
 def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
-    """Return a view of V after a function of each entry, which leaves zeros zero."""
+    """Return a view of V with a function applied to each entry; the function keeps zeros."""
     return MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
 
 
 def in_single(V: DataMatrix) -> DataMatrix | None:
-    """Return V in float32, with its measures; None for few entries, or if float32 cannot hold them.
+    """Return V in float32 with its measures; None for few entries or values outside its range.
 
-    Which data are converted does not depend on their storage, so that all storages have the same
-    answer. Data in memory are copied if there is room; the blocks of others change in every pass.
+    The decision does not depend on the storage, so all storages give the same answer. Data in
+    memory are copied if there is room; blocks of other data are converted in every pass.
     """
     is_large = V.dtype == _DOUBLE and V.n_entries >= _MIN_SINGLE_ENTRIES
     if not is_large or not _SINGLE_RANGE[0] < V.total < _SINGLE_RANGE[1]:
@@ -235,7 +235,7 @@ def _to_single(block: Block) -> Block:
 def take_features(
     V: DataMatrix, features: Array, *, factors: Array | None = None, dtype: str = "float64"
 ) -> MappedMatrix:
-    """Return a view of V with some of its features, in increasing order, each times a factor.
+    """Return a view of V with some of its features, in increasing order, each scaled by a factor.
 
     >>> from conenmf import from_rows
     >>> V = from_rows([[2, 1, 0], [2, 0, 3]])
@@ -264,7 +264,7 @@ def _select(block: Block, *, features: Array | None, factors: Array | None, dtyp
 
 
 def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
-    """Return a matrix, in memory, of the samples with these indices, and what is known of them.
+    """Return a matrix in memory of the samples with these indices, with their weights.
 
     >>> from conenmf import from_columns
     >>> take_samples(from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]), [0, 2]).norms_squared
@@ -278,7 +278,7 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
 
 
 def held(V: DataMatrix) -> LocalMatrix:
-    """Return a matrix in memory with the same samples; one pass, which reads them in order."""
+    """Return a copy of V in memory; one pass, which reads the samples in order."""
     (parts,) = V.sweep(_rows)
     rows = sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
     return hold(canonical_rows(rows), n_threads=V.n_threads, names=V.names)
@@ -289,9 +289,9 @@ def _rows(block: Block) -> tuple[list[Rows]]:
 
 
 def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
-    """Return a matrix, in memory, like V with the values of every feature shuffled over samples.
+    """Return a copy of V in memory in which the values of every feature are shuffled over samples.
 
-    A feature takes one of several random orders of the samples, and begins at a random place in it.
+    Each feature uses one of several random orders of the samples, and starts at a random position.
     """
     F, N = V.shape
     samples = V.columns(np.arange(N)).T
@@ -313,7 +313,7 @@ def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
 
 
 class Part(NamedTuple):
-    """A step that takes part in a pass; the fields are those of `DataMatrix.sweep`.
+    """A step of a joint pass; the fields are those of `DataMatrix.sweep`.
 
     Attributes
     ----------
@@ -323,10 +323,11 @@ class Part(NamedTuple):
     aligned : tuple of arrays (N, ...)
     shared : dict
     n_rows : int
-        How many results the step returns for every sample.
+        How many per-sample results the step returns.
     reduce : callable
     X : array (F, K), optional
-        With which the step multiplies every sample. The step may get the products as ``C=``.
+        A matrix that the step multiplies with every sample. The step may get the products as
+        ``C=``.
     """
 
     V: DataMatrix
@@ -339,7 +340,7 @@ class Part(NamedTuple):
 
 
 def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
-    """Read V once for all parts; return for each what ``part.V.sweep(...)`` would return."""
+    """Read V once for all parts; return what ``part.V.sweep(...)`` would return for each."""
     inputs = []
     steps = []
     for part in parts:
@@ -354,7 +355,7 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
         steps.append(step)
     more: Facts = {}
     beside = SideBySide.of([None if part.V is not V else part.X for part in parts])
-    if beside is not None and not V.is_remote:  # where W would be sent twice
+    if beside is not None and not V.is_remote:  # on a cluster, W would be sent twice
         more["side_by_side"] = beside
     *rows, totals = V.sweep(
         _steps_together,
@@ -373,7 +374,7 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
 
 
 class SideBySide(NamedTuple):
-    """Matrices side by side, and where each ends; an empty one is none."""
+    """Matrices side by side, and where each ends; empty ones stand for None."""
 
     X: Array
     ends: Array
@@ -388,7 +389,7 @@ class SideBySide(NamedTuple):
         return cls(np.hstack(given), ends)
 
     def split(self, C: Array) -> list[Arrays]:
-        """Return the columns of each, as an argument of its step."""
+        """Return the columns of each matrix, as an argument of its step."""
         return [
             {"C": np.ascontiguousarray(part)} if part.size else {}
             for part in np.split(C, self.ends[:-1], axis=1)
@@ -405,7 +406,7 @@ def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] |
 
 
 def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
-    """Measure views of V in one pass, so that none has to make its own."""
+    """Measure views of V in one joint pass."""
     parts = [
         Part(view, measure_block, (), {}, n_rows=1, reduce=join_sums)
         for view in views
@@ -424,7 +425,7 @@ def _steps_together(
     shared: list[Facts],
     side_by_side: SideBySide | None = None,
 ) -> Results:
-    """Do every step with one block; each takes `count` of the aligned arrays."""
+    """Apply every step to one block; each step takes `count` of the aligned arrays."""
     rows: list[Array] = []
     sums: list[Any] = []
     if side_by_side is not None and is_sparse(block):
