@@ -1,16 +1,16 @@
 """The datasets of the paper and other common ones, preprocessed as in the paper.
 
-`load` looks into the folder that the variable CONENMF_DATA names, which has a folder for each
-dataset with ``V.npz`` and ``labels.npy`` or with the official files, then into the user's cache,
-then into installed packages. Nothing is fetched without ``download=True``, and nothing is
-shipped: each dataset comes from its official source on the terms given there.
+`load` searches the folder in the variable CONENMF_DATA, then the user's cache, then installed
+packages. The folder contains one folder for each dataset, with ``V.npz`` and ``labels.npy`` or with
+the official files. Nothing is downloaded without ``download=True``. No dataset is part of this
+package: each comes from its official source on the terms given there.
 
-Samples are rows, images are upright. A digest of the numbers shows whether they are the ones that
-the catalogue describes.
+Samples are rows, and images are upright. A digest shows whether the numbers are those that the
+catalogue describes.
 
-Official files are fetched with pooch, into the user's cache; only complete datasets get there. A
-file with a known SHA-256 must have it. For the others the numbers are checked after reading: their
-digest where the catalogue has one, else their size and the number of classes.
+pooch downloads official files into the user's cache; only complete datasets are stored there. If
+the SHA-256 of a file is known, it is compared. Otherwise the numbers are checked after reading: by
+their digest if the catalogue has one, or by their size and the number of classes.
 """
 
 from __future__ import annotations
@@ -214,11 +214,11 @@ def _check_options(description: Description, **options: object) -> None:
 
 
 def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
-    """Samples in rows, images upright."""
+    """Return the dataset with samples in rows and upright images."""
     X = contents.X
     shape = description.image_shape
     if shape is not None and description.kind == "images" and description.variables:
-        upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # they run down columns
+        upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # stored by columns
         X = np.ascontiguousarray(upright).reshape(X.shape)
     feature_names = contents.feature_names
     if description.kind == "scene":
@@ -247,7 +247,7 @@ def _bands_as_samples(dataset: Dataset) -> Dataset:
 
 def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
     """Average squares of pixels."""
-    assert dataset.image_shape is not None  # all images have one
+    assert dataset.image_shape is not None  # all images have a shape
     rows, columns = (side // shrink for side in dataset.image_shape)
     squares = dataset.X.reshape(-1, rows, shrink, columns, shrink)
     X = squares.mean(axis=(2, 4)).reshape(-1, rows * columns)
@@ -256,9 +256,9 @@ def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
 
 
 def tf_idf(counts: object) -> Rows:
-    """Counts of terms times log(N / df), documents of unit norm.
+    """Return counts of terms times log(N / df), with documents of unit norm.
 
-    A term that is in every document gets no weight; a document of such terms stays zero.
+    A term that is in every document has weight 0; a document of such terms stays zero.
 
     >>> tf_idf(np.array([[2, 1, 0], [2, 0, 3]])).toarray()
     array([[0., 1., 0.],
@@ -268,7 +268,7 @@ def tf_idf(counts: object) -> Rows:
 
 
 def log_counts(counts: object) -> Rows:
-    """Counts of genes, each cell scaled to 10,000, as log(1 + x); a cell of no counts stays zero.
+    """Return log(1 + x) of gene counts with each cell scaled to 10,000; empty cells stay zero.
 
     >>> log_counts(np.array([[1, 0, 3], [0, 0, 0]])).toarray().round(3)
     array([[7.824, 0.   , 8.923],
@@ -284,7 +284,7 @@ def _prepared(counts: object, **steps: Any) -> Rows:
     return rows
 
 
-# Which options there are for which kinds, and what can be chosen; the default comes first.
+# The options for each kind of dataset and their choices; the default comes first.
 _OPTIONS: dict[str, dict[str, Texts]] = {
     "samples_are": {"scene": ("pixels", "bands")},
     "weights": {"text": ("tf-idf", "counts"), "cells": ("log", "counts")},
@@ -293,13 +293,13 @@ _OPTIONS: dict[str, dict[str, Texts]] = {
 _WEIGHTS = {"text": tf_idf, "cells": log_counts}
 
 
-# --- are these the numbers of the dataset? ------------------------------------------------------
+# --- checks of the numbers ------------------------------------------------------------------------
 
 
 def fingerprint(X: Rows, labels: Array | None) -> str:
-    """The SHA-256 of numbers and classes, independent of how they are stored.
+    """Return the SHA-256 of numbers and classes, independent of their storage.
 
-    Whole numbers that fit count as 16 bits, and classes are numbered in order of appearance.
+    Integers that fit count as 16 bits, and classes are numbered in order of appearance.
 
     >>> X = np.array([[1, 2], [3, 4]])
     >>> fingerprint(X, np.array([7, 3])) == fingerprint(X.astype("u1"), np.array([0, 1]))
@@ -323,7 +323,7 @@ def fingerprint(X: Rows, labels: Array | None) -> str:
 
 
 def _digest_dtype(numbers: Array) -> str:
-    """The same for whole numbers of any dtype."""
+    """Return the dtype for a digest; it is the same for equal integers of any dtype."""
     if numbers.dtype.kind in "iub" or (numbers == np.floor(numbers)).all():
         lowest = numbers.min(initial=0)
         highest = numbers.max(initial=0)
@@ -335,7 +335,7 @@ def _digest_dtype(numbers: Array) -> str:
 
 
 def _difference(description: Description, contents: _Contents) -> str:
-    """How the data differ from the catalogue, in words; empty if that cannot be seen."""
+    """Describe how the data differ from the catalogue; "" if no difference is known."""
     digest = description.sha256
     if digest is not None and fingerprint(contents.X, contents.labels) == digest:
         return ""
@@ -354,7 +354,7 @@ def _difference(description: Description, contents: _Contents) -> str:
 
 
 class _Contents(NamedTuple):
-    """What a folder holds: samples in rows, their classes, and the names of all these."""
+    """The content of a folder: samples in rows, their classes, and their names."""
 
     X: Rows
     labels: Array | None
@@ -364,14 +364,14 @@ class _Contents(NamedTuple):
 
 
 def _folders() -> list[Path]:
-    """The folders in which datasets are looked for, in this order."""
+    """Return the folders that are searched for datasets, in this order."""
     named = os.environ.get("CONENMF_DATA")
     folders = [Path(named).expanduser() if named else None, cache_folder()]
     return [folder for folder in folders if folder is not None]
 
 
 def package_file(description: Description) -> Path | None:
-    """The file of an installed package that holds the dataset; the package is not imported."""
+    """Return the dataset's file in an installed package, without importing the package."""
     package, _, rest = description.package_file.partition("/")
     spec = importlib.util.find_spec(package) if package else None
     homes = [] if spec is None else spec.submodule_search_locations or []
@@ -380,7 +380,7 @@ def package_file(description: Description) -> Path | None:
 
 
 def _find(description: Description) -> tuple[object, _Contents | None]:
-    """Where the dataset is on this machine, and what is there."""
+    """Find the dataset on this machine: its location and its content."""
     if description.name == "digits":
         from sklearn.datasets import load_digits
 
@@ -395,7 +395,7 @@ def _find(description: Description) -> tuple[object, _Contents | None]:
 
 
 def _where_to_get(description: Description) -> str:
-    """Where to get a missing dataset, on what terms, and where to put it."""
+    """Describe where to get a missing dataset, on what terms, and where to put it."""
     name = description.name
     folders = _folders() or [Path("$CONENMF_DATA")]
     places = " or ".join(str(folder / name) for folder in folders)
@@ -413,7 +413,7 @@ def _where_to_get(description: Description) -> str:
 
 
 def _read_folder(folder: Path, description: Description) -> _Contents | None:
-    """The content of the folder of a dataset; None if nothing in it can be read."""
+    """Read the folder of a dataset; None if it contains nothing readable."""
     if not folder.is_dir():
         return None
     official = _read_matlab if description.variables else _OFFICIAL[description.kind]
@@ -440,7 +440,7 @@ def _read_prepared(folder: Path, description: Description) -> _Contents:
 
 
 def _read_text(folder: Path, description: Description) -> _Contents | None:
-    """CLUTO's text: a line of three sizes, then pairs of term and count for each document."""
+    """Read CLUTO's text: a line with three sizes, then pairs of term and count per document."""
     path = _search(folder, f"{description.name}.mat")
     if path is None:
         return None
@@ -449,7 +449,7 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
     terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).astype(np.int64).T
     rows = np.repeat(np.arange(len(documents)), [len(pairs) for pairs in documents])
     shape = (int(head.split()[0]), int(head.split()[1]))
-    X = sp.coo_array((counts, (rows, terms - 1)), shape).tocsr()  # refuses other terms
+    X = sp.coo_array((counts, (rows, terms - 1)), shape).tocsr()  # raises an error for other terms
     topics = _search(folder, f"{description.name}.mat.rclass")
     if topics is None:
         return _Contents(X, None)
@@ -458,7 +458,7 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
 
 
 def _read_images(folder: Path, description: Description) -> _Contents | None:
-    """Images in folders, as 8-bit grey of one size; numbers in names count as numbers."""
+    """Read images in folders as 8-bit grey of one size; numbers in names sort as numbers."""
     from PIL import Image
 
     names = [file.relative_to(folder).as_posix() for file in files_below(folder, SUFFIXES)]
@@ -482,20 +482,20 @@ def _read_images(folder: Path, description: Description) -> _Contents | None:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """The key to sort paths by so that s2 comes before s10."""
+    """Return a key that sorts s2 before s10."""
     parts = re.split(r"(\d+|/)", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def _class_of(name: str, level: int) -> str:
-    """The class of an image: a folder above it, or the beginning of its own name."""
+    """Return the class of an image: a folder above it, or the start of its file name."""
     if level == 0:
         return name.rpartition("/")[2].partition("__")[0]
     return "/".join(name.split("/")[:-level])
 
 
 def _read_matlab(folder: Path, description: Description) -> _Contents | None:
-    """Images in rows, or a cube of rows, columns and bands; and the class of each row or pixel."""
+    """Read images in rows, or a cube of rows, columns and bands, with classes of rows or pixels."""
     from scipy.io import loadmat
 
     names = [url.rpartition("/")[2] for url in description.downloads]
@@ -512,10 +512,10 @@ def _read_matlab(folder: Path, description: Description) -> _Contents | None:
 
 
 def _read_cells(folder: Path, description: Description) -> _Contents | None:
-    """Counts of genes from an AnnData file whose ``raw`` holds log(1 + x).
+    """Read gene counts from an AnnData file whose ``raw`` contains log(1 + x).
 
-    There x is the count of a gene, scaled so that all genes of the cell sum to 10,000. The sum
-    before scaling is in ``obs``, so the counts can be recovered.
+    There x is the count of a gene, scaled so that the genes of each cell sum to 10,000. ``obs``
+    contains the sum before scaling, so the counts can be recovered.
     """
     path = _search(folder, description.package_file.rpartition("/")[2])
     if path is None:
@@ -523,7 +523,7 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
     import anndata  # slow to import
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the file has the format of an older version
+        warnings.simplefilter("ignore")  # the file is in an older format
         cells = anndata.read_h5ad(path)
     logs = sp.csr_array(cells.raw.X)
     types = cells.obs["bulk_labels"].cat
@@ -547,11 +547,11 @@ _OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
 }
 
 
-# --- fetching -----------------------------------------------------------------------------------
+# --- downloads ------------------------------------------------------------------------------------
 
 
 def cache_folder() -> Path | None:
-    """The folder of fetched datasets; None without pooch, as nothing can have been fetched."""
+    """Return the folder of downloaded datasets; None without pooch."""
     try:
         import pooch
     except ImportError:
@@ -560,7 +560,7 @@ def cache_folder() -> Path | None:
 
 
 def _fetch_into_cache(description: Description, progress: bool) -> tuple[Path, _Contents]:
-    """Fetch the official files, check them by reading them, then move them into the cache."""
+    """Download the official files, check them by reading them, then move them into the cache."""
     cache = cache_folder()
     if cache is None:
         raise ReadError("fetching datasets needs pooch: pip install 'conenmf[datasets]'")
@@ -583,16 +583,16 @@ def _fetch_into_cache(description: Description, progress: bool) -> tuple[Path, _
 
 
 def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> None:
-    """Fetch a file, and unpack it if it is an archive."""
+    """Download a file, and unpack it if it is an archive."""
     import pooch
 
     name = url.rpartition("/")[2]
-    pooch.get_logger().setLevel("ERROR")  # it reports every download as news
+    pooch.get_logger().setLevel("ERROR")  # it reports every download
     try:
         path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
         if name.endswith((".zip", ".gz")):
             inside: Any = {} if name.endswith(".zip") else {"filter": "data"}
-            shutil.unpack_archive(path, folder, **inside)  # nothing outside the folder
+            shutil.unpack_archive(path, folder, **inside)  # rejects files outside the folder
             os.remove(path)
-    except Exception as problem:  # of requests, tarfile, zipfile: they have no common class
+    except Exception as problem:  # requests, tarfile and zipfile have no common class
         raise ReadError(f"{url} could not be fetched: {problem}") from problem

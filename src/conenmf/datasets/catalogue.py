@@ -13,7 +13,7 @@ from ..text import Texts
 
 @dataclass(frozen=True)
 class Description:
-    """The facts about a dataset that need no reading.
+    """The facts about a dataset that are known without reading it.
 
     Attributes
     ----------
@@ -24,32 +24,32 @@ class Description:
     shape : (samples, features)
         As stored: documents, images, pixels or cells in rows.
     K : int
-        The number of classes, which the paper takes for the number of components.
+        The number of classes, which the paper uses as the number of components.
     source, licence : str
-        Its official source, and its terms.
+        Its official source and its terms.
     preprocessing : str
-        What was done to the numbers, and what `load` does to them.
+        How the numbers were processed, and what `load` does to them.
     sha256 : str or None
         Checksum of numbers and classes, by `fingerprint`; None if it is unknown.
     exact : bool
         Whether the official files give the same numbers everywhere; programs that read JPEG may
         round differently.
     image_shape : (rows, columns) or None
-        Of each image, or of the scene.
+        The shape of each image, or of the scene.
     official_files : str
         What to put into the folder of this name, besides ``V.npz`` and ``labels.npy``.
     downloads : tuple of str
         Direct addresses of the official files; empty if there are none.
     download_sha256 : str or None
-        The SHA-256 of the only official file, where that is known.
+        The SHA-256 of the only official file, if known.
     class_level : int
         How many folders above an image is the one named after its class; if 0, the class is the
-        beginning of its own name, up to two underscores.
+        start of the file name, up to two underscores.
     excluded_folder : str
         A folder of images that is not part of the set.
     variables : tuple of str
-        Names of the numbers and of their classes in MATLAB's files. Images in such files run down
-        their columns.
+        Names of the numbers and of their classes in MATLAB files. Images in such files are stored
+        column by column.
     package_file : str
         The file of an installed package that holds the dataset.
     """
@@ -81,12 +81,12 @@ _FACES = "photographs of identifiable people"
 _ORL = "https://cam-orl.co.uk/facedatabase.html (AT&T Laboratories Cambridge)"
 _ORL_TERMS = f"free with credit to AT&T Laboratories Cambridge; {_FACES}"
 _COIL = "https://www.cs.columbia.edu/CAVE/software/softlib/coil-20.php (Columbia University)"
-# This host is known by http only: the checksums of the numbers are exact.
+# This host supports only http; the checksums of the numbers are exact.
 _CAI = "http://www.cad.zju.edu.cn/home/dengcai/Data"
 _UPRIGHT = "grey values as they are; images are turned upright"
 
 
-# Name, documents, terms, classes, and the checksum where it is known.
+# Name, documents, terms, classes, and the checksum if known.
 _TEXTS = """
 tr11 414 6429 9 1e6d51ac2faf1cd85c8d7d0c8c014f506dc5ae9a64c86fe8a7cceeea9c3bf029
 tr23 204 5832 6 9043a3a70337fbe10a8bc48f42b9e00479883f273a2ff72a22c74961b42ea28f
@@ -111,7 +111,7 @@ tr12 313 5804 8 99d94b4afc36b11c33e1782f10f1900ee35d52a8a327c22893bf8d6a617c9ed9
 
 
 def _text(line: str) -> Description:
-    """A dataset of CLUTO, from its line in the table."""
+    """Return a dataset of CLUTO from its line in the table."""
     name, documents, terms, classes, *sha256 = line.split()
     return Description(
         name,

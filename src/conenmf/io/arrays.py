@@ -1,7 +1,7 @@
-"""Arrays: NumPy's ``.npy`` and ``.npz``, MATLAB's ``.mat`` and Matrix Market.
+"""Arrays in NumPy's ``.npy`` and ``.npz``, MATLAB's ``.mat`` and Matrix Market files.
 
-NumPy maps ``.npy`` files into memory. It reads ``.npz`` files as a whole; so does SciPy with Matrix
-Market and MATLAB's files of version 5 to 7. MATLAB 7.3 writes HDF5.
+NumPy maps ``.npy`` files into memory, and reads ``.npz`` files as a whole. SciPy reads Matrix
+Market files and MATLAB's files of version 5 to 7 as a whole. MATLAB 7.3 writes HDF5.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .source import ArraySource, NamedMatrix, Reading
 from .spectral import band_names
 
 _NAMES = ("sample_names", "feature_names")
-_HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after a header of MATLAB
+_HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after MATLAB's header
 
 
 def open_npy(path: Path, reading: Reading) -> NamedMatrix:
-    """Open an ``.npy`` file, mapped into memory."""
+    """Open an ``.npy`` file by mapping it into memory."""
     stamp = Stamp([path])
-    array = np.lib.format.open_memmap(path, mode="r")  # refuses Python objects
+    array = np.lib.format.open_memmap(path, mode="r")  # rejects Python objects
     return NamedMatrix(ArraySource(np.asarray(array), str(path), path, stamp))
 
 
@@ -63,27 +63,27 @@ def open_npz(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def _checked(matrix: Any) -> Any:
-    """Return a sparse matrix in memory whose parts fit together."""
+    """Return a sparse matrix in memory after checking that its parts fit together."""
     if hasattr(matrix, "check_format"):
         matrix.check_format()
     return matrix
 
 
 def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a ``.mat`` file: the variable of that name, or its only matrix of numbers."""
+    """Open a ``.mat`` file: the named variable, or its only matrix of numbers."""
     with open(path, "rb") as stream:
         head = stream.read(516)
     if _HDF5_SIGNATURE in (head[:4], head[512:]):
         return open_hdf5(path, reading, open_matlab_variable)
     dataset = reading.dataset and reading.dataset.strip("/")
     wanted = []
-    with suppress(TypeError):  # for a class that SciPy can load, but not list, such as a table
+    with suppress(TypeError):  # SciPy cannot list some classes that it can load, such as tables
         for name, shape, kind in scipy_io.whosmat(path):
-            if dataset not in (None, name) and 1 not in shape:  # a vector may hold wavelengths
+            if dataset not in (None, name) and 1 not in shape:  # a vector may contain wavelengths
                 continue
             wanted.append(name)
             if kind != "sparse":
-                claimed = math.prod(shape)  # bytes, or more
+                claimed = math.prod(shape)  # at least one byte for each number
                 check_expansion(f"{path}: {name!r}", path.stat().st_size, claimed)
                 check_fits(f"{path}: {name!r}", claimed, reading.budget)
     found = scipy_io.loadmat(path, spmatrix=False, variable_names=wanted or dataset)
@@ -102,7 +102,7 @@ def _is_numeric(variable: Any) -> bool:
 
 
 def open_matrix_market(path: Path, reading: Reading) -> NamedMatrix:
-    """Open an ``.mtx`` file, dense or sparse; with ``.gz`` at its end, a compressed one."""
+    """Open an ``.mtx`` file, dense or sparse; with the ending ``.gz``, a compressed one."""
     rows, columns, entries, form, _, _ = scipy_io.mminfo(path)
     stored = path.stat().st_size
     most = stored * (MAX_EXPANSION_RATIO if path.suffix.lower() == ".gz" else 1)

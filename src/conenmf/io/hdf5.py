@@ -1,7 +1,7 @@
-"""HDF5, read by h5py, and Zarr: datasets, sparse groups, AnnData, and MATLAB 7.3.
+"""HDF5 (with h5py) and Zarr: datasets, sparse groups, AnnData, and MATLAB 7.3.
 
-Both libraries have groups, and arrays that are sliced. Both read zeros where nothing was ever
-written; such arrays are refused.
+Both libraries have groups and sliceable arrays. Both return zeros for parts that were never
+written; such arrays are rejected.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .spectral import band_names
 
 PARTS = ("data", "indices", "indptr")
 Member: TypeAlias = Any  # a group or an array of h5py or Zarr
-_HARMLESS_CHUNK_BYTES = 1 << 20  # allowed for a chunk with any budget
+_HARMLESS_CHUNK_BYTES = 1 << 20  # a chunk of this size is allowed with any budget
 
 
 def open_hdf5(path: Path, reading: Reading, read: Callable[..., NamedMatrix]) -> NamedMatrix:
     """Open an HDF5 file, which stays open as long as the matrix is in use."""
-    # A chunk that is larger than a block is needed several times in a row: keep it in memory.
+    # Several blocks in a row need a chunk that is larger than a block: keep it in memory.
     cache = max(1 << 20, reading.budget // 16)
     return read(require_package("h5py", path).File(path, "r", rdcc_nbytes=cache), path, reading)
 
@@ -75,12 +75,12 @@ def open_store(root: Member, path: Path, reading: Reading) -> NamedMatrix:
 
 
 def is_array(member: object) -> bool:
-    """Whether this is an array rather than a group."""
+    """Return whether this is an array, not a group."""
     return hasattr(member, "dtype")
 
 
 def find(root: Member, name: str, path: Path) -> Member:
-    """The array or group of that name."""
+    """Return the array or group with this name."""
     try:
         return root[name] if name.strip("/") else root
     except (KeyError, ValueError, TypeError) as problem:
@@ -91,7 +91,7 @@ def find(root: Member, name: str, path: Path) -> Member:
 def open_matrix(
     member: Member, path: Path, budget: int, parts: tuple[str, ...] = PARTS, sides: Any = None
 ) -> Source:
-    """A dataset, or a sparse matrix in a group whose parts and sides are given if not AnnData's."""
+    """Open a dataset, or a sparse group with given parts and sides (by default AnnData's)."""
     files = [path]
     if path.is_dir():
         files = [file for file in (path.absolute() / member.path).rglob("*") if file.is_file()]
@@ -111,7 +111,7 @@ def _source(
     about = member.attrs
     if is_array(member):
         missing = None
-        for attribute in ("missing_value", "_FillValue"):  # of netCDF and xarray
+        for attribute in ("missing_value", "_FillValue"):  # written by netCDF and xarray
             value = np.asarray(about.get(attribute))
             if value.size == 1 and value.dtype.kind in "fiu":
                 missing = float(value.item())
@@ -130,12 +130,12 @@ def _source(
 
 
 def _check(array: Member, path: Path, budget: int) -> None:
-    """Refuse an array of which a part was never written, or that cannot be as it claims."""
+    """Reject an array with a part that was never written, or with an impossible size."""
     place = f"{path}:{array.name}"
     chunk = math.prod(array.chunks or (0,)) * array.dtype.itemsize
     if chunk > _HARMLESS_CHUNK_BYTES:
         check_fits(f"{place}: a chunk", chunk, budget)
-    if hasattr(array, "nchunks_initialized"):  # of Zarr
+    if hasattr(array, "nchunks_initialized"):  # an array of Zarr
         _refuse_pickles(array, place)
         stored = array.nbytes_stored()
         written = array.nchunks_initialized
@@ -164,7 +164,7 @@ def _refuse_pickles(array: Member, place: str) -> None:
 
 
 def texts(member: Member, path: Path, budget: int) -> list[str] | None:
-    """Some names; None if there are too many to be worth the memory."""
+    """Return names as texts; None if there are too many to be worth the memory."""
     if is_array(member):
         _check(member, path, budget)
         if math.prod(member.shape) * NAME_BYTES > budget // 8:
@@ -178,12 +178,12 @@ def texts(member: Member, path: Path, budget: int) -> list[str] | None:
 
 
 def _element(member: Member) -> Any:
-    """A member of AnnData as anndata reads it, such as categories."""
+    """Return a member of AnnData as anndata reads it, such as categories."""
     return require_package("anndata.io", member.name).read_elem(member)
 
 
 def open_object(member: Member) -> NamedMatrix:
-    """Open a dataset or group of HDF5 or Zarr, or a backed matrix of AnnData, of the caller's."""
+    """Open a dataset or group of HDF5 or Zarr, or a backed AnnData matrix, given as an object."""
     if type(member).__module__.partition(".")[0] == "anndata":
         if not hasattr(member, "group"):
             raise DataTypeError(
@@ -199,7 +199,7 @@ def open_object(member: Member) -> NamedMatrix:
 
 
 def read_annotation(path: Path, column: str) -> list[str]:
-    """Read a column of obs of AnnData as texts; categories are spelled out."""
+    """Read a column of obs of AnnData as texts; categories become their names."""
     h5py = require_package("h5py", path)
     with named_damage(path), h5py.File(path) as root:
         table = _element(root["obs"])
@@ -212,7 +212,7 @@ def read_annotation(path: Path, column: str) -> list[str]:
 
 
 def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
-    """Read the first two columns of an array of obsm of AnnData; None if it is not there."""
+    """Read the first two columns of an array of obsm of AnnData; None if it does not exist."""
     h5py = require_package("h5py", path)
     with named_damage(path), h5py.File(path) as root:
         member = root.get(f"obsm/{name}")
@@ -225,7 +225,7 @@ def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
 
 
 def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMatrix:
-    """Open a variable of MATLAB 7.3, which stores columns one after the other, as HDF5's rows."""
+    """Open a variable of MATLAB 7.3; its columns are stored like the rows of HDF5."""
     shapes = {name: _shape(root.get(name)) for name in root}
     dataset = reading.dataset
     if dataset is None:
@@ -245,7 +245,7 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
 
 
 def _shape(member: Member) -> Lengths:
-    """The shape of a variable of MATLAB 7.3; () if it is not a matrix of numbers."""
+    """Return the shape of a variable of MATLAB 7.3; () if it is not a matrix of numbers."""
     about = getattr(member, "attrs", {})
     kind = decoded(about.get("MATLAB_class", "double"))
     if kind not in ("double", "single", "logical") and "int" not in kind:

@@ -1,6 +1,6 @@
-"""Images, decoded by Pillow: a folder of them, each a sample, or a TIFF stack of bands.
+"""Images, decoded by Pillow: a folder of images, each a sample, or a TIFF stack of bands.
 
-The grey values of an image are its features; all images of a folder have to have one size.
+The grey values of an image are its features; all images of a folder must have the same size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .source import ArraySource, NamedMatrix, Reading
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".pgm", ".bmp", ".tif", ".tiff", ".gif")
 _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
-# Modes of Pillow that are read as they are, and their type; all others become 8-bit grey.
+# Modes of Pillow that are read without conversion, and their type; others become 8-bit grey.
 _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4", "L": "u1"}
 
 
@@ -29,7 +29,7 @@ def _open(path: Path) -> Any:
 
 
 class _Images:
-    """Images that are decoded when rows are sliced from them."""
+    """Images that are decoded when their rows are sliced."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
@@ -54,7 +54,7 @@ class _Images:
         rows = np.empty((len(files), self.shape[1]), self.dtype)
         for row, file in zip(rows, files, strict=True):
             with named_damage(file), _open(file) as image:
-                if image.mode == "P":  # colours of a palette may be transparent: grey cannot be
+                if image.mode == "P":  # a palette may have transparent colours, but grey cannot
                     image = image.convert("RGBA")
                 grey = image if image.mode in _DTYPES else image.convert("L")
                 row[:] = np.asarray(grey).reshape(-1)
@@ -64,8 +64,8 @@ class _Images:
 def open_images(path: Path, reading: Reading) -> NamedMatrix:
     """Open all images below a folder, sorted by their names.
 
-    If they fit they are decoded once, and kept in the type of the files; they are computed with in
-    blocks of float64.
+    If they fit in memory, they are decoded once and stored in the type of the files; computations
+    use blocks of float64.
     """
     files = files_below(path, SUFFIXES)
     if not files:
@@ -84,7 +84,7 @@ def open_images(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def open_stack(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a TIFF file of several pages, the bands of a scene: its pixels are the samples."""
+    """Open a TIFF file whose pages are the bands of a scene; its pixels are the samples."""
     pages = []
     with _open(path) as image:
         count = image.n_frames
@@ -101,7 +101,7 @@ def open_stack(path: Path, reading: Reading) -> NamedMatrix:
         for page in range(count):
             image.seek(page)
             pages.append(np.array(image))
-    bands = np.stack(pages).reshape(count, rows * columns)  # refuses pages of different sizes
+    bands = np.stack(pages).reshape(count, rows * columns)  # raises if sizes differ
     text = f"a stack of {count} pages of {rows} x {columns} was read as the bands of a scene: "
     remark = Message(text + "each pixel is a sample; to factor the pages, put them into a folder")
     names = Names(pixels_shape=(rows, columns))

@@ -1,7 +1,8 @@
-"""Limits on the memory that a file may claim, and the messages of errors in files.
+"""Limits on the memory that a file may claim, and errors that name the file.
 
-Libraries trust the headers of files. Here a size that a header claims is compared with the file
-before memory is taken. A file that is read as a whole has to fit in a quarter of the memory budget.
+Libraries trust the headers of files. This module compares a size that a header claims with the size
+of the file before memory is allocated. A file that is read as a whole must fit in a quarter of the
+memory budget.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from ..arguments import Lengths
 from ..errors import ConeNMFError, FileFormatError, Option, name_out_of_memory
 from ..text import excerpt, visible
 
-_HARMLESS_BYTES = 256 << 20  # a file of any size may expand to so many
-MAX_EXPANSION_RATIO = 1100  # beyond that: deflate cannot make more than 1032 bytes of one
+_HARMLESS_BYTES = 256 << 20  # a file of any size may expand to this
+MAX_EXPANSION_RATIO = 1100  # a larger ratio is impossible: deflate makes at most 1032 bytes of one
 _MAX_LISTED_NAMES = 12  # in a message
 NAME_BYTES = 100  # memory for a name
 
 
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
-    """Refuse numbers that cannot have been compressed into so few bytes."""
+    """Raise an error if the claimed bytes cannot come from so few compressed bytes."""
     if claimed_bytes > max(_HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
         raise FileFormatError(
             f"{name}: header claims {claimed_bytes / 1e9:.3g} GB but only {stored_bytes} bytes are "
@@ -33,7 +34,7 @@ def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None
 
 
 def fits(size: int, budget: int) -> bool:
-    """Whether so many bytes may be held at once: a quarter of the budget is for them."""
+    """Return whether `size` bytes fit in a quarter of the budget."""
     return size <= budget // 4
 
 
@@ -48,7 +49,7 @@ def check_fits(name: object, size: int, budget: int) -> None:
 
 
 def choose_member(path: object, dataset: str | None, members: Collection[str]) -> str:
-    """The name of the member to open: the one that is asked for, or the only one."""
+    """Return the member to open: the requested one, or the only one."""
     name = min(members, default="") if dataset is None else dataset.strip("/")
     if name not in members or (dataset is None and len(members) > 1):
         asked = "" if dataset is None else f", not {dataset!r}"
@@ -61,9 +62,9 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
 
 
 def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
-    """The name of the only matrix of numbers, by its shape, or of the only one with several.
+    """Return the name of the only matrix, or of the only one with several rows and columns.
 
-    A vector along the first or last axis of a matrix, such as wavelengths, belongs to it.
+    A vector along the first or last axis of a matrix, such as wavelengths, belongs to the matrix.
     """
     large = [name for name, shape in shapes.items() if math.prod(shape) != 1]
     tables = [name for name in large if sum(side > 1 for side in shapes[name]) > 1]
@@ -75,7 +76,7 @@ def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """The first names, for a message."""
+    """Return the first names, for a message."""
     texts = [excerpt(name) for name in names]
     if len(texts) > _MAX_LISTED_NAMES:
         texts[_MAX_LISTED_NAMES:] = [f"and {len(texts) - _MAX_LISTED_NAMES} more"]
@@ -83,7 +84,7 @@ def listed(names: Iterable[object]) -> str:
 
 
 def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
-    """The files with these endings below a folder, sorted by path; hidden ones are left out."""
+    """Return the files with these endings below a folder, sorted by path, without hidden files."""
     found = {}
     for path in folder.rglob("*"):
         place = path.relative_to(folder)
@@ -94,7 +95,7 @@ def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
 
 @contextmanager
 def named_damage(path: object) -> Iterator[None]:
-    """Name the file in any error that a library raises for it."""
+    """Add the name of the file to any error that a library raises."""
     advice = "close other programs, or save it in a format that is read in blocks (.npy)"
     try:
         with name_out_of_memory(visible(path), advice):
@@ -103,7 +104,7 @@ def named_damage(path: object) -> Iterator[None]:
         raise
     except Exception as problem:
         reason = visible(problem) or type(problem).__name__
-        if "allow_pickle" in reason:  # NumPy's advice, which nobody should follow
+        if "allow_pickle" in reason:  # NumPy's advice to allow pickles, which nobody should follow
             reason = "it holds Python objects, or no arrays at all"
         if isinstance(problem, UnicodeDecodeError):
             reason = "it is not UTF-8; convert it, for example with iconv -f latin1 -t utf-8"
@@ -113,7 +114,7 @@ def named_damage(path: object) -> Iterator[None]:
 
 
 def require_package(library: str, path: object) -> Any:
-    """Import a package that only some files need."""
+    """Import a package that only some files need, or explain how to install it."""
     try:
         return importlib.import_module(library)
     except ImportError as problem:

@@ -1,8 +1,8 @@
-"""The doors: functions that open a matrix.
+"""Functions that open a matrix.
 
-`from_rows`, `from_columns` and `open_data` state whether samples are rows or columns; they return a
-`DataMatrix`, which every algorithm takes. The first pass over the data, made here, validates them.
-Which function reads a file is decided by the ending of its name, or by what a folder holds.
+`from_rows`, `from_columns` and `open_data` state whether samples are rows or columns. They return a
+`DataMatrix`, the input of every algorithm, after one pass that validates the data. The ending of a
+file, or the content of a folder, decides which function reads it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from .tables import open_arrow, open_parquet, remark_on_columns
 from .tenx import matrix_of_folder, open_10x_folder, open_h5
 from .text import TEXT_SUFFIXES, open_text, open_texts
 
-_SIDE_BYTES = 256  # that a row or a column of a sparse matrix takes in a fit of few components
+_SIDE_BYTES = 256  # memory for a row or a column of a sparse matrix in a fit of few components
 _MAX_SAMPLES = 2**62
 _A_COLUMN = "the title of a column, or its number from 0"
 
@@ -81,8 +81,9 @@ def from_rows(
         in blocks; see also `open_data`. They must not change while they are in use. A Dask array
         stays on its workers.
     negative : {"raise", "clip", "keep"}
-        With "clip", negative entries down to -1e-6 times the largest entry become zeros; lower
-        ones raise an error. With "keep" they stay, as noise around zero; use "hals" or "nnlsb".
+        With "clip", negative entries down to -1e-6 times the largest entry become zeros; lower ones
+        raise an error. With "keep" negative entries are kept, for noise around zero; then use
+        "hals" or "nnlsb".
     n_threads : int, optional
         Number of threads that work on blocks; by default all processors that this process may use.
         It does not change the results.
@@ -207,16 +208,15 @@ def open_data(
         each of which is a sample.
         Files that store sample after sample (rows in C order, CSR) are read fastest. The result has
         the names of samples and features in its attribute ``names``, if the file has them, and
-        says in ``remarks`` how the file was read.
+        ``remarks`` says how the file was read.
     samples_in : {"rows", "columns"}
         The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
         or, with "columns", of (bands, rows, columns).
     dataset : str, optional
         The member of the file to read, such as ``"/group/counts"`` or ``"layers/counts"``; you can
         also write ``"file.h5:/group/counts"``. By default the only member, or X.
-    header : bool, optional
-        For text: whether the first line is a header. By default it is one if it has texts above
-        numbers; if it has numbers that may be titles, an `InputWarning` says what was decided.
+    For text: whether the first line is a header. By default it is a header if it has texts above
+    numbers. If it has numbers that may be titles, an `InputWarning` says how it was read.
     names_column : str or int, optional
         For tables: the column with the names of the rows, by its title or its number, counted from
         0. By default the first column, if it contains texts or looks like row numbers.
@@ -236,11 +236,12 @@ def open_data(
         As in `from_rows`.
     max_memory : int or str, optional
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
-        Python and the libraries; by default half of the memory of the machine or container. A
-        quarter of it is for the blocks that are in use, and at most a sixteenth for any array with
-        one row per sample. If H takes more, it is in a temporary file in the folder of the data (or
-        in the folder for temporary files, if the former is read-only); save the result to keep it.
-        A table that takes more than a quarter is written once to a temporary file of numbers.
+        The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for Python
+        and the libraries; by default half of the memory of the machine or container. A quarter of
+        it is for the blocks in use, and at most a sixteenth for any array with one row per sample.
+        If H takes more, it is stored in a temporary file in the folder of the data (or in the
+        system's temporary folder, if the former is read-only); save the result to keep it. A table
+        that takes more than a quarter is converted once to a temporary file of numbers.
 
     Notes
     -----
@@ -324,7 +325,7 @@ def from_texts(
 
 
 def is_elsewhere(X: object) -> bool:
-    """Whether this is not an array in memory: an open file, a Dask array, or already opened."""
+    """Return whether this is not an array in memory: an open file, Dask array or `DataMatrix`."""
     return isinstance(X, DataMatrix) or _is_dask(X) or is_open_dataset(X)
 
 
@@ -333,7 +334,7 @@ def _is_dask(X: object) -> bool:
 
 
 def _column(name: str, value: object) -> Column:
-    """Return a title or a number; refuse anything else."""
+    """Return a title or a number; reject anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise OptionError(Option(name, value), f", expected {_A_COLUMN}")
     return value
@@ -364,9 +365,9 @@ def _read(
     reading: Reading | None = None,
     **known: Any,
 ) -> DataMatrix:
-    """A validated matrix with one row per sample; X is what the caller gives, a path to be read.
+    """Return a validated matrix with one row per sample; X is the caller's matrix or a path.
 
-    What is `known` of its entries is as in `observed_only`.
+    The options in `known` are those of `observed_only`.
     """
     if not isinstance(words, Words | Vocabulary | None):
         raise OptionError(
@@ -414,7 +415,7 @@ def _read(
 
 
 def _opened(X: object, samples_in: SamplesIn, persist: bool | None, known: Facts) -> NamedMatrix:
-    """What the caller gives, in its own orientation: in memory, an open file, or a Dask array."""
+    """Open the caller's matrix in its own orientation: in memory, an open file, or a Dask array."""
     if isinstance(X, NamedMatrix):
         return X
     if isinstance(X, str | os.PathLike):
@@ -441,7 +442,7 @@ def _opened(X: object, samples_in: SamplesIn, persist: bool | None, known: Facts
 
 
 def _made(rows: Rows, budget: int, persist: bool | None, options: Facts) -> DataMatrix:
-    """A matrix of the class that suits where its rows are."""
+    """Return a matrix of the class for the storage of the rows."""
     if _is_dask(rows):
         from ..scale.dask import ClusterMatrix
 
@@ -479,17 +480,17 @@ _ENDINGS: dict[Opener, str] = {
     open_envi: ".hdr .img .bsq .bil .bip",
     open_stack: ".tif .tiff",
 }
-# By the ending of a file, the function that opens it.
+# The function that opens a file, by its ending.
 KINDS = {ending: opener for opener, endings in _ENDINGS.items() for ending in endings.split()}
 
-# The options that only some formats have.
+# Options that only some formats have.
 _OPTIONS: dict[Opener, tuple[str, ...]] = {
     **dict.fromkeys((open_npz, open_matlab, open_h5, open_zarr), ("dataset",)),
     open_text: ("header", "names_column", "drop", "text_column", "triples"),
     **dict.fromkeys((open_parquet, open_arrow), ("names_column", "drop")),
 }
 
-_ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store has one of them
+_ZARR_FILES = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")  # a store contains one of them
 
 
 def open_path(path: str, reading: Reading) -> NamedMatrix:
@@ -521,7 +522,7 @@ def open_path(path: str, reading: Reading) -> NamedMatrix:
 
 
 def split_member(text: str) -> tuple[str, str | None]:
-    """A file and the member of it that ``file.h5:/member`` names.
+    """Split ``file.h5:/member`` into the file and its member.
 
     >>> split_member("gone.h5:/counts"), split_member("gone.csv")
     (('gone.h5', '/counts'), ('gone.csv', None))
@@ -532,7 +533,7 @@ def split_member(text: str) -> tuple[str, str | None]:
 
 
 def _opener(file: Path) -> Opener:
-    """The function that opens a file, by its ending, or a folder, by its content."""
+    """Return the function that opens a file, by its ending, or a folder, by its content."""
     if file.is_dir():
         if file.suffix == ".zarr" or any((file / name).exists() for name in _ZARR_FILES):
             return open_zarr
@@ -555,13 +556,13 @@ def _opener(file: Path) -> Opener:
 
 
 def is_open_dataset(matrix: object) -> bool:
-    """Whether this is an open file rather than an array in memory.
+    """Return whether this is an open file, not an array in memory.
 
-    A memmap is one if it shows what is in a file, without unwritten changes.
+    A memmap is an open file if it shows the content of the file, without unwritten changes.
     """
     if isinstance(matrix, np.memmap):
         return matrix.filename is not None and matrix.mode != "c" and matrix.ndim == 2
-    if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # AnnData's views among them
+    if isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr"):  # includes AnnData's views
         return False
     return type(matrix).__module__.partition(".")[0] in ("h5py", "zarr", "anndata")
 

@@ -1,8 +1,8 @@
-"""Matrices in files: rows sliced from a dense array, or from the parts of a sparse one.
+"""Matrices in files: rows are sliced from a dense array, or from the parts of a sparse one.
 
-An array may be mapped into memory (``.npy``, ENVI, spooled tables), a dataset of HDF5 or Zarr, or a
-folder of images: all are read by slicing them. An opener returns a `NamedMatrix` in the orientation
-of its file; `io.open` turns it, once, if the samples are columns.
+An array may be mapped into memory (``.npy``, ENVI, temporary tables), a dataset of HDF5 or Zarr, or
+a folder of images; all are read by slicing. An opener returns a `NamedMatrix` in the orientation of
+its file; `io.open` transposes it if the samples are columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Column: TypeAlias = str | int
 
 
 class Reading(NamedTuple):
-    """The options of `open_data` with which the caller wants a file to be read.
+    """The options of `open_data` that affect how a file is read.
 
     Attributes
     ----------
@@ -48,23 +48,23 @@ class Reading(NamedTuple):
 
 
 class NamedMatrix(NamedTuple):
-    """What opening a file yields, in the orientation of the file.
+    """The matrix that an opener returns, in the orientation of the file.
 
     Attributes
     ----------
     matrix : Source, ndarray, sparse array or list of str
-        In memory where a file is small or had to be read as a whole; texts are a list.
+        An array in memory if the file is small or had to be read as a whole; texts are a list.
     names : Names
-        Those of the rows as names of samples, those of the columns as names of features.
+        Row names are stored as names of samples, column names as names of features.
     remarks : tuple of Message
-        What was decided while it was read. A message with more than one part is a doubt: the others
-        say what to do.
+        Decisions made while reading. A message with several parts expresses a doubt; the further
+        parts say what to do.
     fixed : str
-        Why its rows are the samples, and its columns cannot be; empty if they can.
+        Why rows must be the samples, or "" if columns may be.
     roles_stored : bool
-        The file itself says which names are those of samples, so they are not turned.
+        Whether the file says which names are those of samples, so that they are not transposed.
     are_unknown : bool
-        Entries that the sparse matrix does not store are unknown, not zero.
+        Whether entries that the sparse matrix does not store are unknown, not zero.
     """
 
     matrix: Any
@@ -75,7 +75,7 @@ class NamedMatrix(NamedTuple):
     are_unknown: bool = False
 
     def turned(self) -> NamedMatrix:
-        """The transposed matrix: its columns are the samples."""
+        """Return the transposed matrix: its columns are the samples."""
         if self.fixed:
             raise OptionError(f"{self.fixed}: leave out ", Option("samples_in"))
         matrix = self.matrix.turned() if isinstance(self.matrix, Source) else self.matrix.T
@@ -84,14 +84,14 @@ class NamedMatrix(NamedTuple):
 
 
 class ArraySource(Source):
-    """A dense array that is read by slicing it.
+    """A dense array whose rows are read by slicing.
 
-    An array of three axes holds the rows, the columns and the bands of an image: its pixels are the
-    rows of the matrix.
+    The axes of a three-dimensional array are the rows, columns and bands of an image; the pixels
+    are the rows of the matrix.
 
     Parameters
     ----------
-    array : mapped ndarray, or anything else with a shape and a type that can be sliced
+    array : mapped ndarray, or any sliceable object with a shape and a type
     name, path, stamp
         As for `Source`. An array without a stamp may be in memory.
     missing : float, optional
@@ -122,7 +122,7 @@ class ArraySource(Source):
         self.slice_along(self.axes[:-1], self.axes[-1:])
 
     def slice_along(self, rows: Lengths, columns: Lengths) -> None:
-        """Make rows of these axes, and columns of the others."""
+        """Set the axes that form the rows and those that form the columns."""
         self._rows = rows
         self._columns = columns
         sides = self.array.shape
@@ -134,20 +134,20 @@ class ArraySource(Source):
         self.row_bytes = self.shape[1] * itemsize
 
     def turned(self) -> Self:
-        """The same array, sliced along its other side."""
+        """Return the same array, sliced along its other side."""
         twin = copy.copy(self)
         twin.slice_along(self._columns, self._rows)
         return twin
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows start..stop."""
-        self.check(few=True)  # what is mapped must not be read beyond the end of its file
+        """Return rows start..stop."""
+        self.check(few=True)  # mapped memory must not be read beyond the end of its file
         first = start // self._width
         last = -(-stop // self._width)
         part = slice(start - first * self._width, stop - first * self._width)
         index = [slice(None)] * len(self.axes)
         index[self._rows[0]] = slice(first, last)
-        if self._width > 1 and last - first == 1:  # pixels of one row of the image
+        if self._width > 1 and last - first == 1:  # within one row of the image
             index[self._rows[1]], part = part, slice(None)
         block = np.array(self.array[tuple(index)])
         release(self.array)
@@ -158,10 +158,10 @@ class ArraySource(Source):
 
 
 def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
-    """An array of three axes as an image: its pixels are samples, its bands are features.
+    """Read a three-dimensional array as an image: pixels are samples, bands are features.
 
     With samples in rows, the axes are the rows, the columns and the bands of the image; with
-    samples in columns, the bands come first. The rule does not look at the numbers.
+    samples in columns, the bands come first. The sizes of the axes do not matter.
     """
     is_source = isinstance(cube.matrix, ArraySource)
     source = copy.copy(cube.matrix) if is_source else ArraySource(cube.matrix, "the cube")
@@ -186,7 +186,7 @@ def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
 
 
 class CompressedSource(Source):
-    """A sparse matrix compressed by row ("csr") or by column ("csc"), its parts in files.
+    """A sparse matrix compressed by row ("csr") or by column ("csc"), whose parts are in files.
 
     Parameters
     ----------
@@ -227,21 +227,21 @@ class CompressedSource(Source):
         self.max_block_rows = sparse_block_samples(width, n, entries)
 
     def turned(self) -> Self:
-        """Compressed rows are the compressed columns of the transpose."""
+        """Return the transpose: compressed rows become compressed columns."""
         twin = copy.copy(self)
         twin.shape = self.shape[::-1]
         twin._by_rows = not self._by_rows
         return twin
 
     def readable(self, budget: int) -> Source | Rows:
-        """Return the matrix in memory if it is compressed by feature: rows cannot be sliced."""
+        """Return the matrix in memory if it is compressed by column: rows cannot be sliced."""
         if self._by_rows:
             return self
         check_fits(self.name, self._data.size * self._entry_bytes, budget)
         return self.turned().whole().T
 
     def blocks(self, size: int, max_bytes: int) -> Borders:
-        """Rows differ in length: a block ends where it would become too large."""
+        """Return borders of blocks, limited in bytes too, because rows differ in length."""
         n_rows = self.shape[0]
         borders = []
         start = 0
@@ -254,13 +254,13 @@ class CompressedSource(Source):
         return borders
 
     def read(self, start: int, stop: int) -> Rows:
-        """Rows start..stop, compressed."""
+        """Return rows start..stop, compressed."""
         self.check(few=True)
         first = int(self._indptr[start])
         last = int(self._indptr[stop])
-        data = np.array(self._data[first:last], compute_dtype(self.dtype))  # sparse lacks float16
+        data = np.array(self._data[first:last], compute_dtype(self.dtype))  # no sparse float16
         parts = (data, self._indices[first:last], self._indptr[start : stop + 1] - first)
         with named_damage(self.name):
             rows = sp.csr_array(parts, shape=(stop - start, self.shape[1]))
-            rows.check_format()  # whether pointers rise and indices are those of columns
+            rows.check_format()  # checks that pointers increase and indices are in range
         return rows

@@ -1,9 +1,9 @@
-"""ENVI's files of hyperspectral scenes, a header in text and the numbers beside it.
+"""ENVI files of hyperspectral scenes: a text header, and a file of numbers beside it.
 
 The library `spectral` reads the header and maps the numbers into memory. It does not notice a
-header that claims more than the file holds, and applies neither the data ignore value nor the scale
-factor to what is mapped: this is done here and in `ArraySource`. The pixels are the samples, row by
-row; the bands are the features, which are called by their wavelengths. MATLAB files have these in a
+header that claims more than the file contains, and does not apply the data ignore value or the
+scale factor to mapped numbers; this module and `ArraySource` do. The pixels are the samples, row by
+row; the bands are the features, named by their wavelengths. In MATLAB files the wavelengths are a
 vector beside the cube.
 """
 
@@ -28,10 +28,10 @@ _FIXED = "the pixels of a scene are the samples, and the header says where they 
 
 
 def band_names(sides: tuple[int, ...], vectors: Iterable[Any]) -> Names:
-    """Names of bands: the first vector beside a cube, or a matrix, that may be its wavelengths.
+    """Name bands by the first vector beside a cube or a matrix that may be its wavelengths.
 
-    Such a vector rises and has a number for each band: along the last axis of a cube, and along
-    the columns, or else the rows, of a matrix.
+    Such a vector is increasing and has a number for each band: along the last axis of a cube, and
+    along the columns, or otherwise the rows, of a matrix.
     """
     for vector in vectors:
         numbers = np.asarray(vector, float).ravel()
@@ -57,7 +57,7 @@ def open_envi(path: Path, reading: Reading) -> NamedMatrix:
     if not header.is_file():
         raise FileFormatError(f"{path} needs its header, {header.name}, beside it: copy both")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about names that are not in lower case
+        warnings.simplefilter("ignore")  # it warns about names that are not in lower case
         scene = envi.open(str(header), data)
     fields = scene.metadata
     lines, samples, bands = scene.shape

@@ -1,19 +1,19 @@
-"""Tables in text, Parquet and Arrow files: which columns are read, and which look wrong.
+"""Tables in text, Parquet and Arrow files: which columns are read, and which look suspicious.
 
 If a row number, an identifier or a date is read as a feature, it dominates the factorization,
-because it is often the largest number of its row. Such columns are detected in the first rows, and
+because it is often the largest number of its row. Such columns are detected in the first rows and
 reported.
 
-Parquet and Arrow are read by pyarrow. Names of rows are the index of the data frame that was saved,
-or a first column of text; any other column that is not of numbers is refused. A table that does not
-fit in memory is written, once, to a temporary file: pyarrow reads row groups, not the blocks of
-rows that a fit needs.
+pyarrow reads Parquet and Arrow. Row names come from the index of the saved data frame, or from a
+first column of text; any other column without numbers is rejected. A table that does not fit in
+memory is written once to a temporary file, because pyarrow reads row groups, not the blocks of rows
+that a fit needs.
 
-In a long table of ratings each row has a user, an item and the rating of one by the other. Users
-become the samples and items the features of a sparse matrix, called by their identifiers. A pair
-without a row is unknown, not zero. Such a table is recognised by its titles, or by its content:
-users, items and ratings come first, perhaps a time after them, and no pair comes twice where by
-chance many would. The option `triples` names the columns of others.
+In a long table of ratings each row has a user, an item and a rating. Users become the samples and
+items the features of a sparse matrix, named by their identifiers. A pair without a row is unknown,
+not zero. Such a table is recognised by its titles or by its content: the first columns are users,
+items and ratings, perhaps followed by a time, and no pair occurs twice although many would by
+chance. For other tables the option `triples` names the columns.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading, Remarks
 
 _INDEX_TITLE = re.compile(r"(?i:(.*[\W_])?(id|idx|index|no|nr|number))|.*I[Dd]")
-_LOOKED_AT_ENTRIES = 1 << 19  # of the first rows, which are at most ...
+_LOOKED_AT_ENTRIES = 1 << 19  # of the first rows, which are examined; at most ...
 _LOOKED_AT_ROWS = 4096
-_MIN_ROWS = 10  # with fewer, any column may look like anything
+_MIN_ROWS = 10  # in fewer rows, any column may look suspicious
 # Years, days such as 20191231, and times since 1970 in seconds or smaller units.
 _DATES = ((1900, 2100), (19000101, 21001231), *((9e8 * u, 2.2e9 * u) for u in (1, 1e3, 1e6, 1e9)))
 
@@ -53,7 +53,7 @@ class Columns(NamedTuple):
     Attributes
     ----------
     width : int
-        How many there are.
+        The number of columns.
     titles : list of str, or None
     named_by : int, or None
         The column that names the rows.
@@ -77,13 +77,13 @@ class Columns(NamedTuple):
 
     @property
     def labels(self) -> list[Column]:
-        """What to call the columns: their titles, or numbers where these are empty or repeated."""
+        """Names of the columns: their titles, or numbers if titles are empty or repeated."""
         titles = [title.strip() for title in self.titles or [""] * self.width]
         repeats = Counter(["", *titles, ""])
         return [title if repeats[title] == 1 else n for n, title in enumerate(titles)]
 
     def place(self, path: object, column: Column) -> int:
-        """The number of a column; a title comes before a number that is written alike."""
+        """Return the number of a column; a title takes precedence over an equal number."""
         titles = [title.strip() for title in self.titles or ()]
         hits = [place for place, title in enumerate(titles) if title == column]
         if not hits and str(column).isdecimal() and int(column) < self.width:
@@ -97,7 +97,7 @@ class Columns(NamedTuple):
         return hits[0]
 
     def chosen(self, path: object, reading: Reading) -> Columns:
-        """The columns that the caller chose, in place of those that were guessed."""
+        """Return the columns after replacing guessed ones by the caller's choices."""
         dropped = {self.place(path, column) for column in reading.drop}
         named_by = None if self.named_by in dropped else self.named_by
         chosen = self._replace(named_by=named_by, left_out=self.left_out | dropped)
@@ -106,7 +106,7 @@ class Columns(NamedTuple):
         return chosen._replace(named_by=self.place(path, reading.names_column), n_names=1)
 
     def name_of(self, fields: Sequence[str]) -> str:
-        """The name of a row that is split into fields."""
+        """Return the name of a row from its fields."""
         first = self.named_by or 0
         return type_name(*(part.lstrip(" ") for part in fields[first : first + self.n_names]))
 
@@ -115,7 +115,7 @@ class Columns(NamedTuple):
 
 
 def batch_bytes(budget: int) -> int:
-    """Bytes to read at a time; they take several times as much while they are parsed."""
+    """Return how many bytes to read at a time; parsing takes several times as much."""
     return min(max(budget // 128, 1 << 16), 64 << 20)
 
 
@@ -126,11 +126,11 @@ def open_batches(
     budget: int,
     dtype: npt.DTypeLike = np.float64,
 ) -> NamedMatrix:
-    """A table of the names and the numbers of some rows at a time.
+    """Return a table from batches of names and numbers of rows.
 
-    A table can only be read from its beginning; so it is read once. Numbers that do not fit in a
-    quarter of the budget go to a file without a name, in the folder for temporary files, which is
-    deleted when it is no longer used. Names that take more than an eighth are left out.
+    A table can only be read from its beginning, so it is read once. Numbers that do not fit in a
+    quarter of the budget are written to a file without a name in the folder for temporary files; it
+    is deleted when it is no longer used. Names that take more than an eighth are left out.
     """
     numeric = columns.numeric
     if not numeric:
@@ -150,7 +150,7 @@ def open_batches(
         if fits(size, budget):
             matrix: Any = np.frombuffer(file.read(), dtype).reshape(shape)
         else:
-            array = np.asarray(np.memmap(file, dtype, "r", 0, shape))  # which keeps the file
+            array = np.asarray(np.memmap(file, dtype, "r", 0, shape))  # keeps the file
             matrix = ArraySource(array, str(path), path)
     is_named = columns.named_by is not None and len(row_names) <= most_names
     titles = columns.titles and [columns.titles[column] for column in numeric]
@@ -159,15 +159,15 @@ def open_batches(
     return NamedMatrix(matrix, Names.of(row_names if is_named else None, titles), remarks)
 
 
-# --- columns that look like no measurement ----------------------------------------------------
+# --- columns that do not look like measurements -----------------------------------------------
 
 
 def remark_on_columns(
     matrix: ArraySource | Array, labels: Sequence[Column], *, in_memory: bool = False
 ) -> Remarks:
-    """Name the columns of a table, called by their labels, that look like no measurement.
+    """Return a remark on columns that do not look like measurements, by their labels.
 
-    What to do depends on whether it is a file or a data frame in memory.
+    The advice depends on whether the table is a file or a data frame in memory.
     """
     count = min(_LOOKED_AT_ROWS, _LOOKED_AT_ENTRIES // max(len(labels), 1), matrix.shape[0])
     rows = matrix.read(0, count) if isinstance(matrix, ArraySource) else matrix[:count]
@@ -184,7 +184,7 @@ def remark_on_columns(
 
 
 def is_index_title(title: str) -> bool:
-    """Whether a column of different integers that is called so names the rows.
+    """Return whether a column of distinct integers with this title names the rows.
 
     >>> [is_index_title(title) for title in ("sample_id", "PassengerID", "patient no", "valid")]
     [True, True, True, False]
@@ -193,15 +193,15 @@ def is_index_title(title: str) -> bool:
 
 
 def odd_columns(rows: Array, labels: Sequence[Column]) -> list[Column]:
-    """The columns that look like numbers of rows, identifiers or dates.
+    """Return the columns that look like row numbers, identifiers or dates.
 
-    A look that more than half of the columns share is that of the data, and is not reported.
+    If more than half of the columns look like this, it is typical of the data and not reported.
 
     >>> rows = np.column_stack([np.arange(20), np.full(20, 20191231), np.arange(20) ** 2 % 7])
     >>> odd_columns(rows, ["n", "day", "x"])
     ['n', 'day']
     """
-    rows = np.asarray(rows, np.float64)  # differences of booleans and unsigned integers are none
+    rows = np.asarray(rows, np.float64)  # booleans and unsigned integers have no differences
     if len(rows) < _MIN_ROWS or not np.isfinite(rows).all():
         return []
     low = rows.min(axis=0)
@@ -246,7 +246,7 @@ def open_arrow(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> NamedMatrix:
-    """Read a table in batches of rows."""
+    """Read a table from batches of rows."""
     pa = require_package("pyarrow", path)
     are = pa.types
     names = schema.names
@@ -272,25 +272,25 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
 
 
 def _rows(batch: Any, columns: Columns, dtype: npt.DTypeLike) -> tuple[list[str], Array]:
-    """The names and the numbers of some rows."""
+    """Return the names and the numbers of some rows."""
     batch.validate(full=True)
-    frame = batch.replace_schema_metadata(None).to_pandas()  # without an index
+    frame = batch.replace_schema_metadata(None).to_pandas()  # drops the index
     names = [] if columns.named_by is None else frame.iloc[:, columns.named_by].astype(str).tolist()
     return names, np.ascontiguousarray(frame.iloc[:, columns.numeric].to_numpy(dtype))
 
 
 def _pandas_index(schema: Any) -> list[int]:
-    """The columns that were the index of a data frame."""
+    """Return the columns that were the index of a data frame."""
     try:
         names = schema.pandas_metadata["index_columns"]
         return [schema.names.index(name) for name in names if isinstance(name, str)]
-    except Exception:  # there is none, or it is damaged
+    except Exception:  # no metadata, or damaged metadata
         return []
 
 
 # --- long tables of ratings -------------------------------------------------------------------
 
-# What the titles of users, items and ratings have in them.
+# Parts of the titles of users, items and ratings.
 _ROLES = (
     r".*(user|customer|reviewer|reader|viewer|listener|rater|uid).*",
     r".*(item|movie|film|book|isbn|product|track|song|artist|album|game|recipe|restaurant|"
@@ -299,10 +299,10 @@ _ROLES = (
 )
 
 _MOST_COLUMNS = 5
-_MOST_VALUES = 20  # of ratings without titles
-_LEAST_BY_CHANCE = 10  # pairs of users and items that would come twice
+_MOST_VALUES = 20  # largest number of different ratings, without titles
+_LEAST_BY_CHANCE = 10  # expected number of pairs that occur twice by chance
 
-# What users, items, ratings and Unix times look like: integers, or no numbers.
+# The forms of users, items, ratings and Unix times: integers or texts.
 _FORMS = [
     re.compile(rf"\s*({integer}|.*[^\d\s.,+e-].*)")
     for integer in (r"\d+", r"\d+", r"\d+([.,]\d+)?\s*", r"\d{9,}\s*")
@@ -310,7 +310,7 @@ _FORMS = [
 
 
 def columns_of_triples(titles: Sequence[str]) -> Lengths:
-    """Return the columns of users, items and ratings; empty if titles do not look like that.
+    """Return the columns of users, items and ratings; empty if the titles do not match.
 
     >>> columns_of_triples(["userId", "movieId", "rating", "timestamp"])
     (0, 1, 2)
@@ -327,7 +327,7 @@ def columns_of_triples(titles: Sequence[str]) -> Lengths:
 
 
 def may_be_triples(rows: Iterable[Sequence[str]]) -> bool:
-    """Whether rows of fields may begin with a user, an item and a rating, and end with a time.
+    """Return whether rows may start with a user, an item and a rating, and end with a time.
 
     >>> may_be_triples([["196", "242", "3", "881250949"]]), may_be_triples([["5.1", "3.5", "1.4"]])
     (True, False)
@@ -336,10 +336,10 @@ def may_be_triples(rows: Iterable[Sequence[str]]) -> bool:
 
 
 def are_ratings(table: NamedMatrix) -> bool:
-    """Whether a table that was read as ratings, without titles that say so, has their form.
+    """Return whether a table that was read as ratings, without matching titles, has their form.
 
-    Values are few, and at most half of the pairs are there. Users and items come more than once,
-    and yet no pair comes twice, where many pairs of independent columns would.
+    There are few different values, and at most half of the pairs occur. Users and items occur more
+    than once, but no pair occurs twice, although many pairs of independent columns would.
     """
     n = table.matrix.nnz
     users, items = table.matrix.shape
@@ -349,9 +349,9 @@ def are_ratings(table: NamedMatrix) -> bool:
 
 
 def matrix_of_triples(place: object, triples: Iterable[tuple[int, str, str, Any]]) -> NamedMatrix:
-    """Return the ratings as a sparse matrix, a row for each user and a column for each item.
+    """Return the ratings as a sparse matrix, with a row per user and a column per item.
 
-    Each triple comes with the number of its line, for messages.
+    Each triple starts with its line number, for messages.
 
     >>> rows = [(2, "ann", "jaws", 4.0), (3, "bob", "jaws", 2.0), (4, "bob", "heat", 5.0)]
     >>> matrix_of_triples("table", rows).matrix.toarray().tolist()

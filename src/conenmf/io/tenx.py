@@ -1,7 +1,7 @@
-"""Counts of genes in cells as Cell Ranger of 10x Genomics writes them: a folder or an ``.h5`` file.
+"""Counts of genes in cells from Cell Ranger (10x Genomics): a folder or an ``.h5`` file.
 
-Both store genes in rows and cells in columns, and say so: here every cell is a sample, every gene a
-feature. Genes are called by their symbols; those that share one get their identifiers too.
+Both store genes in rows and cells in columns; here every cell is a sample and every gene a feature.
+Genes are named by their symbols; genes with the same symbol get their identifiers too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READING = "10x counts: each cell is a sample, each gene a feature"
 
 
 def matrix_of_folder(folder: Path) -> Path | None:
-    """The matrix in a folder of 10x, whose name may have something in front; None without one."""
+    """Return the matrix in a 10x folder, whose name may have a prefix; None if there is none."""
     endings = ("matrix.mtx", "matrix.mtx.gz")
     files = [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
     found = [path for path in files if path.name.endswith(endings)]
@@ -37,7 +37,7 @@ def matrix_of_folder(folder: Path) -> Path | None:
 
 
 def open_10x_folder(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a folder with a matrix in Matrix Market, a table of genes and one of barcodes."""
+    """Open a folder with a Matrix Market file and tables of genes and barcodes."""
     matrix: Any = matrix_of_folder(path)
     prefix = matrix.name.partition("matrix.mtx")[0]
     tables = {}
@@ -57,7 +57,7 @@ def open_10x_folder(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def open_h5(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a member of an HDF5 file, or X of AnnData, or the counts of 10x."""
+    """Open a member of an HDF5 file, X of AnnData, or the counts of 10x."""
     return open_hdf5(path, reading, _open_counts)
 
 
@@ -84,7 +84,7 @@ def _named(
     symbols: Titles = None,
     kinds: Titles = None,
 ) -> NamedMatrix:
-    """Counts with the names of cells and genes, if there are as many as the matrix has."""
+    """Return counts with names of cells and genes, if the numbers of names match the matrix."""
     sides = tuple(counts.shape)
     found = (len(cells or range(sides[0])), len(symbols or range(sides[1])))
     if found != sides:

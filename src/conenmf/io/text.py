@@ -1,12 +1,12 @@
 """Text files: tables, documents, and lists of names.
 
-Each line of a table is a row. It is split into fields by `csv` if it has quotes, and Python's
-`float` converts the fields exactly. pandas fills short rows with NaN, joins lines after a stray
-quote and ends a field at a zero byte. With checks of each line, its exact parser takes longer than
-this one. How a table is written is guessed from its first lines, by rules that a reader can follow.
+Each line of a table is a row. `csv` splits it into fields if it has quotes, and Python's `float`
+converts the fields exactly. pandas is not used: it fills short rows with NaN, joins lines after a
+stray quote and ends a field at a zero byte. With checks of each line its exact parser would take
+longer than this one. The format of a table is guessed from its first lines by simple rules.
 
-Documents are a folder of ``.txt`` files, or a column of a table; `data.prepare` makes numbers of
-them when `io.open` knows which words count. They have to fit in a quarter of the memory.
+Documents are a folder of ``.txt`` files, or a column of a table; `data.prepare` converts them to
+numbers with the caller's options for words. They must fit in a quarter of the memory.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from .tables import (
 
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")
-_DELIMITERS = (*";,\t| ", "::")  # a space is what numpy.savetxt writes, "::" MovieLens
-_INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even if they are numbers
+_DELIMITERS = (*";,\t| ", "::")  # a space is used by numpy.savetxt, "::" by MovieLens
+_INDEX_TITLES = ("", "id", "index", "unnamed: 0")  # of a column of names, even numeric ones
 _TITLES_OF_NAMES = (*_INDEX_TITLES, "gene", "label", "name", "sample")
 _MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "n/a", "#N/A")
 _NUMBER = re.compile(
     r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|true|false", re.ASCII | re.IGNORECASE
 )
-_HEAD_LINES = 20  # from which is guessed how a table is written
+_HEAD_LINES = 20  # from which the format is guessed
 _HEAD_CHARS = 1 << 18  # ... or fewer lines, if they are long
-_MIN_TITLES = 6  # numbers in order that are taken for titles
-_MAX_ORDERED = 0.1  # share of the rows below titles that may be in order, or even, too
+_MIN_TITLES = 6  # increasing or decreasing numbers that count as titles
+_MAX_ORDERED = 0.1  # share of the other rows that may be in order, or even, too
 _NEARLY = 0.75  # share of the steps of a row that is nearly in order
-_MAX_UNEVEN = 0.01  # range of steps that count as even, in units of their mean
-_FIELD_BYTES = 40  # that a number takes while it is read
+_MAX_UNEVEN = 0.01  # range of steps that count as even, relative to their mean
+_FIELD_BYTES = 40  # memory for a number while it is parsed
 _FIXED = "each text is a sample"
 
 
 def open_text(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a table with one row on each line; with ``.gz`` at its end, a compressed one."""
+    """Open a table with one row per line; with the ending ``.gz``, a compressed one."""
     if reading.text_column is not None:
         return open_text_column(path, reading)
     head = [line for _, line in islice(_filled_lines(path), _HEAD_LINES)]
@@ -81,7 +81,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix | None:
-    """Open a long table of ratings, by its titles or as asked; None if it is another table."""
+    """Open a long table of ratings, by its titles or on request; None if it is another table."""
     given = reading.triples
     columns = dialect.columns
     places = columns_of_triples([title.strip() for title in columns.titles or ()])
@@ -97,19 +97,19 @@ def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix
         path,
         ((n, row[user], row[item], _number(row[rating], dialect.decimal)) for n, row in rows),
     )
-    # Where nobody rates two items, or no item is rated twice, the columns mean something else.
+    # If nobody rates two items, or no item is rated twice, the columns mean something else.
     return table if given or table.matrix.nnz > max(table.matrix.shape) else None
 
 
 def _recognised(
     path: Path, head: list[str], dialect: Dialect, reading: Reading
 ) -> NamedMatrix | None:
-    """Open a long table of ratings that only its content shows to be one, with a remark."""
+    """Open a long table of ratings that is recognised only by its content, with a remark."""
     rows = [_fields(line, dialect.delimiter) for line in head[dialect.columns.titles is not None :]]
     is_said = reading.triples is not None or reading.drop or reading.names_column is not None
     if is_said or not rows or not may_be_triples(rows):
         return None
-    with suppress(DataError, FileFormatError):  # which plain reading finds too, or has no part in
+    with suppress(DataError, FileFormatError):  # the ordinary reader reports these
         table = _open_triples(path, dialect, reading._replace(triples=(0, 1, 2)))
         if table is not None and are_ratings(table):
             guess = "the first columns look like users, items and ratings"
@@ -118,11 +118,11 @@ def _recognised(
     return None
 
 
-# --- how a table is written -------------------------------------------------------------------
+# --- formats of tables ------------------------------------------------------------------------
 
 
 class Dialect(NamedTuple):
-    """How a table is written; the remarks say what a first line of numbers was taken for."""
+    """The format of a table; the remarks say how a first line of numbers was interpreted."""
 
     delimiter: str
     decimal: str
@@ -131,7 +131,7 @@ class Dialect(NamedTuple):
 
 
 def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
-    """Guess how a table is written from its first lines that are not empty.
+    """Guess the format of a table from its first nonempty lines.
 
     >>> guess(["gene;x;y", "a;1,5;2", "b;0;3,25"], "file").columns[:3]
     (3, ['gene', 'x', 'y'], 0)
@@ -143,7 +143,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     first, *body = (_fields(line, delimiter) for line in lines)
     width = statistics.mode(map(len, body or [first]))
     body = [row for row in body if len(row) == width]
-    if len(first) == width - 1 and header is not False:  # as R writes it
+    if len(first) == width - 1 and header is not False:  # R writes no title for row names
         first.insert(0, "")
     texts = {n for n in range(width) if 2 * sum(_is_text(row[n]) for row in body) > len(body)}
     remarks: Remarks = ()
@@ -175,7 +175,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
 
 
 def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
-    """A key to compare delimiters by: the share of numbers, a header that fits, many numbers."""
+    """Return a key for comparing delimiters: share of numbers, matching header, many numbers."""
     rows = [_fields(line, delimiter) for line in lines]
     body = rows[1:] or rows
     are_numbers = [not _is_text(field) for row in body for field in row]
@@ -183,12 +183,12 @@ def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
 
 
 def _is_text(field: str) -> bool:
-    """Whether a field may be a name or a title; a percentage is neither, but rejected later."""
+    """Return whether a field may be a name or a title; percentages are rejected later."""
     return _number(field.strip().removesuffix("%").replace(",", ".")) is None
 
 
 def _are_numbered(title: str, column: list[str]) -> bool:
-    """Whether a column of numbers names the rows, by its title and by being different integers."""
+    """Return whether a column of distinct integers names the rows, by its title."""
     are_integers = all(field.strip().isdigit() for field in column)
     are_different = are_integers and len(set(column)) == len(column)
     return title.strip().lower() in _INDEX_TITLES or (
@@ -197,11 +197,11 @@ def _are_numbered(title: str, column: list[str]) -> bool:
 
 
 def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Remarks]:
-    """Whether a first line of numbers holds titles, with a warning if it may.
+    """Decide whether a first line of numbers contains titles; warn if it may.
 
-    Titles such as wavelengths, years or 0, 1, 2, ... are in order, and the rows below are not. If
-    some of these are nearly in order too, as in smooth curves, titles differ from them by even
-    steps, or by numbers that are all larger, or all smaller.
+    Titles such as wavelengths, years or 0, 1, 2, ... are in order, but the rows below are not. If
+    some rows are nearly in order too, as in smooth curves, titles differ from them by even steps,
+    or because all titles are larger, or all smaller.
     """
     fields = [[line[n].replace(",", ".") for n in numbers] for line in lines]
     rows = np.array([list(map(_number, row)) for row in fields], float)
@@ -227,7 +227,7 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines of a text in UTF-8; only a newline ends a line."""
+    """Yield the lines of a UTF-8 text; only a newline ends a line."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rt", encoding="utf-8-sig", newline="\n") as stream:
         yield from stream
@@ -238,7 +238,7 @@ def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
-    """The fields of a line; if strict, `csv.Error` is raised for a quote in the wrong place."""
+    """Split a line into fields; if strict, a misplaced quote raises `csv.Error`."""
     line = line.removesuffix("\n").removesuffix("\r")
     if len(delimiter) > 1 or ('"' not in line and "\r" not in line):
         return line.split(delimiter)
@@ -247,7 +247,7 @@ def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
 
 
 def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[str], Array]]:
-    """The names and the numbers of some rows at a time."""
+    """Yield the names and the numbers of some rows at a time."""
     columns = dialect.columns
     others = sorted({*range(columns.width)} - {*columns.numeric}, reverse=True)
     lines = islice(_filled_lines(path), columns.titles is not None, None)
@@ -266,7 +266,7 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
 
 
 def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
-    """The fields of a line of a table; raise an error unless there are as many as in others."""
+    """Split a line of a table into fields; raise an error if their number differs."""
     try:
         fields = _fields(line, dialect.delimiter, strict=True)
     except csv.Error as problem:
@@ -280,7 +280,7 @@ def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
 
 
 def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
-    """The numbers in some fields; Python alone would read 1_0 and other digits than ours."""
+    """Convert fields to numbers; Python alone would accept 1_0 and non-ASCII digits."""
     together = "".join(fields)
     if dialect.decimal == "." and "_" not in together and together.isascii():
         with suppress(ValueError):
@@ -304,7 +304,7 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
 
 
 def _number(field: str, decimal: str = ".") -> float | None:
-    """A number, NaN for an entry that is missing, or None."""
+    """Return a number, NaN for a missing entry, or None."""
     plain = field.strip()
     if plain in _MISSING:
         return np.nan
@@ -327,12 +327,12 @@ def open_texts(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
-    """Open the texts in a column of a table; a text in quotes may have several lines."""
+    """Open the texts in a column of a table; a quoted text may span several lines."""
     check_fits(path, 2 * path.stat().st_size, reading.budget)
     content = "".join(_lines(path))
     column = reading.text_column
     first = content.partition("\n")[0]
-    # The delimiter that finds such a title, or most fields.
+    # Try the delimiter that splits off the title, or gives the most fields.
     divided = {sign: _fields(first, sign) for sign in ",;\t|"}
     sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
     csv.field_size_limit(sys.maxsize)
@@ -352,7 +352,7 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
 
 
 def read_names(path: PathLike, budget: int) -> list[str]:
-    """Read the lines of a UTF-8 text, a name on each; with ``.gz`` at its end, a compressed one."""
+    """Read the lines of a UTF-8 text as names; with the ending ``.gz``, a compressed text."""
     path = Path(path)
     check_fits(path, 4 * path.stat().st_size, budget)
     text = "".join(_lines(path)).rstrip("\r\n")

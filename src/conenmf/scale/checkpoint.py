@@ -1,17 +1,17 @@
 """Checkpoints: a run that was killed resumes from its last save and ends with the same bits.
 
-A checkpoint is a folder, which one run uses at a time. Each save writes a new folder inside it
-under a temporary name and moves it into place when all of it is on the disk; only then is the one
-before it removed. On a cluster the workers write their own partitions of H, so the folder must be
-one that all of them see. Every file has a checksum; those of ``state.npz`` are the archive's own.
+A checkpoint is a folder, and only one run uses it at a time. Each save writes a new folder inside
+it under a temporary name, moves it into place when it is completely on the disk, and then removes
+the previous save. On a cluster the workers write their own partitions of H, so all of them must see
+the folder. Every file has a checksum; ``state.npz`` uses the checksums of the zip archive.
 
-Several runs in one folder (`KeptRuns`) each have a checkpoint, and a file once they have ended. All
-these files are written and read in the same way, and each has the settings that it belongs to.
-Each run has the bits that it would have alone, so runs that are read and runs that are computed
-give the same as if all were computed, and there may be more of them later.
+`KeptRuns` stores several runs in one folder. Each run has a checkpoint, and a file once it has
+ended. Each file contains the settings that it belongs to. A run has the same bits whether it runs
+alone or with others, so some runs may be read and others computed, and more runs may be added
+later.
 
-A checkpoint belongs to its settings and data; others are refused. Functions given as init or solver
-are settings too: `described` compares their code, not only their names.
+A checkpoint belongs to its settings and data; a checkpoint of others is rejected. Functions given
+as init or solver are settings too: `described` compares their code, not only their names.
 
 Results are saved in the same form: one ``.npz`` file of plain arrays and a JSON text. Pickled
 objects are never loaded, and the checksum of every array is compared.
@@ -62,7 +62,7 @@ from ..errors import (
 from ..text import Facts, PathLike, Texts
 
 _FORMAT = "conenmf-checkpoint-11"
-_LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, with a lock of its own
+_LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, which has its own lock
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",
     "fixed": "the fixed components or their names are",
@@ -105,12 +105,12 @@ class Checkpoint:
         number("every", self.every, at_least=0, or_infinite=True, what="seconds")
 
 
-# Where to save a run, as a caller says it.
+# Where to save a run, in the forms that callers may pass.
 Place: TypeAlias = PathLike | Checkpoint | None
 
 
 class Parts(NamedTuple):
-    """The state of a run, as files keep it: arrays, aligned arrays and plain values by name."""
+    """The state of a run as stored in files: arrays, aligned arrays and plain values by name."""
 
     arrays: Arrays
     aligned: dict[str, Aligned]
@@ -118,14 +118,15 @@ class Parts(NamedTuple):
 
 
 class CheckpointedRun:
-    """One run that is saved at regular intervals, in a folder that the caller holds.
+    """A run that is saved at regular intervals, in a folder that the caller has locked.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     V : DataMatrix
     identity : dict
-        What the result depends on, see `identity_of`; a checkpoint of another one is refused.
+        What the result depends on, see `identity_of`; a checkpoint with another identity is
+        rejected.
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
 
@@ -151,9 +152,9 @@ class CheckpointedRun:
         self.facts: Facts = {}
 
     def load(self, max_iter: int) -> Parts | None:
-        """Return the newest state, or None if there is none; restores the generator.
+        """Return the newest state, or None if there is none, and restore the generator.
 
-        A state that is beyond `max_iter` iterations is refused.
+        A state after more than `max_iter` iterations is rejected.
         """
         newest = max(self._saved(), default=None)
         if newest is None:
@@ -174,20 +175,20 @@ class CheckpointedRun:
         return Parts(arrays, aligned, header["plain"])
 
     def _saved(self) -> list[Path]:
-        """The folders of checkpoints, of which there is more than one if a save was interrupted."""
+        """Return the folders of saves; there are two if a save was interrupted."""
         return [entry for entry in self._folder.iterdir() if entry.name.isdigit()]
 
     def _load_aligned(self, folder: Path, name: str) -> Aligned:
         return self._V.map(_load_rows, folder=str(folder), name=name)[0]
 
     def _save_aligned(self, rows: Aligned, folder: Path, name: str) -> dict[str, str]:
-        """Write an aligned array to one file, on a cluster to one for each chunk."""
+        """Write an aligned array to one file; on a cluster, to one file for each chunk."""
         if not self._V.is_remote:
             return _save_rows(range(len(rows)), rows, folder=str(folder), name=name)[0]
         return self._V.map(_save_rows, rows, reduce=or_, folder=str(folder), name=name)[0]
 
     def save_if_due(self, run: Any, ended: bool) -> None:
-        """Save a run (`solve.run.Run`) from time to time, and when the user has ended it."""
+        """Save a run (`solve.run.Run`) at intervals, and when the user has ended it."""
         if not ended and perf_counter() - self._last < self._every:
             return
         target = self._folder / f"{run.n_iter:08d}"
@@ -213,14 +214,14 @@ class CheckpointedRun:
             for name, rows in parts.aligned.items():
                 files |= self._save_aligned(rows, folder, name)
             _write(folder / "state.npz", self._identity, parts.arrays, header)
-        if self._V.is_remote:  # lost chunks are then read from their files again
+        if self._V.is_remote:  # if chunks are lost, they are read from their files again
             run.relocate({name: self._load_aligned(target, name) for name in parts.aligned})
 
 
 def identity_of(V: DataMatrix, settings: Facts, rng: Rng) -> Facts:
-    """Return what a run depends on: settings, V, and its generator, in plain values and digests.
+    """Return what a run depends on: settings, V and its generator, as plain values and digests.
 
-    V is read once, for its digest.
+    Computing the digest of V takes one pass.
     """
     return {
         **settings,
@@ -245,7 +246,7 @@ def _save_rows(index: range, rows: Array, *, folder: str, name: str) -> tuple[di
 
 
 def _load_rows(index: range, *, folder: str, name: str) -> PerSample:
-    """Step of a map: read these rows from the file that holds them."""
+    """Step of a map: read these rows from the file that contains them."""
     files = sorted(Path(folder).glob(f"{name}-*.npy"))
     starts = [int(path.stem.removeprefix(f"{name}-")) for path in files]
     place = bisect(starts, index.start) - 1
@@ -268,7 +269,7 @@ def _checksum(path: Path) -> str:
 
 
 def _check_file(path: Path, expected: str) -> None:
-    """Refuse a file that is not what was written."""
+    """Reject a file that has changed since it was written."""
     if not path.exists() or _checksum(path) != expected:
         raise CheckpointError(
             f"{path} is missing or damaged; delete its folder to run from the beginning"
@@ -279,10 +280,10 @@ def _check_file(path: Path, expected: str) -> None:
 
 
 def digest(V: DataMatrix) -> str:
-    """Return a number that changes if an entry of V changes, or its place; takes one pass.
+    """Return a number that changes if an entry of V changes or moves; takes one pass.
 
-    It is a sum over all entries that are not zero, so it does not depend on blocks, threads, chunks
-    or the storage. It is no protection against data that were made to have the same digest.
+    It is a sum over all nonzero entries, so it does not depend on blocks, threads, chunks or the
+    storage. It gives no protection against deliberate collisions.
 
     >>> from conenmf import from_columns
     >>> one, other = from_columns([[1.0, 2.0], [0.0, 3.0]]), from_columns([[1.0, 3.0], [0.0, 2.0]])
@@ -293,10 +294,10 @@ def digest(V: DataMatrix) -> str:
 
 
 def known_digest(V: DataMatrix) -> str | None:
-    """Return a digest of what is known of V: which entries, and how much they and samples count.
+    """Return a digest of masks and weights: which entries are known, and all weights.
 
-    It is None for complete data whose entries and samples count alike. A missing entry and a
-    zero are alike to `digest`, so data are the same if both digests are.
+    It is None for complete data with equal weights. `digest` does not distinguish a missing entry
+    from a zero, so data are the same only if both digests agree.
 
     >>> from conenmf import from_columns
     >>> X, masks = [[1.0, 2.0], [0.0, 3.0]], ([[1, 1], [0, 1]], [[1, 1], [1, 1]])
@@ -332,9 +333,9 @@ def known_digest(V: DataMatrix) -> str | None:
 
 
 def _digest_block(block: Block, index: Array) -> tuple[int]:
-    """Mix the bits of each entry with its place, as splitmix64 does (Steele, Lea and Flood, 2014).
+    """Mix the bits of each entry with its position, as splitmix64 does (Steele et al., 2014).
 
-    Every entry has a key of its own, so a single entry that changes always changes the sum.
+    Every entry has its own key, so a change in a single entry always changes the sum.
     """
     features, samples, values = entries_of(block)
     z: Array = values.view(np.uint64).copy()
@@ -354,7 +355,7 @@ def _write(file: Path, identity: Facts, arrays: Facts, facts: Facts) -> None:
 
 
 def _read(file: Path, identity: Facts) -> tuple[Facts, Arrays]:
-    """The facts and the arrays of a file; refuse one that is damaged or of another identity."""
+    """Return facts and arrays of a file; reject a damaged file or another identity."""
     try:
         with reading(file, _FORMAT, "a checkpoint") as (facts, arrays):
             saved = facts["identity"]
@@ -376,11 +377,11 @@ def _read(file: Path, identity: Facts) -> tuple[Facts, Arrays]:
 
 @contextmanager
 def held_folder(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if it does not exist, for one run or several at once."""
+    """Lock a folder, which is created if it does not exist, for one run or several."""
     with ExitStack() as stack:
         try:
             folder.mkdir(exist_ok=True)
-            TemporaryFile(dir=folder).close()  # a lock would time out instead
+            TemporaryFile(dir=folder).close()  # in a read-only folder, a lock would time out
             stack.enter_context(in_use(folder, folder / _LOCK_FILE))
         except OutputError as problem:
             raise CheckpointError(f"the checkpoint {problem}") from problem
@@ -398,13 +399,13 @@ def held_folder(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class KeptRuns:
-    """The runs in a folder that the caller holds.
+    """The runs in a folder that the caller has locked.
 
     Parameters
     ----------
     checkpoint : Checkpoint
     identity : dict
-        What all runs depend on; see `identity_of`. A run of another folder or number is refused.
+        What all runs depend on; see `identity_of`. Runs of another identity are rejected.
     """
 
     checkpoint: Checkpoint
@@ -450,11 +451,11 @@ _PARTS: dict[type, Texts] = {
 
 
 def described(thing: object) -> str:
-    """Return a digest of a function by its code, or of anything else that an option may be.
+    """Return a digest of a function by its code, or of any other value of an option.
 
-    Included are the code of a function with its constants and defaults, and the plain values and
-    arrays that it refers to; other functions that it calls count by their names. The code is that
-    of one version of Python: under another one the same function looks different.
+    The digest includes the code of a function, its constants and defaults, and the plain values and
+    arrays that it refers to. Functions that it calls count by their names. Code differs between
+    versions of Python, so the digest does too.
 
     >>> one, other, same = (lambda x: x + 1), (lambda x: x + 2), (lambda x: x + 1)
     >>> described(one) == described(other), described(one) == described(same)
@@ -464,7 +465,7 @@ def described(thing: object) -> str:
 
 
 def _parts(thing: object) -> object:
-    """Nested lists of plain values and arrays of which an object consists."""
+    """Return nested lists of the plain values and arrays that make up an object."""
     thing = getattr(thing, "py_func", thing)  # compiled by numba
     if isinstance(thing, _VALUES):
         return thing
@@ -490,25 +491,25 @@ def _parts(thing: object) -> object:
 # --- saved objects ----------------------------------------------------------------------------
 
 _FACTS = "facts"
-_WRITTEN_BYTES = 64 << 20  # at a time
+_WRITTEN_BYTES = 64 << 20  # written at a time
 
 
 def write_array(stream: IO[bytes], array: Any) -> None:
-    """Write an array in the ``.npy`` format; one on a cluster is fetched a part at a time."""
+    """Write an array in the ``.npy`` format; one on a cluster is fetched in parts."""
     if isinstance(array, np.ndarray):
         np.lib.format.write_array(stream, array, allow_pickle=False)
         return
     descr = np.lib.format.dtype_to_descr(array.dtype)
     header = {"descr": descr, "fortran_order": True, "shape": array.shape}
     np.lib.format.write_array_header_2_0(stream, header)
-    rows = array.T  # one per sample
+    rows = array.T  # one row per sample
     size = max(1, _WRITTEN_BYTES // (rows.dtype.itemsize * int(np.prod(rows.shape[1:]))))
     for first in range(0, len(rows), size):
         stream.write(np.asarray(rows[first : first + size]).tobytes())
 
 
 def write_arrays(path: PathLike, arrays: Facts, facts: Facts) -> None:
-    """Write arrays and plain facts to a file that appears complete."""
+    """Write arrays and plain facts to a file that appears only when it is complete."""
     target = output_file(checked_path("path", path))
     members = {**arrays, _FACTS: np.array(json.dumps(facts, default=methodcaller("tolist")))}
     with written_whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
@@ -518,9 +519,9 @@ def write_arrays(path: PathLike, arrays: Facts, facts: Facts) -> None:
 
 
 def arrays_of(part: Any, prefix: str) -> Arrays:
-    """Return the fields of a dataclass as arrays by name; `part_of` re-creates it.
+    """Return the fields of a dataclass as arrays by name; `part_of` is the inverse.
 
-    Fields that are None, and dicts, are left out.
+    Fields that are None or dicts are left out.
     """
     arrays: Arrays = {}
     for field in fields(part):
@@ -533,7 +534,7 @@ def arrays_of(part: Any, prefix: str) -> Arrays:
 
 
 def part_of(kind: Any, prefix: str, arrays: Arrays) -> Any:
-    """Return what `arrays_of` made arrays of; None if there are none with this prefix."""
+    """Return the object from which `arrays_of` made arrays; None if none has this prefix."""
     if not any(name.startswith(prefix) for name in arrays):
         return None
     hints = get_type_hints(kind)
@@ -550,10 +551,10 @@ def part_of(kind: Any, prefix: str, arrays: Arrays) -> Any:
 
 @contextmanager
 def reading(path: PathLike, format_name: str, what: str) -> Iterator[tuple[Facts, Arrays]]:
-    """Read what `write_arrays` wrote with this format: facts and arrays.
+    """Read arrays and facts that `write_arrays` wrote with this format.
 
-    A file that is damaged, was changed or is something else is refused with `FileFormatError`,
-    also if that is noticed only when an object is made of its arrays.
+    Damaged or changed files and files of other kinds raise `FileFormatError`, even if this is
+    noticed only when an object is built from the arrays.
     """
     path = checked_path("path", path)
     arrays = {}
@@ -562,7 +563,7 @@ def reading(path: PathLike, format_name: str, what: str) -> Iterator[tuple[Facts
             for name in archive.namelist():
                 with archive.open(name) as member:
                     array = np.lib.format.read_array(member, allow_pickle=False)
-                    member.read()  # to the end, where its checksum is compared
+                    member.read()  # to the end, where the checksum is compared
                 arrays[name.removesuffix(".npy")] = array
         if _FACTS not in arrays:
             raise ValueError("no conenmf metadata found")
@@ -578,7 +579,7 @@ def reading(path: PathLike, format_name: str, what: str) -> Iterator[tuple[Facts
         yield facts, arrays
     except (FileFormatError, FileNotFoundError, IsADirectoryError, PermissionError):
         raise
-    except Exception as problem:  # damaged zip files and array headers raise many kinds
+    except Exception as problem:  # damaged zip files and array headers raise many kinds of errors
         raise FileFormatError(
             f"{path} is not {what} saved by conenmf, or is damaged: {problem}"
         ) from problem

@@ -1,13 +1,13 @@
 """V on a cluster: a Dask array whose chunks of samples stay on the workers.
 
 Consecutive chunks form groups, and one task applies a step to all chunks of a group. Results per
-sample stay with the group, as a Dask array; the parts are added as a binary tree over the chunks.
-A group is a whole subtree, so the numbers depend neither on the grouping nor on the workers. A
-worker that is lost takes its results with it; Dask computes them again from the graph, which holds
-W and not V. A group that is computed again is compared with what it was in the first pass.
+sample stay with the group, as a Dask array; the other results are added in a binary tree over the
+chunks. A group is a whole subtree, so the sums depend neither on the grouping nor on the workers.
+If a worker is lost, its results are lost too. Dask computes them again from the graph, which
+contains W but not V. A group that is computed again is compared with its first version.
 
-Errors of a step, and of the graph that makes the chunks, are raised as they are; the loss of a
-client, a scheduler or a worker is named.
+Errors of a step, or of the graph that creates the chunks, are raised unchanged. If a client, a
+scheduler or a worker is lost, the error says so.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from ..errors import (
 )
 from ..text import Facts
 
-_FAN_IN_PARTS = 8  # parts that one task of the tree adds up: a power of two
+_FAN_IN_PARTS = 8  # results that one task of the tree adds up; a power of two
 _MAX_GROUP_BYTES = 32 << 20
-_GROUPS_PER_THREAD = 4  # at least, so that no worker waits long for the last one
-_PART_BYTES = 1 << 18  # of which the evidence is computed at a time: they stay in the cache
-_GOLDEN_RATIO = 0.6180339887498949  # its multiples, modulo 1, are spread evenly
+_GROUPS_PER_THREAD = 4  # at least, so that no worker waits long for the last group
+_PART_BYTES = 1 << 18  # part of a chunk whose evidence is computed at a time; fits in the cache
+_GOLDEN_RATIO = 0.6180339887498949  # multiples of it, modulo 1, are evenly spread
 _Graph: TypeAlias = dict[Any, Any]  # tasks by their keys
 _CLUSTER_LIBRARIES = ("distributed", "asyncio", "concurrent", "tornado")
 
 
 def checked_array(array: object) -> da.Array:
-    """Return a Dask array of numbers whose chunks have known sizes; refuse anything else."""
+    """Return a Dask array of numbers whose chunks have known sizes; reject anything else."""
     if not isinstance(array, da.Array):
         raise DataError(
             f"expected a Dask array, got {type(array).__name__}: "
@@ -78,7 +78,7 @@ class ClusterMatrix(DataMatrix):
     persist : bool, optional
         Keep the chunks in the memory of the workers; by default if they take less than half of it.
     block_samples : int, optional
-        Most samples in a block, into which a worker cuts its chunk.
+        Largest number of samples in a block; workers cut their chunks into blocks.
     **options
         As for `DataMatrix`.
     """
@@ -105,7 +105,7 @@ class ClusterMatrix(DataMatrix):
             rows = rows.rechunk({0: "auto", 1: F})
         self._client = _client_id()
         self._block_samples = block_samples
-        self._evidence: dict[int, list[float]] = {}  # of the chunks of groups, in the first pass
+        self._evidence: dict[int, list[float]] = {}  # of each group, in the first pass
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
         self._groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
@@ -125,7 +125,7 @@ class ClusterMatrix(DataMatrix):
                 (self._chunks,) = dask.persist(self._chunks, optimize_graph=False)
 
     def align(self, array: Aligned) -> da.Array:
-        """Cut an array like the groups."""
+        """Cut an array at the borders of the groups."""
         if isinstance(array, da.Array):
             sizes = {0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)}
             is_cut = array.numblocks[1:] == (1,) * (array.ndim - 1)
@@ -138,13 +138,13 @@ class ClusterMatrix(DataMatrix):
         return nullcontext()
 
     def _run(self, work: Work) -> Results:
-        """Give every group to a task, and reduce the parts."""
+        """Run one task per group, and reduce the results."""
         name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
         call = f"{name}-call"
         n_groups = len(self._groups)
         graph: _Graph = {call: _Call(work._replace(aligned=()), self._options())}
         chunks: list[Any] = [None] * n_groups
-        if work.reads or self._persisted:  # what is new should be where the chunk is
+        if work.reads or self._persisted:  # place new results where the chunk is
             chunks = self._chunks.__dask_keys__()
             graph |= self._chunks.dask
         inputs = [self._inputs(array, graph) for array in work.aligned]
@@ -152,8 +152,8 @@ class ClusterMatrix(DataMatrix):
             place = (g, start, sizes, self._evidence.get(g))
             aligned = [keys[g] for keys in inputs]
             graph[f"{name}-task", g] = (_run_group, call, chunks[g], list(place), *aligned)
-            graph[f"{name}-rows", g] = (operator.getitem, (f"{name}-task", g), 0)  # stay there
-            graph[f"{name}-part", g] = (operator.getitem, (f"{name}-task", g), 1)  # travel
+            graph[f"{name}-rows", g] = (operator.getitem, (f"{name}-task", g), 0)  # stays there
+            graph[f"{name}-part", g] = (operator.getitem, (f"{name}-task", g), 1)  # is sent
         parts: list[Any] = [(f"{name}-part", g) for g in range(n_groups)]
         level = 0
         while len(parts) > 1 or level == 0:
@@ -174,11 +174,11 @@ class ClusterMatrix(DataMatrix):
         return *self._outputs(results, outcome.kinds), outcome.part
 
     def _options(self) -> Facts:
-        """How workers hold chunks."""
+        """Return the options with which workers store chunks."""
         return {"dtype": self.dtype, "block_samples": self._block_samples}
 
     def _inputs(self, array: da.Array, graph: _Graph) -> list[Any]:
-        """What the task of each group is given of an aligned array, whose graph is added."""
+        """Return the inputs of each group's task from an aligned array, and add its graph."""
         results, j = getattr(array, "_conenmf_results", (None, 0))
         if results is None:
             graph |= dict(array.__dask_graph__())
@@ -187,7 +187,7 @@ class ClusterMatrix(DataMatrix):
         return [(operator.getitem, key, j) for key in results.__dask_keys__()]
 
     def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
-        """The Dask arrays of the results per sample."""
+        """Yield the Dask arrays of the results per sample."""
         for j, (sides, dtype) in enumerate(kinds):
             name = f"{results.name}-{j}"
             zeros = (0,) * len(sides)
@@ -200,7 +200,7 @@ class ClusterMatrix(DataMatrix):
             yield array
 
     def _gather(self, indices: Array) -> Block:
-        """Samples, brought to the client."""
+        """Return samples, moved to the client."""
         if not indices.size:
             return np.empty((self.n_features, 0), self.dtype)
         name = f"conenmf-gather-{uuid.uuid4().hex}"
@@ -218,7 +218,7 @@ class ClusterMatrix(DataMatrix):
 
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
-    """How many chunks form a group: a power of two, for subtrees of one binary tree."""
+    """Return how many chunks form a group: a power of two, for subtrees of one binary tree."""
     width = 1
     threads = _n_threads()
     largest = max(sizes, default=0) * sample_bytes
@@ -234,30 +234,30 @@ def _group_width(sizes: list[int], sample_bytes: int) -> int:
 
 
 class _Call(NamedTuple):
-    """A step and its arguments besides the chunk; `options` belong to the chunk's matrix."""
+    """A step and its arguments other than the chunk; `options` belong to the chunk's matrix."""
 
     work: Work
     options: Facts
 
 
 class _Group(NamedTuple):
-    """Chunks on a worker, and a number for each that represents its entries."""
+    """Chunks on a worker, and a number for each that changes if its entries change."""
 
     chunks: list[Rows]
     evidence: list[float]
 
 
 class _Outcome(NamedTuple):
-    """What a task sends towards the client.
+    """What a task sends back to the client.
 
     Attributes
     ----------
     part
-        What its step returned to be reduced.
+        The result of the step that is to be reduced.
     kinds : list of (shape of a row, dtype)
-        Of the per-sample results, which stay on the worker.
+        Types of the per-sample results, which stay on the worker.
     evidence : dict
-        That of a group, by its number, if it was not known.
+        The evidence of a group, by its number, if it was not known before.
     """
 
     part: Any
@@ -266,7 +266,7 @@ class _Outcome(NamedTuple):
 
 
 def _prepare_group(chunks: list[Rows], start: int, sizes: list[int], n_features: int) -> _Group:
-    """Return the chunks of a group, each as matrices in memory need it."""
+    """Return the chunks of a group, converted as matrices in memory require."""
     prepared = []
     for rows, n in zip(chunks, sizes, strict=True):
         prepared.append(_prepare_chunk(rows, start, n, n_features))
@@ -275,7 +275,7 @@ def _prepare_group(chunks: list[Rows], start: int, sizes: list[int], n_features:
 
 
 def _prepare_chunk(rows: Rows, start: int, n_samples: int, n_features: int) -> Rows:
-    """Return a chunk as an ndarray or canonical CSR; refuse one that is not as declared."""
+    """Return a chunk as an ndarray or canonical CSR, after checking its declared form."""
     where = _place(start, n_samples)
     if np.ma.is_masked(rows):
         raise DataTypeError(
@@ -307,7 +307,7 @@ def _joined(parts: Sequence[Any], axis: int) -> Any:
 def _run_group(
     call: _Call, group: _Group | None, place: list[Any], *aligned: Any
 ) -> tuple[tuple[Array, ...], _Outcome]:
-    """Apply a step to each chunk of a group: join the results per sample, add the parts."""
+    """Apply a step to each chunk of a group: join the results per sample, reduce the others."""
     g, start, sizes, known = place
     chunks = [None] * len(sizes)
     if group is not None:
@@ -345,7 +345,7 @@ def _run_step(
 
 
 def _compare(group: _Group, start: int, known: list[float] | None) -> None:
-    """Refuse a group that was computed again and is not what it was."""
+    """Reject a group that was computed again and differs from its first version."""
     for rows, now, before in zip(group.chunks, group.evidence, known or [], strict=False):
         eps = float(np.finfo(rows.dtype).eps) if rows.dtype.kind == "f" else 0.0
         if not np.isclose(now, before, rtol=max(1e-9, 8 * eps), atol=0, equal_nan=True):
@@ -358,9 +358,9 @@ def _compare(group: _Group, start: int, known: list[float] | None) -> None:
 
 
 def _evidence(rows: Rows) -> float:
-    """A sum of all entries with weights of their samples and features.
+    """Return a sum of all entries with weights of their samples and features.
 
-    Not a checksum: computed by another machine, a chunk may differ in the last bits of its entries.
+    It is not a checksum, because another machine may compute a chunk with other last bits.
     """
     of_samples, of_features = (0.5 + np.arange(n) * _GOLDEN_RATIO % 1 for n in rows.shape)
     size = 1 + _PART_BYTES // (8 * rows.shape[1])
@@ -373,12 +373,12 @@ def _evidence(rows: Rows) -> float:
 
 
 def _reduce_copies(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
-    """Reduce what other tasks have returned, which must stay as it is."""
+    """Reduce copies of the results of other tasks, which must not be changed."""
     return _reduce_outcomes(call, copy.deepcopy(outcomes))
 
 
 def _reduce_outcomes(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
-    """Reduce the outcomes of neighbours to one, as a binary tree; their parts may be altered."""
+    """Reduce the outcomes of neighbours to one, in a binary tree; it may change their results."""
     while len(outcomes) > 1:
         pairs = [outcomes[i : i + 2] for i in range(0, len(outcomes), 2)]
         outcomes = [pair[0] if len(pair) == 1 else _added(call, *pair) for pair in pairs]
@@ -391,7 +391,7 @@ def _added(call: _Call, first: _Outcome, second: _Outcome) -> _Outcome:
 
 
 def _take_columns(group: _Group, indices: Array, options: Facts) -> Block:
-    """Return samples of a group by their indices within it, which are sorted."""
+    """Return samples of a group by their sorted indices within it."""
     firsts = np.cumsum([0, *(rows.shape[0] for rows in group.chunks)])[:-1]
     owned = np.split(indices, np.searchsorted(indices, firsts[1:]))
     blocks = [
@@ -407,7 +407,7 @@ def _place(start: int, n_samples: int) -> str:
 
 
 def _addressable(value: Any) -> Any:
-    """Arrays received over the network may be misaligned in memory, which changes bits of sums."""
+    """Copy misaligned arrays from the network, because misalignment changes bits of sums."""
     if isinstance(value, dict):
         return {name: _addressable(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -419,7 +419,7 @@ def _addressable(value: Any) -> Any:
 
 
 class _Keys(db.Bag):  # type: ignore[misc]
-    """The keys (name, 0), (name, 1), ... of a graph, run by threads unless there is a client."""
+    """The keys (name, 0), (name, 1), ... of a graph; threads run it unless there is a client."""
 
     __dask_scheduler__ = staticmethod(dask.threaded.get)
 
@@ -428,7 +428,7 @@ class _Keys(db.Bag):  # type: ignore[misc]
 
 
 def _fits(size: int) -> bool:
-    """Whether the data take less than half of the memory of the workers."""
+    """Return whether the data take less than half of the memory of the workers."""
     client = _client()
     if client is None:
         return size < available_memory() // 2
@@ -437,13 +437,13 @@ def _fits(size: int) -> bool:
 
 
 def _n_threads() -> int:
-    """How many threads the workers have."""
+    """Return how many threads the workers have."""
     client = _client()
     return available_threads() if client is None else max(1, sum(client.nthreads().values()))
 
 
 def _client_id() -> str | None:
-    """The name of the client that Dask would use now, if there is one."""
+    """Return the name of the client that Dask would use now, if there is one."""
     client = _client()
     return None if client is None else str(client.id)
 
@@ -459,9 +459,9 @@ def _client() -> Any:
 
 @contextmanager
 def _naming_failures(client: str | None) -> Iterator[None]:
-    """Name the loss of the client, the scheduler or a worker; raise other errors as they are.
+    """Report the loss of the client, the scheduler or a worker; raise other errors unchanged.
 
-    `client` has what was computed earlier, if anything.
+    `client` is the one that has earlier results, if any.
     """
     _require_client(client)
     try:
@@ -478,7 +478,7 @@ def _naming_failures(client: str | None) -> Iterator[None]:
 
 
 def _require_client(client: str | None, problem: BaseException | None = None) -> None:
-    """Refuse to compute with what another client has, which Dask cannot."""
+    """Raise an error if another client has earlier results, because Dask cannot combine them."""
     if client is not None and client != _client_id():
         raise ReadError(
             "the client with which the data were opened is closed, or no longer the one that Dask "

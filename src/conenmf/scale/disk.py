@@ -1,11 +1,11 @@
-"""V in a file, larger than memory: one thread reads a block while others compute.
+"""V in a file, larger than memory: one thread reads a block while other threads compute.
 
-The memory budget is spent like this: a quarter for blocks in flight with their temporaries, at most
-a sixteenth for an aligned array, of which several are alive at a time. The interpreter and its
-libraries are not counted. A larger aligned array, such as H, is in a temporary file without a name:
-the operating system deletes it together with the array, also if the process is killed.
+The memory budget is used as follows: a quarter for blocks in flight with their temporaries, and at
+most a sixteenth for each aligned array, several of which exist at a time. The interpreter and its
+libraries are not counted. A larger aligned array, such as H, is stored in a temporary file without
+a name. The operating system deletes it together with the array, even if the process is killed.
 
-A `Source` is a file of which rows can be read; `io` has one for each way in which files store them.
+A `Source` is a file whose rows can be read; `io` has a subclass for each storage layout.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from ..text import PathLike
 
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
-_ALIGNED_IN_BUDGET = 16  # a solver that extrapolates has six of H
-_COPIES_OF_BLOCK = 4  # with its temporaries
-_COEFFICIENT_BYTES = 64 * 8  # of a sample, for which a block should leave room
-_FEW_FILES = 128  # whose sizes are looked at even for a few samples
+_ALIGNED_IN_BUDGET = 16  # a solver that extrapolates keeps six arrays of the size of H
+_COPIES_OF_BLOCK = 4  # including temporaries
+_COEFFICIENT_BYTES = 64 * 8  # of the coefficients of a sample; a block leaves room for them
+_FEW_FILES = 128  # up to this number, their sizes are checked even when few samples are read
 
 
 class Stamp:
-    """The sizes and times of files when they were opened."""
+    """The sizes and modification times of files when they were opened."""
 
     def __init__(self, files: Iterable[PathLike]) -> None:
         self._opened = {path: _state(path) for path in map(os.path.abspath, files)}
 
     def check(self, *, few: bool = False) -> None:
-        """Raise `DataChangedError` if a file has changed; with `few`, unless there are many."""
+        """Raise `DataChangedError` if a file has changed; with `few`, skip many files."""
         if few and len(self._opened) > _FEW_FILES:
             return
         for path, (size, time) in self._opened.items():
@@ -85,27 +85,27 @@ def _state(path: str) -> tuple[int, int]:
 
 
 class Source(ABC):
-    """A matrix in a file, of which rows can be read.
+    """A matrix in a file whose rows can be read.
 
     Parameters
     ----------
     name : str
-        What to call it in messages.
+        The name of the source in messages.
     path : path, optional
-        Temporary files go into its folder; by default into the one that the system has for them.
+        Temporary files are written to its folder; by default to the system's temporary folder.
     stamp : Stamp, optional
-        Notices if the file is no longer the one that was opened.
+        Detects whether the file has changed since it was opened.
 
     Attributes
     ----------
     shape : (rows, columns)
     dtype : of the numbers
     row_bytes : int
-        Memory for a row, as it is stored or as it is computed with: the larger of the two.
+        Memory for a row, as it is stored or as it is used in computations, whichever is larger.
     chunk : int
-        Rows that the file keeps together.
+        How many rows the file stores together.
     max_block_rows : int
-        More would make a block too large for other reasons.
+        Largest number of rows in a block, if the source limits it.
     """
 
     shape: Shape
@@ -121,11 +121,11 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Rows:
-        """Rows start..stop, as an ndarray or compressed."""
+        """Return rows start..stop, as an ndarray or compressed."""
 
     def take(self, indices: Array) -> Rows:
-        """These rows, given in increasing order."""
-        # Runs of neighbours: selecting scattered rows at once is slow in HDF5 and Zarr.
+        """Return the rows with these indices, which are increasing."""
+        # Read runs of neighbours: selecting scattered rows at once is slow in HDF5 and Zarr.
         gaps = np.flatnonzero(np.diff(indices) != 1)
         runs = np.split(indices, gaps + 1)
         parts = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
@@ -134,14 +134,14 @@ class Source(ABC):
 
     @abstractmethod
     def turned(self) -> Self:
-        """The transposed matrix, whose rows are the columns of this one; nothing is read."""
+        """Return the transposed matrix without reading data."""
 
     def readable(self, budget: int) -> Source | Rows:
-        """Return the source, or the matrix in memory where that is the way to read its rows."""
+        """Return the source, or the matrix in memory if its rows cannot be read otherwise."""
         return self
 
     def blocks(self, size: int, max_bytes: int) -> Borders:
-        """Borders of blocks of at most so many rows, and about so many bytes."""
+        """Return borders of blocks of at most `size` rows and about `max_bytes` bytes."""
         return equal_borders(self.shape[0], size)
 
     def check(self, *, few: bool = False) -> None:
@@ -150,7 +150,7 @@ class Source(ABC):
             self.stamp.check(few=few)
 
     def whole(self) -> Rows:
-        """All rows, as an ndarray or a sparse array."""
+        """Return all rows, as an ndarray or a sparse array."""
         rows = self.read(0, self.shape[0])
         self.check()
         return rows
@@ -166,7 +166,7 @@ class DiskMatrix(LocalMatrix):
     budget : int
         Bytes of memory that data and results may take.
     block_samples : int, optional
-        Most samples in a block; by default as many as suit the budget and the file.
+        Largest number of samples in a block; by default it suits the budget and the file.
     **options
         As for `DataMatrix`.
     """
@@ -188,17 +188,17 @@ class DiskMatrix(LocalMatrix):
         if block_samples is not None:
             block_samples = min(block_samples, most)
         else:
-            if 1 < source.chunk <= most:  # what the file keeps together is best read together
+            if 1 < source.chunk <= most:  # read together the rows that are stored together
                 most = most // source.chunk * source.chunk
             block_samples = min(most, source.max_block_rows)
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, budget=budget, **options)
         self._source = source
-        # One part is read at a time. The lock is taken outside generators: an interrupt just after
-        # it was taken inside one would leave it locked for as long as the traceback lives.
+        # One part is read at a time. The lock is acquired outside generators: an interrupt just
+        # after it was acquired inside one would leave it locked for as long as the traceback lives.
         self._lock = threading.Lock()
         self.max_gather = min(self.max_gather, block_samples)
-        # The number of threads does not change the result, but each has a block in hand.
+        # The number of threads does not change the result, but each thread needs a block.
         blocks = budget // (4 * _COPIES_OF_BLOCK * block_samples * source.row_bytes)
         self.n_threads = max(1, min(self.n_threads, blocks - self._readers))
 
@@ -229,20 +229,20 @@ class DiskMatrix(LocalMatrix):
 
     @contextmanager
     def _named(self, what: str) -> Iterator[None]:
-        """Name the file, and the part of it, that could not be read."""
+        """Add the file, and the part that could not be read, to errors."""
         try:
             yield
         except (ReadError, DataTypeError, MemoryError):
             raise
-        except Exception as problem:  # of any library that reads a damaged chunk
+        except Exception as problem:  # any library may fail on a damaged chunk
             message = f"{self._source.name}: {what} could not be read: {problem}; "
             self._source.check()
             raise ReadError(message + "check the file or the disk, and copy it again") from problem
 
-    # --- aligned arrays that do not fit ---
+    # --- aligned arrays that do not fit in memory ---
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
-        """Return how many times so many aligned arrays may be kept in memory, or in files."""
+        """Return how many times `count` aligned arrays may be kept in memory, or in files."""
         room = super().room_for_aligned(row_bytes, count)
         return room if self.fits(row_bytes * self.n_samples) else sys.maxsize
 
@@ -260,13 +260,13 @@ class DiskMatrix(LocalMatrix):
 
 
 def new_file(folder: Path, shape: Lengths, dtype: DType) -> Array:
-    """Return an array in a temporary file in the folder, or where it can be written to."""
+    """Return an array in a temporary file in the folder, or in another if it is read-only."""
     size = int(np.prod(shape)) * dtype.itemsize
     if not os.access(folder, os.W_OK):
         folder = Path(tempfile.gettempdir())
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # a mapped hole of a full disk would crash
+            os.posix_fallocate(file.fileno(), 0, size)  # a hole on a full disk would crash
             return np.memmap(file, dtype, "r+", shape=shape)
     except OSError as problem:
         if not is_disk_full(problem):
@@ -280,14 +280,14 @@ def new_file(folder: Path, shape: Lengths, dtype: DType) -> Array:
 
 
 def release(array: object) -> None:
-    """Release the memory of what was read or written of a mapped array; it stays in its file."""
+    """Release the memory of a mapped array; its content stays in the file."""
     mapping = mapping_of(array)
     if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def mapping_of(array: object) -> mmap.mmap | None:
-    """Return the file that an array is mapped from, if its changes are in the file."""
+    """Return the mapping of an array whose changes go to the file."""
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap) and array.mode == "c":  # changes are in memory only
             return None
