@@ -1,45 +1,47 @@
-"""How good a factorization is, by the loss that it was fitted with.
+"""How good a factorization is, measured by the loss of its fit.
 
-`certify` is for every loss. For least squares it returns a `Certificate`. No factorization with K
+`certify` handles every loss. For least squares it returns a `Certificate`. No factorization with K
 components has a smaller error than the truncated singular value decomposition (Eckart and Young),
-and no nonnegative one than a bound from the dual problem (`dual_bound`). For any pair of factors:
-how far it is from that lower bound and from being a stationary point. A certificate is about
-the error; it does not prove that components are the true ones.
+and no nonnegative one has a smaller error than a bound from the dual problem (`dual_bound`). For
+any pair of factors the certificate states how far they are from this lower bound and from a
+stationary point. It covers only the error; it does not prove that components are the true ones.
 
-*Restricted factors* have bounds of their own: components that are given, penalties, sums of one.
-All follow from Eckart and Young on a changed V. With columns A of W given, what they cannot reach
-is V less its projection on their span, and K - n further components leave at least its tail beyond
-as many singular values (Golub, Hoffman and Stewart, "A generalization of the Eckart-Young-Mirsky
-matrix approximation theorem", Linear Algebra Appl. 88, 1987). Coefficients that sum to one span an
-affine set of K - 1 dimensions: the tail is that of V less its mean. With a ||W||^2 + b ||H||^2
-added, singular values are soft-thresholded, since this is at least 2 sqrt(ab) times the sum of the
-singular values of WH. Other penalties are at least 0.
+*Restricted factors* (known components, penalties, or coefficients that sum to one) have their own
+bounds. All follow from the theorem of Eckart and Young for a changed V. With n columns A of W
+given, their span leaves V minus its projection on the span, and K - n further components leave at
+least the tail of this residual beyond as many singular values (Golub, Hoffman and Stewart, "A
+generalization of the Eckart-Young-Mirsky matrix approximation theorem", Linear Algebra Appl. 88,
+1987). Coefficients that sum to one span an affine set of K - 1 dimensions, so the tail is that of V
+minus its mean. With penalties a ||W||^2 + b ||H||^2 the singular values are soft-thresholded,
+because these penalties are at least 2 sqrt(ab) times the sum of the singular values of WH. Other
+penalties are at least 0.
 
-Where entries have weights p, or are missing, p_nf >= u_n t_f for some u and t gives the tail of V
-with samples multiplied by sqrt(u) and features by sqrt(t). For a mask that is a rectangle of V all
-of which is known: some features, and the samples in which none of these is missing.
+Suppose that entries have weights p (0 if missing), and that p_nf >= u_n t_f for some u and t. Then
+the tail of V, with samples multiplied by sqrt(u) and features by sqrt(t), is a bound. For a mask
+this is a rectangle of V without missing entries: some features, and the samples in which none of
+them is missing.
 
-The divergence of counts has no scale of its own, so a `CountCertificate` compares it with four
-others: the divergence of one component, the product of the margins; a lower bound for all factors
-with as many components (`dual_bound`); the gaps that a better H or W could close (`poisson_gaps`);
-and the noise floor, which counting noise alone would leave (`noise_floor`). The first three are
-exact or proven, the last one is an estimate that holds if the counts are Poisson.
+The divergence of counts has no natural scale, so a `CountCertificate` compares it with four others:
+the divergence of one component, the product of the margins; a lower bound for all factors with K
+components (`dual_bound`); the gaps that a better H or W could close (`poisson_gaps`); and the noise
+floor, which counting noise alone would leave (`noise_floor`). The first three are exact or proven.
+The last one is an estimate for Poisson counts.
 
-Gaps: with one factor given, the other solves a convex problem, Poisson regression, for each sample
-or feature by itself. Its dual is
+*Gaps.* With one factor fixed, finding the other is a convex problem, a Poisson regression for each
+sample or feature. Its dual is
 
     max sum_f v_f log(theta_f)   with   W' theta <= W' 1,
 
-and at the optimum theta = v / x, x = Wh. So theta = a v / x with a = min_k (W'1)_k / (W'(v / x))_k
-is a dual point for any h, and the divergence of h is above the smallest possible one by at most
-sum x - s - s log a, with s = sum v (proof: "Duality gaps of counts" in the documentation). Both
-gaps come from one pass over V, beside that for its margins. Where entries are missing or weighted,
-where components are given, and with penalties, they are those of these problems (`dual_gaps`).
+At the optimum theta = v / x with x = Wh. So theta = a v / x with a = min_k (W'1)_k / (W'(v / x))_k
+is a dual point for any h, and the divergence of h exceeds the minimum by at most sum x - s - s log
+a, with s = sum v (proof: "Duality gaps of counts" in the documentation). One pass over V gives both
+gaps, after a pass for its margins. With missing or weighted entries, known components or penalties,
+`dual_gaps` computes the gaps of those problems.
 
-Noise floor: if counts are Poisson and the fitted rates are true, a fit to new counts at these rates
-leaves about as much as the fit to the data did. So counts are drawn at the rates WH, and factors
-are fitted to them, beginning at W and H: the mean of what is left is the floor. Without fitting
-again it is larger, by about half for each parameter that is fitted.
+*Noise floor.* If counts are Poisson and the fitted rates are true, fits to new counts at these
+rates have about the same divergence as the fit to the data. So counts are drawn at the rates WH,
+and factors are fitted to them from W and H; the mean divergence is the floor. Without refitting it
+is larger by about one half per fitted parameter.
 """
 
 from __future__ import annotations
@@ -81,22 +83,22 @@ from .dual_bound import (
     held_if_small,
 )
 
-_ROUNDING = 1e-13  # of ||V||^2, in the squared error
-_DENSE_SHARE = 0.1  # of entries that are not zero, from which on data count as dense
-_SPARSE_EFFORT = 1  # fits of sparse data are quick, and this step closes most of what three do
-_MAX_RECTANGLES = 8  # that are compared by how much of V they hold
-_DEPENDENT_SHARE = 1e-12  # of the largest singular value, up to which a direction is rounding
-_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # of a V whose singular values cost little
+_ROUNDING = 1e-13  # of ||V||^2: rounding error of the squared error
+_DENSE_SHARE = 0.1  # of nonzero entries: data with more count as dense
+_SPARSE_EFFORT = 1  # fits of sparse data are fast, and one step gains most of what three do
+_MAX_RECTANGLES = 8  # that are compared by the energy of V in them
+_DEPENDENT_SHARE = 1e-12  # of the largest singular value: a smaller one is rounding
+_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # if V is so short, singular values are cheap
 
 
 class BoundWarning(UserWarning):
-    """An error is below its lower bound: one of the two numbers must be wrong."""
+    """An error is below its lower bound, so one of the two numbers must be wrong."""
 
 
 def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectrum = None) -> float:
     """Return a lower bound for the relative error of all nonnegative factors with K components.
 
-    With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, which holds for factors of any sign.
+    With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, a bound for factors of any sign.
 
     Parameters
     ----------
@@ -121,7 +123,7 @@ def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectr
 
 
 class _Bounded:
-    """What has a lower bound."""
+    """A certificate with a lower bound."""
 
     failure_probability: float
 
@@ -184,13 +186,13 @@ class Certificate(_Bounded):
 
     @property
     def closed(self) -> float:
-        """The share of the gap between error and `eckart_young` that the effort has closed."""
+        """The share of the gap between the error and `eckart_young` that the effort has closed."""
         whole = self.relative_error - self.eckart_young
         return (self.lower_bound - self.eckart_young) / whole if whole > 0 else 0.0
 
     @property
     def is_bound_telling(self) -> bool:
-        """Whether the bound says more than that errors are nonnegative."""
+        """Whether the bound is clearly above zero."""
         return self.lower_bound > 0 or self.is_attained or self.gap <= 0
 
 
@@ -220,19 +222,18 @@ def _certify_squares(
 def first_certificate(
     relative_error: float, kkt_residual: float, K: int, spectrum: KnownSpectrum
 ) -> Certificate:
-    """Make the certificate of a fit from what the fit knows.
+    """Make the certificate of a fit from the results of the fit.
 
-    Its bound is that of effort 0 where a side of V is short: singular values then take one pass, if
-    the fit has not computed them, and about as long as a few iterations. Otherwise it is 0, and V
-    is not read.
+    If a side of V is short, the bound is that of effort 0. Singular values then take at most one
+    pass, and about as long as a few iterations. Otherwise the bound is 0, and V is not read.
 
     Parameters
     ----------
     relative_error, kkt_residual : float
-        Of the factors.
+        The error and the residual of the factors.
     K : int
     spectrum : Spectrum or None
-        Of V, if all of V is known.
+        The spectrum of V, if all entries are known.
     """
     bound = LowerBound(0.0, 0.0, False, 0.0)
     short_side = max(_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT * K)
@@ -267,19 +268,19 @@ def _stated(error: float, kkt_residual: float, below: LowerBound, effort: int) -
 
 
 def bound_given(V: DataMatrix, A: Array, K: int) -> Interval:
-    """Bound the relative error of K components, of which the columns of A are the first.
+    """Bound the relative error of K components whose first ones are the columns of A.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     A : array (F, n)
     K : int
-        At least n.
+        At least the number of columns of A.
 
     Returns
     -------
     bound, failure_probability : float
-        The bound holds for factors of any sign but for this probability; see `LowerBound`.
+        The bound holds for factors of any sign, except with this probability; see `LowerBound`.
 
     Examples
     --------
@@ -314,7 +315,7 @@ def objective_bound(
     sum_to_one : bool
         The coefficients of each sample sum to one.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -342,17 +343,16 @@ def observed_bound(
 ) -> float:
     """Bound sum p (v - wh)^2 + l2_w ||W||^2 + l2_h ||H||^2 from below, for any K.
 
-    V must have missing or weighted entries; those that are known have weights p, see `Observed`.
-    For Y = p (V - WH), and t <= 1 so small that no singular value of tY is above
-    sqrt(l2_h l2_w), the bound is 2t <Y, V> - t^2 sum Y^2 / p. It is 0 if one of the two penalties
-    is: then none is known.
+    V must have missing or weighted entries; known entries have weights p, see `Observed`. For Y = p
+    (V - WH), and t <= 1 so small that no singular value of tY is above sqrt(l2_h l2_w), the bound
+    is 2t <Y, V> - t^2 sum Y^2 / p. If one of the two penalties is 0, the bound is 0.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     W : array (F, K)
     H : array (K, N)
-        The better the factors, the higher the bound.
+        Better factors give a higher bound.
     l2_h, l2_w : float
     """
     limit = math.sqrt(l2_h * l2_w)
@@ -370,12 +370,11 @@ def observed_bound(
 
 
 def known_bound(V: DataMatrix, K: int) -> Interval:
-    """Bound the relative error of K components over the entries of V that are known.
+    """Bound the relative error of K components over the known entries of V.
 
-    Features are taken in the order of how often they are known, as many as leave most of V in
-    samples of which none of them is missing. It is 0 if no such rectangle has more than K sides, as
-    where holes are everywhere: then nothing is known. That holds for ratings, of which each
-    sample has few.
+    The features that are known most often are used: as many as leave most of V in samples in which
+    none of them is missing. If no such rectangle has more than K rows and columns, as in ratings
+    where each sample has few, the bound is 0.
 
     Parameters
     ----------
@@ -416,7 +415,7 @@ def known_bound(V: DataMatrix, K: int) -> Interval:
 
 
 def _rectangle(V: DataMatrix, weights: Aligned, t: Array) -> MappedMatrix:
-    """V with features times sqrt(t) and samples times sqrt(u), u_n t_f <= p_nf for all f."""
+    """V with features times sqrt(t) and samples times sqrt(u), where u_n t_f <= p_nf for all f."""
     inside = t > 0
     features = np.sqrt(t)[:, None]
     roots = V.by_rows(
@@ -433,13 +432,13 @@ def _known_sums(
     block: Block, H: Array, weights: EntryWeights = None, *, W: Array
 ) -> tuple[Interval]:
     left, squares = observed_residual(exact(block), weights, W, exact(H))
-    if is_sparse(left) and is_sparse(block):  # they have one pattern
+    if is_sparse(left) and is_sparse(block):  # both have the same pattern
         return ((float(np.vdot(left.data, exact(block.data))), float(squares.sum())),)
     return ((float(np.vdot(dense(left), dense(block))), float(squares.sum())),)
 
 
 def _tail(V: DataMatrix, k: int) -> Interval:
-    """||V||^2 less its k largest squared singular values, from below; and a probability."""
+    """Bound ||V||^2 minus the k largest squared singular values from below; with a probability."""
     if k == 0 or V.total == 0:
         return V.total, 0.0
     if k >= min(V.shape):
@@ -458,7 +457,7 @@ def _beyond(block: Block, *, Q: Array) -> Array:
 
 
 class PoissonGaps(NamedTuple):
-    """The divergence of factors, and bounds for what a better H or a better W would change.
+    """The divergence of factors, and bounds on how much a better H or a better W could lower it.
 
     Attributes
     ----------
@@ -484,23 +483,23 @@ class PoissonGaps(NamedTuple):
 def poisson_gaps(
     V: DataMatrix, W: ArrayLike, H: Aligned, *, n_fixed: int = 0, penalties: Penalties | None = None
 ) -> PoissonGaps:
-    """Return the divergence of V from WH, and how much of it a better H, or W, could save at most.
+    """Bound how much a better H, or a better W, could lower the divergence of V from WH.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Some of it may be missing or weighted: all is about what is known.
+        May have missing or weighted entries; the result covers the known entries.
     W : array (F, K)
     H : array (K, N)
     n_fixed : int
-        So many components, the first ones, were given: that they could be better does not count.
+        The first `n_fixed` components are known, and are not counted as improvable.
     penalties : Penalties, optional
-        Those of the fit: the gaps are those of the divergence and these.
+        The penalties of the fit; the gaps then include them.
 
     Raises
     ------
     DataError
-        If WH is zero where V is not: the divergence is then infinite.
+        If WH is zero at a nonzero entry of V, because the divergence is infinite.
 
     Examples
     --------
@@ -532,13 +531,13 @@ def poisson_gaps(
 
 # --- the noise floor of counts ------------------------------------------------------------------
 
-MAX_DENSE_ENTRIES = 1 << 25  # of drawn counts that are held in memory, if they are dense
+MAX_DENSE_ENTRIES = 1 << 25  # of drawn counts that are stored in memory as dense data
 _SEED = 0
 _STOPPING = Stopping(max_iter=100)
 
 
 class NoiseFloor(NamedTuple):
-    """The divergence that counting noise alone would leave, an estimate if counts are Poisson.
+    """The divergence that counting noise alone would leave, an estimate for Poisson counts.
 
     Attributes
     ----------
@@ -547,8 +546,8 @@ class NoiseFloor(NamedTuple):
     spread : float
         The standard deviation of a draw.
     refitted : bool
-        Whether factors were fitted to the draws; if not, the value is too large, since it ignores
-        that a fit follows the noise with every parameter it has.
+        Whether factors were fitted to the draws. If not, the value is too large, because a fit
+        follows the noise with every parameter.
     """
 
     value: float
@@ -573,11 +572,11 @@ def noise_floor(
     W : array (F, K)
     H : array (K, N)
     refit : bool
-        Fit the factors to each draw, starting from W and H. Without it the floor takes one pass per
-        draw, and is too large, because it ignores the parameters.
+        Fit the factors to each draw, starting from W and H. Without fitting, the floor takes one
+        pass per draw, and is too large, because a fit follows the noise with every parameter.
     n_draws : int
     rng : numpy.random.Generator, optional
-        By default one of a fixed seed.
+        By default a generator with a fixed seed.
 
     Examples
     --------
@@ -594,7 +593,7 @@ def noise_floor(
     left = []
     for _ in range(n_draws):
         drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
-        if not drawn.nonzero:  # so low are the rates
+        if not drawn.nonzero:  # rates are so low that no counts were drawn
             left.append(0.0)
             continue
         factors = W, H
@@ -607,10 +606,10 @@ def noise_floor(
 
 # --- counts -------------------------------------------------------------------------------------
 
-_NULL_SHARE = 1e-12  # of the total, below which the margins explain all
-_TELLING_SHARE = 0.2  # of the divergence, from which on a lower bound is worth reporting
-_FAR_ABOVE = 0.15  # of the noise floor: of few counts, it may be a tenth too low
-_SPREADS, _NEAR = 3, 0.01  # of the noise floor, and its share: within which a divergence is at it
+_NULL_SHARE = 1e-12  # of the total: a smaller divergence is rounding
+_TELLING_SHARE = 0.2  # of the divergence: a smaller lower bound is not reported
+_FAR_ABOVE = 0.15  # of the noise floor, which may be a tenth too low for few counts
+_SPREADS, _NEAR = 3, 0.01  # a divergence this close to the noise floor counts as equal
 
 
 @dataclass(frozen=True)
@@ -624,29 +623,28 @@ class CountCertificate(_Bounded):
     of_margins : float
         The divergence of one component, the product of the margins.
     relative_error : float
-        Their quotient: the share of the deviance that is not explained. Where one component leaves
-        nothing, the divergence over the total of V.
+        divergence / of_margins, the share of the deviance that is not explained. If one component
+        leaves nothing, the divergence over the total of V.
     lower_bound : float
-        No nonnegative factorization with as many components has a smaller relative error; 0 if
-        nothing is proven.
+        No nonnegative factorization with as many components has a smaller relative error; 0 if no
+        bound was proved.
     gap : float
         Relative error minus lower bound.
     coefficient_gap, component_gap : float
-        With this W no H, and with this H no W, has a divergence that is lower by more than this.
+        With this W no H, and with this H no W, lowers the divergence by more than this.
     noise_floor : float
         The mean divergence of fits to counts that were drawn at the fitted rates: what counting
-        noise alone would leave. An estimate, which holds if counts are Poisson; infinite if it was
-        not asked for.
+        noise alone would leave. An estimate for Poisson counts; infinite if it was not requested.
     floor_spread : float
         The standard deviation of these divergences.
     is_refitted : bool
-        Whether there were such fits. For data that are not in memory the draws are compared with
-        the rates themselves, and the floor is too high: it ignores the parameters of a fit.
+        Whether factors were fitted to the draws. For data that are not in memory the draws are
+        compared with the rates, and the floor is too high, because a fit follows the noise.
     failure_probability : float
-        0.0 where the bound is certain; else the probability, over random vectors that were drawn,
-        that it is not a bound.
+        0.0 if the bound is certain; otherwise the probability, over random vectors, that the bound
+        is wrong.
     effort : int
-        With which the bound was computed.
+        The effort with which the bound was computed.
     """
 
     divergence: float
@@ -664,7 +662,7 @@ class CountCertificate(_Bounded):
 
     @property
     def above_floor(self) -> float:
-        """By which share of the noise floor the divergence is above it; NaN if it is unknown."""
+        """The divergence's excess over the noise floor, as a share of it; NaN if unknown."""
         if not np.isfinite(self.noise_floor) or self.noise_floor == 0:
             return float("nan")
         return self.divergence / self.noise_floor - 1.0
@@ -676,11 +674,11 @@ class CountCertificate(_Bounded):
 
     @property
     def is_bound_telling(self) -> bool:
-        """Whether the lower bound is at least a fifth of the divergence; else it is not shown."""
+        """Whether the lower bound is at least a fifth of the divergence, and so worth showing."""
         return self.proven_share >= _TELLING_SHARE
 
     def floor_in_words(self) -> str:
-        """Say where the divergence is with respect to the noise floor; empty if it is unknown."""
+        """Compare the divergence with the noise floor in words; "" if the floor is unknown."""
         above = self.above_floor
         if np.isnan(above):
             return ""
@@ -702,7 +700,7 @@ class CountCertificate(_Bounded):
         return f"{where} ({estimate}){meant}"
 
     def bound_in_words(self, K: int) -> str:
-        """Say what the lower bound means; empty if it is too low to mean much."""
+        """Describe the lower bound in words; "" if it is too low to mean much."""
         if not self.is_bound_telling:
             return ""
         below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
@@ -724,9 +722,9 @@ def certify_counts(
 ) -> CountCertificate:
     """Judge a factorization of counts, V ~ W H.
 
-    Where entries are missing or weighted, it is judged by those that are known; no lower bound is
-    known then, and the noise floor is not estimated. Nor is it where samples have weights: they are
-    not as Poisson counts any more.
+    With missing or weighted entries, only known entries count; there is then no lower bound and no
+    noise floor. With weighted samples there is no noise floor either, because weighted counts are
+    not Poisson.
 
     Parameters
     ----------
@@ -734,10 +732,10 @@ def certify_counts(
     W : array (F, K)
     H : array (K, N)
     effort : int
-        Steps by which the lower bound is raised.
+        Number of steps that raise the lower bound.
     floor : bool
-        Whether to estimate the noise floor: counts are drawn three times, and fitted if V is in
-        memory.
+        Whether to estimate the noise floor: counts are drawn three times, and factors are fitted to
+        them if V is in memory.
     n_fixed, penalties
         As in `poisson_gaps`.
 
@@ -800,7 +798,7 @@ def certify(
     sqrt(sum_k g_k ||min(h_k, d_k / g_k)||^2 + the same for W) / ||V||, where d is the gradient
     W'(WH - V) and g_k = ||w_k||^2. For counts it is a `CountCertificate`: the divergence, a lower
     bound, duality gaps, and the noise floor. If entries are missing or weighted, all numbers are
-    about the known entries, and a lower bound of 0 means that none is known.
+    about the known entries, and a lower bound of 0 means that no bound is known.
 
     Parameters
     ----------
@@ -866,7 +864,7 @@ def kind_of_certificate(loss: str) -> type[AnyCertificate]:
 
 
 def quality_in_words(certificate: AnyCertificate, K: int) -> list[str]:
-    """Say what a certificate means for a factorization with K components, in sentences."""
+    """Describe a certificate of a factorization with K components, in sentences."""
     if not isinstance(certificate, CountCertificate):
         return [bound_in_words(certificate, K)]
     floor = certificate.floor_in_words()
@@ -882,7 +880,7 @@ def _chance_in_words(certificate: AnyCertificate) -> str:
 
 
 def bound_in_words(certificate: Certificate, K: int) -> str:
-    """Say what the lower bound means for factorizations with K components."""
+    """Describe the lower bound for factorizations with K components in words."""
     if not certificate.is_bound_telling:
         return "no lower bound above 0 is known for the error"
     below = f"{certificate.lower_bound:.4g}"

@@ -1,17 +1,18 @@
-"""The number of components: one procedure, which gathers evidence and grades the answer.
+"""The number of components: one procedure gathers evidence and grades the answer.
 
-A loss names the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
-small function. Each piece of evidence has a number, an interval, and says whether the data meet its
+A loss lists the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
+function. Each piece of evidence has a number and an interval, and says whether the data meet its
 assumptions. The most trusted evidence decides, and the answer has a grade:
 
 *proved*
-    A theorem applies to these data, and is named.
+    A theorem applies to these data, and the answer names it.
 *supported*
-    The data meet the assumptions of the deciding evidence, and other evidence has the same number.
+    The data meet the assumptions of the deciding evidence, and other evidence gives the same
+    number.
 *guess*
     Anything else.
 
-`factorize` with ``K="auto"``, `select_k` and the command line share this decision.
+`factorize` with ``K="auto"``, `select_k` and the command line all use this procedure.
 """
 
 from __future__ import annotations
@@ -57,29 +58,29 @@ PROVED = "proved"
 SUPPORTED = "supported"
 GUESS = "guess"
 
-_FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # which piece of evidence decides
-_UPPER_END = -1  # shown as such: it never decides, nor supports a number
-_FOR_GUESSES = ("shuffled", "hysime")  # evidence that is asked only where the others leave one
+_FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # trust: evidence with the highest value decides
+_UPPER_END = -1  # shown as an upper end; it never decides or supports a number
+_FOR_GUESSES = ("shuffled", "hysime")  # gathered only if the others leave a guess
 
-_MIN_DENSITY = 0.25  # of nonzero entries, below which noise cannot be alike in all entries
+_MIN_DENSITY = 0.25  # of nonzero entries: with fewer, noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
-_CLEAR_GAP, _WIDE_GAP = 1.5, 5.0  # between the last singular value that counts and the next
-_MIN_GAP = 1.02  # below it singular values fall across the edge without a step
-_NEAR_EDGE, _HUGE_DROP = 1.15, 10.0  # so near the edge after such a drop, they are noise
-_EVIDENT_MARGIN_RATIO = 2.0  # by which the largest ratio of singular values stands out, ...
-_CLIFF_MARGIN_RATIO = 5.0  # ... even where noise seems to tell another number
-_MAX_RATIO_AFTER = 1.3  # of singular values after it, where what follows is noise
-_MAX_SAMPLES, _MAX_ENTRIES = 2000, 20 << 20  # whose directions are compared, ...
-_MANY_FEATURES = 400  # ... or as many samples as this, if there are more features
-_NEAR_SHARE = 0.5  # of what a component explains of noise: costs that near cannot be told apart
-_HIDDEN_ENTRIES = 1 << 22  # of the samples of which some entries are hidden
-_SPLITS, _N_SPLITS = 10, 2  # the share that is hidden is one of so many, so often
+_CLEAR_GAP, _WIDE_GAP = 1.5, 5.0  # ratio of the last singular value that counts to the next
+_MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
+_NEAR_EDGE, _HUGE_DROP = 1.15, 10.0  # values this near the edge after such a drop are noise
+_EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
+_CLIFF_MARGIN_RATIO = 5.0  # ... enough even if noise seems to give another number
+_MAX_RATIO_AFTER = 1.3  # of singular values after the gap, if the rest is noise
+_MAX_SAMPLES, _MAX_ENTRIES = 2000, 20 << 20  # of the data whose directions are compared, ...
+_MANY_FEATURES = 400  # ... or as many samples as features, at least this many
+_NEAR_SHARE = 0.5  # of what a component explains of noise: costs that differ by less count as equal
+_HIDDEN_ENTRIES = 1 << 22  # of the samples in which entries are hidden
+_SPLITS, _N_SPLITS = 10, 2  # one part of this many is hidden, this often
 _N_FOLDS = 3  # of a score
-_MANY_HOLES = 0.1  # of the entries: fewer can be filled with means
+_MANY_HOLES = 0.1  # of the entries; fewer missing entries can be replaced by means
 _PATIENCE = 4
 _SHORT = Stopping(1e-4, max_iter=60)
-_MAX_RESIDUAL = 1.12  # largest singular value of residuals over that of noise alike in all entries
-_MAX_DISPERSION = 0.3  # above it, counts vary so much that the model is in doubt
+_MAX_RESIDUAL = 1.12  # largest singular value of the residuals over that of noise
+_MAX_DISPERSION = 0.3  # above it, counts vary so much that the model is doubtful
 
 
 @dataclass(frozen=True)
@@ -91,24 +92,24 @@ class Evidence:
     name : str
     K : int
     interval : (int, int)
-        Where the truth may be, if another piece agrees.
+        Where the true number may be, if another piece agrees.
     text : str
-        Why.
+        The reason for the number.
     trust : int
-        The piece with the largest decides: 2 or 3 if the data meet its assumptions, 1 if it can
-        serve as a guess, 0 if it is only shown, -1 if it supports no number either.
-    ks, scores : array
-        What the picture shows: a score for each of these numbers.
+        The piece with the largest trust decides: 2 or 3 if the data meet its assumptions, 1 if it
+        can serve as a guess, 0 if it is only shown, -1 if it does not support a number either.
+        ks, scores : array
+        A score for each of these numbers, for the figure.
     meaning : str
         What the scores are.
     is_sure : bool
-        Whether it supports its number, if another piece agrees.
+        Whether it supports its number if another piece agrees.
     below : int, optional
-        How far the truth may be below K, of an interval of width K for a guess; by default K / 3.
+        How far below K the true number may be, if K is a guess; by default K / 3.
     theorem : str
-        What proves the number; empty if nothing does.
+        The theorem that proves the number; empty if there is none.
     seconds : float
-        What the evidence cost.
+        The time that the evidence took.
     """
 
     name: str
@@ -178,7 +179,7 @@ class Selection:
 
     @classmethod
     def of_plain(cls, facts: Facts | None) -> Selection | None:
-        """Return the selection that was saved as these facts; None of None."""
+        """Return the selection that was saved as these facts, or None."""
         if facts is None:
             return None
         pieces = []
@@ -197,7 +198,7 @@ class Selection:
 
 @dataclass
 class Question:
-    """The data, the candidates, and what several pieces of evidence use."""
+    """The data, the candidates, and intermediate results that several pieces of evidence use."""
 
     V: DataMatrix
     loss: Loss
@@ -208,31 +209,31 @@ class Question:
 
     @property
     def is_late(self) -> bool:
-        """Whether the budget is spent."""
+        """Whether the budget is used up."""
         return perf_counter() > self.deadline
 
     @cached_property
     def samples(self) -> DataMatrix:
-        """All samples, or some of them if they are many."""
+        """All samples, or a subset if there are many."""
         size = _MANY_FEATURES if self.V.n_features > _MANY_FEATURES else _MAX_SAMPLES
         return some_samples(self.V, default_rng(0), size, _MAX_ENTRIES)
 
     @cached_property
     def directions(self) -> Spectrum:
-        """The spectrum of these samples, scaled to unit norm."""
+        """The spectrum of these samples scaled to unit norm."""
         return Spectrum(unit_samples(self.samples), vectors=False)
 
 
 Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
-# Called with the name and the number of a piece of evidence before it is gathered.
+# Called with the name and the number of each piece of evidence before it is computed.
 Watch: TypeAlias = Callable[[str, int], object]
 
 
 def _edge(question: Question) -> Iterator[Evidence]:
-    """Singular values above the edge of the noise, of all samples and of clusters of them.
+    """Count singular values above the edge of the noise, for all samples and within clusters.
 
-    See `count_above_edge` and `count_in_clusters`. Data of mostly zeros are not asked: noise that
-    is alike in all entries would leave few.
+    See `count_above_edge` and `count_in_clusters`. Data of mostly zeros are skipped, because noise
+    that is alike in all entries would leave few zeros.
     """
     if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
         return
@@ -269,9 +270,9 @@ def _edge(question: Question) -> Iterator[Evidence]:
 
 
 def _without_near(found: EdgeCount) -> EdgeCount:
-    """The count without singular values just above the edge that follow a huge drop.
+    """Return the count without singular values just above the edge after a huge drop.
 
-    Noise that is not quite alike in all entries leaves some there.
+    Noise that is not quite alike in all entries has a few singular values there.
     """
     K = int(np.count_nonzero(found.values[: found.K] >= _NEAR_EDGE))
     above = found._replace(K=K)
@@ -279,7 +280,7 @@ def _without_near(found: EdgeCount) -> EdgeCount:
 
 
 def _ratio(question: Question) -> Iterator[Evidence]:
-    """The paper's estimate (Section V, Theorem 9)."""
+    """Compute the paper's estimate (Section V, Theorem 9)."""
     V = question.V
     part = question.samples
     ratio = estimate_rank(
@@ -317,10 +318,10 @@ def _ratio(question: Question) -> Iterator[Evidence]:
 
 
 def _shuffled(question: Question) -> Iterator[Evidence]:
-    """Parallel analysis: singular values above those of shuffled data (Horn, 1965).
+    """Do parallel analysis: count singular values above those of shuffled data (Horn, 1965).
 
     Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
-    which keeps each feature's distribution and destroys what features have in common.
+    which keeps each feature's distribution and destroys correlations between features.
     """
     directions = question.directions
     others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
@@ -356,13 +357,13 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
 
 
 def _hysime(question: Question) -> Iterator[Evidence]:
-    """An upper end for scenes: directions that hold more signal than noise.
+    """Count directions with more signal than noise, an upper end for scenes.
 
-    The noise of a feature is what regression on all others leaves (Bioucas-Dias and Nascimento,
-    "Hyperspectral subspace identification", IEEE TGRS 46, 2008). What is not exactly linear counts
-    as signal, so there are far more directions than materials; where noise is alike in all entries
-    weak components are missed, and the edge says more. With R = VV' / N and D the inverse
-    of the diagonal of R^-1, the noise is D R^-1 V.
+    The noise of a feature is its residual after regression on all others (Bioucas-Dias and
+    Nascimento, "Hyperspectral subspace identification", IEEE TGRS 46, 2008). Nonlinear effects
+    count as signal, so there are far more such directions than materials. If noise is alike in all
+    entries, weak components are missed, and the edge of the noise is better evidence. With R = VV'
+    / N and D the inverse of the diagonal of R^-1, the noise is D R^-1 V.
     """
     F, N = question.V.shape
     is_noise = any(one.name == "edge" and one.trust >= _CLEAR for one in question.gathered)
@@ -386,7 +387,7 @@ def _hysime(question: Question) -> Iterator[Evidence]:
 
 
 def _cones(question: Question) -> Iterator[Evidence]:
-    """Clusters of samples that are apart, as the geometric assumption implies: `count_cones`.
+    """Count clusters of samples that are apart, as under the geometric assumption: `count_cones`.
 
     If noise leaves two more singular values than there are clusters, these are groups of cones.
     """
@@ -422,17 +423,17 @@ def _cones(question: Question) -> Iterator[Evidence]:
 
 
 def _counting_noise(question: Question) -> Iterator[Evidence]:
-    """The likelihood, where each component costs what it would explain of noise.
+    """Compare likelihoods, charging each component what it would explain of pure noise.
 
-    Then the residuals of the best fit, which have no singular value above the edge of the noise if
-    nothing but noise is left.
+    The residuals of the best fit are also examined: if only noise is left, none of their singular
+    values is above the edge of the noise.
     """
     fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline)
     ks = np.array(sorted(fits.costs))
     costs = np.array([fits.costs[k] for k in ks])
     K = int(ks[np.argmin(costs)])
     near = ks[costs <= costs.min() + _NEAR_SHARE]
-    low, high = int(near[0]), int(near[-1]) + K // 10  # weak ones hide among many
+    low, high = int(near[0]), int(near[-1]) + K // 10  # weak components are hard to see among many
     phi = fits.noise.dispersion
     text = f"components beyond the first {K} explain only noise"
     if phi > 0:
@@ -449,7 +450,7 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
         return
     k = int(enough[0])
     text = f"the residuals of {k} components have no singular value above the edge of the noise"
-    is_same = low <= k <= high  # where costs are near, either may be right
+    is_same = low <= k <= high  # if costs are nearly equal, either number may be right
     yield replace(
         first,
         name="residuals",
@@ -462,13 +463,13 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     )
 
 
-# --- evidence for data with holes -------------------------------------------------------------
+# --- evidence for data with missing entries ---------------------------------------------------
 
 
 def _hidden(question: Question) -> Iterator[Evidence]:
-    """The error on known entries that are hidden from the fit (Wold, 1978).
+    """Compare errors on known entries that are hidden from the fit (Wold, 1978).
 
-    More components are tried until four in a row predict worse than the best number.
+    The number of components grows until four in a row predict worse than the best number.
     """
     V = question.V
     rng = default_rng(0)
@@ -493,7 +494,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
 
 
 def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
-    """The relative error of a fit of the data at the entries that V has and they have not."""
+    """Return the relative error of a fit of `data` at the entries that are known only in V."""
     solver = loss.solver("auto")
     start = loss.initialize(filled(data), K, "cr1", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
@@ -503,7 +504,7 @@ def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Genera
 def _predicted(
     V: DataMatrix, data: DataMatrix, W: Array, loss: Loss, penalties: Penalties
 ) -> float:
-    """The share of the squares of hidden entries that W and the other entries predict.
+    """Return which share of the squares of hidden entries W and the other entries predict.
 
     A sample that is predicted worse than by zeros counts as zeros: where the only large feature of
     a component is hidden, its coefficient is arbitrary.
@@ -522,18 +523,18 @@ def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Ar
 
 
 def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
-    """V without a share of its known entries, which belong to one of several folds."""
+    """Return V without one of several parts of its known entries."""
     F, N = V.shape
     folds = (n_folds * uniform_rows(range(N), F, (5, 1))).astype(np.int64)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)  # samples may have no entry left
+        warnings.simplefilter("ignore", InputWarning)  # samples may lose all their entries
         return observed_only(V, mask=folds != fold)
 
 
 def hidden_share(V: DataMatrix, W: Array, loss: Loss, penalties: Penalties) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
 
-    A third of the entries is hidden at a time; the coefficients are those of the others.
+    A third of the entries is hidden at a time; coefficients are fitted to the other entries.
     """
     splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
     shares = [_predicted(V, data, W, loss, penalties) for data in splits]
@@ -565,7 +566,7 @@ def choose_k(
     max_time: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:
-    """Choose the number of components, as `select_k` does; arguments are not checked.
+    """Choose the number of components like `select_k`, without checking arguments.
 
     Examples
     --------
@@ -601,7 +602,7 @@ def choose_k(
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
-    """Let the most trusted evidence decide, and grade it by how the other evidence agrees."""
+    """Let the most trusted evidence decide, and grade it by how well other evidence agrees."""
     proofs = [one for one in gathered if one.theorem]
     best = proofs[0] if proofs else max(gathered, key=lambda one: one.trust)
     K = max(best.K, 1)
@@ -626,7 +627,7 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
 
 
 def _among(chosen: Selection, ks: Array | None) -> Selection:
-    """The candidate nearest to the number chosen."""
+    """Replace the chosen number by the nearest candidate."""
     if ks is None or chosen.K in ks:
         return chosen
     K = int(ks[np.argmin(np.abs(ks - chosen.K))])
@@ -644,7 +645,7 @@ def select_k(
 ) -> Selection:
     """Estimate the number of components, and say how sure the estimate is.
 
-    The answer is a number, an interval, a grade ("proved", "supported" or "guess") and the
+    The result has a number, an interval, a grade ("proved", "supported" or "guess") and the
     evidence; ``print(selection)`` shows all of it, and ``selection.plot()`` draws it.
 
     Parameters

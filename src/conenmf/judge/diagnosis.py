@@ -1,10 +1,10 @@
 """A diagnosis: a description of a factorization and its data.
 
-It collects what other modules compute: the singular values and the
-cones and whether the geometric assumption (Section II of the paper) holds. Cones get the numbers of
-the components they belong to. It keeps some samples, evenly spread over the data, so that the
-report can be drawn without the matrix. It computes no bound of its own. Here are also the sentences
-that a result, its report and the command line share.
+It collects results of other modules: the singular values, the cones, and whether the geometric
+assumption (Section II of the paper) holds. Cones are numbered like the components they belong to.
+It stores some samples, evenly spread over the data, so that the report can be drawn without the
+matrix. This module also contains the sentences that a result, its report and the command line
+share.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ from .scores import match_components
 
 # --- typical samples ----------------------------------------------------------------------------
 
-_MAX_RESIDUAL_SQ = 0.25  # share of ||V||^2 that cr1-nmf may leave of samples in cones
+_MAX_RESIDUAL_SQ = 0.25  # of ||V||^2: largest residual of cr1-nmf for samples in cones
 _MAX_SIDE = 48  # pixels of a thumbnail
-_MAX_PIXELS = 1_000_000  # of all thumbnails together
-_SHARE_DIGITS = 2  # to which shares count as equal, so that faint samples do not come first
+_MAX_PIXELS = 1_000_000  # in all thumbnails together
+_SHARE_DIGITS = 2  # shares are compared to this precision, so that faint samples do not come first
 
 
 def typical_samples(coefficients: Array, count: int) -> Array:
-    """Return the samples (K, count) with the largest share of each component; -1 for none.
+    """Return the samples (K, count) with the largest share of each component; -1 if too few.
 
-    Among samples whose shares are equal to a hundredth, those with more of the component come
-    first.
+    If shares agree to two digits, the sample with more of the component comes first.
 
     Parameters
     ----------
@@ -63,7 +62,7 @@ def typical_samples(coefficients: Array, count: int) -> Array:
 
 
 def shrink(image: Array, factor: int) -> Array:
-    """Return the means over squares of pixels; incomplete squares at the ends are cut off."""
+    """Return means over squares of pixels; incomplete squares at the ends are cut off."""
     high, wide = (max(1, min(factor, side)) for side in image.shape)
     rows = image.shape[0] // high
     columns = image.shape[1] // wide
@@ -74,7 +73,7 @@ def shrink(image: Array, factor: int) -> Array:
 def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape | None) -> Array:
     """Return typical samples as images (K T, rows, columns) from 0 to 255; none without a shape.
 
-    Each is as bright as it can be. A place without a sample is black.
+    Each image is scaled to full brightness. Positions without a sample are black.
     """
     places = typical.ravel()
     if image_shape is None or not (places >= 0).any():
@@ -110,8 +109,8 @@ def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
 # --- inspected samples --------------------------------------------------------------------------
 
 _MAX_INSPECTED_SAMPLES = 2000
-_MAX_EXAMPLES = 6  # inspected samples that are kept with all their features
-_MAX_TYPICAL_SAMPLES = 6  # of a component
+_MAX_EXAMPLES = 6  # inspected samples that are stored with all their features
+_MAX_TYPICAL_SAMPLES = 6  # of each component
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,23 +120,23 @@ class InspectedSamples:
     Attributes
     ----------
     indices : array (S,)
-        Their places in the data.
+        Their indices in the data.
     coefficients : array (S, K)
         ||w_k|| H(k, n): the norm of the contribution of each component.
     labels : array (S,)
-        The component of each, -1 for none.
+        The main component of each sample, or -1.
     errors : array (S,)
-        Relative error of each; 0 for a zero sample.
+        The relative error of each sample; 0 for a zero sample.
     examples : array (E,)
-        Positions within `indices` of the samples kept with all their features, from the best
+        Positions within `indices` of the samples stored with all features, sorted from the best
         reconstructed to the worst.
     originals : array (F, E)
-        Those samples; NaN where an entry is missing.
+        The samples `examples`; NaN at missing entries.
     typical : array (K, T)
-        Positions within `indices` of the samples with the largest share of each component, -1
-        where there is none.
+        Positions within `indices` of the samples with the largest share of each component; -1 if
+        there are too few.
     thumbnails : array (K T, rows, columns), integers from 0 to 255
-        The typical samples as small images, if features are known to be pixels; else empty.
+        The typical samples as small images if features are pixels; otherwise empty.
     """
 
     indices: Array
@@ -153,9 +152,9 @@ class InspectedSamples:
 def inspected_samples(
     V: DataMatrix, described: DataMatrix, W: Array, H: Aligned, labels: Aligned
 ) -> InspectedSamples:
-    """Judge samples that are evenly spread over V (F, N), and keep some of them.
+    """Compute statistics of samples that are evenly spread over V (F, N), and store some of them.
 
-    `described` is V, or a view of it without missing or negative entries, for small images.
+    `described` is V, or a view of it without missing or negative entries, for thumbnails.
     """
     indices = evenly_spaced(V.n_samples, _MAX_INSPECTED_SAMPLES)
     Ht = np.asarray(H[:, indices], dtype=float).T
@@ -166,7 +165,7 @@ def inspected_samples(
         norms[part] = norm(columns * roots, axis=0)
         errors[part] = norm((columns - W @ Ht[part].T) * roots, axis=0)
     errors = over(errors, norms)
-    by_error = np.lexsort((errors, norms == 0))  # zero samples last: there is nothing to see
+    by_error = np.lexsort((errors, norms == 0))  # zero samples come last: their images are empty
     count = int((norms > 0).sum()) or indices.size
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
     coefficients = Ht * norm(W, axis=0)
@@ -205,8 +204,8 @@ class ConeDiagnosis:
     mixing : float
         The share of `error` that disappears if samples may mix cones; see `mixing` of
         `conenmf.solve`.
-    unmixed : bool
-        Whether one cone explains each sample about as well as a mixture; ``init="auto"`` decides
+    Whether one cone explains each sample about as well as a mixture of cones; ``init="auto"`` uses
+    this. It does not mean that the cones are apart.
         by it. It does not say that the cones are apart.
     """
 
@@ -233,7 +232,7 @@ class Diagnosis:
     sizes : array (K,)
         The number of samples to which each component contributes most.
     residuals : ResidualSummary or None
-        In units of the uncertainties of the entries, if these are known.
+        Residuals in units of the uncertainties of the entries, if these are known.
 
     Examples
     --------
@@ -252,7 +251,7 @@ class Diagnosis:
 
     @property
     def advice(self) -> tuple[str, str]:
-        """The init that suits these data, and why: ("cr1", "...")."""
+        """The init that suits these data, and the reason: ("cr1", "...")."""
         if self.cones is None:
             return "nndsvda", "the samples have fewer directions than there are components"
         unexplained = f"{self.cones.error**2:.1%} of the squared norm"
@@ -279,8 +278,8 @@ def diagnose(
 ) -> Diagnosis:
     """Describe V ~ W H and its data: spectrum, cones, samples; some tens of passes over V.
 
-    `certify` says how good the fit is. Missing entries are replaced by W H in the singular values
-    and the cones, and negative entries by zeros.
+    `certify` measures how good the fit is. For singular values and cones, missing entries are
+    replaced by W H and negative entries by zeros.
 
     Parameters
     ----------
@@ -288,7 +287,7 @@ def diagnose(
     W : array (F, K)
     H : array (K, N)
     labels : array (N,)
-        The component of each sample, -1 for none.
+        The main component of each sample, or -1.
     spectrum : Spectrum, optional
         The spectrum of V, to reuse one that was computed before.
 
@@ -308,7 +307,7 @@ def diagnose(
     is_whole = V.observed is None and V.measures.lowest >= 0
     spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
-    # Every singular value shown has a next one, for their ratio.
+    # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else completed(V, W, Ht)
@@ -330,7 +329,7 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
     error = cr1_error(V, axes, H)
     mixed = mixing(V, axes)
     component, _ = match_components(axes, W)
-    renumber = np.append(component, -1)  # the last one of label -1
+    renumber = np.append(component, -1)  # label -1 stays -1
     labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
     return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
@@ -355,9 +354,9 @@ NO_GUARANTEE = "the fit is not affected; only the paper's guarantee for cones do
 def error_in_words(
     loss: str, relative_error: float, objective: float, observed: Facts | None
 ) -> str:
-    """Say how large the error is: for counts, how much of the deviance is explained.
+    """Describe the error; for counts, the share of the deviance that is explained.
 
-    `observed` is what the settings of a result say about missing and weighted entries.
+    `observed` contains the settings of a result about missing and weighted entries.
     """
     return get_loss(loss).words.summary.format(
         error=relative_error,
@@ -378,9 +377,9 @@ def _known_in_words(observed: Facts | None) -> str:
 
 
 def cones_in_words(cones: ConeDiagnosis | None) -> str:
-    """Say that samples fall into cones; an empty text if they do not, as is usual."""
+    """Say that samples fall into cones; "" if they do not, which is usual."""
     geometry = None if cones is None else cones.geometry
-    if geometry is None or geometry.angles.size == 1:  # any data are in one cone
+    if geometry is None or geometry.angles.size == 1:  # any data lie in a single cone
         return ""
     if geometry.holds:
         return f"the data fall into cones: yes, margin {geometry.margin:.3g} rad"

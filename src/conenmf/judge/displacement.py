@@ -1,14 +1,14 @@
 """Displacement: how far an entry of a component can move until Q has risen by a given number.
 
-Entries are scaled so that each component sums to one, so the scale between W and H does not matter.
-The method fixes an entry at a new value, fits everything else again, and finds the limits where Q,
-the weighted sum of squares, has risen by dQ, as in the displacement of EPA PMF. With
-w_f = r times the sum of the other entries, r = share / (1 - share), the best column for given H is
-exact: it minimises sum (a_g w_g^2 / 2 - b_g w_g) over w >= 0 with that constraint, so the other
-entries are max(b_g - m, 0) / a_g with a number m for all, which is found by bisection.
+Entries are scaled so that each component sums to one; the scale between W and H then does not
+matter. The method fixes an entry at a new value, refits everything else, and finds where Q, the
+weighted sum of squares, has risen by dQ, like the displacement of EPA PMF. The constraint is w_f =
+r times the sum of the other entries, with r = share / (1 - share). The best column for given H
+minimises sum (a_g w_g^2 / 2 - b_g w_g) over w >= 0 under this constraint. So the other entries are
+max(b_g - m, 0) / a_g with a common m, which is found by bisection.
 
-The fits start from the given fit and follow the entry, so distant minima are not found, and the
-true limits are at least as wide.
+The fits start from the given fit and follow the entry. They do not find distant minima, so the true
+limits are at least as wide.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
 from .diagnosis import samples_and_weights
 
-RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, for which limits are given by default; those of EPA PMF
+RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF
 _SWEEPS = 3  # over the columns of W, for each H
-_MAX_ITER, _SETTLED = 200, 1e-3  # iterations of a fit, and the fall of Q in one that ends it
-_MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # shares for one limit, until the root is as near as this
-_FIRST_STEP, _SMALLEST_STEP = 0.1, 1e-4  # of the share, and of all
+_MAX_ITER, _SETTLED = 200, 1e-3  # of a fit; it ends when an iteration lowers Q by less
+_MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # for one limit: shares to try, and tolerance of the root
+_FIRST_STEP, _SMALLEST_STEP = 0.1, 1e-4  # of the share, and of all steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +45,12 @@ class Displacement:
         The components, each with a sum of one.
     rises : array (n,)
     lower, upper : arrays (n, F, K)
-        How far each entry can move.
+        The limits of each entry.
     Q : float
-        The Q of the fit.
+        Q at the fit.
     fall : float
-        The largest amount by which Q fell below the Q of the fit. If it is above 1 or so, the fit
-        had not converged, or there is a better one.
+        The largest amount by which Q fell below the Q of the fit. If it is above about 1, the fit
+        had not converged, or there is a better fit.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Displacement:
 
 
 class _Fit(NamedTuple):
-    """The factors of a fit, their Q, and how far a share was moved for it."""
+    """The factors of a fit, their Q, and the move of the share for which they were fitted."""
 
     Q: float
     W: Array
@@ -93,15 +93,15 @@ def displacement(
     Parameters
     ----------
     V : DataMatrix (F, N)
-        In memory; entries may be missing or have weights, such as 1 / sigma^2 by `sigma`.
+        In memory; entries may be missing or weighted, for example by 1 / sigma^2 with `sigma`.
     W : array (F, K)
     H : array (K, N)
     rises : numbers above 0
-        The rises of Q. If sigma is right, 1 corresponds to one standard error of an entry, and 4
-        to two.
+        The rises of Q. If sigma is right, a rise of 1 corresponds to one standard error of an
+        entry, and 4 to two.
     features : integers, optional
         The features whose entries are displaced; by default all. An entry takes about as long as
-        some fits. The limits of other features are NaN.
+        several fits. The limits of other features are NaN.
 
     Examples
     --------
@@ -137,8 +137,8 @@ def _limits(
 ) -> tuple[Array, float]:
     """Move a share towards 0 or 1; return where each rise is reached, and the lowest Q.
 
-    The root of the rise is nearly a straight line, by which the next share is found. A fit begins
-    at the last one inside the limit.
+    The square root of the rise is nearly linear in the share, which predicts the next share. A fit
+    starts from the last one inside the limit.
     """
     f, k = entry
     first = start.W[f, k] / start.W[:, k].sum()
@@ -163,7 +163,7 @@ def _limits(
 
 
 def _next_move(tried: list[_Fit], roots: Array, root: float, first: float, room: float) -> float:
-    """Where the root of the rise is expected, not too near to what was tried."""
+    """Predict where the root of the rise is reached, not too near to shares already tried."""
     moves = [fit.move for fit in tried]
     if len(tried) == 1:
         growth = np.clip(root / max(roots[0], 0.1 * root), 1.5, 4.0)
@@ -172,7 +172,7 @@ def _next_move(tried: list[_Fit], roots: Array, root: float, first: float, room:
 
 
 class _Problem:
-    """The known entries of V and their weights, in memory, (F, N)."""
+    """The known entries of V and their weights, in memory (F, N)."""
 
     def __init__(self, V: DataMatrix) -> None:
         self.X, self.weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
@@ -182,7 +182,7 @@ class _Problem:
         return float((self.weights * (self.X - W @ H) ** 2).sum())
 
     def fit(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> _Fit:
-        """Fit from W and H, with a share of an entry held; H is exact at the end."""
+        """Fit from W and H with a held share of one entry; H is exact at the end."""
         before = H
         step = 0.0
         last = np.inf
@@ -205,7 +205,7 @@ class _Problem:
         return _Fit(Q, W, H)
 
     def columns(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> Array:
-        """Improve one column of W after the other for given H."""
+        """Improve the columns of W one after the other for given H."""
         W = W.copy()
         sums = np.einsum("fn,jn,kn->fjk", self.weights, H, H, optimize=True)
         products = (self.weights * self.X) @ H.T
@@ -221,7 +221,7 @@ class _Problem:
 
 
 def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
-    """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w), with a share for w_f."""
+    """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w) for a given share of w_f."""
     others = np.arange(a.size) != f
     own = np.maximum(a[others], TINY)
     sides = b[others]

@@ -1,32 +1,32 @@
-"""Lower bounds from Lagrange's dual: no nonnegative factors with K components are below them.
+"""Lower bounds from Lagrange's dual for all nonnegative factors with K components.
 
 *Least squares.* For every P >= 0 (F, N), no nonnegative factors with K components have a smaller
 squared error than ||V||^2 - sum_{j <= K} sigma_j(V + P)^2. With P = 0 this is the bound of Eckart
-and Young, which holds for factors of any sign. The bound is concave in P, and it rises where P
-grows at entries at which the rank-K part of V + P is negative: that part is -1/2 times a
-supergradient (Grussler, Rantzer and Giselsson, "Low-rank optimization with convex constraints",
-IEEE Trans. Automat. Control 63, 2018). Every P on the way gives a valid bound. Proofs: "A lower
-bound that uses nonnegativity" in the documentation.
+and Young, which holds for factors of any sign. The bound is concave in P. It rises if P grows at
+entries where the rank-K part of V + P is negative: -1/2 times a supergradient is this part
+(Grussler, Rantzer and Giselsson, "Low-rank optimization with convex constraints", IEEE Trans.
+Automat. Control 63, 2018). Every P on the way gives a valid bound. Proofs: "A lower bound that uses
+nonnegativity" in the documentation.
 
-P lives beside the samples. Of each it may fill as many entries as a sample of V has on average, at
-most half, those where the rank-K part of V is most negative; of a small V, all. V + P is a view and
-is never formed as a whole.
+P is stored as an aligned array. For each sample, P is nonzero at the entries where the rank-K part
+of V is most negative: at as many as a sample of V has on average, and at most half. For a small V,
+all entries may be nonzero. V + P is a view and is never formed as a whole.
 
-*Counts.* The best X = WH keeps the margins of V, since otherwise a scaled row or column would be
-better. So D_r^-1/2 X D_c^-1/2, with the margins r and c as shares, is sqrt(r) sqrt(c)' plus a
-matrix of rank K - 1 and norm at most 1, and for any weights B > 0 of the nonzero entries of V
-Jensen's and von Neumann's inequalities give
+*Counts.* The best X = WH has the margins of V, because otherwise scaling a row or column would
+improve it. So D_r^-1/2 X D_c^-1/2, with the margins r and c as shares, is sqrt(r) sqrt(c)' plus a
+matrix of rank K - 1 and norm at most 1. For any weights B > 0 of the nonzero entries of V, Jensen's
+and von Neumann's inequalities give
 
     D(V | WH) >= sum V log B - S log(<B, rc'> + sum_{k < K} sigma_k(A)),
 
-where S = sum V, and A is D_r^1/2 B D_c^1/2, zero where V is, without the parts along sqrt(r) and
-sqrt(c). With B = V S / (V1 1'V) the singular values are those of correspondence analysis, and the
-bound is exact for one component. It is concave in B up to the scale of B, which does not matter, so
-B can be improved step by step: where a rank-K matrix made of the leading singular vectors is below
-V / B, B is raised. Every B on the way is valid. The proof is in the documentation, "A lower bound
-for counts".
+where S = sum V, and A is D_r^1/2 B D_c^1/2 (zero where V is zero) without its parts along sqrt(r)
+and sqrt(c). With B = V S / (V1 1'V) the singular values are those of correspondence analysis, and
+the bound is exact for one component. The bound is concave in B up to the scale of B, which does not
+matter, so B can be improved step by step: B is raised where a rank-K matrix of the leading singular
+vectors is below V / B. Every B on the way is valid. The proof is in the documentation, "A lower
+bound for counts".
 
-B is not kept, since it has as many entries as V: it is made from V and the steps when a block is
+B has as many entries as V, so it is not stored: it is computed from V and the steps when a block is
 read.
 """
 
@@ -75,21 +75,21 @@ from ..linalg.svd import (
 # --- least squares ----------------------------------------------------------------------------
 
 DEFAULT_EFFORT = 3  # steps; each takes about as long as the singular values of a matrix like V
-_FIRST_STEP = 1.0  # along the rank-K part
-_LONGER, _SHORTER = 1.3, 0.5  # the next step, after one that raised the bound and one that did not
-_FIRST_WIDTH = 0.5  # of the eigenvalues that share the weight at K, relative to the K-th
-_NARROWER = 0.25  # after two steps in a row that did not raise it
+_FIRST_STEP = 1.0  # multiple of the rank-K part
+_LONGER, _SHORTER = 1.3, 0.5  # factors of the next step after one that raised the bound, or did not
+_FIRST_WIDTH = 0.5  # range of eigenvalues that share the weight at K, relative to the K-th
+_NARROWER = 0.25  # after two steps in a row that did not raise the bound
 _STEP_TOL = 1e-2  # of the vectors from which a step is computed
-_RISEN_TOL = 5e-3  # ... and of those from which the bound is; squared in it
-_LEAST_GAIN = 1e-6  # share of its square by which a step must raise the bound
-_STALL_STEPS = 6  # over which it must rise ...
-_STALL_SHARE = 0.02  # ... by this share of what was gained, ...
+_RISEN_TOL = 5e-3  # ... and from which the bound is computed, which has the square of this error
+_LEAST_GAIN = 1e-6  # of its square by which a step must raise the bound
+_STALL_STEPS = 6  # over this many steps the bound must rise ...
+_STALL_SHARE = 0.02  # ... by this share of its total gain, ...
 _STALL_BOUND = 1e-5  # ... and of its square
-_SMALL_ENTRIES = 1 << 17  # of a V whose entries P may all fill
+_SMALL_ENTRIES = 1 << 17  # of V: up to this size, P may be nonzero everywhere
 _MAX_SUPPORT = 1 << 26  # entries of P
-_CANDIDATES = 4  # features searched for each entry kept
+_CANDIDATES = 4  # features searched per nonzero entry of P
 _PIECE_ENTRIES = 1 << 20  # computed at a time
-_ATTAINED_SHARE = 1e-8  # of ||V||^2, by which an error that counts as attained may differ
+_ATTAINED_SHARE = 1e-8  # of ||V||^2: an error this close to the bound attains it
 
 
 class LowerBound(NamedTuple):
@@ -101,9 +101,9 @@ class LowerBound(NamedTuple):
     eckart_young : float
         The bound for factors of any sign; never above `value`.
     is_attained : bool
-        Whether it is proven, to rounding, that some nonnegative factors have this error.
+        Whether it is proven, up to rounding, that some nonnegative factors have this error.
     failure_probability : float
-        0.0, or the probability, over random vectors that were drawn, that `value` is not a bound.
+        0.0, or the probability, over random vectors, that `value` is not a bound.
     """
 
     value: float
@@ -122,10 +122,10 @@ def best_lower_bound(
     V : DataMatrix (F, N)
     K : int
     effort : int
-        Most steps to take; 0 gives the bound of Eckart and Young. A larger effort never lowers the
-        bound. Steps end early if they gain nothing.
+        Largest number of steps; 0 gives the bound of Eckart and Young. A larger effort never lowers
+        the bound. The steps end early if they gain nothing.
     spectrum : Spectrum, optional
-        That of V, if it is used elsewhere too.
+        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def best_lower_bound(
             K == 2 and _is_attained_by_two(V, spectrum, energy)
         )
         first = LowerBound(value, value, attained, chance)
-        if effort == 0 or attained or value == 0.0:  # V >= 0 of rank K: nothing can raise it
+        if effort == 0 or attained or value == 0.0:  # V >= 0 has rank K: the bound cannot rise
             return first
         best = _ascend(V, K, effort, spectrum)
         if best.spectrum is spectrum:
@@ -157,7 +157,7 @@ def best_lower_bound(
 
 
 def _is_attained_by_two(V: DataMatrix, spectrum: Spectrum, energy: float) -> bool:
-    """Whether the projection of V to a plane is nonnegative and keeps all this energy."""
+    """Return whether the projection of V to a plane is nonnegative and keeps all this energy."""
     plane = leading_plane(V, spectrum=spectrum)
     return bool(plane.is_nonnegative and plane.energy >= energy - _ATTAINED_SHARE * V.total)
 
@@ -170,7 +170,7 @@ def _relative(V: DataMatrix, energy: float) -> float:
 
 
 class _Point(NamedTuple):
-    """V + P, its leading vectors and eigenvalues, and what K components explain of it."""
+    """V + P, its leading vectors and eigenvalues, and the energy that K components explain."""
 
     P: Aligned  # values on the support
     spectrum: Spectrum
@@ -180,11 +180,11 @@ class _Point(NamedTuple):
 
 
 def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
-    """Projected gradient steps from P = 0; a step that does not lower the energy is taken back.
+    """Take projected gradient steps from P = 0; undo a step that does not lower the energy.
 
-    At the best P the K-th singular value is often equal to the next ones, so that the rank-K part
-    jumps. Eigenvalues within a width of the K-th share the weight: the part is that of
-    sum_j weight_j sigma_j^2, which is smooth.
+    At the best P the K-th singular value often equals the next ones, so the rank-K part is not
+    continuous. Therefore eigenvalues close to the K-th share the weight: the part belongs to sum_j
+    weight_j sigma_j^2, which is smooth.
     """
     vectors, values = spectrum.leading_subspace(K)
     Q = vectors[:, :K]
@@ -192,7 +192,7 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
     support, P, negative = V.sweep(_choose_support, Q=Q, features=features, width=support_width(V))
     best = _Point(P, spectrum, vectors, values, float(values[:K].sum()))
     if 2 * _FIRST_STEP * negative <= _STALL_BOUND * (V.total - best.energy):
-        return best  # by concavity the first step raises the bound by no more than this
+        return best  # by concavity, the first step cannot raise the bound by more than this
     step = _FIRST_STEP
     smoothing = _FIRST_WIDTH
     failures = 0
@@ -224,7 +224,7 @@ def _ascend(V: DataMatrix, K: int, effort: int, spectrum: Spectrum) -> _Point:
 def _point(
     V: DataMatrix, K: int, support: Aligned, P: Aligned, features: Array, start: Array
 ) -> _Point:
-    # Rounding keeps V + P at V or above, so what is computed with is exactly such a sum.
+    # Rounding keeps V + P >= V, so the computed matrix is exactly such a sum.
     matrix = MappedMatrix(V, lambda block, s, P: with_entries(block, features[s], P), support, P)
     spectrum = Spectrum(matrix, start=start)
     vectors, values = spectrum.leading_subspace(K, tol=_STEP_TOL)
@@ -232,7 +232,7 @@ def _point(
 
 
 def _weights(values: Array, K: int, width: float) -> Array:
-    """Weights in [0, 1] that sum to K: min(1, max(0, (value - t) / width)) with the right t."""
+    """Return weights in [0, 1] with sum K: min(1, max(0, (value - t) / width)) for a suitable t."""
 
     def weights(t: float) -> Array:
         return np.clip((values - t) / width, 0.0, 1.0)
@@ -241,9 +241,10 @@ def _weights(values: Array, K: int, width: float) -> Array:
 
 
 def support_width(V: DataMatrix) -> int:
-    """Return how many entries of each sample P may fill: as many as V has, on average.
+    """Return how many entries of P may be nonzero per sample: the average number in V.
 
-    At most half of all, since few are negative in the rank-K part of dense data; all if V is small.
+    At most half of all, because few entries are negative in the rank-K part of dense data; all if V
+    is small.
     """
     F, N = V.shape
     if F * N <= _SMALL_ENTRIES:
@@ -252,7 +253,7 @@ def support_width(V: DataMatrix) -> int:
 
 
 def _candidate_features(V: DataMatrix, weighted: Array) -> Array:
-    """Features with the largest entries in the rank-K part, ascending, a few per entry kept."""
+    """Return the features with the largest entries in the rank-K part, ascending."""
     count = min(V.n_features, _CANDIDATES * support_width(V))
     energies = np.einsum("fk,fk->f", weighted, weighted)
     return np.sort(np.argsort(-energies, kind="stable")[:count])
@@ -261,9 +262,9 @@ def _candidate_features(V: DataMatrix, weighted: Array) -> Array:
 def _choose_support(
     block: Block, *, Q: Array, features: Array, width: int
 ) -> tuple[Array, Array, float]:
-    """Where the rank-K part of each sample is most negative: ascending places among features.
+    """Return the features where the rank-K part of each sample is most negative, ascending.
 
-    With zeros for P there, and the sum of squares of these negative entries.
+    Also returns zeros for P there, and the sum of squares of these negative entries.
     """
     C = products(exact(block), Q)
     support = np.empty((len(C), width), np.int32)
@@ -279,7 +280,7 @@ def _choose_support(
 def _grow(
     block: Block, support: Array, P: Array, *, Q: Array, weights: Array, features: Array
 ) -> PerSample:
-    """max(P - Q diag(weights) Q'(V + P), 0) on the support; the block is that of V + P."""
+    """Return max(P - Q diag(weights) Q'(V + P), 0) on the support; the block is one of V + P."""
     C = products(exact(block), Q) * weights
     grown = np.empty_like(P)
     for rows in _pieces(len(P), features.size):
@@ -294,16 +295,16 @@ def _pieces(n: int, width: int) -> list[slice]:
 
 # --- counts ------------------------------------------------------------------------------------
 
-COUNT_EFFORT = 6  # steps if none are asked for; each takes about as long as K singular vectors
-_OTHER_POWER = 0.6  # of the ratio to the margins, which B may be at first instead of the ratio
+COUNT_EFFORT = 6  # default number of steps; each takes about as long as K singular vectors
+_OTHER_POWER = 0.6  # B may start as this power of the ratio to the margins
 _FIRST_LENGTH, _SHORTER_AFTER = 0.3, 4  # of the steps, which become shorter after so many
 _LARGEST_CHANGE = 2.0  # of log B in a step of length 1
-_WIDTH = 0.1  # of the singular values that share the weight at K, relative to the K-th
+_WIDTH = 0.1  # range of singular values that share the weight at K, relative to the K-th
 _EXTRA_VECTORS = 8  # beyond the K-th
 _COUNT_STEP_TOL = 5e-2  # of the vectors from which a step is computed
-_BOUND_TOL = 1e-2  # of the vectors from which the bound is computed; squared in it
+_BOUND_TOL = 1e-2  # of the vectors from which the bound is computed; its error is the square
 _N_STARTS = 8  # random vectors that bound the tail
-_MAX_GRAM_SIDE = 500  # side of V up to which all singular values are computed
+_MAX_GRAM_SIDE = 500  # up to this side of V, all singular values are computed
 _MAX_DENSE_ENTRIES = 1 << 24  # of a copy of V in memory
 _ROUNDING = 1e-12
 
@@ -316,10 +317,10 @@ class DivergenceBound(NamedTuple):
     value : float
         No nonnegative factors with K components have a smaller divergence; at least 0.
     of_margins : float
-        The divergence of one component, the product of the margins: the smallest there is for
-        K = 1, and of which the divergence of more components is a share.
+        The divergence of one component, the product of the margins. It is the smallest divergence
+        for K = 1, and the unit of relative errors.
     failure_probability : float
-        0.0, or the probability, over random vectors that were drawn, that `value` is not a bound.
+        0.0, or the probability, over random vectors, that `value` is not a bound.
     """
 
     value: float
@@ -335,7 +336,7 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
     V : DataMatrix (F, N)
     K : int
     effort : int
-        Steps by which the bound is raised above that of correspondence analysis, which 0 gives.
+        Number of steps that raise the bound; 0 gives the bound of correspondence analysis.
 
     Examples
     --------
@@ -363,13 +364,13 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
 
 
 def held_if_small(view: DataMatrix, max_entries: int) -> DataMatrix:
-    """Return a view as a matrix of its own if it is in memory and has no more entries than that."""
+    """Return a view as a matrix in memory if it is in memory already and small enough."""
     rows = view.held_rows(max_entries)
     return view if rows is None else hold(rows, n_threads=view.n_threads)
 
 
 def _with_few_features(V: DataMatrix) -> DataMatrix:
-    """V, or V turned if it is in memory and that makes vectors shorter: the bound is the same."""
+    """Return V, or its transpose if in memory and shorter, because the bound is the same."""
     F, N = V.shape
     rows = None if F <= N else V.held_rows(_MAX_DENSE_ENTRIES)
     if rows is None:
@@ -378,7 +379,7 @@ def _with_few_features(V: DataMatrix) -> DataMatrix:
 
 
 def _ascend_counts(trial: _Trial, K: int, effort: int) -> _Trial:
-    """Return the best weights on the way; judged by singular values that are not yet certain."""
+    """Return the best weights found, judged by singular values that are not certain."""
     best = trial
     if effort:
         other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=_OTHER_POWER))
@@ -400,11 +401,11 @@ class _Weights(NamedTuple):
     r: Array  # sums of features, as shares
     total: float
     power: float
-    steps: tuple[Any, ...]  # (F, m) of each, log of the size of B before it, and its length
+    steps: tuple[Any, ...]  # (F, m) of each step, log of the size of B before it, and its length
 
 
 class _Trial:
-    """Weights B, and what they make of V: sums, and the matrix A whose singular values count."""
+    """Weights B with sums and the matrix A whose singular values enter the bound."""
 
     def __init__(
         self, V: DataMatrix, c: Aligned, rights: tuple[Aligned, ...], weights: _Weights
@@ -421,7 +422,7 @@ class _Trial:
 
     @cached_property
     def matrix(self) -> DataMatrix:
-        """A with the parts along the margins; held in memory if V is."""
+        """A with the parts along the margins; stored in memory if V is."""
         change = partial(_scaled_weights, weights=self.weights)
         view = MappedMatrix(self.V, change, self.c, *self.rights)
         return held_if_small(view, _MAX_DENSE_ENTRIES)
@@ -433,12 +434,12 @@ class _Trial:
         return max(float(self.squared) - parts + float(self.first) ** 2, 0.0)
 
     def apply(self, X: Array) -> Array:
-        """AA'X (F, m), without the parts along the margins."""
+        """Return AA'X (F, m) without the parts along the margins."""
         X = _without(X, self.root_r)
         return _without(self.matrix.square_times(X) - np.outer(self.z, self.z @ X), self.root_r)
 
     def leading(self, K: int, start: Array | None = None) -> Leading:
-        """The K - 1 leading eigenpairs of AA', roughly, and a few more."""
+        """Return at least K - 1 leading eigenpairs of AA', approximately."""
         if self._leading is None:
             size = min(K - 1 + _EXTRA_VECTORS, self.V.n_features)
             if start is None or start.shape[1] < size:
@@ -448,7 +449,7 @@ class _Trial:
         return self._leading
 
     def size(self, K: int, start: Array | None = None) -> float:
-        """<B, rc'> plus the sum of K - 1 singular values, roughly."""
+        """Return <B, rc'> plus the sum of K - 1 singular values, approximately."""
         values = np.maximum(self.leading(K, start).values[: K - 1], 0.0)
         return float(self.first + np.sqrt(values).sum())
 
@@ -456,7 +457,7 @@ class _Trial:
         return float(self.log_sum - self.weights.total * np.log(self.size(K, start)))
 
     def certain(self, K: int) -> Interval:
-        """The bound with singular values from above, and the chance that it is none."""
+        """Return the bound from upper bounds of singular values, and its failure probability."""
         roots, chance = self._largest_roots(K - 1)
         size = (self.first + roots) * (1 + _ROUNDING)
         value = self.log_sum - self.weights.total * np.log(size)
@@ -483,7 +484,7 @@ class _Trial:
         )
 
     def moved(self, K: int, length: float) -> _Trial:
-        """Weights after a step from these, along a supergradient of the bound."""
+        """Return the weights after a step along a supergradient of the bound."""
         leading = self.leading(K)
         weights = self.weights
         values = np.sqrt(np.maximum(leading.values, 0.0))
@@ -500,10 +501,10 @@ class _Trial:
 
 
 def _shared_weights(values: Array, k: int) -> Array:
-    """Weights from 0 to 1 of singular values, in descending order, with the sum k.
+    """Return weights from 0 to 1 of singular values, in descending order, with the sum k.
 
-    About 1 for the first k and 0 for the others; those near the k-th share. That makes a smooth
-    function of their sum, which can be climbed with longer steps.
+    They are about 1 for the first k and 0 for the others; values near the k-th share the weight.
+    The weighted sum is a smooth function, which allows longer steps.
     """
     width = _WIDTH * values[k] if values.size > k else 0.0
     if not width > 0:
@@ -518,7 +519,7 @@ def _shared_weights(values: Array, k: int) -> Array:
 
 
 def _without(X: Array, unit: Array) -> Array:
-    """What of the columns of X is orthogonal to a unit vector."""
+    """Return the part of the columns of X that is orthogonal to a unit vector."""
     return np.asarray(X - np.outer(unit, unit @ X))
 
 
@@ -537,7 +538,7 @@ def _margins(block: Block) -> Pair:
 def _log_weights(
     block: Block, c: Array, rights: tuple[Array, ...], weights: _Weights
 ) -> tuple[Entries, Array, Array, Array]:
-    """Return the entries of V, log B of each, and the roots of r and c there."""
+    """Return the entries of V, log B at each, and the square roots of r and c there."""
     entries = entries_of(block)
     r = weights.r[entries.features]
     c = c[entries.samples]
@@ -551,7 +552,7 @@ def _log_weights(
 
 
 def _sums(block: Block, c: Array, *rights: Array, weights: _Weights) -> tuple[Array, Any]:
-    """A' sqrt(r), and sums: of v log b, of rc' b, of squared entries of A; A sqrt(c)."""
+    """Return A' sqrt(r); the sums of v log b, rc' b and squared entries of A; and A sqrt(c)."""
     F, n = block.shape
     entries, log_b, root_r, root_c = _log_weights(block, c, rights, weights)
     A = np.exp(log_b) * root_r * root_c
@@ -562,12 +563,12 @@ def _sums(block: Block, c: Array, *rights: Array, weights: _Weights) -> tuple[Ar
 
 
 def _scaled_weights(block: Block, c: Array, *rights: Array, weights: _Weights) -> Block:
-    """A = D_r^1/2 B D_c^1/2."""
+    """Return A = D_r^1/2 B D_c^1/2."""
     entries, log_b, root_r, root_c = _log_weights(block, c, rights, weights)
     return with_values(block, entries, np.exp(log_b) * root_r * root_c)
 
 
 def _right_rows(block: Block, c: Array, *, U: Array, image: Array, total: float) -> PerSample:
-    """A'U without the parts along the margins, each row over the root of its margin."""
+    """Return A'U without the parts along the margins, each row over the root of its margin."""
     root_c = np.sqrt(c / total)[:, None]
     return over(products(block, U) - root_c * image, root_c), None
