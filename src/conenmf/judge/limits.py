@@ -1,17 +1,17 @@
-"""Limits for the entries of components: how far runs scatter, and how far noise can move them.
+"""Limits for the entries of components, from the scatter of runs and from movable components.
 
 The bootstrap assumes that fits of resampled data scatter around the fit as the fit scatters around
 the truth. Their standard deviation is a standard error, and `entry_limits` uses Student's t, which
-is wider for few runs. (Quantiles of the runs are too narrow: the 5 % and 95 % quantiles of 20 runs
-contain 81 % of new values.)
+allows for few runs. (Quantiles of the runs are too narrow: the 5% and 95% quantiles of 20 runs
+contain 81% of new values.)
 
 The bootstrap does not show whether other factors explain the data equally well, because all runs
-may end at the same factors. `moved_ranges` looks for other factors. Up to noise, all of them are
-W T with a matrix T (K, K), and they explain the data if negative entries of W T and T^-1 H are no
-larger than noise: the samples then lie inside the simplex of the moved components, and the
-components inside the nonnegative orthant. So each component is moved in several directions, as far
-as these conditions allow, and the others follow. This reads the data once, or only some samples if
-the data are large.
+may end at the same factors. `moved_ranges` looks for other factors. Up to noise, all of them are W
+T with a matrix T (K, K). They explain the data if negative entries of W T and T^-1 H are not larger
+than noise: the samples then lie inside the simplex of the moved components, and the components
+inside the nonnegative orthant. So each component is moved in several directions, as far as these
+conditions allow, and the other components follow. This reads the data once, or only a subset of the
+samples for large data.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from ..arguments import Pair
 from ..data.blocks import Array
 from .scores import unit_columns
 
-LEVEL = 0.9  # the share of entries that the limits are made to cover
-MAX_MOVE = math.radians(45)  # components that can be moved farther have no limits
-_NEAR = 1.0  # standard deviations of noise, within which a sample counts as being on a face
-_SLACK = 1.0  # by which the squared distances may grow, in units of what noise gives
+LEVEL = 0.9  # the share of true entries that the limits are designed to cover
+MAX_MOVE = math.radians(45)  # a component that can be moved farther gets no limits
+_NEAR = 1.0  # in standard deviations of noise: a sample this near to a face counts as on it
+_SLACK = 1.0  # allowed growth of the squared distances, in units of what noise causes
 _PRIOR = 5.0  # entries of average noise, added to the residuals of each sample and feature
-_MIN_NOISE = 1e-3  # of the data: factors that differ by less in their error are as good
+_MIN_NOISE = 1e-3  # of the data: assumed even if residuals are smaller
 _MIN_STEP = 1e-4  # the smallest unit of a move
-_MAX_PUSHES = 36  # in opposite pairs, of all components; each has at least two
-_MAX_ITER = 50  # of each push
+_MAX_PUSHES = 36  # in opposite pairs, for all components; each component has at least two
+_MAX_ITER = 50  # iterations of each push
 _MAX_HALVINGS = 40
 _MAX_CORRECTIONS = 10
-_FAR = 1e100  # beyond every limit
-# Of a component in another one: a search that comes so far is turned back. Excess does not grow
-# without end, as a push does, so that it would never return.
+_FAR = 1e100  # beyond all limits
+# Largest share of a component in another one; a search that exceeds it is turned back. The excess
+# is bounded but a push is not, so the search would never return.
 _MAX_SHARE = 10.0
-_ROUNDING = 1e-12  # of the largest entry, which is no noise
-_MAX_CONDITION = 1e8  # beyond which vectors count as dependent
+_ROUNDING = 1e-12  # of the largest entry: smaller noise is rounding
+_MAX_CONDITION = 1e8  # beyond it, vectors count as linearly dependent
 
 
 def entry_limits(centre: Array, runs: Array) -> Pair:
     """Return the limits of each entry: centre -+ t s sqrt(1 + pi / 2n), not below zero.
 
-    Here s is the standard deviation over the n runs, t the quantile 0.95 of Student's t with n - 1
-    degrees of freedom, and pi / 2n the variance of a median of n, which the centre is. With one run
-    there are no limits, and they are NaN.
+    Here s is the standard deviation over the n runs, t the 0.95 quantile of Student's t with n - 1
+    degrees of freedom, and pi / 2n the variance of a median of n values. With one run the limits
+    are NaN.
 
     Parameters
     ----------
@@ -74,11 +74,11 @@ def entry_limits(centre: Array, runs: Array) -> Pair:
 
 
 def evened(weights: Array) -> Array:
-    """Return factors by which residuals have the noise of their feature and their sample.
+    """Return factors that give residuals the noise of their feature and their sample.
 
-    Weights are 1 over the variance of noise, up to a factor, and 0 for missing entries, whose
-    factors are 0. `moved_ranges` takes noise as a product: an entry that is less certain than
-    others of its feature and its sample comes closer to the fit, by as much as its noise is larger.
+    Weights are inverse variances of noise, up to a factor, and 0 for missing entries, whose factors
+    are 0. `moved_ranges` models noise as a product of features and samples. So an entry that is
+    noisier than this product is moved towards the fit by the ratio of the two.
 
     Examples
     --------
@@ -92,15 +92,15 @@ def evened(weights: Array) -> Array:
 
 
 class Ranges(NamedTuple):
-    """Where components may be, each with a sum of one.
+    """The ranges of components, each with a sum of one.
 
     Attributes
     ----------
     lower, upper : arrays (F, K)
     angles : array (K,)
-        How far each was moved, in radians.
+        How far each component was moved, in radians.
     problem : str
-        Why nothing is known; empty if it is.
+        Why nothing is known; empty if ranges are known.
     """
 
     lower: Array
@@ -110,13 +110,14 @@ class Ranges(NamedTuple):
 
 
 def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
-    """Return over which ranges components of X ~ W H can be moved within the noise of X.
+    """Return the ranges over which components of X ~ W H can be moved within the noise of X.
 
-    The noise of an entry has a variance that is a product of one for its feature and one for its
-    sample, by the residuals: so counts need no treatment of their own. A face of the simplex may go
-    inside the samples until the sum of their squared distances from it, on the outer side, has
-    grown by what noise of samples on the face gives: half of their number, and one more. Those
-    inside the face of W by at most one standard deviation, or outside, count as being on it.
+    The variance of an entry's noise is the product of one factor for its feature and one for its
+    sample, estimated from residuals, so counts need no special treatment. A face of the simplex may
+    move inside the samples, but only a little. The sum of squared distances of samples outside the
+    face may grow by what noise of samples on the face causes: half the number of these samples,
+    plus one. Samples inside the face of W by at most one standard deviation, or outside it, count
+    as on it.
 
     Parameters
     ----------
@@ -125,8 +126,8 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
         Each column has a sum of one.
     H : array (K, N)
     steps : array (K, K)
-        In which units to move: column l has those of component l along each other one, such as
-        the standard deviations over runs.
+        Units of the moves: column l has units for moving component l towards each other one, such
+        as the standard deviations over runs.
 
     Examples
     --------
@@ -158,7 +159,7 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
 
 
 class _Window:
-    """The T for which W T and T^-1 H are nonnegative up to noise.
+    """The matrices T for which W T and T^-1 H are nonnegative up to noise.
 
     With W = Q R, the samples are A = Q' X, the components W T = Q (R T), and H = (R T)^-1 A. Noise
     is scaled to variance one.
@@ -182,14 +183,14 @@ class _Window:
         ]
 
     def distances(self, T: Array, U: Array) -> Pair:
-        """How far samples are inside the faces (K, N), and entries of components above 0 (K, F)."""
+        """Return distances of samples from the faces (K, N), and entries of components (K, F)."""
         sizes = np.sqrt((T * (self.inverse @ T)).sum(axis=0))
         return U / norm(U, axis=1, keepdims=True) @ self.A, (T / sizes).T @ self.Q.T
 
     def excess(self, T: Array) -> tuple[float, Array]:
-        """By how much faces and components are beyond what noise allows; the gradient by T.
+        """Return by how much T exceeds what noise allows, and the gradient.
 
-        The sum of squares over all faces and components, each in units of what noise gives.
+        It is the sum of squares over all faces and components, each in units of what noise causes.
         """
         if not np.abs(T).max() < _MAX_SHARE:
             return _FAR, np.zeros_like(T)
@@ -215,7 +216,7 @@ class _Window:
         return value, self.R.T @ (by_T - U.T @ by_U @ U.T)
 
     def extremes(self, steps: Array) -> list[Array]:
-        """Push each component along several directions, forth and back; return W after each."""
+        """Push each component along several directions and back; return W after each push."""
         from scipy.optimize import minimize  # slow to import
 
         K = len(steps)
@@ -257,7 +258,7 @@ def _squares(rows: Array) -> Array:
 
 
 def _pushes(steps: Array) -> list[Array]:
-    """Directions (K, K) in which one component is pushed: along all others, and along each."""
+    """Return directions (K, K) that push one component: along all others, and along each."""
     K = len(steps)
     pushes = []
     for l in range(K):
@@ -269,13 +270,13 @@ def _pushes(steps: Array) -> list[Array]:
 
 
 def without_clipping(X: Array, W: Array, H: Array) -> Array:
-    """Return the components, of sum one, of which W is the fit if noise was clipped at zero.
+    """Return the components, of sum one, from which clipping noise at zero made W.
 
     Least squares expects noise of mean zero. Data that cannot be negative often have normal noise
-    that was clipped: it raises a mean of u to u Phi(u) + phi(u), in units of the noise. So W has
-    entries where there are none, and all others are too small beside them. Entries that may be due
-    to that, within two standard errors, are zero in what is returned. Noise is estimated from
-    entries that are too large to be clipped.
+    that was clipped at zero, which raises a mean of u to u Phi(u) + phi(u), in units of the noise.
+    So W has positive entries where the true ones are zero, and all other entries are relatively too
+    small. Entries that clipping may explain, within two standard errors, become zero. The noise is
+    estimated from entries that are too large to be clipped.
 
     Parameters
     ----------

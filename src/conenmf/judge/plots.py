@@ -1,9 +1,9 @@
-"""Figures of a result with matplotlib, for notebooks and papers: axes in, axes out.
+"""Figures of a result with matplotlib, for notebooks and papers.
 
-There are two drawing systems on purpose. These figures are matplotlib's, so that people can
-restyle, combine and save them. The report (`conenmf.report`) draws the same facts as SVG of its
-own, because its page must be small, interactive, and written where matplotlib is not installed.
-matplotlib is imported when the first figure is drawn, and only here.
+These functions draw on given axes and return axes, so that users can restyle, combine and save
+figures. The report (`conenmf.report`) draws the same facts as SVG with its own code, because its
+page must be small and interactive, and must not need matplotlib. matplotlib is imported when the
+first figure is drawn, and only here.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 Which: TypeAlias = Iterable[int] | None
 
 _X_LABELS = {"iteration": "iteration", "seconds": "seconds", "passes": "passes over the data"}
-_N_COLOURS = 10  # that matplotlib has
+_N_COLOURS = 10  # number of matplotlib's default colours
 _STYLES = ("-", "--", ":", "-.")
-_LABEL_CHARS = 32  # of a line beside a small frame
+_LABEL_CHARS = 32  # largest length of a name beside a small frame
 
 
 def history(
@@ -72,8 +72,8 @@ def curves(
 ) -> Axes:
     """Draw the errors of several runs against seconds or passes; a single error is a point.
 
-    A name that is a pair, such as an init and a solver, gives a line the colour of its first part
-    and the style of its second.
+    If a name is a pair, such as an init and a solver, the first part decides the colour of the
+    line, and the second the style.
     """
     ax = _axes(ax)
     pairs = [name if isinstance(name, tuple) else (name, "") for name in histories]
@@ -91,7 +91,7 @@ def curves(
 
 
 def evidence(pieces: Sequence[Any], interval: Range, axes: object) -> Array:
-    """Draw what each piece of evidence says about K, and the interval; return the axes."""
+    """Draw the scores of each piece of evidence about K, and the interval; return the axes."""
     drawn = _grid(axes, len(pieces), "pieces", width=3.4, height=3.0, columns=len(pieces))
     for ax, one in zip(drawn, pieces, strict=True):
         ax.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="0.9")
@@ -103,10 +103,10 @@ def evidence(pieces: Sequence[Any], interval: Range, axes: object) -> Array:
 
 
 def spectrum(rank: RankEstimate, K: int, ax: object) -> Axes:
-    """Draw singular values (line, left) and the ratio of each to the next (bars, right).
+    """Draw singular values (line, left axis) and the ratio of each to the next (bars, right axis).
 
-    Bars begin at 1, the smallest ratio there can be. The first ratio of nonnegative data is always
-    large: its bar may leave the frame, so that the others can be compared.
+    Bars start at 1, the smallest possible ratio. The first ratio of nonnegative data is always
+    large; its bar may leave the frame, so that the others can be compared.
     """
     ax = _axes(ax)
     numbers = np.arange(1, rank.singular_values.size + 1)
@@ -136,8 +136,8 @@ def components(
 ) -> Array:
     """Draw components as images, as their `top` features with the largest values, or as curves.
 
-    With lower and upper `limits` of their entries, (F, K) each, features and curves have bands.
-    The title of a component is its number, or its own among K `titles`.
+    If lower and upper `limits` of the entries are given, (F, K) each, features and curves have
+    bands. The title of a component is its number, or its entry in `titles`.
 
     >>> components(np.eye(4)[:, :2], Names(image_shape=(2, 2))).size
     2
@@ -195,9 +195,9 @@ def stability_and_error(
 def clustergram(
     distances: Array, clusters: Array, means: Array, threshold: float, axes: object = None
 ) -> Array:
-    """Draw distances (n, n) between components, in order of their clusters, and their means (n,).
+    """Draw distances (n, n) between components, sorted by clusters, and their means (n,).
 
-    Lines separate clusters; -1 stands for components that are left out.
+    Lines separate clusters; components with label -1 are left out of the consensus.
     """
     drawn = _grid(axes, 2, "parts", width=5.0, height=4.2)
     image = drawn[0].imshow(distances, cmap="viridis_r", vmin=0, vmax=math.sqrt(2))
@@ -245,7 +245,7 @@ def maps(
 def endmembers(W: Array, names: Names, ax: object = None, *, which: Which = None) -> Axes:
     """Draw components as curves in one frame, each scaled to norm 1.
 
-    They are drawn over the names of the features if these are numbers, such as wavelengths.
+    The x axis shows the names of the features if these are numbers, such as wavelengths.
 
     >>> len(endmembers(np.eye(4)[:, :2], Names()).lines)
     2
@@ -261,7 +261,7 @@ def endmembers(W: Array, names: Names, ax: object = None, *, which: Which = None
 def contributions(
     W: Array, H: Array, names: Names, ax: object = None, *, which: Which = None
 ) -> Axes:
-    """Draw what each component adds to the sum of a sample, over dates if samples are named so.
+    """Draw what each component adds to the sum of a sample; over dates if samples have them.
 
     >>> len(contributions(np.eye(2), np.ones((2, 5)), Names()).lines)
     2
@@ -273,7 +273,7 @@ def contributions(
 
 
 def _lines(rows: Array, x: Array | None, ax: object, which: Which, words: dict[str, str]) -> Axes:
-    """Draw a row (K, n) for each component that is chosen, over x or over places."""
+    """Draw a row (K, n) for each chosen component, over x or over indices."""
     indices = _chosen(which, len(rows))
     ax = _axes(ax)
     places = np.arange(rows.shape[1]) if x is None else x
@@ -287,7 +287,7 @@ def _lines(rows: Array, x: Array | None, ax: object, which: Which, words: dict[s
 
 
 def _chosen(which: Which, K: int) -> list[int]:
-    """The components to draw, by default all."""
+    """Return the components to draw, by default all."""
     chosen = np.arange(K) if which is None else np.asarray([*which])
     if chosen.size == 0 or not np.isin(chosen, range(K)).all():
         raise OptionError(Option("components", which), f", expected some of 0 to {K - 1}")
@@ -312,7 +312,7 @@ def cones(geometry: ConeGeometry, ax: object = None) -> Axes:
 
 
 def _without_formulas(name: str) -> str:
-    """Return a name that matplotlib does not read as a formula."""
+    """Escape a name so that matplotlib does not read it as a formula."""
     return name.replace("$", r"\$")
 
 
@@ -323,7 +323,7 @@ def _axes(ax: object) -> Axes:
 
 
 def _flat(axes: object, count: int, drawn: str, name: str = "axes") -> Array:
-    """Axes as a list, at least as many as are drawn on."""
+    """Return axes as a list, after checking that there are enough."""
     flat = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
     if not all(hasattr(ax, "plot") and hasattr(ax, "figure") for ax in flat) or not flat.size:
         raise OptionError(Option(name, axes), ", expected axes of matplotlib, or None")
@@ -335,9 +335,9 @@ def _flat(axes: object, count: int, drawn: str, name: str = "axes") -> Array:
 def _grid(
     axes: object, count: int, drawn: str, *, width: float, height: float, columns: int = 4
 ) -> Array:
-    """Return so many axes, of the given ones or of a new figure; those that are left are hidden.
+    """Return `count` axes, from the given ones or a new figure, and hide the remaining ones.
 
-    New ones have a width and height in inches, and more columns if there are many rows.
+    New axes have a width and height in inches, and more columns if there are many rows.
     """
     if axes is None:
         columns = min(count, max(columns, math.ceil(math.sqrt(count / 1.5))))

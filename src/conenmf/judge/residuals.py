@@ -17,13 +17,13 @@ from ..data.blocks import Array, Block, dense, exact, over
 from ..data.known import EntryWeights, known_entries
 from ..data.matrix import Aligned, DataMatrix, PerSample
 
-QUANTILES = (0.05, 0.5, 0.95)  # of residuals that a summary has
-_FAR = 3.0  # sigma, beyond which a residual counts as large
-_FAR_FROM_EXPECTED = 1.5  # ratio of Q and the expected Q, or its inverse, that is remarked upon
+QUANTILES = (0.05, 0.5, 0.95)  # of residuals, in a summary
+_FAR = 3.0  # in units of sigma: larger residuals count as large
+_FAR_FROM_EXPECTED = 1.5  # ratio of Q to its expectation, or the inverse, that causes a remark
 
 
 def advice_on_sigma(Q: float, expected: float) -> str:
-    """Say whether sigma or K seems wrong; empty if Q is near its expectation."""
+    """Say whether sigma or K seems wrong; "" if Q is near its expectation."""
     if Q * _FAR_FROM_EXPECTED < expected or expected <= 0:
         return "sigma or K seems too large"
     return "sigma or K seems too small" if Q > _FAR_FROM_EXPECTED * expected else ""
@@ -31,16 +31,16 @@ def advice_on_sigma(Q: float, expected: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ResidualSummary:
-    """What a report shows of the residuals; see `Residuals`.
+    """The part of `Residuals` that a report shows.
 
     Attributes
     ----------
     by_feature, by_sample : arrays (F,), (N,)
-        Q over the expected Q of each.
+        Q of each feature and sample over its expected Q.
     quantiles : array (3, F)
-        Of the residuals of each feature in units of sigma, at 5, 50 and 95 %.
+        Quantiles 5, 50 and 95% of the residuals of each feature, in units of sigma.
     far : array (F,)
-        The share of the known entries of each feature whose residuals are beyond 3 sigma.
+        The share of each feature's known entries with residuals beyond 3 sigma.
     """
 
     by_feature: Array
@@ -64,7 +64,7 @@ class Residuals:
         The number of known entries minus K (F + N), where F and N are the numbers of features and
         samples with known entries.
     by_feature, by_sample : arrays (F,), (N,)
-        Q of each feature and sample, divided by its expected Q; NaN where no entry is known.
+        Q of each feature and sample over its expected Q; NaN if it has no known entry.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     n_sides = sum(int(known.any(axis=axis).sum()) for axis in (0, 1))
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan
-    with np.errstate(invalid="ignore"):  # where nothing is known
+    with np.errstate(invalid="ignore"):  # features without known entries
         ratios = [squares.sum(axis=axis) / known.sum(axis=axis) / per_entry for axis in (0, 1)]
     return Residuals(scaled, float(squares.sum()), expected, *ratios)
 

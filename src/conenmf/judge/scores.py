@@ -1,6 +1,6 @@
-"""Scores of clusterings, pairs of components, abundance maps, and components by feature names.
+"""Scores of clusterings, matches of components, abundance maps, and named components.
 
-Normalised mutual information is scikit-learn's, with the geometric mean, as in the paper.
+Normalised mutual information is scikit-learn's with the geometric mean, as in the paper.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
     Returns
     -------
     component_names : tuple of K str
-        The name of the known component, or "new" and the number of the component.
+        The name of the known component, or "new" with the number of the component.
     known_as : tuple of K str
-        What is known about each, with the cosine.
+        The known component and the cosine, in words.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
     ('known as SBS1 (cosine 1.00)', 'new (nearest: SBS5, cosine 0.71)')
     """
     F, K = W.shape
-    padding = np.zeros((F, max(K - len(names), 0)))  # so that each component has a partner
+    padding = np.zeros((F, max(K - len(names), 0)))  # gives each component a partner
     order, cosines_of_pairs = match_components(W, np.hstack([reference, padding]))
     similarity = unit_columns(W).T @ unit_columns(reference)
     component_names = []
@@ -194,13 +194,13 @@ def match_spectra(
 
 
 def cosines(W: Array) -> Array:
-    """Return the cosines between the columns of W (F, K); 0 where one is zero."""
+    """Return the cosines between the columns of W (F, K); 0 for zero columns."""
     unit = unit_columns(W)
     return unit.T @ unit
 
 
 def unit_columns(W: Array) -> Array:
-    """Return the columns of W (F, K) scaled to norm 1; zero ones stay zero."""
+    """Return the columns of W (F, K) scaled to norm 1; zero columns stay zero."""
     return over(W, norm(W, axis=0))
 
 
@@ -212,8 +212,8 @@ def abundance_maps(
 ) -> Array:
     """Return the share of each component in every pixel, (K, rows, columns).
 
-    The share of component k in pixel n is ||w_k|| H(k, n) / sum_j ||w_j|| H(j, n); all are 0 in a
-    pixel without any. So shares do not depend on how scale is divided between W and H.
+    The share of component k in pixel n is ||w_k|| H(k, n) / sum_j ||w_j|| H(j, n), or 0 if all H(j,
+    n) are 0. Shares do not depend on how the scale is divided between W and H.
 
     Parameters
     ----------
@@ -222,8 +222,8 @@ def abundance_maps(
     pixels_shape : (rows, columns)
         The samples are the pixels of an image of this shape, row by row.
     max_pixels : int, optional
-        Of all maps together: of larger ones every second pixel of every second row is taken, or
-        every third, and so on.
+        Largest number of pixels in all maps together. Larger maps keep every second pixel of every
+        second row, or every third pixel of every third row, and so on.
 
     Examples
     --------
@@ -245,10 +245,10 @@ def abundance_maps(
 
 
 def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
-    """The names of the n largest features of each component, a column of W (F, K).
+    """Return the names of the n largest features of each component, a column of W (F, K).
 
-    Largest first; features that are zero in a component are left out, and features that are equal
-    keep their order. A feature without a name is called "feature" and its index.
+    The largest feature comes first; zero entries are left out, and equal entries keep their order.
+    A feature without a name is called "feature" and its index.
 
     >>> W = np.array([[0.1, 2.0], [3.0, 0.0], [0.5, 1.0]])
     >>> largest_features(W, Names.of(feature_names=["oak", "elm", "ash"]), 2)
@@ -262,10 +262,10 @@ def largest_features(W: Array, names: Names, n: int = 10) -> list[list[str]]:
 
 
 def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model") -> Array:
-    """W (F, K) with its rows, which have these names, in the order of the features of V.
+    """Return W (F, K) with its rows, which have these names, in the order of the features of V.
 
-    Where both have names, features are matched by them; the error names those that are missing in
-    V, and those that only V has, and calls W what `owner` says.
+    If both have names, features are matched by name. If features are missing in V, or only in V,
+    the error names them, and calls W what `owner` says.
     """
     known = names.feature_names
     given = V.names.feature_names
@@ -280,14 +280,14 @@ def matched_rows(W: Array, names: Names, V: DataMatrix, owner: str = "the model"
 
 
 def named_features(W: Array, names: Names, feature_names: NameList) -> Names:
-    """Return the names that were given for the rows of W, or else those that are known."""
+    """Return the names given for the rows of W, or the known names if none are given."""
     if feature_names is None:
         return names
     return Names.of(feature_names=feature_names).checked(None, len(W))
 
 
 def components_frame(W: Array, names: Names, component_names: Sequence[str]) -> Any:
-    """Return components (F, K) as a pandas data frame: a row each, features in columns."""
+    """Return components (F, K) as a pandas data frame with a row for each component."""
     import pandas as pd
 
     columns = [names.feature(f) for f in range(len(W))]

@@ -5,16 +5,16 @@ forms the consensus. For each component it reports the share of the runs that co
 similar it is in these runs, and limits for each of its entries. `stability_over` does this for
 several numbers of components.
 
-All runs of one number share every pass over V until each has converged, in groups if their
-coefficients take too much memory. Runs on data that are drawn again are each on a view of V, which
-is drawn from every block that is read. Only if V is in memory and small, the drawn data are kept,
-one run after the other: reading costs nothing there, drawing does.
+All runs with one number of components share every pass over V until each has converged. If their
+coefficients take too much memory, they run in groups. Runs on redrawn data each use a view of V,
+which redraws every block that is read. If V is in memory and small, redrawn data are stored and the
+runs follow one after the other, because drawing then takes longer than reading.
 
-The consensus is the one of cNMF: components of all runs, of unit norm, are points. Those that have
-few others near them are left out, the rest are clustered by k-means, and the median of each cluster
-is a component of the consensus (Kotliar et al., "Identifying gene expression programs of cell-type
-identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). On equal components the
-result is that of the package cnmf.
+The consensus is that of cNMF. The components of all runs, scaled to unit norm, are points. Points
+with few near neighbours are left out, the others are clustered by k-means, and the median of each
+cluster is a component of the consensus (Kotliar et al., "Identifying gene expression programs of
+cell-type identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). For equal
+components the result equals that of the package cnmf.
 """
 
 from __future__ import annotations
@@ -83,26 +83,26 @@ from .scores import KNOWN_COSINE, cosines, match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
 
-_NEIGHBOUR_SHARE = 0.3  # of the replicates, that are near a point; cNMF's
-_KMEANS_SEED, _KMEANS_INITS = 1, 10  # cNMF's
-_SAME_COSINE = 0.99  # from which on two components are the same minimum
+_NEIGHBOUR_SHARE = 0.3  # as in cNMF: number of neighbours over the number of replicates
+_KMEANS_SEED, _KMEANS_INITS = 1, 10  # as in cNMF
+_SAME_COSINE = 0.99  # above it, two components count as the same
 
 
 class Consensus(NamedTuple):
-    """What replicates have in common.
+    """The consensus of replicates.
 
     Attributes
     ----------
     W : array (F, K) or None
         The medians, scaled to a sum of one; None if there is no consensus.
     clusters : array (n_runs, K), integers
-        The component of the consensus to which each one belongs; -1 for those left out.
-    distances : array (n_runs, K)
-        The mean distance of each to its nearest neighbours; infinite for components that are zero.
-    silhouettes : array (n_runs, K)
-        Of each in its cluster; NaN for those left out, and without a consensus.
-    problem : str
-        Why there is no consensus, else empty.
+        The component of the consensus to which each component of a run belongs; -1 if left out.
+        distances : array (n_runs, K)
+            The mean distance to the nearest neighbours; infinite for components that are zero.
+        silhouettes : array (n_runs, K)
+            The silhouette in the cluster; NaN if left out, or without a consensus.
+        problem : str
+        Why there is no consensus; empty if there is one.
     """
 
     W: Array | None
@@ -121,7 +121,7 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
         W of each run.
     density_threshold : float
         Components whose mean distance to their nearest neighbours is at least this are left out.
-        Unit nonnegative vectors are at most 1.41 apart, so 2 keeps all.
+        Nonnegative unit vectors are at most 1.41 apart, so 2 keeps all.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
         if kept.any():
             problem = f"the runs have only {counted(n_found, 'component')} in common"
         return Consensus(None, clusters, distances, silhouettes, problem)
-    order = np.argsort(match_components(W, spectra[0])[0])  # so that k-means has no part in it
+    order = np.argsort(match_components(W, spectra[0])[0])  # independent of k-means
     W = W[:, order]
     clusters[kept] = np.argsort(order)[found]
     silhouettes[kept] = _silhouettes(points, clusters[kept], K)
@@ -159,7 +159,7 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
 
 
 def _clustered(points: Array, K: int) -> Array:
-    """Labels of k-means; fewer than K of them if there are not as many different points."""
+    """Return labels of k-means; there may be fewer than K if few points are different."""
     if len(points) < K:
         return np.arange(len(points))
     from sklearn.cluster import KMeans
@@ -167,14 +167,14 @@ def _clustered(points: Array, K: int) -> Array:
     from threadpoolctl import threadpool_limits
 
     model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
-    # its threads wait for each other in busy loops, which takes longer than so few points
+    # its threads wait in busy loops, which takes longer than the work on so few points
     with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of points that are equal
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it warns about equal points
         return model.fit_predict(points)
 
 
 def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
-    if K == 1 or len(points) == K:  # where a silhouette is not defined
+    if K == 1 or len(points) == K:  # a silhouette is not defined
         return np.full(len(points), float(K == 1))
     from sklearn.metrics import silhouette_samples
 
@@ -182,7 +182,7 @@ def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
 
 
 def distinct(spectra: Array) -> int:
-    """Return how many of the runs are different: some component has no partner nearly equal to it.
+    """Count the runs that differ: in two such runs some component has no nearly equal partner.
 
     >>> distinct(np.array([np.eye(2), 3 * np.eye(2)[::-1], [[1, 0], [1, 1]]]))
     2
@@ -196,11 +196,11 @@ def distinct(spectra: Array) -> int:
 
 # --- runs ---------------------------------------------------------------------------------------
 
-_MAX_HELD_ENTRIES = 1 << 25  # of data that are drawn again, to be kept in memory
-_FEW_SAMPLES = 40  # of which a draw may have none; of more, it never has
-_ALIGNED_OF_RUN = 4  # arrays of the size of H that a run has in a pass, old and new
+_MAX_HELD_ENTRIES = 1 << 25  # of redrawn data that are stored in memory
+_FEW_SAMPLES = 40  # a draw of fewer samples may be empty; a draw of more never is
+_ALIGNED_OF_RUN = 4  # arrays of the size of H, old and new, that a run needs in a pass
 
-# What replicates differ by, besides their random init, and how it is said.
+# How replicates differ, in words.
 RESAMPLINGS = {
     "start": "random inits",
     "samples": "random inits, samples drawn with replacement",
@@ -255,10 +255,10 @@ class Replicates:
         return np.array(spectra, dtype=float), np.array(errors)
 
     def refined(self, found: Consensus, best: Array) -> tuple[Consensus, Array]:
-        """Return the consensus and the best run after the solver continued from both on V.
+        """Return the consensus and the best run after continuing the solver from both on V.
 
-        A median is no optimum, nor is a fit of counts that were drawn again. If the best run ends
-        at a lower error, it replaces the consensus, in the order of the latter.
+        Neither a median nor a fit of redrawn counts is an optimum on V. If the best run ends at a
+        lower error, it replaces the consensus, with its components in the same order.
         """
         data = replace(self, resample="start")._source()
         solver = self.loss.solver("auto")
@@ -280,7 +280,7 @@ class Replicates:
     def pruned(self, found: Consensus, spectra: Array) -> Consensus:
         """Return the consensus of runs that continued on V with fewer activities; see `pruned`.
 
-        Clusters stay those of runs on the data that they drew, which differ by noise.
+        The clusters stay those of the runs on redrawn data, which differ by noise.
         """
         data = replace(self, resample="start")._source()
         counts = np.asarray(dense(self.V.columns(np.arange(self.V.n_samples))), float)
@@ -292,7 +292,7 @@ class Replicates:
         return found._replace(W=W[:, match_components(found.W, W)[0]])
 
     def _identity(self, rng: Generator) -> Facts:
-        """What the runs depend on, besides their number."""
+        """Return what the runs depend on, besides their number."""
         settings = {
             "K": self.K,
             "loss": self.loss.name,
@@ -305,14 +305,14 @@ class Replicates:
 
     @property
     def _holds_draws(self) -> bool:
-        """Whether data that are drawn are kept in memory, which the fit then reads."""
+        """Return whether redrawn data are stored in memory."""
         is_small = self.V.n_entries <= _MAX_HELD_ENTRIES and self.V.is_in_memory
         return self.resample != "start" and (is_small or self.V.observed is not None)
 
     def _ends(
         self, generators: dict[int, Generator], kept: KeptRuns | None
     ) -> Iterator[tuple[int, Array, float]]:
-        """The number, W and relative error of each run, as soon as it has ended."""
+        """Yield the number, W and relative error of each run as soon as it has ended."""
         V = self._source()
         numbers = list(generators)
         views = [self._drawn(V, rng) for rng in generators.values()]
@@ -324,7 +324,7 @@ class Replicates:
             yield numbers[place], run.factors()[0], float(errors[-1]) if errors else np.inf
 
     def _source(self) -> DataMatrix:
-        """The data that runs are on, or are drawn from: counts with the weights of their noise."""
+        """The data for the runs, or to redraw: counts with the weights of their noise."""
         V = self.V
         if self.resample == "counts" or "counting noise" not in self.loss.k_evidence:
             return V
@@ -333,17 +333,17 @@ class Replicates:
         return self.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
     def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
-        """The data of one run."""
+        """Return the data of one run."""
         if self.resample == "start":
             return V
-        if V.observed is not None:  # samples keep their weights, and what is missing of them
+        if V.observed is not None:  # samples keep their weights and missing entries
             return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
             balance = "counting noise" in self.loss.k_evidence and self.noise.weights is None
             view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
             view = bootstrapped(V, rng, degree=self.loss.degree)
-            while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps none is drawn
+            while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps no sample was drawn
                 view = bootstrapped(V, rng, degree=self.loss.degree)
         if not self._holds_draws:
             return view
@@ -357,7 +357,7 @@ class Replicates:
         generators: dict[int, Generator],
         kept: KeptRuns | None,
     ) -> list[Run]:
-        """The runs, each from its init or from where it was saved."""
+        """Yield the runs, each from its init or from its saved state."""
         solver = self.loss.solver("auto")
         unfinished = [
             None if kept is None else kept.unfinished(number, view)
@@ -382,11 +382,11 @@ class Replicates:
 
 # --- the result ---------------------------------------------------------------------------------
 
-LIMITS = (0.05, 0.95)  # quantiles of cosines
+LIMITS = (0.05, 0.95)  # quantiles of cosines that are reported
 
 FORMAT = "conenmf-stability-4"
-_STABLE_SHARE = 0.8  # of the runs, in which a stable component is found ...
-_STABLE_SILHOUETTE = 0.5  # ... by others that are nearer to each other than to any other component
+_STABLE_SHARE = 0.8  # a stable component is found in this share of the runs ...
+_STABLE_SILHOUETTE = 0.5  # ... with this silhouette, so that its cluster is distinct
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,22 +415,21 @@ class Stability:
     lower, upper : arrays (F, K)
         Limits of the entries of W, designed to contain at least nine in ten true entries. Their
         distance from W combines the error over runs (`entry_limits`) with how far noise can move
-        the component (`moved_ranges`). For least squares they take into account noise that was
-        clipped at zero (`without_clipping`). They are NaN where they are withheld.
+        the component (`moved_ranges`). For least squares they allow for noise that was clipped at
+        zero (`without_clipping`). Limits that are withheld are NaN.
     moves : array (K,)
-        How far each component can be moved within the noise of the data, in radians; NaN if this
-        is not known, see `no_moves`. A stable component may be movable: then all runs end at the
-        same one of several answers.
+        How far each component can be moved within the noise of the data, in radians; NaN if this is
+        not known, see `no_moves`. A stable component may still be movable: all runs may end at the
+        same one of several solutions.
     relative_error : float
         The error of W and H.
     best_run : array (F, K)
-        The components of the run with the lowest objective; for the Poisson loss refined on V.
+        The components of the run with the lowest objective; refined on V for the Poisson loss.
     best_relative_error : float
         The error of `best_run` with the best coefficients.
-    is_kept : array (n_runs,)
-        Whether each run takes part in the consensus, see `max_excess`.
+        Whether each run is used for the consensus, see `max_excess`.
     n_left_out : int
-        How many components of these runs are left out, because few others are close to them.
+        How many components of these runs are left out because they have few near neighbours.
     n_minima : int
         The number of distinct solutions among the runs. Two solutions are distinct if a component
         has a cosine below 0.99 with its partner. If data are resampled, all runs may be distinct.
@@ -500,13 +499,13 @@ class Stability:
 
     @property
     def is_stable(self) -> Array:
-        """Whether each component is in at least 80 % of the runs, with a silhouette of 0.5."""
+        """Whether each component is in at least 80% of the runs, with a silhouette of 0.5."""
         silhouettes = np.nan_to_num(self.silhouettes)
         return (self.found_in >= _STABLE_SHARE) & (silhouettes >= _STABLE_SILHOUETTE)
 
     @property
     def mean_silhouette(self) -> float:
-        """The mean over components; 0 without a consensus."""
+        """The mean silhouette of all components; 0 without a consensus."""
         return float(np.nan_to_num(self.silhouettes).mean())
 
     @property
@@ -529,7 +528,7 @@ class Stability:
 
     @property
     def cosine_limits(self) -> Array:
-        """The quantiles 0.05 and 0.95 of the cosines of each component, (2, K)."""
+        """The 0.05 and 0.95 quantiles of the cosines of each component, (2, K)."""
         return np.quantile(self.cosines, LIMITS, axis=0)
 
     def save(self, path: PathLike) -> None:
@@ -626,8 +625,8 @@ class Stability:
         """Draw the distances between the components of all runs, sorted by their clusters.
 
         A second panel shows the distance of each component from its nearest neighbours. Components
-        beyond the threshold are left out of the consensus, and drawn last. If there are very many
-        components, only some are drawn.
+        beyond the threshold are left out of the consensus and drawn last. If there are very many
+        components, only a subset is drawn.
         """
         kept = self.spectra[self.is_kept]
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]
@@ -642,12 +641,12 @@ class Stability:
 
 # --- one number of components -------------------------------------------------------------------
 
-_MIN_KEPT_SHARE = 0.25  # of the runs, that take part in the consensus
-_MAX_LOST_SHARE = 0.05  # of what a component explains on average, that they may lose
+_MIN_KEPT_SHARE = 0.25  # of the runs: the fewest that form the consensus
+_MAX_LOST_SHARE = 0.05  # of what a component explains on average: the largest loss of a kept run
 _MIN_RUNS = 2
 _MAX_RUNS = 10_000
-_MAX_DRAWN = 2000  # components of runs in a clustergram
-_MAX_MOVED_ENTRIES = 1 << 22  # of the samples by which the range of moves is found
+_MAX_DRAWN = 2000  # components of runs that a clustergram shows
+_MAX_MOVED_ENTRIES = 1 << 22  # of the samples that are used to find ranges of moves
 
 
 def stability(
@@ -693,22 +692,22 @@ def stability(
         The statistics of the runs describe them before that. Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
-    max_excess : float
-        With "start", runs whose error exceeds the lowest by more than this share, or by more than
-        a twentieth of what a component explains, are left out of the consensus, unless fewer than
-        a quarter would remain. Infinity keeps all.
+        With "start", runs are left out of the consensus if their error exceeds the lowest by more
+        than this share, or by more than a twentieth of what a component explains, unless fewer than
+        a quarter of the runs would remain. Infinity keeps all.
     max_iter, tol
         See `Stopping`.
     rng : numpy.random.Generator, optional
-        By default one of a fixed seed.
+        By default a generator with a fixed seed.
     checkpoint : path or Checkpoint, optional
-        A folder in which runs are saved every minute and when they end. The same call resumes, also
-        with more runs, and gives the same result as an uninterrupted call.
+        A folder in which runs are saved every minute and when they end. The same call, even with
+        more runs, resumes and gives the same result as an uninterrupted call.
 
     Notes
     -----
     All runs share every pass over V; each gives the same result as it would alone. If the
-    coefficients of all runs would take more than half of the memory, runs share passes in groups.
+    coefficients of all runs would take more than half of the memory, the runs share passes in
+    groups.
 
     Examples
     --------
@@ -740,7 +739,7 @@ def stability(
         on_V = errors
         if resample == "start":
             is_kept = _best(errors, max_excess, K)
-        else:  # the error of a run is that of the data it drew
+        else:  # the error of a run is the error on its redrawn data
             on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
         found = consensus(spectra[is_kept], density_threshold=threshold)
         best = spectra[np.argmin(on_V)]
@@ -767,7 +766,7 @@ def _can_prune(V: DataMatrix, loss: Loss) -> bool:
 def _noise(
     V: DataMatrix, K: int, loss: Loss, resample: str, dispersion: float | Noise | None
 ) -> Noise:
-    """Return how counts vary around a fit with K components, as far as runs need it."""
+    """Return how counts vary around a fit with K components, if the runs need it."""
     if isinstance(dispersion, Noise):
         return dispersion
     dispersion = optional(number, "dispersion", dispersion, at_least=0)
@@ -781,7 +780,7 @@ def _noise(
 
 
 def _best(errors: Array, max_excess: float, K: int) -> Array:
-    """Which runs have a low error, and at least some of them."""
+    """Return which runs have a low error; at least some do."""
     n_least = max(_MIN_RUNS, int(np.ceil(_MIN_KEPT_SHARE * errors.size)))
     lowest = errors.min()
     excess = max_excess * lowest
@@ -844,9 +843,9 @@ def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
 def _spread(
     V: DataMatrix, spectra: Array, found: Consensus, W_end: Array, end: Finish, loss: Loss
 ) -> tuple[Array, Array, Array, Ranges]:
-    """Limits of the entries of each component of the consensus, its silhouette, and its moves.
+    """Return limits of the entries of each component, its silhouette, and its moves.
 
-    Distances of limits from the consensus combine those of the bootstrap with how far the component
+    The distance of a limit from the consensus combines the bootstrap's with how far the component
     can be moved; NaN if that is not known, or too far.
     """
     _, F, K = spectra.shape
@@ -878,7 +877,7 @@ def _spread(
     least = most = W
     if loss.degree == 2 and not moves.problem and V.measures.lowest >= 0:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
-    half = upper - W  # the errors of runs and of moves are independent, and their squares add up
+    half = upper - W  # independent errors: squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
     upper = most + np.hypot(half, moves.upper - W)
     withheld = moves.angles > MAX_MOVE
@@ -888,21 +887,21 @@ def _spread(
 
 # --- several numbers of components --------------------------------------------------------------
 
-_MAX_DEFAULT = 50  # components that are tried by default
+_MAX_DEFAULT = 50  # largest default number of components
 
 
 @dataclass(frozen=True, eq=False)
 class StabilityRange:
-    """What is found again for several numbers of components.
+    """The stability for several numbers of components.
 
     Attributes
     ----------
     K : int
         The recommended number.
     reason : str
-        Why.
+        The reason for the recommendation.
     found : dict
-        From each number to its `Stability`.
+        The `Stability` for each number.
     """
 
     K: int
@@ -916,7 +915,7 @@ class StabilityRange:
 
     @property
     def silhouettes(self) -> Array:
-        """The mean silhouette for each number; 0 where there is no consensus."""
+        """The mean silhouette for each number; 0 without a consensus."""
         return np.array([one.mean_silhouette for one in self.found.values()])
 
     @property
@@ -972,7 +971,7 @@ def stability_over(
         `select_k` fits: up to two above and two below the best one.
     n_runs : int
     loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
-        As in `stability`; the dispersion is estimated with the largest of the numbers.
+        As in `stability`; the dispersion is estimated with the largest number.
     checkpoint : path or Checkpoint, optional
         A folder with a subfolder for each number, in which `stability` saves its runs.
     callback : callable, optional
@@ -991,7 +990,7 @@ def stability_over(
     place = _place(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
     if place is not None:
-        with held_folder(Path(place.folder)):  # it is made, and can be written to
+        with held_folder(Path(place.folder)):  # creates it, and checks it can be written
             pass
     with V.own_threads():
         is_counted = "counting noise" in fitted.k_evidence and V.observed is None

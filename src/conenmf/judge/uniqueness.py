@@ -1,13 +1,14 @@
 """Whether components are unique: a proof, other factors that fit equally well, or neither.
 
 A small error does not prove that components are the true ones. `uniqueness` gives each component a
-verdict. *Unique*: it is proved that all exact factors of W H have a component within a radius of at
-most 1 degree. *Can be moved*: other nonnegative factors with K components were found, with an error
-of at most 1.001 times that of W H, and none of their components is within 5 degrees of it. *No move
-found*: a thorough search found no such factors, which is no proof. *Undecided*: none of these.
-*Given*: it was fixed. The band of a component is the range of each entry over all factors found.
+verdict. *Unique*: it is proved that all exact factors of W H have a component within at most 1
+degree of it. *Can be moved*: the search found other nonnegative factors with K components and an
+error of at most 1.001 times that of W H, and none of their components is within 5 degrees of it.
+*No move found*: a thorough search found no such factors, which is no proof. *Undecided*: none of
+these. *Given*: the component was fixed. The band of a component is the range of each entry over all
+factors that were found.
 
-There are three parts: the proof, exact turns, and the search. Proof and turns do not read V.
+There are three parts: the proof, exact turns, and the search. The first two do not read V.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from .scores import unit_columns
 
 UNIQUE_RADIUS = math.radians(1)  # a component is unique if exact factors move it by at most this
 VISIBLE_ANGLE = math.radians(5)  # components that are closer look alike as curves or images
-MAX_ERROR_RATIO = 1.001  # how many times the error of the given factors other factors may have
+MAX_ERROR_RATIO = 1.001  # largest error of other factors over that of the given ones
 
-# The verdicts, and how a summary calls components that have them.
+# The verdicts, and the words for components with each verdict in a summary.
 VERDICTS = {
     "unique": "unique (exact factors of WH move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
@@ -74,7 +75,7 @@ class Uniqueness:
         The band: the smallest and the largest value of each entry over all factors that were found,
         scaled to the sum of the component in W.
     given : array (K,), bool
-        Which components are known ones, which get no verdict.
+        Which components were fixed; they get no verdict.
     directions : array (K,)
         The number of directions in which a thorough search tried to move each component; 0 without
         such a search, or if it did not finish.
@@ -82,7 +83,7 @@ class Uniqueness:
         Whether the search allowed errors up to 1.001 times the error of W H, not only exact turns.
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
-        most. It is empty in a saved result, and may be incomplete if components are very large.
+        most. A saved result does not contain them, and very large components may be missing.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class Uniqueness:
         """Describe component k in one line; `names` are the names of all components."""
         radius = "not proved unique"
         if np.isfinite(self.radii[k]):
-            degrees = math.ceil(100 * math.degrees(self.radii[k]) + 1e-6) / 100  # not rounded down
+            degrees = math.ceil(100 * math.degrees(self.radii[k]) + 1e-6) / 100  # rounded up
             radius = f"exact factors of WH move it by at most {degrees:.2f}°"
         tried = f"at up to {MAX_ERROR_RATIO} times the error"
         search = f"a short search {tried}" if self.was_searched else "exact turns"
@@ -141,7 +142,7 @@ class Uniqueness:
             return "anywhere, because the others give the same reconstruction without it"
         turn = self.exchange[:, k]
         partner = int(np.abs(turn).argmax())
-        by = f"by {math.floor(math.degrees(self.angles[k]) + 1e-9)}°"  # not rounded up
+        by = f"by {math.floor(math.degrees(self.angles[k]) + 1e-9)}°"  # rounded down
         if turn[partner] == 0:
             return f"{by}, at an error of {self.error_ratios[k]:.4f} times this one"
         mainly = "mainly " if np.count_nonzero(turn) > 1 else ""
@@ -164,7 +165,7 @@ class Uniqueness:
         return "\n".join([self.summary(), *self.lines()])
 
     def other(self, k: int) -> Array:
-        """Return the components W' (F, K) of other factors, in which component k is moved.
+        """Return the components W' (F, K) of other factors in which component k is moved.
 
         Compute their coefficients by ``best_coefficients(V, W')``, with
         ``penalties=Penalties(sum_to_one=True)`` if the coefficients of the fit sum to one.
@@ -205,12 +206,10 @@ def uniqueness(
     H : array (K, N)
     loss : {"frobenius", "poisson"}
         The loss of the fit.
-    n_given : int
-        Number of known components (`fixed`), which come first. They do not move, and get no
+    Number of known components (`fixed`), which come first. They do not move and get no verdict.
         verdict.
-    max_iter : int
-        Approximate number of iterations of the whole search. With 0 there are only proofs and exact
-        turns, and V is not read.
+    Approximate number of iterations of the whole search. With 0 there are only proofs and exact
+    turns, and V is not read.
     thorough : bool
         Try up to 28 directions for each component, and refit the others until they converge. This
         may take tens of times the CPU time of the fit. There is no search if the fit is exact up to
@@ -240,7 +239,7 @@ def uniqueness(
     W, Ht = check_factors(V, W, H)
     n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
     if sum_to_one or V.observed is not None or "fixed" not in fitted.constraints:
-        max_iter = 0  # V has zeros where entries are missing
+        max_iter = 0  # V has zeros at missing entries
     with V.own_threads():
         found = _exact_turns(V, W, Ht, radii, n_given, sum_to_one)
         if max_iter and W.shape[1] > 1:
@@ -249,9 +248,9 @@ def uniqueness(
 
 
 def _add(found: Uniqueness, W: Array, other: Array, ratio: float) -> None:
-    """Add other components; they may move more than one.
+    """Add other factors, which may move several components.
 
-    A component is as far from them as from the nearest one.
+    The move of a component is its angle to the nearest component of the other factors.
     """
     U = unit_columns(W)
     for l in map(int, np.flatnonzero(~found.given & ~found.spare)):
@@ -271,14 +270,14 @@ def _add(found: Uniqueness, W: Array, other: Array, ratio: float) -> None:
 
 
 def _keep(found: Uniqueness, l: int, W: Array) -> None:
-    """Keep other components if they move component l far enough, and there is room for them."""
+    """Store other factors if they move component l far enough, and if there is room for them."""
     is_small = (len(found.others) + 1) * W.nbytes <= _MAX_KEPT_BYTES
     if found.angles[l] >= VISIBLE_ANGLE and is_small:
         found.others[l] = W
 
 
 def between(U: Array, X: Array) -> Array:
-    """Return the angles between vectors of norm 1, or between columns; exact if they are small."""
+    """Return the angles between unit vectors, or between columns; accurate if small."""
     return 2 * np.arctan2(norm(U - X, axis=0), norm(U + X, axis=0))
 
 
@@ -299,18 +298,18 @@ def between(U: Array, X: Array) -> Array:
 # part of the radius. The proofs are in docs/theory.md, with the letters that are used here.
 
 _SHARES = (1e-8, 1e-5, 1e-3, 1e-2)  # a component is small in a row if its share is at most this
-_MAX_SAMPLES = 4000  # besides the purest
-_MIN_DIFFERENCE = 1e-14  # of products that count as equal, in units of the largest entry
-_MAX_IMPURITY = 0.3  # of an anchor feature that is tried
-_COST_OF_SMALL = 1e-9  # how much a small sample counts as impure, times its size
+_MAX_SAMPLES = 4000  # in addition to the purest
+_MIN_DIFFERENCE = 1e-14  # of products that count as equal, relative to the largest entry
+_MAX_IMPURITY = 0.3  # of an anchor feature
+_COST_OF_SMALL = 1e-9  # times the size of a sample: added to its impurity
 _SLACK = 1.001  # for the rounding of the bound itself
 
 
 def uniqueness_radii(V: DataMatrix, W: ArrayLike, H: Any) -> Array:
     """Return a radius (K,) for each component of V ~ W H, in radians; V is not read.
 
-    All nonnegative factors of W H with K components have a component within this angle of w_l. It
-    is infinite where nothing is proved.
+    All nonnegative factors of W H with K components have a component within this angle of w_l. The
+    radius is infinite if nothing is proved.
 
     Parameters
     ----------
@@ -320,7 +319,7 @@ def uniqueness_radii(V: DataMatrix, W: ArrayLike, H: Any) -> Array:
 
     Examples
     --------
-    Component 0 has a sample of its own, and component 1 a feature; not the other way round:
+    Component 0 has a pure sample, and component 1 a pure feature, but not vice versa:
 
     >>> from conenmf import from_columns
     >>> W, H = np.array([[1.0, 0.5], [0.0, 1.0]]), np.array([[1.0, 1.0], [0.0, 1.0]])
@@ -332,7 +331,7 @@ def uniqueness_radii(V: DataMatrix, W: ArrayLike, H: Any) -> Array:
     W, Ht = check_factors(V, W, H)
     K = W.shape[1]
     difference = max(_MIN_DIFFERENCE, 2 * (K + 2) * float(max(precisions, default=0.0)))
-    with V.own_threads(), np.errstate(all="ignore"):  # what is not a number proves nothing
+    with V.own_threads(), np.errstate(all="ignore"):  # NaN proves nothing
         (highest,) = V.map(_highest, Ht, reduce=np.maximum)
         scale = norm(W, axis=0)
         if not (scale * highest).all():
@@ -354,9 +353,9 @@ def _highest(index: range, H: Array) -> tuple[Array]:
 
 @np.errstate(all="ignore")
 def _purest(index: range, Y: Array, *, scale: Array) -> tuple[Array]:
-    """For each component the row that has the least of the others: how much, and the row.
+    """Return for each component its purest row: the norm of the other components, and the row.
 
-    Entries are comparable once multiplied by `scale`. The row is zero if none has the component.
+    Entries are comparable after scaling by `scale`. The row is zero if none has the component.
     """
     Y = np.vstack([np.zeros(len(scale)), exact(Y)])
     squares = (Y * scale) ** 2
@@ -367,19 +366,19 @@ def _purest(index: range, Y: Array, *, scale: Array) -> tuple[Array]:
 
 
 class _Rows:
-    """The rows y of a factor, which have at most norm 1.
+    """The rows y of a factor, with norm at most 1.
 
-    Rows are scaled to y / sqrt(||y||^2 + floor^2): all count alike, except very small ones, in
-    which rounding is large. Zero rows are left out.
+    Rows are scaled to y / sqrt(||y||^2 + floor^2), so all have about equal weight, except very
+    small ones, where rounding is large. Zero rows are left out.
 
     Attributes
     ----------
     shares, scaled : arrays (n, K)
-        The rows with norm 1, and scaled.
+        The rows scaled to norm 1, and the rows scaled with the floor.
     gram, root : arrays (K, K)
-        Of the scaled rows, and the root of its inverse; see `_inverse_root`.
+        The Gram matrix of the scaled rows, and the root of its inverse; see `_inverse_root`.
     rounding : float
-        A bound of the norm of X' - X in a row of the other factor, with the scale of these.
+        Bounds the norm of X' - X in a row of the other factor, with the scale of the rows.
     """
 
     def __init__(self, Y: Array, difference: float) -> None:
@@ -396,11 +395,11 @@ class _Rows:
     def bounds(
         self, k: int, y: Array, whole: Array, least: float, off: float, off_whole: float
     ) -> Iterator[tuple[float, float, Array]]:
-        """Bound what a piece of at least this norm has of components other than k.
+        """Bound the components other than k in a piece of at least this norm.
 
-        For each window, the norm b of their part in it, in units of that of the piece; the largest
-        norm g that they may have for each unit of that, by the Gram matrix `whole`; and the root
-        of the inverse Gram matrix of the window. The other letters are those of the theorems.
+        Returns for each window: the norm b of their part in it, in units of the norm of the piece;
+        the largest norm g that they may have per unit of b, by the Gram matrix `whole`; and the
+        root of the inverse Gram matrix of the window. The other letters are those of the theorems.
         """
         for share in _SHARES:
             rows = self.scaled[self.shares[:, k] <= share]
@@ -416,7 +415,7 @@ class _Rows:
 
 
 class _Proof:
-    """X = A Y', with rows of A and Y of at most norm 1, and columns of A of equal norm.
+    """X = A Y', where rows of A and Y have norm at most 1, and columns of A have equal norm.
 
     X' differs from X by up to `difference` in each entry.
 
@@ -425,12 +424,12 @@ class _Proof:
     has_rank : bool
         X and X' certainly have rank K.
     of_sample : float
-        A bound of the norm of X' - X in a sample.
-    off, off_unscaled : float
-        How far a vector of norm 1 in the column space (the row space) of scaled X' is from that of
-        scaled X at most, and before its features are scaled.
-    of_inverse : float
-        A bound of the norm of X' - X times a column of the inverse of scaled Y.
+            Bounds the norm of X' - X in a sample.
+        off, off_unscaled : float
+            The largest distance of a vector of norm 1 in the column space (the row space) of scaled
+            X' from that of scaled X, and before features are scaled.
+        of_inverse : float
+            Bounds the norm of X' - X times a column of the inverse of scaled Y.
     """
 
     def __init__(self, A: Array, Y: Array, difference: float) -> None:
@@ -444,7 +443,7 @@ class _Proof:
         if self.features.root is not None and self.samples.root is not None:
             inverse = _norm_above(self.features.root.T, self.samples.root)
             of_all = self.features.rounding * self.samples.rounding / difference
-            self.has_rank = of_all * inverse < 0.5  # below the least singular value of X
+            self.has_rank = of_all * inverse < 0.5  # below the smallest singular value of X
             inverse /= 1 - of_all * inverse
             self.off = of_all * inverse
             of_feature = self.samples.rounding * math.sqrt(len(A))
@@ -452,7 +451,7 @@ class _Proof:
             self.of_inverse = of_feature * float(norm(self.samples.root, axis=1).max())
 
     def radii(self) -> Array:
-        """Return the lesser of both bounds for each component."""
+        """Return the smaller of both bounds for each component."""
         K = self.A.shape[1]
         radii = np.array([self._by_sample(l) for l in range(K)])
         (anchors,) = _purest(range(0), self.A, scale=np.sqrt(self.samples.gram.diagonal()))
@@ -464,7 +463,7 @@ class _Proof:
         for l in range(K):
             others = np.arange(K) != l
             products = (ratios * ratios.T)[np.ix_(others, others)]
-            if (products < 1).all():  # rows of two components are not the same row of H'
+            if (products < 1).all():  # rows of two components are different rows of H'
                 sine = (rows[others, 1, l].sum() + self.of_inverse) / math.sqrt(self.AA[l, l])
                 radii[l] = min(radii[l], _angle(sine))
         return radii
@@ -472,16 +471,16 @@ class _Proof:
     def _by_sample(self, l: int) -> float:
         """Bound the angle by the purest sample of component l and its windows."""
         y = self.Y[l]
-        least = (norm(self.A @ y) - self.of_sample) / y.size  # of a piece
+        least = (norm(self.A @ y) - self.of_sample) / y.size  # smallest norm of a piece
         most = norm(self.features.scaled @ y) + self.features.rounding
         off = self.off_unscaled * most / least
         bounds = self.features.bounds(l, y, self.AA, least, self.off * most / least, off)
         return _angle(min((g * b for b, g, _ in bounds), default=math.inf) + off)
 
     def _row(self, k: int, u: Array) -> Array:
-        """Bound what row k of H may have of other components, by its anchor u and its windows.
+        """Bound the other components in row k of H, by the anchor u of k and its windows.
 
-        Returns the ratios of m to k in that row, and the parts of w_l in the component of k.
+        Returns the ratios of m to k in that row, and the parts of w_l in component k.
         """
         samples = self.samples
         rest = np.arange(u.size) != k
@@ -505,9 +504,9 @@ def _angle(sine: float) -> float:
 
 
 def _inverse_root(rows: Array) -> Array | None:
-    """Return R for which R R' is at least the inverse Gram matrix of rows, in spite of rounding.
+    """Return R such that R R' is at least the inverse Gram matrix of rows, rounding included.
 
-    None if the matrix may be singular.
+    Returns None if the matrix may be singular.
     """
     gram = rows.T @ rows
     values, vectors = eigh(gram)
@@ -518,7 +517,7 @@ def _inverse_root(rows: Array) -> Array | None:
 
 
 def _norm_above(A: Array, B: Array) -> float:
-    """Return an upper bound of the norm of A B, in spite of rounding."""
+    """Return an upper bound of the norm of A B, rounding included."""
     rounding = 10 * EPS * len(A) * norm(A) * norm(B)
     return float(norm(A @ B, 2) + rounding)
 
@@ -531,11 +530,11 @@ def _norm_above(A: Array, B: Array) -> float:
 # approached greedily, so it is a lower bound. Each component is judged by itself: two turns at once
 # may change W H. Where coefficients sum to one, w_l is divided by 1 + sum t, and they still do.
 
-_ROUNDING_RATIO = 1e-12  # entries below this share of the largest of their component are zeros
-_MAX_STEPS = 5  # of a turn: components added or subtracted one after the other
-_MIN_NORM = 1e-4  # of what is left of a unit vector, so that its direction has 12 digits
-_TIE = 1e-8  # cosines that differ by less are equal: the first of them is taken
-_TINY = 1e-300  # instead of 0, to divide by
+_ROUNDING_RATIO = 1e-12  # entries below this share of their component's largest entry count as zero
+_MAX_STEPS = 5  # of a turn: components that are added or subtracted in sequence
+_MIN_NORM = 1e-4  # of the remainder of a unit vector, so that its direction has 12 digits
+_TIE = 1e-8  # cosines that differ by less are equal, and the first wins
+_TINY = 1e-300  # replaces 0 as a divisor
 _MAX_KEPT_BYTES = 1 << 27  # of other factors
 
 
@@ -574,14 +573,14 @@ def _exact_turns(
         if spare[l]:
             other[:, l] = 0
             other[U[:, l].argmin(), l] = W[:, l].max() or 1.0
-            for partner in np.flatnonzero(is_used_alike[l])[:1]:  # it takes its place
+            for partner in np.flatnonzero(is_used_alike[l])[:1]:  # it replaces component l
                 other[:, partner] += W[:, l] * ratios[l, partner]
             found.angles[l] = np.arccos(min(U[:, l].min(), 1.0))
             found.lower[:, l] = 0
             found.upper[:, l] = W[:, l].sum()
             _keep(found, l, other)
             continue
-        most = ratios[:, l] * norms / norms[l]  # that can be added, in units of norm 1
+        most = ratios[:, l] * norms / norms[l]  # largest multiples, in units of norm 1
         turn = _farthest_turn(U, most, l)
         scale = 1 + norms[l] * (turn / norms).sum() if sum_to_one else 1.0
         if scale > 0 and turn.any():
@@ -592,7 +591,7 @@ def _exact_turns(
 
 
 def _least_ratios(index: range, Y: Array, *, zero: Array) -> tuple[Array]:
-    """Return the least y_k / y_l, k != l, over the rows where y_l > zero: (K, K).
+    """Return the smallest y_k / y_l, k != l, over the rows where y_l > zero: (K, K).
 
     It is infinite if there is no such row; the diagonal is 0.
     """
@@ -629,31 +628,31 @@ def _farthest_turn(U: Array, most: Array, l: int) -> Array:
 
 # --- the search ---------------------------------------------------------------------------------
 #
-# Components that are not turned far enough are moved at errors of up to 1.001 times. A component is
-# put at another place and held there as one that is given (`fixed`), and the others follow. The
-# error is computed on V with the exact coefficients, and a component is moved by the angle to the
-# nearest one of the other factors.
+# Components that cannot be turned far enough are moved with errors of up to 1.001 times. The search
+# puts a component at another place, holds it there as if it were given (`fixed`), and refits the
+# others. The error is computed on V with the exact coefficients. The move of a component is its
+# angle to the nearest component of the other factors.
 #
-# Places are towards or away from another component, and in a thorough search along the leading
-# directions of the residual too. Those come first that change W H least, on some of the samples.
+# Places are towards or away from another component, and in a thorough search also along the leading
+# directions of the residual. Places that change W H least on a subset of the samples come first.
 # The short search tries two places for each component, and costs about as much as a fit. The
-# thorough one tries up to 28, until the others converge; from the best 14 the component slides on,
-# to where the error is less, at 5 degrees or more from where it was.
+# thorough search tries up to 28 and refits until the others converge. From the best 14 the
+# component then slides to smaller errors, staying at least 5 degrees from its origin.
 
-_ANGLE = math.radians(5.1)  # of a place from where the component was
-_MAX_PLACING_SAMPLES = 1000  # by which places are chosen
+_ANGLE = math.radians(5.1)  # between a place and the component's origin
+_MAX_PLACING_SAMPLES = 1000  # that are used to choose places
 _SHORT_TRIALS = 2  # of each component
 _SHORT_ITERATIONS = 3, 12  # of a trial, at least and at most
 _DIRECTIONS = 28  # of each component, in a thorough search
-_BEYOND = 8  # of them, at least, leave the span of the components
-_SLIDING, _MAX_SLIDES = 14, 50  # the trials of each component that slide, and how often they may
-_SLIDE_ANGLE = math.radians(5.01)  # from where the component was
-_HOPEFUL_RATIO = 1.0005  # of errors to the limit, that the exact coefficients may bring down
-_ROUNDING = 1e3  # in units of the precision of V, that errors may differ by
+_BEYOND = 8  # directions that leave the span of the components, at least
+_SLIDING, _MAX_SLIDES = 14, 50  # trials per component that slide, and slides per trial
+_SLIDE_ANGLE = math.radians(5.01)  # from the component's origin
+_HOPEFUL_RATIO = 1.0005  # of errors to the limit, which exact coefficients may still reach
+_ROUNDING = 1e3  # in units of the precision of V: differences of errors that are rounding
 
 
 class _Refit(NamedTuple):
-    """Where a trial ended: W (F, K), its relative error, and whether it converged."""
+    """The end of a trial: W (F, K), its relative error, and whether it converged."""
 
     W: Array
     error: float
@@ -679,28 +678,28 @@ class _Search:
         self.thorough = Stopping(1e-4, max_iter=500, exact=self.limit)
 
     def finished(self, W: Array) -> Any:
-        """The best coefficients for W, and their error; one pass."""
+        """Return the best coefficients for W, and their error; one pass."""
         return self.goal.finish(np.ascontiguousarray(W, self.goal.V.dtype), sort=False)
 
     def error_of(self, W: Array) -> float:
-        """The relative error with the best coefficients for W."""
+        """Return the relative error with the best coefficients for W."""
         return float(self.goal.relative_error(self.finished(W).squared_error))
 
     @property
     def pending(self) -> list[int]:
-        """The components that were not moved far enough to be seen."""
+        """Return the components that were not moved far enough to be seen."""
         is_moved = self.found.angles >= VISIBLE_ANGLE
         return np.flatnonzero(~self.found.given & ~is_moved).tolist()
 
     def search(self, max_iter: int, thorough: bool) -> None:
-        """Try two places for each component; or many, until the others converge, and slide on."""
+        """Try two places for each component; if thorough, try many to convergence, then slide."""
         inside = {l: self.places(l, unit_columns(self.W)) for l in self.pending}
         if not inside:
             return
         each = max_iter // (_SHORT_TRIALS * len(inside))
         limits = Stopping(1e-4, max_iter=int(np.clip(each, *_SHORT_ITERATIONS)), exact=self.limit)
         self.visit({l: own[:_SHORT_TRIALS] for l, own in inside.items()}, limits)
-        if not thorough or self.error**2 < self.rounding:  # 0.1 % of it is less than rounding
+        if not thorough or self.error**2 < self.rounding:  # 0.1% of it is below rounding
             return
         beyond = _leading_residual(self.V, self.W, self.Ht)
         places = {
@@ -715,7 +714,7 @@ class _Search:
                     self.slide(l, end)
 
     def visit(self, places: dict[int, list[Array]], stopping: Stopping) -> dict[int, list[_Refit]]:
-        """Try one place of each component after the other, until it is moved; return the ends."""
+        """Try places of each component one after the other until it is moved; return the ends."""
         ends: dict[int, list[_Refit]] = {l: [] for l in places}
         room = max(1, self.V.room_for_aligned(self.W.shape[1] * self.V.dtype.itemsize, 4))
         for trial in range(_DIRECTIONS):
@@ -729,7 +728,7 @@ class _Search:
         return ends
 
     def slide(self, l: int, end: _Refit) -> None:
-        """Let the component go where the error is less, as long as that is 5 degrees away."""
+        """Move the component to smaller errors, staying at least 5 degrees from its origin."""
         for _ in range(_MAX_SLIDES):
             Ht = self.finished(end.W).H.T
             (VH, HH) = self.V.sweep(_cross_and_gram, Ht)[0]
@@ -756,7 +755,7 @@ class _Search:
     def refits(
         self, places: list[tuple[int, Array]], W: Array, Ht: Aligned, stopping: Stopping
     ) -> Iterator[_Refit]:
-        """Put components at their places, each in a run of its own, and let the others follow.
+        """Put components at their places, each in its own run, and refit the others.
 
         A run also ends when its error is low enough.
         """
@@ -765,7 +764,7 @@ class _Search:
         inverse = pinv(W)
         runs = []
         for l, w in places:
-            order = np.r_[:n_given, l, n_given:l, l + 1 : W.shape[1]]  # those that are held first
+            order = np.r_[:n_given, l, n_given:l, l + 1 : W.shape[1]]  # held components come first
             t = inverse @ (w - W[:, l])
             moved = partial(_moved_rows, t=t, l=l, order=order, dtype=self.V.dtype)
             H = self.V.by_rows(moved, Ht).T
@@ -779,9 +778,9 @@ class _Search:
             yield _Refit(np.insert(rest, l, w, axis=1), run.errors[-1], is_converged)
 
     def places(self, l: int, ways: Array) -> list[Array]:
-        """Places for a component along directions (F, n) and against them.
+        """Return places for a component along directions (F, n) and against them.
 
-        Those come first that change W H least.
+        Places that change W H least come first.
         """
         w = self.W[:, l]
         nudges = 0.01 * norm(w) * np.hstack([ways, -ways])
@@ -790,7 +789,7 @@ class _Search:
         return sorted(places, key=lambda place: self.change(l, place))
 
     def change(self, l: int, w: Array) -> float:
-        """The square of the change of W H if component l is put at w, roughly, without a refit."""
+        """Estimate the squared change of W H if component l is put at w, without a refit."""
         t = self.inverse @ w
         h = self.H[l] / max(t[l], _TINY)
         lost = np.maximum(np.outer(t, h) - self.H, 0)
@@ -804,13 +803,13 @@ def _moved_rows(index: range, H: Array, *, t: Array, l: int, order: Array, dtype
 
 
 def _at_angle(w: Array, x: Array, angle: float) -> Array | None:
-    """Return x without what is negative, or a vector near it that is at an angle from w, or None.
+    """Return x with zeros for negative entries, or a vector near it at this angle from w, or None.
 
-    If x is farther than this angle, it stays there.
+    If x is farther from w than this angle, it stays there.
     """
     u = w / norm(w)
     x = np.maximum(x, 0)
-    for _ in range(20):  # zeros may bring it nearer again
+    for _ in range(20):  # zeros may reduce the angle again
         along = float(x @ u)
         across = x - along * u
         size = norm(across)
@@ -824,7 +823,7 @@ def _at_angle(w: Array, x: Array, angle: float) -> Array | None:
 
 
 def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned) -> Array:
-    """Return leading left singular vectors (F, r) of V - W H, roughly; 6 passes."""
+    """Return leading left singular vectors (F, r) of V - W H, approximately; 6 passes."""
     (VH, HH) = V.sweep(_cross_and_gram, Ht)[0]
     X = default_rng(0).standard_normal((len(W), min(_DIRECTIONS // 2, len(W))))
     for _ in range(5):
