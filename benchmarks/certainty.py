@@ -3,7 +3,7 @@
 The pages are docs/certificate.md (bounds, unique) and docs/stability.md (limits).
 
     python benchmarks/certainty.py bounds [SET ...]
-    python benchmarks/certainty.py limits [--lines dense] [--seeds 3]
+    python benchmarks/certainty.py limits [--lines dense] [--seeds 6]
     python benchmarks/certainty.py unique [SET ...]
 
 ``bounds``: for real datasets, the lower bound of singular values alone, that of the default and of
@@ -21,15 +21,14 @@ searches. "*" marks sets on which constants of the short search were chosen.
 
 from __future__ import annotations
 
-import argparse
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain, product
 from typing import Any
 
 import numpy as np
-from measure import heading, row, timed
+from measure import command, heading, row, timed
 from zoo_matrices import SPARSE, Member, zoo
 
 from conenmf import datasets, factorize, from_columns, from_rows, stability, uniqueness
@@ -45,7 +44,7 @@ LARGE_EFFORT = 40
 MAX_ENTRIES = 2e6  # of data on which other inits are tried too
 
 
-def matrices(names: list[str]) -> Iterator[tuple[str, Member, Any, int]]:
+def matrices(names: tuple[str, ...]) -> Iterator[tuple[str, Member, Any, int]]:
     for member in zoo():
         if member.kind != "real" or (names and member.name not in names):
             continue
@@ -69,10 +68,11 @@ def smallest_error(V: DataMatrix, K: int) -> tuple[float, float]:
     return seconds, min(fit.relative_error for fit in [result, *fits])
 
 
-def print_bounds(names: list[str]) -> None:
+def bounds(*sets: str) -> None:
+    """Lower bounds of real datasets."""
     heading("set", "K", "entries", "error", "singular values", "default", "closed", "large",
             "closed", "CPU s of the fit", "of values", "of default", "of large")  # fmt: skip
-    for name, member, X, K in matrices(names):
+    for name, member, X, K in matrices(sets):
         V = from_rows(X)
         spectrum = Spectrum(V)
         found = [smallest_error(V, K)]
@@ -80,10 +80,10 @@ def print_bounds(names: list[str]) -> None:
             run = partial(best_lower_bound, V, K, effort=effort, spectrum=spectrum)
             seconds, bound = timed(run)
             found.append((seconds, bound.value))
-        times, (error, below, *bounds) = zip(*found, strict=True)
+        times, (error, below, *raised) = zip(*found, strict=True)
         entries = support_width(V) * V.shape[1] / V.n_entries
-        closed = [f"{100 * (one - below) / max(error - below, 1e-12):.1f}%" for one in bounds]
-        beside = [cell for pair in zip(bounds, closed, strict=True) for cell in pair]
+        closed = [f"{100 * (one - below) / max(error - below, 1e-12):.1f}%" for one in raised]
+        beside = [cell for pair in zip(raised, closed, strict=True) for cell in pair]
         mark = "" if member.is_chosen_on else " (held out)"
         row(f"{name}{mark}", K, entries, error, below, *beside, *times)
 
@@ -100,16 +100,14 @@ def noisy(W: Array, H: Array, noise: float, rng: np.random.Generator) -> Drawn:
     return np.maximum(X + scale * rng.normal(size=X.shape), 0), W / W.sum(axis=0)
 
 
-def mixtures(kind: str, alpha: float, noise: float, N: int = 200) -> Callable[..., Drawn]:
+def mixtures(
+    kind: str, alpha: float, noise: float, rng: np.random.Generator, N: int = 200
+) -> Drawn:
     """Sixty features, four components, weights of samples from Dirichlet(alpha)."""
-
-    def draw(rng: np.random.Generator) -> Drawn:
-        W = rng.gamma(0.5, 1, (60, 4)) if kind == "sparse" else rng.random((60, 4))
-        if kind == "spectra":
-            W = 0.5 + peaks(60, 4, rng)
-        return noisy(W, rng.dirichlet(np.full(4, alpha), N).T, noise, rng)
-
-    return draw
+    W = rng.gamma(0.5, 1, (60, 4)) if kind == "sparse" else rng.random((60, 4))
+    if kind == "spectra":
+        W = 0.5 + peaks(60, 4, rng)
+    return noisy(W, rng.dirichlet(np.full(4, alpha), N).T, noise, rng)
 
 
 def peaks(F: int, K: int, rng: np.random.Generator) -> Array:
@@ -120,14 +118,10 @@ def peaks(F: int, K: int, rng: np.random.Generator) -> Array:
     return (heights * np.exp(-0.5 * ((x[:, None] - places) / widths) ** 2)).sum(axis=1)
 
 
-def counts(total: float, N: int = 200, density: float = 0.3) -> Callable[..., Drawn]:
+def counts(total: float, rng: np.random.Generator, N: int = 200, density: float = 0.3) -> Drawn:
     """Poisson counts of 96 features, five components, samples from Dirichlet(0.5)."""
-
-    def draw(rng: np.random.Generator) -> Drawn:
-        W = rng.dirichlet(np.full(96, density), 5).T
-        return rng.poisson(total * W @ rng.dirichlet(np.full(5, 0.5), N).T).astype(float), W
-
-    return draw
+    W = rng.dirichlet(np.full(96, density), 5).T
+    return rng.poisson(total * W @ rng.dirichlet(np.full(5, 0.5), N).T).astype(float), W
 
 
 def overdispersed(rng: np.random.Generator, N: int) -> Drawn:
@@ -181,46 +175,50 @@ def blocks(rng: np.random.Generator, N: int) -> Drawn:
     return noisy(W, H, 0.15, rng)
 
 
-def measured(share: float, doubtful: float = 0.0) -> Callable[..., tuple[DataMatrix, Array]]:
+def measured(share: float, doubtful: float, rng: np.random.Generator) -> tuple[DataMatrix, Array]:
     """20 species of 4 sources, sigma 0.02 + 0.1 x; a share is missing, another has sigma 3."""
-
-    def draw(rng: np.random.Generator) -> tuple[DataMatrix, Array]:
-        truth = rng.dirichlet(np.full(20, 0.4), 4).T
-        X = truth @ rng.gamma(1.0, 1.0, (4, 200))
-        sigma = np.where(rng.random(X.shape) < doubtful, 3.0, 0.02 + 0.1 * X)
-        X = X + sigma * rng.standard_normal(X.shape)
-        X[rng.random(X.shape) < share] = np.nan
-        return from_columns(X, sigma=sigma, missing="nan", negative="keep"), truth
-
-    return draw
+    truth = rng.dirichlet(np.full(20, 0.4), 4).T
+    X = truth @ rng.gamma(1.0, 1.0, (4, 200))
+    sigma = np.where(rng.random(X.shape) < doubtful, 3.0, 0.02 + 0.1 * X)
+    X = X + sigma * rng.standard_normal(X.shape)
+    X[rng.random(X.shape) < share] = np.nan
+    return from_columns(X, sigma=sigma, missing="nan", negative="keep"), truth
 
 
 # A line of the table; `draw` takes a generator and returns data and the true components
 Line = namedtuple("Line", "group name draw loss resample", defaults=("frobenius", "samples"))
 
 
-def lines() -> list[Line]:
+def all_lines() -> list[Line]:
     squares, poisson = "least squares", "Poisson"
     found = [
-        Line(squares, "sparse W, Dirichlet(0.5), 5 %", mixtures("sparse", 0.5, 0.05)),
-        Line(squares, "sparse W, Dirichlet(0.5), 30 %", mixtures("sparse", 0.5, 0.3)),
-        Line(squares, "dense W, Dirichlet(0.5), 5 %", mixtures("dense", 0.5, 0.05)),
-        Line(squares, "dense W, Dirichlet(0.5), 30 %", mixtures("dense", 0.5, 0.3)),
-        Line(squares, "dense W, Dirichlet(0.5), no noise", mixtures("dense", 0.5, 0.0)),
-        Line(squares, "dense W, Dirichlet(0.2)", mixtures("dense", 0.2, 0.05)),
-        Line(squares, "dense W, Dirichlet(0.5), N = 1000", mixtures("dense", 0.5, 0.05, 1000)),
-        Line(squares, "dense W, Dirichlet(0.5), N = 5000", mixtures("dense", 0.5, 0.05, 5000)),
-        Line(squares, "dense W, Dirichlet(2)", mixtures("dense", 2, 0.05)),
-        Line(squares, "spectra, W > 0.5", mixtures("spectra", 0.5, 0.05)),
-        Line("uncertainties", "a tenth missing", measured(0.1)),
-        Line("uncertainties", "half missing", measured(0.5)),
-        Line("uncertainties", "a tenth missing, 15 % doubtful", measured(0.1, 0.15)),
-        Line(poisson, "200 counts, samples", counts(200), "poisson"),
-        Line(poisson, "200 counts, counts", counts(200), "poisson", "counts"),
-        Line(poisson, "30 counts", counts(30), "poisson"),
-        Line(poisson, "1e5 counts", counts(1e5), "poisson"),
-        Line(poisson, "2000 counts, dense patterns", counts(2000, density=2), "poisson"),
-        Line(poisson, "2000 counts, N = 20", counts(2000, N=20), "poisson"),
+        Line(squares, "sparse W, Dirichlet(0.5), 5 %", partial(mixtures, "sparse", 0.5, 0.05)),
+        Line(squares, "sparse W, Dirichlet(0.5), 30 %", partial(mixtures, "sparse", 0.5, 0.3)),
+        Line(squares, "dense W, Dirichlet(0.5), 5 %", partial(mixtures, "dense", 0.5, 0.05)),
+        Line(squares, "dense W, Dirichlet(0.5), 30 %", partial(mixtures, "dense", 0.5, 0.3)),
+        Line(squares, "dense W, Dirichlet(0.5), no noise", partial(mixtures, "dense", 0.5, 0.0)),
+        Line(squares, "dense W, Dirichlet(0.2)", partial(mixtures, "dense", 0.2, 0.05)),
+        Line(
+            squares,
+            "dense W, Dirichlet(0.5), N = 1000",
+            partial(mixtures, "dense", 0.5, 0.05, N=1000),
+        ),
+        Line(
+            squares,
+            "dense W, Dirichlet(0.5), N = 5000",
+            partial(mixtures, "dense", 0.5, 0.05, N=5000),
+        ),
+        Line(squares, "dense W, Dirichlet(2)", partial(mixtures, "dense", 2, 0.05)),
+        Line(squares, "spectra, W > 0.5", partial(mixtures, "spectra", 0.5, 0.05)),
+        Line("uncertainties", "a tenth missing", partial(measured, 0.1, 0.0)),
+        Line("uncertainties", "half missing", partial(measured, 0.5, 0.0)),
+        Line("uncertainties", "a tenth missing, 15 % doubtful", partial(measured, 0.1, 0.15)),
+        Line(poisson, "200 counts, samples", partial(counts, 200), "poisson"),
+        Line(poisson, "200 counts, counts", partial(counts, 200), "poisson", "counts"),
+        Line(poisson, "30 counts", partial(counts, 30), "poisson"),
+        Line(poisson, "1e5 counts", partial(counts, 1e5), "poisson"),
+        Line(poisson, "2000 counts, dense patterns", partial(counts, 2000, density=2), "poisson"),
+        Line(poisson, "2000 counts, N = 20", partial(counts, 2000, N=20), "poisson"),
     ]
     others = {
         "overdispersed counts": (overdispersed, "poisson"),
@@ -269,21 +267,20 @@ def share(each: list[Array]) -> str:
     return f"{np.mean(np.concatenate(each)):.3f}" if each else "-"
 
 
-def print_limits(text: str, n_seeds: int) -> None:
-    """Coverage of each line."""
+def limits(lines: str = "", seeds: int = 6) -> None:
+    """Coverage of each line whose name or group has this text, on so many seeds of each half."""
     heading("line", "coverage", "bootstrap", "wider", "stable", "of", "withheld")
-    for line, first in product(lines(), FIRST_SEEDS):
-        if text not in f"{line.group}: {line.name}":
+    for line, first in product(all_lines(), FIRST_SEEDS):
+        if lines not in f"{line.group}: {line.name}":
             continue
-        seeds = range(first, first + n_seeds)
-        drawn = [components(line, seed) for seed in seeds]
+        drawn = [components(line, seed) for seed in range(first, first + seeds)]
         each = [one for own, _ in drawn for one in own]
         shown = [one for one in each if not one.is_withheld]
         ratio = f"{np.median([one.width_ratio for one in shown]):.1f}" if shown else "-"
         coverage = share([one.covered for one in shown])
         before = share([one.covered_by_bootstrap for one in each])
         counts = (len(each), sum(K for _, K in drawn), len(each) - len(shown))
-        row(f"{line.name}, seeds {first} to {seeds[-1]}", coverage, before, ratio, *counts)
+        row(f"{line.name}, seeds {first} to {first + seeds - 1}", coverage, before, ratio, *counts)
 
 
 SETS = {  # K, the loss, and whether a constant was chosen on it
@@ -322,14 +319,13 @@ def known_sets() -> Iterator[tuple[str, DataMatrix, int, str, bool]]:
             yield name, from_rows(datasets.load(name).X), K, loss, chosen_on
 
 
-def print_unique(asked: list[str]) -> None:
+def unique(*sets: str) -> None:
     """Verdicts and what they cost."""
     heading("set", "K", "error", "moved by the short search", "by the thorough one",
             "no move found", "undecided", "radius at most 1 degree", "moved exactly",
-            "CPU s of the fit", "of the short search", "of the thorough one",
-            "passes of the same", "", "")  # fmt: skip
+            "CPU s of the fit", "of the short search", "of the thorough one")  # fmt: skip
     for name, V, K, loss, chosen_on in chain(planted(), known_sets()):
-        if asked and not name.startswith(tuple(asked)):
+        if sets and not name.startswith(sets):
             continue
         seconds, result = timed(partial(factorize, V, K, loss=loss))
         judge = partial(uniqueness, V, result.W, result.H, loss=loss)
@@ -341,25 +337,9 @@ def print_unique(asked: list[str]) -> None:
         near = int((found.radii <= UNIQUE_RADIUS).sum())
         exactly = judge(max_iter=0).verdicts.count("can be moved")
         counts = (*moved, *others, near, exactly)
-        passes = [one.passes for one in (result, short, found)]
         times = (seconds, short_time, long_time)
-        row(name + " *" * chosen_on, K, result.relative_error, *counts, *times, *passes)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["bounds", "limits", "unique"])
-    parser.add_argument("sets", nargs="*", help="some datasets; by default all")
-    parser.add_argument("--lines", default="", help="limits whose name or group has this text")
-    parser.add_argument("--seeds", type=int, default=6, help="of each half")
-    options = parser.parse_args()
-    if options.part == "limits":
-        print_limits(options.lines, options.seeds)
-    elif options.part == "bounds":
-        print_bounds(options.sets)
-    else:
-        print_unique(options.sets)
+        row(name + " *" * chosen_on, K, result.relative_error, *counts, *times)
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, bounds, limits, unique)

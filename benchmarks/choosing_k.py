@@ -21,25 +21,22 @@ ratings
     `conenmf.ratings` were chosen on draws and splits with even numbers.
 
 Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
-chosen on draws with even numbers; by default those with odd numbers are reported. Signatures,
-scenes and ratings are read from the folder named by --data, and left out without it.
+chosen on draws with even numbers; by default those with odd numbers are reported, with ``--even``
+those that constants rest on. Datasets that are not there are left out.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import chain, product
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 import zoo_matrices
-from measure import heading, row, timed
+from measure import DATA, command, heading, row, timed
 from measure import numbers as table
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
@@ -127,9 +124,9 @@ def scenes(numbers: range) -> Cell:
         yield from_rows(X * np.exp(0.05 * rng.standard_normal((N, 6)) @ waves)), K
 
 
-def catalogues(numbers: range, data: Path, K: int, N: int, size: float) -> Cell:
+def catalogues(numbers: range, K: int, N: int, size: float) -> Cell:
     """Each sample has some of K signatures, and about 3000 mutations; `size` 0 means Poisson."""
-    signatures = table(data / "signatures" / "SBS_set1" / "signatures.csv")
+    signatures = table(DATA / "signatures" / "SBS_set1" / "signatures.csv")
     for number in numbers:
         rng = np.random.default_rng([35, K, N, number])
         W = signatures[:, rng.choice(signatures.shape[1], K, replace=False)]
@@ -142,9 +139,9 @@ def catalogues(numbers: range, data: Path, K: int, N: int, size: float) -> Cell:
         yield from_columns(rng.poisson(rates).astype(float)), K
 
 
-def published(data: Path) -> Iterator[tuple[str, Cell]]:
+def published() -> Iterator[tuple[str, Cell]]:
     for name, K in (("SBS_set1", 23), ("indel_set1", 11)):
-        V = from_columns(table(data / "signatures" / name / "catalog_Realistic.csv"))
+        V = from_columns(table(DATA / "signatures" / name / "catalog_Realistic.csv"))
         yield name, iter([(V, K)])
 
 
@@ -215,7 +212,7 @@ PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "rati
 Group = dict[str, Cell]  # cells by title
 
 
-def groups(part: str, numbers: Callable[[int], range], data: Path | None) -> Iterator[Group]:
+def groups(part: str, numbers: Callable[[int], range]) -> Iterator[Group]:
     """The cells of a part; those of a group are also counted together."""
     if part == "cones":
         angles = {False: "equal angles", True: "unequal angles"}
@@ -230,38 +227,32 @@ def groups(part: str, numbers: Callable[[int], range], data: Path | None) -> Ite
         yield {"texts of the zoo": texts(numbers(10))}
     elif part == "scenes":
         yield {"scenes of the zoo": scenes(numbers(10))}
-        if data:
-            samson = np.load(data / "samson" / "V.npz")["V"].astype(float)
+        if (DATA / "samson").exists():
+            samson = np.load(DATA / "samson" / "V.npz")["V"].astype(float)
             yield {"samson": iter([(from_rows(samson), 3)])}
-    elif data:
-        for size in (0, 20, 5) if part == "catalogues" else ():
+    elif part == "catalogues" and (DATA / "signatures").exists():
+        for size in (0, 20, 5):
             yield {
                 f"catalogues, size {size or 'infinite'}, K = {K}, {N}": catalogues(
-                    numbers(10), data, K, N, size
+                    numbers(10), K, N, size
                 )
                 for K, N in product((3, 6, 10), (60, 200))
             }
-        yield dict(published(data)) if part == "published" else {}
+    elif part == "published" and (DATA / "signatures").exists():
+        yield dict(published())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=PARTS, help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--data", type=Path, help="folder with signatures, samson, movielens")
-    parser.add_argument("--draws", type=int, default=25, help="of each cell")
-    parser.add_argument("--even", action="store_true", help="the draws that constants rest on")
-    options = parser.parse_args()
-    print(f"{'even' if options.even else 'odd'} draws; t is the time of a fit with the true K")
+def main(*parts: str, draws: int = 25, even: bool = False) -> None:
+    print(f"{'even' if even else 'odd'} draws; t is the time of a fit with the true K")
 
     def numbers(most: int) -> range:
-        return range(0 if options.even else 1, 2 * min(options.draws, most), 2)
+        return range(0 if even else 1, 2 * min(draws, most), 2)
 
-    for part in options.parts:
-        if part == "ratings" and options.data:
-            print_ratings(options.data)
-            continue
+    for part in parts or PARTS:
+        if part == "ratings" and (DATA / "movielens").exists():
+            print_ratings()
         loss = "poisson" if part in ("catalogues", "published") else "frobenius"
-        for group in groups(part, numbers, options.data):
+        for group in groups(part, numbers):
             found = [report(title, cell, loss) for title, cell in group.items()]
             if len(found) > 1:
                 print(f"{'all of these':36}{described([*chain(*found)])}", flush=True)
@@ -278,47 +269,40 @@ def simulated_ratings(seed: int = 0) -> sp.coo_array:
     return sp.coo_array(np.clip(M, 1, 5) * (rng.random(M.shape) < 0.06))
 
 
-def print_ratings(data: Path) -> None:
+def print_ratings() -> None:
     """Hide a tenth of the ratings, and print the error of several predictions of them."""
-    movielens = sp.coo_array(sp.load_npz(data / "movielens" / "V.npz").astype(float))
+    movielens = sp.coo_array(sp.load_npz(DATA / "movielens" / "V.npz").astype(float))
     drawn = [(f"simulated {seed}", simulated_ratings(seed), seed) for seed in (0, 1, 3)]
     real = [(f"MovieLens, split {seed}", movielens, seed) for seed in (0, 1, 3)]
-    warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", InputWarning)
     heading("RMSE of a hidden tenth", "constant", "means", "regularised means",
             'ConeNMF(missing="zeros")', "the same, GridSearchCV", "fit_ratings")  # fmt: skip
     for name, R, seed in drawn + real:
         is_hidden = np.random.default_rng(seed).random(R.nnz) < 0.1
-        rows, columns, values = R.row[~is_hidden], R.col[~is_hidden], R.data[~is_hidden]
-        X = sp.csr_array((values, (rows, columns)), R.shape)
-        users, items = R.row[is_hidden], R.col[is_hidden]
-        known = (X.shape, rows, columns, values, users, items)
-        found = [values.mean(), *(_means(*known, damping) for damping in (0, 3))]
+        known, hidden = (
+            sp.coo_array((R.data[some], (R.row[some], R.col[some])), R.shape)
+            for some in (~is_hidden, is_hidden)
+        )
+        X, users, items = known.tocsr(), hidden.row, hidden.col
+        found = [known.data.mean(), *(_means(known, hidden, damping) for damping in (0, 3))]
         grid = {"n_components": [1, 2, 4, 8], "alpha_W": [3e-4, 1e-3, 3e-3]}
         search = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X)
         models = (ConeNMF(missing="zeros").fit(X), search.best_estimator_)
         found += [(m.transform(X)[users] * m.components_.T[items]).sum(axis=1) for m in models]
         ratings = fit_ratings(X)
         found.append(_scores(ratings.offsets, ratings.result, users, items))
-        errors = [np.sqrt(np.mean((one - R.data[is_hidden]) ** 2)) for one in found]
+        errors = [np.sqrt(np.mean((one - hidden.data) ** 2)) for one in found]
         row(name, *(f"{error:.3f}" for error in errors))
 
 
-def _means(
-    shape: tuple[int, int],
-    rows: np.ndarray,
-    columns: np.ndarray,
-    values: np.ndarray,
-    users: np.ndarray,
-    items: np.ndarray,
-    damping: float,
-) -> np.ndarray:
+def _means(known: sp.coo_array, hidden: sp.coo_array, damping: float) -> np.ndarray:
     """The mean plus effects of rows and columns, by least squares, clipped to the scale."""
-    mean, of_rows, of_columns = values.mean(), np.zeros(shape[0]), np.zeros(shape[1])
+    mean, of_columns = known.data.mean(), np.zeros(known.shape[1])
+    left = known.data - mean
     for _ in range(10):
-        of_rows = _effects(rows, values - mean - of_columns[columns], shape[0], damping)
-        of_columns = _effects(columns, values - mean - of_rows[rows], shape[1], damping)
-    return np.clip(mean + of_rows[users] + of_columns[items], 1, 5)
+        of_rows = _effects(known.row, left - of_columns[known.col], known.shape[0], damping)
+        of_columns = _effects(known.col, left - of_rows[known.row], known.shape[1], damping)
+    return np.clip(mean + of_rows[hidden.row] + of_columns[hidden.col], 1, 5)
 
 
 def _effects(groups: np.ndarray, left: np.ndarray, size: int, damping: float) -> np.ndarray:
@@ -327,4 +311,4 @@ def _effects(groups: np.ndarray, left: np.ndarray, size: int, damping: float) ->
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, main)

@@ -8,23 +8,18 @@ with a fixed number of iterations the lower divergence is the mark. Each line of
 - the lower bound of the divergence, as a share of what our default reaches, and of the
   divergence of one component.
 
-Real datasets are those of the zoo, in the folder named by CONENMF_DATA; sets that are not there are
-left out. Constants of the solver and of the sprint of inits were chosen on every second set by
-name; the others have a star.
+Datasets are those of the zoo that are there, or those of them that are named. Constants of the
+solver and of the sprint of inits were chosen on every second set by name; the others have a star.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import warnings
 from functools import partial
 from typing import Any
 
 import numpy as np
-from measure import heading, in_turn, machine, row, use_one_thread, versions
+from measure import command, heading, in_turn, machine, row, use_one_thread, versions
 from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
 from zoo_matrices import zoo
 
 from conenmf import ConeNMF, from_rows
@@ -89,28 +84,19 @@ def measure(name: str, X: Any, iterations: int, rounds: int) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", help="the folder of the sets, instead of CONENMF_DATA")
-    usual = [name for name in SETS if name not in TAKES_MINUTES]
-    parser.add_argument("--sets", nargs="+", default=usual, choices=list(SETS))
-    parser.add_argument("--iterations", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    if options.data:
-        os.environ["CONENMF_DATA"] = options.data
-    warnings.simplefilter("ignore", ConvergenceWarning)
+def main(*sets: str, iterations: int = 200, rounds: int = 3) -> None:
+    asked = set(sets or SETS.keys() - TAKES_MINUTES)
     use_one_thread()
-    heading("counts", "samples x features, K", f"scikit-learn, {options.iterations} iterations, s",
+    heading("counts", "samples x features, K", f"scikit-learn, {iterations} iterations, s",
             "ConeNMF to that divergence, s", "sooner", "default scikit-learn, s",
             "default ConeNMF, s", "its divergence is lower by", "lower bound / divergence",
             "bound / one component")  # fmt: skip
     for member in zoo():
-        if member.name in options.sets:
+        if member.name in asked:
             X = member.load()[0].astype(np.float64)
-            measure(member.name, X, options.iterations, options.rounds)
-    print(f"\n{machine() | versions()}; CPU seconds, medians of {options.rounds} runs in turn.")
+            measure(member.name, X, iterations, rounds)
+    print(f"\n{machine() | versions()}; CPU seconds, medians of {rounds} runs in turn.")
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, main)

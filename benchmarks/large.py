@@ -11,7 +11,6 @@ threads, one worker and two, in turn.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import tempfile
@@ -21,13 +20,14 @@ from pathlib import Path
 import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
-from measure import cones, heading, in_turn, output_of, row, timed
+from measure import command, cones, heading, in_turn, output_of, row, timed
 
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.matrix import DataMatrix
 
 F = 2000
 BUFFER = 16 << 20
+TEMPORARY = Path(tempfile.gettempdir())
 
 
 def write(path: Path, N: int) -> None:
@@ -61,7 +61,8 @@ def fit_within(path: str, limit: str) -> None:
     print(seconds, V.passes, result.relative_error, peak / 1024)
 
 
-def file(gigabytes: float, limit: str, folder: Path) -> None:
+def file(gigabytes: float = 8.0, limit: str = "1GB", folder: Path = TEMPORARY) -> None:
+    """A fit of a file with limited memory, beside reading it."""
     path = folder / "conenmf-large.npy"
     write(path, int(gigabytes * 1e9 / (4 * F)))
     program = f"import large; large.fit_within({str(path)!r}, {limit!r})"
@@ -83,7 +84,8 @@ def fit_on(client: Client, V: DataMatrix) -> float:
         return factorize(V, 40, init="cr1", max_iter=20, tol=0).relative_error
 
 
-def cluster(samples: int, rounds: int) -> None:
+def cluster(samples: int = 80_000, rounds: int = 3) -> None:
+    """A fit with threads, and with workers of Dask."""
     X = cones(1600, samples, 40)
     options = {"threads_per_worker": 1, "dashboard_address": ":0"}
     with (
@@ -103,20 +105,5 @@ def cluster(samples: int, rounds: int) -> None:
             row(name, seconds, f"{error:.12f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("part", choices=["file", "cluster"])
-    parser.add_argument("--gigabytes", type=float, default=8.0)
-    parser.add_argument("--limit", default="1GB")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--samples", type=int, default=80_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    if options.part == "file":
-        file(options.gigabytes, options.limit, options.folder)
-    else:
-        cluster(options.samples, options.rounds)
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, file, cluster)

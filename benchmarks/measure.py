@@ -1,18 +1,22 @@
 """How the benchmarks measure: contenders in turn, CPU seconds, medians; and the data they share.
 
 CPU seconds on one thread depend least on what else the machine does. `use_one_thread` limits BLAS
-and OpenMP; ours takes ``n_threads=1``. Results are lines of a table in Markdown.
+and OpenMP; ours takes ``n_threads=1``. Results are lines of a table in Markdown. Real datasets are
+in the folder named by CONENMF_DATA.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.metadata
+import inspect
 import os
 import platform
 import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,12 +24,40 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from conenmf import make_cones
 from conenmf.datasets import tf_idf
 
 SEED = 0
+DATA = Path(os.environ.get("CONENMF_DATA", "data"))
+
+
+def command(description: str, *parts: Callable[..., None]) -> None:
+    """Run the part that the command line names; its options are the parameters of the function.
+
+    A program of one part needs no name. Fits that stop before they converge are no surprise here.
+    """
+    parser = argparse.ArgumentParser(description=description.partition("\n")[0])
+    named = parser.add_subparsers(metavar="part", required=True) if len(parts) > 1 else None
+    for part in parts:
+        own = named.add_parser(part.__name__, help=part.__doc__) if named else parser
+        own.set_defaults(run=part)
+        for name, parameter in inspect.signature(part).parameters.items():
+            default = parameter.default
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                own.add_argument("names", nargs="*", metavar=name, help="by default all")
+            elif default is False:
+                own.add_argument(f"--{name}", action="store_true")
+            elif isinstance(default, tuple):
+                own.add_argument(f"--{name}", type=type(default[0]), nargs="+", default=default)
+            else:
+                own.add_argument(f"--{name}", type=type(default), default=default)
+    options = vars(parser.parse_args())
+    run, names = options.pop("run"), options.pop("names", [])
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    run(*names, **options)
 
 
 def use_one_thread() -> None:

@@ -8,8 +8,6 @@ README.md and docs/index.md and draws docs/readme.png.
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,10 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from measure import cones, fitted, in_turn, machine, topics, use_one_thread, versions
+from measure import command, cones, fitted, in_turn, machine, topics, use_one_thread, versions
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
 
 from conenmf import ConeNMF
 
@@ -104,18 +101,13 @@ def draw() -> None:
     figure.savefig(PICTURE, dpi=110)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="into README.md and docs")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)
+def main(write: bool = False, rounds: int = 5) -> None:
     for load, K in DATA.values():  # compiles
         ConeNMF(K, max_iter=2).fit(load())
     use_one_thread()
-    text = table(options.rounds)
+    text = table(rounds)
     print(text)
-    if options.write:
+    if write:
         for page in PAGES:
             before, _, rest = page.read_text("utf-8").partition(BORDERS[0])
             after = rest.partition(BORDERS[1])[2]
@@ -124,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, main)

@@ -1,11 +1,10 @@
 """How fast: default fits beside scikit-learn's, sparse iterations, the first fit; docs/speed.md.
 
-    python benchmarks/speed.py [sets | small | iteration | first | gpu] [--rounds 3]
+    python benchmarks/speed.py sets | iteration | first | gpu [--rounds 3]
     python benchmarks/speed.py checkouts --other DIR --data DIR [--components 10] [--rounds 3]
 
 ``sets``: for every real dataset of the zoo, the CPU seconds and errors of the default fits of both,
 on one thread each, in turn. Sets with a star were not used to choose constants.
-``small``: milliseconds of a fit of 60 x 20 and of `transform` of one row, beside scikit-learn's.
 ``iteration``: CPU seconds of an iteration on a sparse matrix of 40,000 x 20,000 with 3.5 million
 nonzeros, beside scikit-learn's `cd` and SciPy's two products, with errors after 25 iterations.
 ``first``: what compiling adds to the first fit of digits. ``gpu``: 20 iterations at the sizes for
@@ -17,7 +16,6 @@ subfolders. K is the number of classes in ``labels.npy`` beside ``V.npz``, else 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -25,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -33,10 +31,18 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from measure import fitted, heading, in_turn, output_of, relative_error, row, timed, use_one_thread
-from sklearn.base import clone
+from measure import (
+    command,
+    fitted,
+    heading,
+    in_turn,
+    output_of,
+    relative_error,
+    row,
+    timed,
+    use_one_thread,
+)
 from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
 from zoo_matrices import zoo
 
 from conenmf import ConeNMF, ConeNMFError, open_data
@@ -48,8 +54,9 @@ PUBLISHED = {  # samples, features, nonzeros, K, loss: seconds on an H100 for 20
 }
 
 
-def sets(rounds: int) -> None:
+def sets(rounds: int = 3) -> None:
     """Default fits of every set; the geometric mean of the ratios where both end alike."""
+    use_one_thread()
     ratios = []
     heading("set", "K", "scikit-learn, s", "error", "conenmf, s", "error", "ratio")
     ConeNMF(3, max_iter=3, n_threads=1).fit(np.eye(40))  # compiles
@@ -71,22 +78,9 @@ def sets(rounds: int) -> None:
     print("1 % higher; on the others it stops early")
 
 
-def small(rounds: int) -> None:
-    """What a fit and a transform cost where there is hardly anything to compute."""
-    rng = np.random.default_rng(0)
-    tiny, X = rng.random((60, 20)), rng.random((1000, 3)) @ rng.random((3, 20))
-    models = {"scikit-learn": NMF(3), "conenmf": ConeNMF(3, n_threads=1)}
-    fits = {name: partial(clone(model).fit, tiny) for name, model in models.items()}
-    rows = {name: partial(model.fit(X).transform, X[:1]) for name, model in models.items()}
-    heading("what", "scikit-learn, ms", "conenmf, ms", "ratio")
-    for what, contenders in (("a fit of 60 x 20", fits), ("transform of one row", rows)):
-        found = in_turn(contenders, 100 * rounds)
-        theirs, ours = (1000 * found[name][0] for name in models)
-        row(what, theirs, ours, ours / theirs)
-
-
-def iteration(rounds: int) -> None:
+def iteration(rounds: int = 3) -> None:
     """An iteration on large sparse data, in double and in single precision."""
+    use_one_thread()
     rng = np.random.default_rng(0)
     X = sp.random_array((40_000, 20_000), density=3.5e6 / 8e8, rng=rng, format="csr")
     heading("K", "program", "seconds of an iteration", "error after 25")
@@ -113,7 +107,7 @@ def iteration(rounds: int) -> None:
         row(K, "SciPy, two products", found["products"][0], "")
 
 
-def first(rounds: int) -> None:
+def first(rounds: int = 3) -> None:
     """CPU seconds that compiling adds to the first fit, by loss."""
     program = """
 import time
@@ -135,7 +129,7 @@ print(time.process_time() - began)
         row(loss, statistics.median(added))
 
 
-def gpu(rounds: int) -> None:
+def gpu(rounds: int = 3) -> None:
     """Wall seconds of 20 iterations at published sizes."""
     heading("samples x features", "nonzeros", "K", "loss", "s", "CPU s", "H100, s", "error")
     for (N, F, nnz, K, loss), published in PUBLISHED.items():
@@ -153,9 +147,10 @@ def gpu(rounds: int) -> None:
 
 def begin(checkout: Path, program: str, cache: Path) -> subprocess.Popen[str]:
     """A process that makes default fits of a checkout, compiled there alone, or of scikit-learn."""
+    modules = f"{checkout}/src{os.pathsep}{Path(__file__).parent}"
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", __file__, "fits", "--program", program],
-        env=os.environ | {"PYTHONPATH": f"{checkout}/src", "NUMBA_CACHE_DIR": str(cache)},
+        [sys.executable, "-W", "ignore", "-c", f"import speed; speed.fits({program!r})"],
+        env=os.environ | {"PYTHONPATH": modules, "NUMBA_CACHE_DIR": str(cache)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -171,6 +166,7 @@ def ask(process: subprocess.Popen[str], path: Path, K: int) -> tuple[float, floa
 
 def fits(program: str) -> None:
     """Make the fits that lines of the standard input ask for."""
+    use_one_thread()
     for line in sys.stdin:
         path, K = json.loads(line)
         X = stored(path)
@@ -206,17 +202,19 @@ def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, boo
         copy.unlink()
 
 
-def checkouts(other: Path, data: Path, K: int, rounds: int) -> None:
+def checkouts(
+    other: Path = Path(), data: Path = Path(), components: int = 10, rounds: int = 3
+) -> None:
     """Default fits of both and of scikit-learn on every file; means of the ratios."""
     here = Path(__file__).parents[1]
     places = {"scikit-learn": here, "other": other.resolve(), "this": here}
     heading("set", "K", "scikit-learn, s", "error", "other, s", "error", "this, s", "error",
             "this / other", "error", "scikit-learn / this")  # fmt: skip
-    ratios: dict[str, list[tuple[float, float]]] = {"dense": [], "sparse": []}
+    ratios: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         processes = {name: begin(place, name, folder / name) for name, place in places.items()}
-        for name, path, is_sparse, count in converted(data, K, folder):
+        for name, path, is_sparse, count in converted(data, components, folder):
             found: dict[str, list[tuple[float, float]]] = {one: [] for one in processes}
             for _ in range(1 + rounds):  # the first one compiles
                 for one, process in processes.items():
@@ -226,42 +224,18 @@ def checkouts(other: Path, data: Path, K: int, rounds: int) -> None:
             cells = [cell for one in found for cell in (seconds[one], f"{errors[one]:.6f}")]
             old, new = seconds["this"] / seconds["other"], seconds["scikit-learn"] / seconds["this"]
             row(name, count, *cells, old, f"{errors['this'] / errors['other'] - 1:+.3%}", new)
-            ratios["sparse" if is_sparse else "dense"].append((old, new))
+            kind = "sparse" if is_sparse else "dense"
+            ratios[f"{kind} sets, this / other"].append(old)
+            ratios[f"{kind} sets, scikit-learn / this"].append(new)
         for process in processes.values():
             process.communicate()  # ends it
-    for kind, pairs in ratios.items():
-        for title, each in (
-            ("this / other", [old for old, _ in pairs]),
-            ("scikit-learn / this", [new for _, new in pairs]),
-        ):
-            if each:
-                mean, middle = statistics.geometric_mean(each), statistics.median(each)
-                print(
-                    f"{len(each)} {kind} sets, {title}: geometric mean {mean:.2f}, "
-                    f"median {middle:.2f}, from {min(each):.2f} to {max(each):.2f}"
-                )
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = {"sets": sets, "small": small, "iteration": iteration, "first": first, "gpu": gpu}
-    parser.add_argument("part", nargs="?", choices=[*parts, "checkouts", "fits"], default="sets")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--other", type=Path, default=".", help="another checkout")
-    parser.add_argument("--data", type=Path, default=".", help="a folder of matrices")
-    parser.add_argument("--components", type=int, default=10)
-    parser.add_argument("--program", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    if options.part != "gpu":
-        use_one_thread()
-    if options.part == "checkouts":
-        checkouts(options.other, options.data, options.components, options.rounds)
-    elif options.part == "fits":
-        fits(options.program)
-    else:
-        parts[options.part](options.rounds)
+    for title, each in sorted(ratios.items(), key=lambda item: item[0].partition(",")[0]):
+        mean, middle = statistics.geometric_mean(each), statistics.median(each)
+        print(
+            f"{len(each)} {title}: geometric mean {mean:.2f}, "
+            f"median {middle:.2f}, from {min(each):.2f} to {max(each):.2f}"
+        )
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, sets, iteration, first, gpu, checkouts)

@@ -1,20 +1,19 @@
 """The zoo: our default against a careful user of scikit-learn on 406 matrices; docs/speed.md.
 
-``zoo.py reference`` computes what scikit-learn reaches from nndsvda, nndsvd and three random inits
-with max_iter=1000 and tol=1e-6, and from its default call, into ``zoo_reference.csv``; rows that
-are there are kept. ``zoo.py`` then fits every matrix with ``ConeNMF(K)``, in turn with the fastest
-of those runs that ends within 1.02 of the best, and prints the table. Errors below 1e-6 count as
-1e-6: both are exact then. Seconds are CPU seconds with one thread for both, which depend least on
-what else runs.
+``zoo.py --reference`` computes what scikit-learn reaches from nndsvda, nndsvd and three random
+inits with max_iter=1000 and tol=1e-6, and from its default call, into ``zoo_reference.csv``; rows
+that are there are kept. ``zoo.py`` then fits every matrix with ``ConeNMF(K)``, in turn with the
+fastest of those runs that ends within 1.02 of the best, and prints the table. Errors below 1e-6
+count as 1e-6: both are exact then. Seconds are CPU seconds with one thread for both, which depend
+least on what else runs.
 
 Constants of the library were chosen on the matrices of even number; the others are marked
-"held out". Real datasets are read from the folder named by CONENMF_DATA.
+"held out". Names choose the matrices that begin with one of them; ``--rounds 0`` measures errors
+alone.
 """
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from measure import in_turn, relative_error, timed, use_one_thread, versions
+from measure import command, in_turn, relative_error, timed, use_one_thread, versions
 from sklearn.decomposition import NMF
-from sklearn.exceptions import ConvergenceWarning
 from zoo_matrices import Member, zoo
 
 from conenmf import ConeNMF
@@ -133,26 +131,20 @@ def print_table(rows: pd.DataFrame) -> None:
         )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", nargs="?", choices=["run", "reference"], default="run")
-    parser.add_argument("--only", default="", help="names that begin with one of these, by commas")
-    parser.add_argument("--rounds", type=int, default=3, help="of timing; 0 for errors alone")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)
+def main(*names: str, reference: bool = False, rounds: int = 3) -> None:
     use_one_thread()
-    members = [one for one in zoo() if one.name.startswith(tuple(options.only.split(",")))]
-    if options.action == "reference":
+    members = [one for one in zoo() if one.name.startswith(names or "")]
+    if reference:
         write_reference(members)
         return
-    reference, rows = read_reference(), []
+    known, rows = read_reference(), []
     for X in (np.eye(40), sp.csr_array(np.eye(40))):  # compiles
         ConeNMF(3, max_iter=3).fit(X)
     for member in members:
-        if member.name not in reference.index:
+        if member.name not in known.index:
             print(f"{member.name}: not in the reference, left out")
             continue
-        row = compare(member, reference.loc[member.name], options.rounds)
+        row = compare(member, known.loc[member.name], rounds)
         rows.append(row)
         marks = "" if member.is_chosen_on else "  held out"
         marks += "  ERROR" if row["ratio"] > 1.005 else ""
@@ -168,4 +160,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, main)

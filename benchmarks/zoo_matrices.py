@@ -8,16 +8,15 @@ more in eight of them. Constants of the library are chosen on the matrices with 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from measure import DATA
 from sklearn.datasets import load_digits
 
 from conenmf import make_cones
@@ -298,20 +297,20 @@ TABLES = {  # columns of names or dates before the numbers, delimiter, component
 }
 
 
-def load_real(folder: Path, name: str) -> Drawn:
+def load_real(name: str) -> Drawn:
     """A dataset as it is, counts as counts."""
     if name == "digits":
         return load_digits().data, 10
     if name in TABLES:
         skipped, delimiter, K = TABLES[name]
-        rows = pd.read_csv(folder / name, sep=delimiter, float_precision="round_trip")
+        rows = pd.read_csv(DATA / name, sep=delimiter, float_precision="round_trip")
         X = rows.iloc[:, skipped:].dropna().to_numpy(float)
         return np.ascontiguousarray(X.T if "catalog" in name else X), K
     if name in SPARSE:
-        return sp.csr_array(sp.load_npz(folder / name / "V.npz"), dtype=np.float64), SPARSE[name]
+        return sp.csr_array(sp.load_npz(DATA / name / "V.npz"), dtype=np.float64), SPARSE[name]
     if name == "pbmc_facs":
-        return sp.csr_array(sp.load_npz(folder / name / "counts.npz"), dtype=np.float64), 5
-    return np.load(folder / name / "V.npz")["V"].astype(np.float64), DENSE[name]
+        return sp.csr_array(sp.load_npz(DATA / name / "counts.npz"), dtype=np.float64), 5
+    return np.load(DATA / name / "V.npz")["V"].astype(np.float64), DENSE[name]
 
 
 def zoo() -> Iterator[Member]:
@@ -320,9 +319,7 @@ def zoo() -> Iterator[Member]:
         for number in range(PER_KIND):
             name = f"{kind.__name__}-{number:02}"
             yield Member(kind.__name__, number, name, lambda k=kind, n=number: draw(k, n))
-    folder = Path(os.environ.get("CONENMF_DATA", ""))
     names = ["digits", *DENSE, "", *SPARSE, "pbmc_facs", *TABLES]  # "": halves stay as they were
     for number, name in enumerate(names):
-        is_there = os.environ.get("CONENMF_DATA") and name and (folder / name).exists()
-        if name == "digits" or is_there:
-            yield Member("real", number, name, lambda n=name: load_real(folder, n))
+        if name == "digits" or (name and (DATA / name).exists()):
+            yield Member("real", number, name, lambda n=name: load_real(n))
