@@ -38,19 +38,18 @@ sum, as in its reference.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 import anndata
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from measure import in_turn, numbers
+from measure import DATA, command, numbers, timed
 from scipy.ndimage import gaussian_filter
 from scipy.optimize import nnls
 from sklearn.metrics import adjusted_rand_score as adjusted_rand
@@ -63,6 +62,7 @@ from conenmf.judge.stability import stability
 from conenmf.solve.constraints import sum_to_one
 
 N_GENES, N_CELLS, PROGRAMS = 3000, 5000, 7
+SEEDS = 1, 2, 3, 4, 5, 6
 OURS = """
 import sys, time
 from conenmf import open_data
@@ -170,13 +170,14 @@ def draw_cells(rng: np.random.Generator) -> tuple[sp.csr_matrix, np.ndarray]:
     return sp.csr_matrix(rng.multinomial(totals, usage @ spectra.T).astype(np.float32)), spectra
 
 
-def cells(peer: str, seeds: list[int]) -> None:
+def cells(peer: str = sys.executable, seeds: tuple[int, ...] = SEEDS) -> None:
+    """Gene programs, beside cNMF."""
     for seed in seeds:
         counts, truth = draw_cells(np.random.default_rng(seed))
         for name, (seconds, spectra, _) in _both(peer, counts, PROGRAMS).items():
             cosine = match_components(truth, spectra)[1].mean()
             print(f"seed {seed}, {name}: {seconds:.1f} CPU s, cosine {cosine:.4f}", flush=True)
-    folder = Path(os.environ.get("CONENMF_DATA", "data")) / "pbmc_facs"
+    folder = DATA / "pbmc_facs"
     if not folder.exists():
         return
     counts = sp.csr_matrix(sp.load_npz(folder / "counts.npz").astype(np.float32))
@@ -185,9 +186,8 @@ def cells(peer: str, seeds: list[int]) -> None:
     found = _both(peer, counts, len(np.unique(types)))
     for name, (seconds, _, usages) in found.items():
         labels = usages.argmax(axis=1)
-        right = pd.crosstab(labels, types).max(axis=1).sum() / len(types)
-        print(f"pbmc_facs, {name}: {seconds:.1f} CPU s, {right:.3f} of the cells are of the main ")
-        print(f"    type of their program; adjusted Rand index {adjusted_rand(types, labels):.3f}")
+        index = adjusted_rand(types, labels)
+        print(f"pbmc_facs, {name}: {seconds:.1f} CPU s, adjusted Rand index {index:.3f}")
     if len(found) == 2:
         ours, theirs = (one[1] for one in found.values())
         cosines = np.sort(match_components(ours, theirs)[1])
@@ -227,6 +227,7 @@ def score(W: np.ndarray, truth: np.ndarray) -> float:
 
 
 # Types, signatures, tumours, how uneven types are, counts of a tumour, dispersion.
+OF_COUNTS = {"loss": "poisson", "resample": "counts"}
 CATALOGUES = {
     "substitutions": (96, 20, 500, 0.7, 5000, 0.05),
     "indels": (83, 11, 1000, 1.5, 700, 0.1),
@@ -257,15 +258,17 @@ def draw_catalogue(kind: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return counts[:, counts.any(axis=0)], W
 
 
-def signatures(levels: list[str], seeds: list[int]) -> None:
+def signatures(
+    levels: tuple[str, ...] = ("Moderate", "Realistic"), seeds: tuple[int, ...] = SEEDS
+) -> None:
+    """Signatures of catalogues whose truth is known."""
     for kind in CATALOGUES:
         marks = []
         for seed in seeds:
             counts, truth = draw_catalogue(kind, seed)
             V = from_columns(counts)
             found = [
-                stability(V, truth.shape[1], 8, loss="poisson", resample="counts", prune=prune)
-                for prune in (False, True)
+                stability(V, truth.shape[1], 8, prune=prune, **OF_COUNTS) for prune in (False, True)
             ]
             large = truth > 1 / len(truth)
             rows = []
@@ -278,29 +281,27 @@ def signatures(levels: list[str], seeds: list[int]) -> None:
             marks.append(rows)
             print(kind, f"seed {seed}:", np.round(rows, 3).tolist(), flush=True)
         print(kind, "mean:", np.round(np.mean(marks, axis=0), 3).tolist(), flush=True)
-    root = Path(os.environ.get("CONENMF_DATA", "data")) / "signatures"
+    root = DATA / "signatures"
     for folder in sorted(root.iterdir()) if root.exists() else ():
         if not (folder / "signatures.csv").exists():
             continue
         truth = numbers(folder / "signatures.csv")
         for level in levels:
             V = from_columns(numbers(folder / f"catalog_{level}.csv"))
-            began = time.process_time()
-            K = select_k(V, loss="poisson").K
-            seconds = time.process_time() - began
-            found = stability(V, K, 20, loss="poisson", resample="counts", prune=True)
-            both = time.process_time() - began
+            seconds, K = timed(lambda V=V: select_k(V, loss="poisson").K)
+            more, found = timed(lambda V=V, K=K: stability(V, K, 20, prune=True, **OF_COUNTS))
             consensus, best = score(found.W, truth), score(found.best_run, truth)
             print(
-                f"{folder.name} {level}: K = {K} of {truth.shape[1]}, {both:.0f} s, of these "
-                f"{seconds:.0f} for K\n    score of the consensus {consensus:.3f}, of the best run "
-                f"{best:.3f}",
+                f"{folder.name} {level}: K = {K} of {truth.shape[1]}, {seconds + more:.0f} s, of "
+                f"these {seconds:.0f} for K\n    score of the consensus {consensus:.3f}, of the "
+                f"best run {best:.3f}",
                 flush=True,
             )
 
 
-def measurements(peer: str) -> None:
-    root = Path(os.environ.get("CONENMF_DATA", "data")) / "esat"
+def measurements(peer: str = sys.executable) -> None:
+    """Air quality, beside esat."""
+    root = DATA / "esat"
     for name, K, mark in (("Baltimore_{}.txt", 7, "\t"), ("BatonRouge-{}.csv", 6, ",")):
         X, sigma = (
             np.genfromtxt(root / name.format(kind), delimiter=mark)[1:, 1:]
@@ -312,13 +313,11 @@ def measurements(peer: str) -> None:
             hidden = np.random.default_rng(0).random(X.shape) < share
             V = from_rows(np.where(hidden, np.nan, X), missing="nan", sigma=sigma)
             factorize(V, 2, max_iter=2)  # compiles
-            seconds, fit = in_turn({"": lambda V=V, K=K: factorize(V, K)}, 1)[""]
-            kind = f"{name[:10]}, K = {K}, {share:.0%} hidden"
+            seconds, fit = timed(lambda V=V, K=K: factorize(V, K))
             print(
-                f"{kind}: Q {fit.objective:.1f}, {_off(fit.W @ fit.H, X.T, sigma.T, hidden.T)}, ",
-                end="",
+                f"{name[:10]}, K = {K}, {share:.0%} hidden: Q {fit.objective:.1f}, "
+                f"{_off(fit.W @ fit.H, X.T, sigma.T, hidden.T)}, {seconds:.2f} s"
             )
-            print(f"{seconds:.2f} s")
             # esat has no holes: it gets medians there, which count for nothing beside the others
             filled = np.where(hidden, np.median(X, axis=0), X)
             doubt = np.where(hidden, 1e4 * sigma.max(axis=0), sigma)
@@ -341,7 +340,8 @@ def _off(fitted: np.ndarray, X: np.ndarray, sigma: np.ndarray, hidden: np.ndarra
     return f"hidden entries are off by {off:.2f} sigma (median)"
 
 
-def hyperspy(peer: str) -> None:
+def hyperspy(peer: str = sys.executable) -> None:
+    """Spectra by hyperspy's decomposition, beside its own NMF."""
     channels, spectra, scenes = np.arange(200), [], []
     for seed in range(4):
         rng = np.random.default_rng(seed)
@@ -424,7 +424,8 @@ def vca(X: np.ndarray, K: int, rng: np.random.Generator) -> np.ndarray:
     return np.maximum(denoised[chosen], 0)
 
 
-def scenes(n_scenes: int = 20) -> None:
+def scenes(draws: int = 20) -> None:
+    """Endmembers and abundances, beside vertex component analysis."""
     print(f"conenmf {__version__}; angle in degrees, RMSE of abundances, CPU seconds")
     print("VCA, for_scenes, the pair; then CPU seconds of a plain fit, most iterations of the pair")
     pair = {"sum_to_one": True, "min_volume": "auto", "negative": "keep", "max_iter": 500}
@@ -448,7 +449,7 @@ def scenes(n_scenes: int = 20) -> None:
             for snr in (20, 30, 40):
                 marks: dict[str, list[tuple[float, ...]]] = {name: [] for name in rules}
                 iterations.clear()
-                for seed in range(1, 2 * n_scenes, 2):
+                for seed in range(1, 2 * draws, 2):
                     rng = np.random.default_rng([seed, snr, pure])
                     K = int(rng.integers(3, 6))
                     spectra, shares = draw(rng, K, pure)
@@ -456,9 +457,7 @@ def scenes(n_scenes: int = 20) -> None:
                     noise = np.sqrt((X**2).mean() / 10 ** (snr / 10))
                     X += noise * rng.standard_normal(X.shape)
                     for name, rule in rules.items():
-                        began = time.process_time()
-                        E = rule(X, K)
-                        seconds = time.process_time() - began
+                        seconds, E = timed(partial(rule, X, K))
                         found = sum_to_one(E @ E.T, X @ E.T)
                         match = match_spectra(
                             spectra, E, library_abundances=shares, abundances=found
@@ -468,14 +467,12 @@ def scenes(n_scenes: int = 20) -> None:
                 figures = " | ".join("{:.2f} | {:.4f} | {:.2f}".format(*one) for one in means)
                 kind = f"{draw.__name__[5:]}, {'pure' if pure else 'mixed'}"
                 print(f"| {kind} | {snr} | {figures} | {plain[2]:.2f} | {max(iterations)} |")
-    folder = Path(os.environ.get("CONENMF_DATA", "data")) / "samson"
+    folder = DATA / "samson"
     if (folder / "reference.npz").exists():
         X = np.load(folder / "V.npz")["V"].astype(float)
         known = np.load(folder / "reference.npz")
         for name, rule in rules.items():
-            began = time.process_time()
-            E = rule(X, 3)
-            seconds = time.process_time() - began
+            seconds, E = timed(partial(rule, X, 3))
             E /= E.max(axis=1, keepdims=True)
             A = np.array([nnls(E.T, pixel)[0] for pixel in X])
             A /= A.sum(axis=1, keepdims=True)
@@ -487,25 +484,5 @@ def scenes(n_scenes: int = 20) -> None:
         print(f"samson, pair: {iterations[-1]} iterations")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parts = ["cells", "signatures", "measurements", "hyperspy", "scenes"]
-    parser.add_argument("part", choices=parts)
-    parser.add_argument("--peer", default=sys.executable, metavar="PYTHON")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5, 6])
-    parser.add_argument("--levels", nargs="+", default=["Moderate", "Realistic"])
-    options = parser.parse_args()
-    if options.part == "cells":
-        cells(options.peer, options.seeds)
-    elif options.part == "signatures":
-        signatures(options.levels, options.seeds)
-    elif options.part == "scenes":
-        scenes()
-    elif options.part == "measurements":
-        measurements(options.peer)
-    else:
-        hyperspy(options.peer)
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, cells, signatures, measurements, hyperspy, scenes)
