@@ -1,7 +1,7 @@
-"""Genes that vary more than their mean explains, from one pass over raw counts.
+"""Genes whose variance is larger than their mean explains, from one pass over raw counts.
 
-They are chosen as cNMF 1.7 does (Kotliar et al., eLife 8, 2019): of counts that are scaled to a
-million in each cell (TPM), the variance over the mean of each gene is compared with a line in the
+Genes are chosen as in cNMF 1.7 (Kotliar et al., eLife 8, 2019). Counts are scaled to a million per
+cell (TPM). The variance over the mean of each gene is then compared with a linear function of the
 mean that fits most genes.
 """
 
@@ -17,20 +17,20 @@ from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt
 
-TPM = 1e6  # the sum to which a cell is scaled
-_TOP_GENES = 20  # by their mean, which show the least variation
-_WINSOR = (0.1, 0.9)  # quantiles, between which most genes lie
+TPM = 1e6  # the sum to which each cell is scaled
+_TOP_GENES = 20  # the genes with the largest means, among which the smallest variation is found
+_WINSOR = (0.1, 0.9)  # quantiles that enclose most genes
 
 
 class GeneStatistics(NamedTuple):
-    """What one pass over counts (F genes, N cells) learns.
+    """What one pass over counts (F genes, N cells) measures.
 
     Attributes
     ----------
     totals : aligned (N,)
-        The counts of each cell.
+        The sum of counts of each cell.
     mean, variance : arrays (F,)
-        Of counts; the variance divides by N - 1.
+        Of the counts; the variance divides by N - 1.
     tpm_mean, tpm_variance : arrays (F,)
         Of counts scaled to a million in each cell; the variance divides by N.
     """
@@ -43,7 +43,7 @@ class GeneStatistics(NamedTuple):
 
 
 def gene_statistics(V: DataMatrix) -> GeneStatistics:
-    """Measure genes in one pass; refuse entries that are not counts."""
+    """Measure genes in one pass; reject entries that are not counts."""
     N = V.n_samples
     with V.own_threads():
         totals, sums = V.sweep(_measure)
@@ -61,10 +61,11 @@ def gene_statistics(V: DataMatrix) -> GeneStatistics:
 
 
 def overdispersion(statistics: GeneStatistics) -> Array:
-    """Return variance over mean of each gene, relative to what its mean lets expect.
+    """Return variance over mean of each gene, relative to the value expected for its mean.
 
-    The line is A^2 mean + B^2: A is the least variation of the most expressed genes, B^2 the median
-    of variance over mean of genes that are extreme in neither. NaN for genes without counts.
+    The expected value is A^2 mean + B^2. A is the smallest variation among the most expressed
+    genes; B^2 is the median of variance over mean among genes that are extreme in neither. The
+    result is NaN for genes without counts.
     """
     mean = statistics.tpm_mean
     variance = statistics.tpm_variance
@@ -81,7 +82,7 @@ def overdispersion(statistics: GeneStatistics) -> Array:
 
 
 def _measure(block: Block) -> tuple[Array, Arrays]:
-    """Totals of cells, and sums over cells of counts and TPM, and of their squares."""
+    """Return totals of cells, and sums over cells of counts, TPM and their squares."""
     counts = exact(block)
     totals = products(counts, np.ones((block.shape[0], 1)))[:, 0]
     factors = np.column_stack([np.ones(len(totals)), TPM / np.where(totals > 0, totals, 1.0)])

@@ -1,11 +1,11 @@
-"""Programs of cells by consensus: genes are chosen and scaled, and many fits compared.
+"""Gene programs of cells: genes are chosen and scaled, and a consensus of many fits is formed.
 
 The steps follow cNMF 1.7 (Kotliar et al., "Identifying gene expression programs of cell-type
 identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). Counts are read through
-views: genes are chosen and scaled, and cells brought to a million counts, while blocks are read;
-nothing is written. What cNMF computes approximately, such as usages, is exact here.
+views. Genes are chosen and scaled, and cells scaled to a million counts, while blocks are read;
+nothing is written. Usages and other values that cNMF approximates are exact here.
 
-Files are tables under the names that cNMF gives them, and an .h5ad with annotations. All files of a
+The results are tables with the file names of cNMF, and an .h5ad with annotations. All files of a
 run are written under temporary names and moved into place when all are complete. Runs with
 different numbers of programs may share a folder if they use the same data and genes; the file
 ``NAME.run.k_20.dt_0_5.json`` of each run is compared to check this.
@@ -63,12 +63,12 @@ from ..solve.run import Stopping, alternate
 from ..text import Facts, PathLike, counted, excerpt, visible
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
-# Called with what is done, and the share of the work that is done.
+# Called with the current step and the share of the work that is done.
 Progress: TypeAlias = Callable[[str, float], object]
 
-_HELD_ENTRIES = 1 << 25  # of the chosen genes, to be kept in memory
-_CELLS_FOR_K = 20_000  # from which the number of programs is estimated
-_CELL_TOTAL = 1e4  # before logarithms
+_HELD_ENTRIES = 1 << 25  # of the chosen genes: up to this number, they are stored in memory
+_CELLS_FOR_K = 20_000  # largest number of cells from which the number of programs is estimated
+_CELL_TOTAL = 1e4  # sum to which cells are scaled before taking logarithms
 _RESAMPLINGS = ("start", "samples")
 
 
@@ -201,12 +201,12 @@ def find_programs(
     max_iter, tol
         As in `Stopping`.
     rng : numpy.random.Generator, optional
-        By default one of a fixed seed.
+        By default a generator with a fixed seed.
     callback : callable, optional
         Called with a description of the current step and the share of the work that is done.
     checkpoint : path, optional
-        A folder in which fits are saved every minute and when they end; the same call continues
-        there, also with more runs.
+        A folder in which fits are saved every minute and when they end; the same call, even with
+        more runs, resumes from it.
 
     Returns
     -------
@@ -298,7 +298,7 @@ def _named_genes(names: Names, genes: Iterable[str]) -> Array:
 
 
 def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
-    """The most overdispersed genes, in the order of the data."""
+    """Return the most overdispersed genes, in the order of the data."""
     ratio = overdispersion(statistics)
     there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
     if there.size == 0:
@@ -310,7 +310,7 @@ def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
 def scaled_genes(
     V: DataMatrix, statistics: GeneStatistics, genes: Array, log1p: bool
 ) -> DataMatrix:
-    """Return a view of these genes with unit variance, in single precision; held if it is small."""
+    """Return a view of these genes with unit variance in float32; in memory if it is small."""
     variance = statistics.variance[genes]
     source = V
     if log1p:
@@ -335,7 +335,7 @@ def _moments(block: Block) -> tuple[Array]:
 def _checked_number(
     K: int | str | range, data: DataMatrix
 ) -> tuple[Sequence[int], str, Selection | StabilityRange | None]:
-    """The numbers of programs to fit, who or what decided, and the evidence."""
+    """Return the numbers of programs to fit, how they were chosen, and the evidence."""
     F, N = data.shape
     if isinstance(K, str):
         part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
@@ -361,7 +361,7 @@ def _refined(
     genes: Array,
     n_iter: int,
 ) -> Array:
-    """The spectra after some iterations of the Poisson loss, in the same units and order."""
+    """Refine the spectra with some iterations of the Poisson loss, in the same units and order."""
     counts: DataMatrix = take_features(V, genes, dtype="float32")
     counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
@@ -370,16 +370,16 @@ def _refined(
     how: Facts = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": loss.on(counts)}
     W = alternate(counts, start.W, start.H, "newton", **how).W / deviation
     sums = W.sum(axis=0)
-    if not (sums > 0).all():  # a program that no cell needs any more
+    if not (sums > 0).all():  # no cell uses a program any more
         return spectra
     return np.asarray(W / sums, spectra.dtype)
 
 
 def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) -> Pair:
-    """Spectra of all genes in TPM, and their scores, from one pass.
+    """Return spectra of all genes in TPM, and their scores, from one pass.
 
-    TPM are explained by the shares of programs in cells, with nonnegative least squares; and,
-    standardised, by the usages themselves, with least squares.
+    Nonnegative least squares explains TPM by the shares of programs in cells. Least squares
+    explains standardised TPM by the usages.
     """
     (sums,) = V.sweep(_regress, statistics.totals, usages)
     K = len(sums["U"])
@@ -403,7 +403,7 @@ def _to_tpm(block: Block, totals: Array) -> Block:
 
 
 def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:
-    """The usages that explain the TPM of the chosen genes best, each over its deviation."""
+    """Return the usages that best explain the TPM of the chosen genes, each over its deviation."""
     N = V.n_samples
     variance = statistics.tpm_variance[genes]
     variance = np.where(variance > 0, variance, 1.0)
@@ -433,7 +433,7 @@ _STARCAT_SUM = 1e6
 def file_names(
     name: str, K: int, density_threshold: float, patterns: Mapping[str, str] = _TABLES
 ) -> dict[str, str]:
-    """Return the names of the files of a run, by what they hold; cNMF's for tables and pictures.
+    """Return the names of the files of a run by content; tables and pictures are named as in cNMF.
 
     >>> file_names("atlas", 20, 0.5)["usages"]
     'atlas.usages.k_20.dt_0_5.consensus.txt'
@@ -455,18 +455,18 @@ def check_run(
     genes: str | None = None,
     force: bool = False,
 ) -> Path:
-    """Return a folder for the files of a run; refuse it if it has those of other data or genes.
+    """Return a folder for the files of a run; reject a folder with other data or genes.
 
     Parameters
     ----------
     folder : path
         It need not exist, but its parent must.
     name : str
-        With which the names of files begin.
+        The beginning of the names of files.
     source, genes : str, optional
-        What was read, and how genes were chosen.
+        The data file, and how genes were chosen.
     force : bool
-        Take the folder all the same; files of the same names are replaced.
+        Use the folder in any case; files with the same names are replaced.
     """
     if not name or "/" in name or not name.isprintable() or name.startswith("."):
         problem = ", expected the beginning of the names of files"
@@ -486,7 +486,7 @@ def check_run(
 
 
 def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> None:
-    """Raise an error if a run in the folder is of other data or genes."""
+    """Raise an error if a run in the folder used other data or genes."""
     try:
         earlier = json.loads(path.read_bytes())
         different = [key for key in here if earlier[key] != here[key]]
@@ -519,9 +519,9 @@ def write_programs(
     folder, name, source, genes
         See `check_run`.
     counts : DataMatrix, optional
-        The counts, if they are to be written to a new .h5ad file.
+        The counts, if a new .h5ad file should contain them.
     copy_of : path, optional
-        The .h5ad file of which a copy is annotated instead. It is not changed.
+        An .h5ad file. If given, a copy of it is annotated, and the file itself is not changed.
         ``obsm["X_conenmf"]`` gets the usages, ``varm["conenmf"]`` the spectra in TPM,
         ``varm["conenmf_score"]`` the scores, ``obs["conenmf"]`` the labels as categories,
         ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts.
@@ -550,10 +550,10 @@ def write_programs(
 
 
 def pictures(programs: Programs, name: str) -> Facts:
-    """Return the figures of a run under the names of their files, which are cNMF's.
+    """Return the figures of a run by file names, which are those of cNMF.
 
-    Its fits clustered; and, if it was chosen, the evidence for the number of programs, or the
-    stability and the error for each number of a range.
+    One figure shows the clusters of the fits. If the number of programs was chosen, another shows
+    the evidence for it, or the stability and error for each number of a range.
     """
     threshold = programs.settings["density_threshold"]
     names = file_names(name, programs.K, threshold, _PICTURES)
@@ -564,7 +564,7 @@ def pictures(programs: Programs, name: str) -> Facts:
 
 
 def run_facts(programs: Programs) -> Facts:
-    """Describe programs, and how they were found."""
+    """Describe programs and how they were found as plain values."""
     found = programs.stability
     return {
         **programs.settings,
@@ -595,9 +595,9 @@ def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
 
 
 def _tables(programs: Programs) -> Facts:
-    """The tables as data frames: programs in rows, but for usages, where cells are.
+    """Return the tables as data frames; programs are rows, except in usages, where cells are.
 
-    Names that a spreadsheet would take for formulas get an apostrophe.
+    Names that a spreadsheet would read as formulas get an apostrophe.
     """
     import pandas as pd
 

@@ -1,8 +1,8 @@
-"""The command ``conenmf``: from a matrix file to factors, a report, and how good the fit is.
+"""The command ``conenmf``: from a matrix file to factors, a certificate and a report.
 
-The only code that imports click and rich. Answers go to standard output, progress and errors to
-standard error. An error is an exit code and one line, in which options are written as flags;
-tracebacks are shown with ``--debug`` only.
+Only this folder imports click and rich. Answers go to standard output, progress and errors to
+standard error. An error gives an exit code and one line, in which options are written as flags;
+``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CODES_OF_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
     4: (ComponentsError, OptionError, CheckpointError, ImportError, MemoryError),
     3: (ConeNMFError, OSError),
 }
-# The module of each command, which is imported when it is run, and its line in the help.
+# The module of each command, imported when the command runs, and its line in the help.
 _COMMANDS = {
     "fit": ("fit", "Factor DATA; write the factors, labels, history and a report to a folder."),
     "rank": (
@@ -138,7 +138,7 @@ def app() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit code, having printed one line for an error."""
+    """Run the command line and return the exit code; print one line for an error."""
     words = [*(sys.argv[1:] if arguments is None else arguments)] or ["--help"]
     shared: Facts = {"debug": False, "flags": {}, "arguments": words}
 
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(f"interrupted; {_LEFT}", 130)
     except Terminated:
         return _say(f"terminated; {_LEFT}", 143)
-    except SystemExit:  # after completion, and when the pipe that click writes to is closed
+    except SystemExit:  # raised after completion, and if click writes to a closed pipe
         return 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say(message: str, code: int) -> int:
-    """Print one line of limited length; return a code."""
+    """Print one line of limited length; return the code."""
     line = visible(" ".join(message.split()), None)[:_MAX_LINE_CHARS]
     print(f"conenmf: {line}", file=sys.stderr)
     return code
@@ -185,14 +185,14 @@ def _say(message: str, code: int) -> int:
 
 
 def exit_code(problem: BaseException) -> int:
-    """The code for an error."""
-    if isinstance(problem, OSError) and is_disk_full(problem):  # perhaps of standard output
+    """Return the exit code for an error."""
+    if isinstance(problem, OSError) and is_disk_full(problem):  # e.g. of standard output
         return 5
     return next((code for code, kinds in _CODES_OF_ERRORS.items() if isinstance(problem, kinds)), 1)
 
 
 def error_line(problem: BaseException, flags: dict[str, str]) -> str:
-    """The line for an error; options that it names are written as flags."""
+    """Return the line for an error, with options written as flags."""
     if isinstance(problem, ConeNMFError):
         return in_words(problem, flags)
     if isinstance(problem, OSError) and problem.strerror and problem.filename:
@@ -209,7 +209,7 @@ def error_line(problem: BaseException, flags: dict[str, str]) -> str:
 
 
 def in_words(problem: BaseException, flags: dict[str, str]) -> str:
-    """The message of an error or a warning; options that it names are written as flags."""
+    """Return the message of an error or a warning, with options written as flags."""
     message = problem.args[0] if problem.args else None
     if not isinstance(message, Message):
         return str(problem)

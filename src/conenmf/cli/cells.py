@@ -1,4 +1,4 @@
-"""The command ``conenmf cells``: from raw counts to programs, in files under cNMF's names."""
+"""The command ``conenmf cells``: from raw counts to programs, in files named as in cNMF."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .judge import consensus
 from .options import OUTPUT, RUNNING, Request, command
 from .output import locked_folder, save_picture
 
-_NEAR = 3  # programs more or fewer than were chosen, that are worth a comparison
+_NEAR = 3  # numbers of programs this near to the chosen one are worth a comparison
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
 
@@ -75,7 +75,7 @@ def cells(request: Request) -> None:
     conenmf cells filtered_feature_bc_matrix/ -k 12 --genes 3000
     """
     fitting = request.chosen(_FITTING)
-    request.log1p = None  # logarithms are taken of chosen genes, not while counts are read
+    request.log1p = None  # log1p applies to the chosen genes, not to the counts that are read
     if request.layer is not None:
         request.dataset = f"layers/{request.layer}"
     name = request.name or request.path.name.partition(".")[0] or "cells"
@@ -109,7 +109,7 @@ def _found(
     fitting: Facts,
     identity: Facts,
 ) -> tuple[Programs, DataMatrix, list[Path]]:
-    """Find programs; write all files into the folder, and return their paths, the page last."""
+    """Find programs; write all files into the folder, and return their paths with the page last."""
     display = request.display
     runs = target / runs_folder(name)
     if request.force:

@@ -1,4 +1,4 @@
-"""The command ``fit``, which factors data and writes a folder of results, and ``demo``."""
+"""The commands ``fit``, which factors data and writes a folder of results, and ``demo``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ from .output import (
 )
 
 RATIO = "Q / expected Q"
-# Options for which ratings are fitted like other data.
+# If one of these options is given, ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
 
 
@@ -148,7 +148,7 @@ def fit(request: Request) -> int:
 
 
 def _check_options(request: Request) -> Path:
-    """Refuse what cannot be done before the data are read; return the folder for the result."""
+    """Reject impossible options before the data are read; return the folder for the result."""
     source = request.path
     if request.anndata and source.suffix.lower() != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
@@ -161,7 +161,7 @@ def _check_options(request: Request) -> Path:
 
 
 def result_folder(request: Request, kind: str) -> Path:
-    """Return the folder for a result; refuse one in which it cannot be written."""
+    """Return the folder for a result; reject it if it cannot be written to."""
     check_packages(request.tables, anndata=bool(request.anndata))
     output = request.output or f"{request.path.resolve().name}-{kind}"
     target = Path(checked_path("output", output))
@@ -170,10 +170,10 @@ def result_folder(request: Request, kind: str) -> Path:
 
 
 def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
-    """Fit the data with the weights, known components and penalties that were given.
+    """Fit the data with the given weights, known components and penalties.
 
-    A sparse matrix of which only stored entries are known holds ratings: unless options say how to
-    fit it, `fit_ratings` does.
+    A sparse matrix whose stored entries are the known ones contains ratings. `fit_ratings` fits it,
+    unless options say otherwise.
     """
     if own.observed is not None and own.observed.weights is None and not request.given & _PLAIN:
         return _rated(request, own)
@@ -217,7 +217,7 @@ def write_result(
 ) -> list[str]:
     """Write the files of a result; return the names of all files in its folder.
 
-    The result itself is written first: a table or a report that fails does not lose it.
+    The result itself is written first, so a failing table or report does not lose it.
     """
     result.save(folder / RESULT_FILE)
     if request.tables != "none":
@@ -254,7 +254,7 @@ def _write_residuals(folder: Path, result: Factorization) -> None:
 
 
 def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
-    """Write how far each entry of each component can go, for each rise of Q."""
+    """Write how far each entry of each component can move, for each rise of Q."""
     assert result.data is not None
     found = displacement(result.data, result.W, result.H, rises)
     ends = zip(found.rises, found.lower, found.upper, strict=True)

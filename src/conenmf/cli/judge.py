@@ -257,7 +257,7 @@ def _fit_many(request: Request, kind: str) -> None:
         if not request.no_report:
             with display.working("judging the consensus"):
                 result.diagnose(effort=request.effort)
-                result.uniqueness()  # it costs about one fit of many
+                result.uniqueness()  # takes about as long as one of the fits
             answer["certificate"] = vars(result.certify())
             lines += quality_in_words(result.certify(), K)
         lines += [f"component {k}: {one}" for k, one in enumerate(answer["known_as"])]
@@ -276,7 +276,7 @@ def _fit_many(request: Request, kind: str) -> None:
 
 
 def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorization:
-    """The consensus of many fits as a result, which other commands and the report read."""
+    """Return the consensus of many fits as a result for other commands and the report."""
     result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
     return replace(request.described(result, **how), init_used="consensus")
@@ -295,7 +295,7 @@ def _answer(found: Stability) -> Facts:
 
 
 def _write_runs(folder: Path, found: Stability) -> None:
-    """Write what many fits have in common."""
+    """Write statistics of all fits."""
     found.save(folder / STABILITY_FILE)
     limits = (
         [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]

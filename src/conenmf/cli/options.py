@@ -1,11 +1,11 @@
-"""The options of all commands, and the request that a command makes of them.
+"""The options of all commands, and the request that a command builds from them.
 
-One table has the flags, the group and the help of every option, under the name that it has in
-Python. Defaults are those of the functions that get the values.
+One table contains the flags, the group and the help of every option, under its name in Python.
+Defaults are those of the functions that receive the values.
 
-Options may name files beside the data: masks, weights, known components, classes of samples.
-Matrices are of any kind that `open_data` reads. Classes are in a text, or in a column of the data
-that is no feature; the scores of `compare` and the colours of reports need them.
+Options may name further files: masks, weights, known components, classes of samples. Matrices may
+have any format that `open_data` reads. Classes are in a text, or in a column of the data that is
+not a feature; the scores of `compare` and the colours of reports use them.
 """
 
 from __future__ import annotations
@@ -91,14 +91,14 @@ def _missing(value: str | float) -> str | float:
 
 
 def _listed(value: str | Texts) -> Texts:
-    """The names in a text with commas between them; an empty text has none."""
+    """Split a text at its commas into names; an empty text has none."""
     if not isinstance(value, str):
         return value
     return tuple(map(str.strip, value.split(","))) if value.strip("()") else ()
 
 
 def _rises(value: str) -> list[float]:
-    """The numbers above 0 in a text with commas between them."""
+    """Split a text at its commas into numbers above 0."""
     if re.fullmatch(r"(\d+(\.\d+)?(,|$))+", value) is None:
         raise click.BadParameter(f"{value!r} are not numbers above 0 such as 4,25")
     return list(map(float, value.split(",")))
@@ -112,7 +112,7 @@ _NONE_OR_MORE = IntRange(0)
 _ONE_OR_MORE = IntRange(1)
 _LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.aliases)]
 
-# The help and the type of each option, under its name in Python, by the groups of the help.
+# The help and the type of each option, by its group and its name in Python.
 _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
     "Common options": {
         "K": (
@@ -304,7 +304,7 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 _OPTIONS = {name: one for group in _TABLE.values() for name, one in group.items()}
-# The flags of options that are not called as in Python.
+# The flags of options whose names differ from those in Python.
 _FLAGS = {
     "K": "-k --k --components",
     "output": "-o --output",
@@ -358,7 +358,7 @@ _FUNCTIONS: tuple[Callable[..., Any], ...] = (
 
 
 def _default(name: str, function: Callable[..., Any] | None = None) -> Any:
-    """The default that an option has in the first function with such a parameter."""
+    """Return the default of an option in the first function with such a parameter."""
     for one in (function or open_data, *_FUNCTIONS):
         parameter = signature(one).parameters.get(name)
         if parameter is not None and parameter.default is not parameter.empty:
@@ -389,11 +389,11 @@ def command(
     arguments: Mapping[str, Facts] = {"data": {}},
     **changes: Facts,
 ) -> Callable[[Callable[[Request], Any]], click.Command]:
-    """Make a command of a function of a request.
+    """Make a command from a function of a request.
 
-    `names` are those of its options. `of` is the function that the command calls, whose defaults
-    they have; `arguments` are those of the command, and `changes` says how options differ
-    from those of other commands.
+    `names` are the names of its options. `of` is the function that the command calls; its defaults
+    are used. `arguments` are the command's arguments, and `changes` says how options differ from
+    the same options of other commands.
     """
 
     def make(function: Callable[[Request], Any]) -> click.Command:
@@ -408,7 +408,7 @@ def command(
             attributes |= changes.get(name, {})
             attributes["show_default"] = attributes["default"] not in (None, False, ())
             if "required" in attributes:
-                del attributes["default"]  # click would take None for a value
+                del attributes["default"]  # click would treat None as a value
             flags = _FLAGS.get(name, f"--{name.lower().replace('_', '-')}")
             flags = attributes.pop("flags", flags).split()
             parameters.append(click.Option([*flags, name], **attributes))
@@ -423,7 +423,7 @@ def command(
 
 
 def flags_of(one: click.Command) -> dict[str, str]:
-    """The flags of a command by the names that their options have in Python."""
+    """Return the flags of a command by the names of their options in Python."""
     options = [parameter for parameter in one.params if isinstance(parameter, click.Option)]
     return {str(option.name): max(option.opts, key=len) for option in options}
 
@@ -432,9 +432,9 @@ def flags_of(one: click.Command) -> dict[str, str]:
 
 
 class Request(SimpleNamespace):
-    """What a command is asked to do: its arguments and options, by their names in Python.
+    """What a user requests: arguments and options, by their names in Python.
 
-    An option that the command does not have is None. `given` holds the names of those that the
+    An option that the command does not have is None. `given` contains the names of options that the
     user gave.
     """
 
@@ -451,30 +451,30 @@ class Request(SimpleNamespace):
         self.display = Display(sys.stderr, quiet=self.quiet)
 
     def chosen(self, names: Iterable[str]) -> Facts:
-        """The values of options that have one, or that were given an empty one."""
+        """Return the values of options that are set, or that were set to an empty value."""
         values = {name: getattr(self, name) for name in names}
         empty = {name for name, value in values.items() if value is None or value == ()}
         return {name: values[name] for name in values if name not in empty - self.given}
 
     @property
     def path(self) -> Path:
-        """The file, without the member that DATA may name."""
+        """The path of the data file, without the member that DATA may name."""
         return Path(self.data if self.dataset is not None else split_member(self.data)[0])
 
     @property
     def rng(self) -> Generator | None:
-        """A generator for inits that draw random numbers."""
+        """The generator for random inits."""
         return None if self.seed is None else default_rng(self.seed)
 
     @property
     def origin(self) -> Facts:
-        """The data file, how it was read, and the command, to be kept with a result."""
+        """The data file, how it was read, and the command, for storage in a result."""
         values = self.chosen((*READING, *ENTRIES, "sample_weight", *PREPARING))
         changed = {name: value for name, value in values.items() if value != _default(name)}
         return {"source": self.data, **changed, "seed": self.seed, "command": self.words}
 
     def chosen_k(self, V: DataMatrix) -> int:
-        """The number of components: as asked, or chosen from all numbers or from a range."""
+        """Return the number of components: given, or chosen from all numbers or from a range."""
         if isinstance(self.K, int):
             return self.K
         candidates = None if self.K == "auto" else self.K
@@ -484,7 +484,7 @@ class Request(SimpleNamespace):
         return chosen.K
 
     def described(self, result: Factorization, **more: Any) -> Factorization:
-        """The result with where its data come from, and why it has so many components."""
+        """Return the result with the source of its data, and why it has so many components."""
         settings = {**result.settings, **self.origin, **more}
         if self.K_decided_by == "user":
             return replace(result, settings=settings)
@@ -496,16 +496,16 @@ class Request(SimpleNamespace):
         settings: Mapping[str, Any],
         names: Iterable[str] = (*_AS_BEFORE, *ENTRIES, "sample_weight"),
     ) -> None:
-        """Read the data with the options of an earlier result, unless the caller gives others."""
+        """Read the data with the options of an earlier result, unless the user gives others."""
         for name in names:
             value = settings.get(name)
             if value is not None and name not in self.given:
                 setattr(self, name, value)
 
     def open(self, vocabulary: Vocabulary | None = None) -> DataMatrix:
-        """Open the data; texts with the words that the options say, or with a vocabulary.
+        """Open the data; texts with the words that the options select, or with a vocabulary.
 
-        A table whose rows are all types of mutations has samples in its columns.
+        If all rows of a table are types of mutations, its samples are in the columns.
         """
         V = self._opened(vocabulary)
         is_guessed = "samples_in" not in self.given and self.samples_in == "rows"
@@ -518,7 +518,7 @@ class Request(SimpleNamespace):
         return V
 
     def _opened(self, vocabulary: Vocabulary | None) -> DataMatrix:
-        """Open the data as the options say."""
+        """Open the data with the options of the request."""
         with self.display.working(f"reading {self.data}"):
             budget = memory_budget(self.max_memory)
             samples, features = (
@@ -537,7 +537,7 @@ class Request(SimpleNamespace):
             return prepare(V, **steps) if any(steps.values()) else V
 
     def answer(self, values: Facts, text: str, V: DataMatrix | None = None) -> None:
-        """Print the values as JSON, or how the data were read and a text."""
+        """Print the values as JSON, or as text after a line on how the data were read."""
         if self.as_json:
             remarks = {} if V is None else {"remarks": V.remarks}
             click.echo(json.dumps(json_values({**values, **remarks}), allow_nan=False))
@@ -550,7 +550,7 @@ class Request(SimpleNamespace):
 
 
 def _size(V: DataMatrix) -> str:
-    """The size of a matrix, and whether names were read: a wrong guess is seen here."""
+    """Describe the size of a matrix and whether names were read, to show wrong guesses."""
     names = V.names
     samples = f"{V.n_samples} samples{' without names' * (names.sample_names is None)}"
     if names.pixels_shape is not None:
@@ -562,21 +562,21 @@ def _size(V: DataMatrix) -> str:
 
 
 def choosing(K: int | str | range) -> str:
-    """What a command does between reading and solving."""
+    """Describe what a command does between reading and solving."""
     number = "" if isinstance(K, int) else "the number of components and "
     return f"choosing {number}an init"
 
 
-# --- files beside the data --------------------------------------------------------------------
+# --- further files ----------------------------------------------------------------------------
 
-_MAX_CHARS = 1000  # of a text, which the report shows the beginning of
+_MAX_CHARS = 1000  # of a text; the report shows its beginning
 
 
 # --- matrices ---------------------------------------------------------------------------------
 
 
 def read_entries(request: Request) -> Facts:
-    """Read masks, weights and uncertainties, as tables in the orientation of the data."""
+    """Read masks, weights and uncertainties as tables in the orientation of the data."""
     import pandas as pd
 
     entries = {}
@@ -586,7 +586,7 @@ def read_entries(request: Request) -> Facts:
         table = pd.DataFrame(rows, M.names.sample_names, M.names.feature_names)
         if M.observed is not None:
             table = table.where(np.asarray(M.observed.weights) > 0)
-        if option == "weights" and M.n_samples == 1:  # of features
+        if option == "weights" and M.n_samples == 1:  # one weight for each feature
             entries[option] = table.iloc[0]
             continue
         table = table.ne(0) if option == "mask" else table
@@ -595,7 +595,7 @@ def read_entries(request: Request) -> Facts:
 
 
 def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
-    """Read components, a row each, in the order of the features of V; None without a file."""
+    """Read components, one per row, in the order of the features of V; None without a file."""
     if request.fixed is None:
         return None
     M = _opened(request, "fixed", request.fixed, samples_in="rows")
@@ -603,7 +603,7 @@ def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
 
 
 def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | None:
-    """Read known components (F, n), in rows or in columns, and their names; None without a file."""
+    """Read known components (F, n), in rows or columns, and their names; None without a file."""
     if request.reference is None:
         return None
     features = V.names.feature_names or ()
@@ -615,18 +615,18 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
 
 
 def _in_order_of(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
-    """The columns of M, with features in the order of the features of V."""
+    """Return the columns of M, with features in the order of the features of V."""
     W = exact(dense(M.columns(np.arange(M.n_samples))))
     return matched_rows(W, M.names, V, owner)
 
 
 def with_sample_weights(request: Request, V: DataMatrix, loss: str) -> DataMatrix:
-    """Return V, or a view with the weights of samples that a file holds."""
+    """Return V, or a view with the weights of samples from a file."""
     path = request.sample_weight
     if path is None:
         return V
     read = np.load if path.endswith(".npy") else np.loadtxt
-    with named_damage(path):  # np.loadtxt names the line
+    with named_damage(path):  # np.loadtxt reports the line
         weights = np.ravel(read(path))
     return weigh_samples(V, weights, get_loss(loss).degree)
 
@@ -689,7 +689,7 @@ def _column(request: Request, column: str, budget: int) -> list[str]:
 
 
 def _classes(request: Request, N: int, names: Names, budget: int) -> Array:
-    """The class of each sample, from a file or from a column of the data."""
+    """Return the class of each sample, from a file or from a column of the data."""
     given = request.classes
     if Path(given).is_file():
         return read_labels(given, N, names)
@@ -705,19 +705,19 @@ def _classes(request: Request, N: int, names: Names, budget: int) -> Array:
 
 
 def read_labels(path: str, N: int, names: Names) -> Array:
-    """Read one class for each sample: in the order of the samples, or by their names.
+    """Read one class per sample, in the order of the samples or by their names.
 
-    The last column has the classes, the first one the names if there are more columns; a header
-    may come first.
+    The last column contains the classes. If there are more columns, the first one contains the
+    names. The first row may be a header.
     """
     import pandas as pd
 
     try:
         table = pd.read_csv(path, header=None, dtype=str, keep_default_na=False)
-    except ValueError as problem:  # among them those of pandas, and bytes that are no text
+    except ValueError as problem:  # includes errors of pandas, and bytes that are not text
         raise FileFormatError(f"{path} is not a text file of labels: {problem}") from problem
     if len(table) == N + 1:
-        table = table[1:].reset_index(drop=True)  # without the header
+        table = table[1:].reset_index(drop=True)  # drops the header
     if len(table) != N:
         raise DataError(f"{path} has {len(table)} labels for {N} samples: give one for each")
     classes = table.iloc[:, -1]

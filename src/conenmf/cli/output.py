@@ -1,13 +1,13 @@
-"""What commands write and print.
+"""Output of commands: folders of results, and printed text.
 
-Places are checked before there is work, and results appear whole.
+Target folders are checked before the work starts, and results appear only when complete.
 
-A folder of results is recognised by its ``summary.json``, which lists the files of the result. The
-next result replaces or removes these; all other files in the folder are left alone. A new result
-is written to the folder ``unfinished-result`` in it, while the folder is locked, and its files are
-moved when all of them are complete. Before that ``summary.json`` says that the result is not
-complete, and its final form is moved last: a command that is killed in between leaves a folder that
-`check_complete` refuses, and that the next command can replace.
+A folder of results contains a ``summary.json``, which lists the files of the result. The next
+result replaces or removes these files; all other files in the folder stay. A new result is written
+to the subfolder ``unfinished-result`` while the folder is locked, and its files are moved when all
+are complete. Before the move ``summary.json`` says that the result is not complete, and its final
+version is moved last. If a command is killed in between, `check_complete` rejects the folder, and
+the next command can replace the result.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RECOMMENDATIONS_FILE = "recommendations.csv"
 RESIDUALS_FILE = "residuals.csv"
 Q_FILE = "q.csv"
 DISPLACEMENT_FILE = "displacement.csv"
-RUNS_FOLDER = "runs"  # where the fits of stability are saved as they end
+RUNS_FOLDER = "runs"  # folder in which the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
     *(f"{name}.{kind}" for name in TABLE_NAMES for kind in TABLES),
@@ -78,9 +78,9 @@ _DOTS_PER_INCH = 150
 
 
 def check_folder(target: Path, force: bool) -> None:
-    """Refuse a folder that cannot be written to, or that holds other files.
+    """Reject a folder that cannot be written to, or that contains other files.
 
-    Other files are left alone, so even with `force` none may have the name of a file of a result.
+    Other files stay, so even with `force` none of them may have the name of a result's file.
     """
     if not output_folder(target).is_dir():
         return
@@ -95,14 +95,14 @@ def check_folder(target: Path, force: bool) -> None:
 
 @contextmanager
 def new_result(target: Path) -> Iterator[Path]:
-    """Lock a folder, yield one for the files of a new result, and move these into place.
+    """Lock a folder, yield a folder for the files of a new result, then move these into place.
 
-    If the result itself was saved before an error, the error says where it is kept.
+    If the result itself was saved before an error, the error says where it is.
     """
     new = target / _NEW_FOLDER
     with locked_folder(target):
         with writing(target):
-            shutil.rmtree(new, ignore_errors=True)  # of a command that was killed
+            shutil.rmtree(new, ignore_errors=True)  # left by a command that was killed
             remove_temporaries(target, _SUMMARY_FILE)
             new.mkdir()
         try:
@@ -119,7 +119,7 @@ def new_result(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked_folder(target: Path) -> Iterator[None]:
-    """Make a folder, and refuse it while another command writes there."""
+    """Create a folder; raise an error if another command writes to it."""
     try:
         with writing(target):
             target.mkdir(exist_ok=True)
@@ -127,7 +127,7 @@ def locked_folder(target: Path) -> Iterator[None]:
             yield
     finally:
         with suppress(OSError):
-            target.rmdir()  # if nothing is in it
+            target.rmdir()  # only if it is empty
 
 
 def _replace_files(new: Path, target: Path) -> None:
@@ -143,7 +143,7 @@ def _replace_files(new: Path, target: Path) -> None:
 
 
 def _summary(folder: Path) -> Facts:
-    """The summary of the result in a folder; empty if there is no result."""
+    """Return the summary of the result in a folder; empty if there is no result."""
     try:
         summary = json.loads((folder / _SUMMARY_FILE).read_bytes())
     except (OSError, ValueError):
@@ -153,12 +153,12 @@ def _summary(folder: Path) -> Facts:
 
 
 def earlier_files(folder: Path) -> set[str]:
-    """The files of the result in a folder; none if there is no result."""
+    """Return the files of the result in a folder; none if there is no result."""
     return {*_summary(folder).get("files", ())} & _RESULT_FILES
 
 
 def check_complete(folder: Path) -> None:
-    """Refuse a folder whose result was being replaced when the command was killed."""
+    """Reject a folder whose result was being replaced when a command was killed."""
     if not _summary(folder).get("complete", True):
         raise OutputError(
             f"{folder} holds a result that is not complete, since the command that wrote it was "
@@ -167,7 +167,7 @@ def check_complete(folder: Path) -> None:
 
 
 def write_summary(folder: Path, facts: Facts, files: Iterable[str]) -> list[str]:
-    """Write the facts about a result as JSON, with a list of its files; return that list."""
+    """Write the facts about a result and the list of its files as JSON; return that list."""
     names = sorted({*files, _SUMMARY_FILE})
     content = {"made_by": "conenmf", **facts, "files": names}
     with written_whole(folder / _SUMMARY_FILE) as stream:
@@ -182,7 +182,7 @@ def list_in_summary(folder: Path, name: str) -> None:
 
 
 def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table; a cell with a comma or a quote in it is quoted, and none is a formula."""
+    """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
@@ -194,7 +194,7 @@ def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[ob
 
 
 def check_picture(path: str | None) -> None:
-    """Refuse a picture of an unknown kind, or whose folder does not exist."""
+    """Reject a picture of an unknown kind, or in a folder that does not exist."""
     if path is not None:
         if Path(path).suffix.lower() not in _PICTURE_SUFFIXES:
             raise OptionError(f"{path}: a picture ends in .png, .pdf or .svg")
@@ -202,7 +202,7 @@ def check_picture(path: str | None) -> None:
 
 
 def save_picture(figure: Any, path: str) -> None:
-    """Save a figure of matplotlib in the format that the name of the file ends with."""
+    """Save a figure of matplotlib in the format of the file's ending."""
     target = Path(path)
     with written_whole(target) as stream:
         figure.savefig(stream, format=target.suffix.lower().removeprefix("."), dpi=_DOTS_PER_INCH)
@@ -213,13 +213,13 @@ def save_picture(figure: Any, path: str) -> None:
 _SHOWN_FEATURES = 8
 _SHOWN_COMPONENTS = 20
 _MAX_WORD_CHARS = 30
-_LOOKED_AT = 50  # samples that are looked at to see whether they are counts
-_WIDE_RATIO = 10  # features per sample, or genes per sample, that suggest exchanged sides
-_MIN_SIDE = 8  # pixels of images that features may be
+_LOOKED_AT = 50  # samples that are examined to see whether they are counts
+_WIDE_RATIO = 10  # features per sample, or genes per sample, that suggest a transposed matrix
+_MIN_SIDE = 8  # pixels of images that features may be, at least
 
 
 def advice(V: DataMatrix, request: Request) -> str:
-    """Say in a line what else the data may be, and the option for it; empty if nothing."""
+    """Suggest in one line what else the data may be, and the option for it; "" if nothing."""
     F, N = V.shape
     names = V.names
     block = dense(V.columns(evenly_spaced(N, _LOOKED_AT)))
@@ -251,7 +251,7 @@ def advice(V: DataMatrix, request: Request) -> str:
 
 
 def fit_text(result: Factorization, request: Request, target: Path, replaces: bool) -> str:
-    """The summary of a fit, where its files are, and what can be done next."""
+    """Return the summary of a fit, the location of its files, and the next steps."""
     lines = [*result.summary()]
     if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
@@ -276,7 +276,7 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
 
 
 def _components(result: Factorization) -> list[str]:
-    """The largest features of each component, if they have names; not of too many."""
+    """Return the largest features of each component, if they have names and are not too many."""
     names = result.names
     has_words = names.feature_names is not None and names.feature_positions is None
     if not has_words or names.image_shape is not None:
@@ -292,7 +292,7 @@ def _components(result: Factorization) -> list[str]:
 
 
 def diagnosis_text(result: Factorization) -> str:
-    """The verdict as in the report, the certificate, the components, the cones and the advice."""
+    """Return the verdict as in the report, the certificate, components, cones and advice."""
     diagnosis = result.diagnose()
     lines = [
         f"{one.name} ({one.level}): {one.text}. {one.advice}".rstrip()

@@ -1,4 +1,4 @@
-"""The commands for a saved result: transform new samples, write its report."""
+"""The commands for a saved result: transform new samples, and write its report."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def report(request: Request) -> None:
         folder = folder.parent
     target = folder / REPORT_FILE if request.output is None else output_file(request.output)
     is_inside = target.absolute().parent == folder.absolute()
-    is_locked = is_inside and folder.is_dir()  # the report must be that of the result in it
+    is_locked = is_inside and folder.is_dir()  # the report must belong to the result in the folder
     with locked_folder(folder) if is_locked else nullcontext():
         result = _load(request.result)
         request.read_as(result.settings)
@@ -143,7 +143,7 @@ def report(request: Request) -> None:
 
 
 def _judged(result: Factorization, request: Request) -> Factorization:
-    """A result with its diagnosis, which may have to be computed from the data."""
+    """Return a result with its diagnosis, which may be computed from the data."""
     if request.data is None and result.diagnosis is None:
         request.data = result.settings.get("source")
         if request.data is None:

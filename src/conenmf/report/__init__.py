@@ -1,11 +1,11 @@
 """The report: one HTML page that describes a result and needs no other file.
 
-`sections` collects what each section shows, `charts` computes places for drawings, and `page.html`
-is the template. Everything is drawn from the diagnosis, so the data are not read, and the page can
-be read without scripts and printed. Its script adds choosing, pointing and finding. Long curves,
-many samples and large maps are thinned, so that a page stays small. Names, titles and settings may
-come from anyone: the template escapes them, and the content security policy of a page allows no
-request.
+`sections` collects the contents of each section, `charts` computes coordinates for drawings, and
+`page.html` is the template. Everything is drawn from the diagnosis, so the data are not read. The
+page can be read without scripts and printed; its script adds selection, tooltips and search. Long
+curves, many samples and large maps are thinned to keep the page small. Names, titles and settings
+may come from untrusted sources: the template escapes them, and the content security policy of the
+page blocks all requests.
 """
 
 from __future__ import annotations
@@ -65,32 +65,33 @@ def render(
     Parameters
     ----------
     result : Factorization
-        With its data, or with the diagnosis that was saved with it.
+        With its data, or with a saved diagnosis.
     title : str, optional
         By default the name of the source, or the number of components.
     source : str, optional
-        Where the data came from, such as the path of their file; by default the source in the
-        settings of the result.
+        The origin of the data, such as the path of the file; by default the source in the settings
+        of the result.
     view : {"auto", "images", "curves", "terms"}
         How components are drawn; "auto" draws images if there is an image shape or features look
         like the pixels of square images, curves if features have no names or their names are
         numbers, such as wavelengths, and otherwise the features with the largest values.
     image_shape : (rows, columns), optional
-        If features are the pixels of images and the names of the result have no image shape.
+        The shape of images whose pixels are the features, if the names of the result do not have
+        it.
     pixels_shape : (rows, columns), optional
-        If samples are the pixels of an image, row by row, and the names of the result do not say
-        so: the page has a map of each component.
+        The shape of an image whose pixels are the samples, row by row, if the names of the result
+        do not have it; the page then has a map of each component.
     classes : array (N,), optional
-        Known classes of the samples, of any type: they colour the map of samples.
+        Known classes of the samples, of any type; they colour the map of samples.
     coordinates : array (N, 2), optional
-        Known places of the samples, such as ``adata.obsm["X_umap"]``: the map of samples is drawn
-        there, and not between the components.
+        Known coordinates of the samples, such as ``adata.obsm["X_umap"]``. The map of samples uses
+        them instead of positions between the components.
     texts : list of N str, optional
-        The samples, if they are texts: the beginnings of those that are typical of a component are
-        shown with it.
+        The samples, if they are texts. Each component is shown with the beginnings of its typical
+        texts.
     stability : Stability, optional
-        The result of `stability` for the same data and number of components: the page shows how
-        often each component returns, and draws the limits of its entries.
+        The result of `stability` for the same data and number of components. The page then shows
+        how often each component recurs, and draws the limits of its entries.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def render(
     name = title or (Path(source).name if source else None) or components
     parts: Facts = {one.__name__: one(context) for one in _SECTIONS}
     script = _resource("page.js")
-    context.result = replace(result, data=None, spectrum=None)  # a template would keep it open
+    context.result = replace(result, data=None, spectrum=None)  # a template keeps its context
     return template.render(
         parts,
         context=context,
@@ -183,7 +184,7 @@ def _resource(name: str) -> str:
 
 
 def _pointed(parts: Facts) -> Facts:
-    """What the script shows where charts are pointed at, by their ids."""
+    """Return what the script shows at the pointer, by chart id."""
     components = parts["components"]
     drawn = [card.get("chart") for card in components["cards"]]
     drawn += [components["endmembers"], parts["samples"]["contributions"], parts["number"]["chart"]]

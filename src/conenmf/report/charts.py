@@ -1,9 +1,9 @@
-"""Charts and the map of samples, as paths of SVG that the template draws.
+"""Charts and the map of samples, as SVG paths for the template.
 
-A chart is an area that stretches with its frame, with its axes as text beside it, so that lines
-stay thin and text stays legible on any screen. On the map components lie on a circle, and each
-sample between those it is made of; distances on it have no exact meaning. Colours are left to the
-style of the page.
+A chart is an area that stretches with its frame. Its axes are text beside it, so lines stay thin
+and text stays legible on any screen. On the map, components lie on a circle, and each sample
+between the components that it uses; distances have no exact meaning. The style of the page sets the
+colours.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ..data.blocks import TINY, Array, over
 from ..text import Facts, visible
 
 _N_COLOURS = 8
-_SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, and stretched
+_SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, then stretched
 _MAX_LABEL = 12  # characters of a name on an axis
-_MAX_BINS = 400  # places at which a long curve is drawn
+_MAX_BINS = 400  # points at which a long curve is drawn
 _MAX_DATES = 8  # on an axis
-_GAP = 20.0  # median distances of neighbours, beyond which a curve is interrupted
-_HEADROOM_RATIO = 1.05  # top of an axis, in units of the largest value
+_GAP = 20.0  # in median distances of neighbours: a curve is interrupted at larger gaps
+_HEADROOM_RATIO = 1.05  # top of an axis over the largest value
 
-# Outlines of about the unit circle's size: with the colour, they distinguish components.
+# Outlines about as large as the unit circle; with colours, they distinguish components.
 _SHAPES = (
     "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0z",
     "m-{r} -{r}h{d}v{d}h-{d}z",
@@ -39,12 +39,12 @@ _SHAPES = (
 
 
 def colour(k: int) -> str:
-    """Return the style that gives an element the colour of component k."""
+    """Return the style for the colour of component k."""
     return "--colour:var(--none)" if k < 0 else f"--colour:var(--c{k % _N_COLOURS})"
 
 
 def outline(k: int, size: float) -> str:
-    """Return the shape of component k's mark as path commands relative to its middle."""
+    """Return the shape of component k's mark as path commands relative to its centre."""
     shape = _SHAPES[max(k, 0) // _N_COLOURS % len(_SHAPES)]
     return shape.format(r=f"{size:.3g}", d=f"{2 * size:.3g}")
 
@@ -53,9 +53,9 @@ def outline(k: int, size: float) -> str:
 
 
 class Axis(NamedTuple):
-    """A range of numbers, or the integers from 0 on with a name each, or with named groups.
+    """A range of numbers, or the integers from 0 on with individual or group names.
 
-    `groups` has the middle and the name of each group of neighbours, or places and dates.
+    `groups` contains the centre and the name of each group of neighbours, or positions and dates.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Axis(NamedTuple):
     groups: Sequence[tuple[float, str]] = ()
 
     def place(self, values: ArrayLike) -> Array:
-        """Return where values lie between the ends: 0 at `low`, 1 at `high`."""
+        """Return positions of values: 0 at `low`, 1 at `high`."""
         span = self.high - self.low
         values = np.asarray(values, dtype=float)
         return (values - self.low) / span if span > 0 else np.full(values.shape, 0.5)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return the places and texts of about five round numbers within the range."""
+        """Return positions and texts of about five round numbers within the range."""
         if self.groups:
             return [(float(self.place(middle)), text) for middle, text in self.groups]
         spacing = (self.high - self.low) / 5 or 1.0
@@ -90,7 +90,7 @@ def value_axis(highest: float) -> Axis:
 
 
 def date_axis(times: Array) -> tuple[Array, Axis]:
-    """Return dates and times in seconds, and an axis with the beginnings of years, months, ...
+    """Return dates and times in seconds, and an axis with the starts of years, months, ...
 
     >>> date_axis(np.array(["2001-11-05", "2002-02-20"], "datetime64[s]"))[1].ticks()[0][1]
     '2001-12'
@@ -109,7 +109,7 @@ def date_axis(times: Array) -> tuple[Array, Axis]:
 
 
 class Mark(NamedTuple):
-    """A path in a chart: its commands, its class in the style, its component, and its own style."""
+    """A path in a chart: its commands, style class, component and own style."""
 
     path: str
     class_: str
@@ -118,7 +118,7 @@ class Mark(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """A drawing in a frame with axes; `texts` say what is at the points (x, y)."""
+    """A drawing in a frame with axes; `texts` describe the points (x, y)."""
 
     label: str
     x: Axis
@@ -136,7 +136,7 @@ class Chart(NamedTuple):
 
 
 def bars(x: Array, heights: Array, width: float) -> str:
-    """Return bars centred at x; places are between 0 and 1."""
+    """Return bars centred at x; positions are between 0 and 1."""
     return "".join(
         f"M{_at(a - width / 2)} {_SIDE}V{_at(1 - b)}h{_at(width)}V{_SIDE}z"
         for a, b in zip(x, heights, strict=True)
@@ -144,7 +144,7 @@ def bars(x: Array, heights: Array, width: float) -> str:
 
 
 def whiskers(x: Array, lows: Array, highs: Array) -> str:
-    """Return vertical lines at x; places are between 0 and 1."""
+    """Return vertical lines at x; positions are between 0 and 1."""
     return "".join(
         f"M{_at(a)} {_at(1 - low)}V{_at(1 - high)}"
         for a, low, high in zip(x, lows, highs, strict=True)
@@ -160,9 +160,9 @@ def _points(x: Array, y: Array) -> str:
 
 
 class Curve:
-    """The places at which curves over features or samples are drawn: bins of consecutive ones.
+    """The points of curves over features or samples: bins of consecutive ones.
 
-    Those without a position, which is NaN, are left out.
+    Features or samples without a position (NaN) are left out.
     """
 
     def __init__(self, positions: Array) -> None:
@@ -177,14 +177,14 @@ class Curve:
         return np.maximum.reduceat(values[self._order], self._starts)
 
     def named(self, name: Callable[[int], str]) -> list[str]:
-        """Return what each bin is called, given the name of a feature by its index."""
+        """Return the name of each bin, given a function that names a feature by its index."""
         names = [name(f) for f in self._order[self._starts].tolist()]
         return names if self.x.size == self._order.size else [f"from {one}" for one in names]
 
     def path(self, values: Array, x: Axis, y: Axis) -> str:
         """Return the curve as a line through the peaks of bins.
 
-        It has gaps where values are NaN, and where nothing was measured for long.
+        It has gaps where values are NaN, and where positions are far apart.
         """
         places = x.place(self.x)
         heights = y.place(self.highs(values))
@@ -197,7 +197,7 @@ class Curve:
         return "".join(drawn) or "M0 0"
 
     def band(self, lower: Array, upper: Array, x: Axis, y: Axis) -> str:
-        """Return the area between two curves, as far as it is in the chart."""
+        """Return the area between two curves, clipped to the chart."""
         places = x.place(self.x)
         high = np.clip(y.place(self.highs(upper)), 0, 1)
         low = np.clip(y.place(-self.highs(-lower)), 0, 1)
@@ -207,27 +207,27 @@ class Curve:
 # --- the map of samples -------------------------------------------------------------------------
 
 # Lengths are in units of the radius of the circle of components.
-_HALF_SIDE = 1.45  # of the honeycomb
-_MEDIAN_RADIUS = 0.7  # at least this far from the middle should half of the samples be
+_HALF_SIDE = 1.45  # of the square that the honeycomb covers
+_MEDIAN_RADIUS = 0.7  # smallest distance from the centre that half of the samples should have
 _CROWD_AREA = 1.5  # of all samples when they touch
 _MAX_SPACING = 0.05
-_ROW_SPACING = 0.866  # of a honeycomb, in units of its spacing
-_NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples before it
+_ROW_SPACING = 0.866  # of a honeycomb, over its spacing
+_NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples in front of it
 _RIM_WIDTH = 0.08
 
 
 class SampleMap:
-    """Places (S, 2) of samples on a plane, and of components round them, (K, 2) or none.
+    """Positions of samples (S, 2) on a plane, and of components around them, (K, 2) or none.
 
     Attributes
     ----------
     places, anchors : arrays
     numbers : array (K, 2)
-        Where the numbers of components are written: outside the samples before them.
+        Where the numbers of components are written: outside all samples.
     half_side : float
-        Half the side of a square that holds all samples and numbers.
+        Half the side of a square that contains all samples and numbers.
     spacing : float
-        The smallest distance of samples that do not hide each other.
+        The smallest distance at which samples do not hide each other.
     """
 
     def __init__(self, places: Array, anchors: Array) -> None:
@@ -241,7 +241,7 @@ class SampleMap:
         self.half_side = np.abs([*self.numbers, *places, (1.0, 1.0)]).max() + _RIM_WIDTH
 
     def marks(self, labels: Array) -> list[tuple[int, str]]:
-        """Return each label and the path that marks its samples, with the shape of the label."""
+        """Return each label with a path that marks its samples, in the shape of the label."""
         marks = []
         for k in np.unique(labels).tolist():
             mark = outline(k, 0.42 * self.spacing)
@@ -251,7 +251,7 @@ class SampleMap:
 
 
 def map_at(coordinates: Array) -> SampleMap:
-    """Draw samples at given coordinates (S, 2), the second one upwards, both to one scale."""
+    """Draw samples at given coordinates (S, 2), the second one upwards, on the same scale."""
     low = coordinates.min(axis=0)
     high = coordinates.max(axis=0)
     half = max((high - low).max(), TINY) / 2
@@ -259,20 +259,20 @@ def map_at(coordinates: Array) -> SampleMap:
 
 
 def map_of(shares: Array, similarity: Array) -> SampleMap:
-    """Place each sample at the mean of the components it is made of.
+    """Place each sample at the weighted mean of the components that it uses.
 
-    A component counts by its share in the sample compared with its share in the mean sample, so
-    that a component present in all samples does not attract them all. With more than three
-    components these ratios are raised to the lowest power that keeps mixtures from crowding in the
-    middle, where any mixture could be. Samples that would hide each other take the nearest free
-    place of a honeycomb, the purest first, so that the size of a crowd shows how many they are.
+    The weight of a component is its share in the sample over its share in the mean sample, so a
+    component present in all samples does not attract them all. With more than three components,
+    these ratios are raised to the lowest power that keeps mixtures from crowding in the centre,
+    where any mixture could be. Samples that would hide each other take the nearest free cell of a
+    honeycomb, the purest first, so the size of a crowd shows how many samples it has.
 
     Parameters
     ----------
     shares : array (S, K)
         Rows sum to 1, or are 0.
     similarity : array (K, K)
-        Of components; similar ones become neighbours.
+        Similarity of components; similar ones become neighbours.
     """
     S, K = shares.shape
     angles = np.empty(K)
@@ -289,17 +289,17 @@ def map_of(shares: Array, similarity: Array) -> SampleMap:
     for n in np.argsort(-shares.max(axis=1), kind="stable"):
         cell = int(np.square(free - targets[n]).sum(axis=1).argmin())
         places[n] = cells[cell]
-        free[cell] = np.inf  # taken
+        free[cell] = np.inf  # this cell is taken
     return SampleMap(places, anchors)
 
 
 def rows_to_one(rows: Array) -> Array:
-    """Return rows scaled to a sum of 1; rows of zeros stay."""
+    """Return rows scaled to a sum of 1; rows of zeros stay zero."""
     return over(rows, rows.sum(axis=1, keepdims=True))
 
 
 def round_tour(similarity: Array) -> Array:
-    """Return an order of components in which the most similar one of those left is next."""
+    """Return an order of components in which each is followed by the most similar remaining one."""
     tour = [0]
     left = set(range(1, len(similarity)))
     while left:
@@ -309,12 +309,12 @@ def round_tour(similarity: Array) -> Array:
 
 
 def _spacing(S: int) -> float:
-    """Return the smallest distance of S samples."""
+    """Return the smallest distance between S samples."""
     return min(_MAX_SPACING, math.sqrt(_CROWD_AREA / _ROW_SPACING / max(S, 1)))
 
 
 def _honeycomb(spacing: float) -> Array:
-    """Return the centres of its cells."""
+    """Return the centres of the cells."""
     last = int(_HALF_SIDE / spacing / _ROW_SPACING)
     row, column = np.mgrid[-last : last + 1, -last : last + 1]
     x = (column + 0.5 * (row % 2)) * spacing

@@ -1,4 +1,4 @@
-"""What each section of a report shows, as plain values for the template."""
+"""The contents of each section of a report, as plain values for the template."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from .charts import Axis, Chart, Curve, Mark
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_TERMS = 12  # features listed for a component
 _MAX_TABLE_TERMS = 8  # features listed in a row of the table, or for a sample
-_MAX_NAMED_BARS = 200  # named features up to which a component is drawn with all of them
+_MAX_NAMED_BARS = 200  # components with at most this many named features are drawn as bars
 _MAX_MAP_PIXELS = 600_000  # of all maps of a page together
 _MAX_PIXELS = 1_500_000  # of all images of a page together
-_MAX_ENLARGED_PIXELS = 200  # side up to which pixels stay sharp
+_MAX_ENLARGED_PIXELS = 200  # up to this side, pixels stay sharp
 _MAX_TEXT_CHARS = 240  # of a text that is typical of a component
-_MAX_BAND_RATIO = 1.6  # height of a band that is drawn, in units of the largest value
-_MAX_POINTED = 4  # components whose values are shown where a chart is pointed at
-_NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which nothing is left to win
+_MAX_BAND_RATIO = 1.6  # height of a band over the largest value
+_MAX_POINTED = 4  # components whose values are shown at the pointer
+_NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
-_MAX_STEP_RATIO = 0.8  # between steps to neighbours and other steps, if neighbours are alike
-_USUAL_RANGE = 2.0  # sigma, that a chart of residuals has on both sides of zero
-_MAX_UNORDERED = 200  # samples that are drawn in their order even if neighbours are not alike
+_MAX_STEP_RATIO = 0.8  # of steps to neighbours over other steps, if neighbours are alike
+_USUAL_RANGE = 2.0  # in units of sigma, on both sides of zero in a chart of residuals
+_MAX_UNORDERED = 200  # samples that are drawn in order even if neighbours are not alike
 
 
 # --- in words ---------------------------------------------------------------------------------
 
 
 def sentence(text: str) -> str:
-    """Return a text with a capital at its beginning."""
+    """Return a text that starts with a capital letter."""
     return text[:1].upper() + text[1:]
 
 
 def percent(share: float) -> str:
-    """Return a share of 1 to two digits; only a whole is 100%."""
+    """Return a share in percent with two digits; only 1 gives 100%."""
     if 0 < share < 0.001:
         return "< 0.1%"
     if 0.9945 <= share < 1:
@@ -88,12 +88,12 @@ class Image(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        """Whether it is drawn larger than it is."""
+        """Whether the image is drawn enlarged."""
         return max(self.width, self.height) <= _MAX_ENLARGED_PIXELS
 
 
 def image(pixels: Array, white: float, description: str, palette: Array | None = None) -> Image:
-    """Return pixels as a PNG: 0 is black and `white` white, or as in the palette."""
+    """Return pixels as a PNG, where 0 is black and `white` is white, or with a palette."""
     from PIL import Image as Picture
 
     scaled = np.clip(pixels * (255.0 / white if white > 0 else 0.0), 0, 255).round()
@@ -110,8 +110,8 @@ def image(pixels: Array, white: float, description: str, palette: Array | None =
 def square_images(W: Array) -> Shape | None:
     """Return the shape of square images if features look like their pixels.
 
-    The value of a pixel is closer to that of the pixel below it than to that of the pixel half a
-    row on. In a curve, and in features without an order, it is not.
+    In images, a pixel is closer in value to the pixel below it than to the pixel half a row
+    further. In curves and unordered features it is not.
     """
     side = math.isqrt(len(W))
     if side < _MIN_SIDE or side**2 != len(W):
@@ -125,18 +125,18 @@ def _closer(rows: Array, lag: int, other: int) -> bool:
     return step < _MAX_STEP_RATIO * usual
 
 
-# --- what sections have in common ---------------------------------------------------------------
+# --- contents shared by sections ------------------------------------------------------------------
 
 
 def check_view(view: str, names: Names) -> None:
-    """Raise `OptionError` if components cannot be drawn like this."""
+    """Raise `OptionError` if components cannot be drawn in this view."""
     choice("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
         raise OptionError(Option("view", "images"), " needs ", Option("image_shape"))
 
 
 class Context:
-    """A result, and what several sections of its report need.
+    """A result, and what several sections of its report use.
 
     Attributes
     ----------
@@ -151,9 +151,9 @@ class Context:
     classes : (list of str, array (N,)) or None
         Known classes, the largest first, and the number of each sample's class.
     coordinates : array (N, 2) or None
-        Known places of the samples.
+        Known coordinates of the samples.
     texts : list of N str, or None
-        The samples themselves, if they are texts.
+        The samples, if they are texts.
     stability : Stability or None
     """
 
@@ -174,7 +174,7 @@ class Context:
         self.stability = stability
         self.diagnosis = result.diagnose()
         self.certificate: AnyCertificate = result.certify()
-        self.uniqueness = result.uniqueness(max_iter=0)  # the diagnosis made it
+        self.uniqueness = result.uniqueness(max_iter=0)  # already computed by the diagnosis
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
         check_view(view, self.names)
@@ -200,22 +200,22 @@ class Context:
 
     @cached_property
     def units(self) -> Array:
-        """The components with norm 1."""
+        """The components scaled to norm 1."""
         return unit_columns(self.W)
 
     @cached_property
     def partners(self) -> Array:
-        """The component of `stability` that belongs to each component of the result."""
+        """The component of `stability` that corresponds to each component of the result."""
         assert self.stability is not None
         return match_components(self.W, self.stability.W)[0]
 
     @property
     def has_limits(self) -> bool:
-        """Whether several runs gave limits for entries of components."""
+        """Whether several runs gave limits for the entries of components."""
         return self.stability is not None and not all(self.stability.withheld)
 
     def limits(self, k: int) -> Pair | None:
-        """Return limits (F,) of a component over runs, else its range in other factors, or None."""
+        """Return limits (F,) of a component over runs, or its range in other factors, or None."""
         known: Any = self.uniqueness
         if self.has_limits:
             known = self.stability
@@ -229,12 +229,12 @@ class Context:
 
     @cached_property
     def types(self) -> MutationTypes | None:
-        """The order and the classes of the features, if they are types of mutations."""
+        """The order and the classes of the features if they are types of mutations."""
         return mutation_types(self.names.feature_names)
 
     @cached_property
     def curve(self) -> Curve:
-        """The places of curves over the features."""
+        """The points of curves over the features."""
         positions = self.names.feature_positions
         if self.types is not None:
             positions = self.types.places.astype(float)
@@ -242,7 +242,7 @@ class Context:
 
     @cached_property
     def feature_axis(self) -> Axis:
-        """The features from left to right."""
+        """The axis of the features."""
         x = self.curve.x
         positions = self.names.feature_positions
         name = "feature"
@@ -255,7 +255,7 @@ class Context:
         return Axis(name, -0.5, len(self.W) - 0.5, self.names.feature_names or ())
 
     def value_axis(self, k: int) -> Axis:
-        """The values of a component; its band may go beyond them."""
+        """Return the axis for the values of a component; its band may exceed it."""
         highest = self.W[:, k].max()
         limits = self.limits(k)
         if limits is not None:
@@ -264,12 +264,12 @@ class Context:
 
     @cached_property
     def shares(self) -> Array:
-        """The share (S, K) of each component in the contributions to an inspected sample."""
+        """The share (S, K) of each component in the inspected samples."""
         return charts.rows_to_one(self.diagnosis.inspected.coefficients)
 
     @cached_property
     def sample_axis(self) -> tuple[Curve, Axis]:
-        """The inspected samples from left to right: over time if their names are dates."""
+        """The axis of the inspected samples: over time if their names are dates."""
         indices = self.diagnosis.inspected.indices
         times = self.names.sample_times
         if times is not None:
@@ -279,7 +279,7 @@ class Context:
         return Curve(indices.astype(float)), Axis("sample", 0.0, float(indices[-1]), labels)
 
     def sample_name(self, position: int) -> str:
-        """Return the name of an inspected sample; of a pixel without one, its row and column."""
+        """Return the name of an inspected sample; for an unnamed pixel, its row and column."""
         index = int(self.diagnosis.inspected.indices[position])
         if self.names.sample_names is None and self.names.pixels_shape is not None:
             row, column = divmod(index, self.names.pixels_shape[1])
@@ -287,7 +287,7 @@ class Context:
         return self.names.sample(index)
 
     def image(self, vector: Array, white: float, description: str) -> Image:
-        """Return a vector over the pixels as an image; the value `white` is drawn white."""
+        """Return a vector over the pixels as an image; values of `white` are drawn white."""
         assert self.names.image_shape is not None
         count = self.K + 2 * self.diagnosis.inspected.examples.size
         factor = max(1, math.ceil(math.sqrt(count * len(self.W) / _MAX_PIXELS)))
@@ -310,7 +310,7 @@ def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
 
 
 class Verdict(NamedTuple):
-    """One line of the verdict: how good it is, what was found, and what to do about it."""
+    """One line of the verdict: the assessment, the finding, and the advice."""
 
     level: str
     name: str
@@ -319,7 +319,7 @@ class Verdict(NamedTuple):
 
 
 def verdict(context: Context) -> list[Verdict]:
-    """Return the lines that the page begins with."""
+    """Return the first lines of the page."""
     lines = [_error_verdict(context), _number_verdict(context)]
     floor = getattr(context.certificate, "floor_in_words", str)()
     if floor:
@@ -349,7 +349,7 @@ def _error_verdict(context: Context) -> Verdict:
 
 
 def _sigma_verdict(result: Factorization) -> Verdict:
-    """Whether the residuals are as large as the uncertainties say."""
+    """Judge whether the residuals are as large as the uncertainties."""
     Q, expected = (result.settings[name] for name in ("Q", "Q_expected"))
     text = f"Q is {Q:,.0f}; the expected Q is {expected:,.0f}"
     if advice := advice_on_sigma(Q, expected):
@@ -419,7 +419,7 @@ def components(context: Context) -> Facts:
 
 
 def _bands_in_words(context: Context) -> str:
-    """What the bands of components show; empty if there are none."""
+    """Describe what the bands of components show; "" if there are none."""
     found = context.stability
     known = context.uniqueness
     if found is not None and context.has_limits:
@@ -436,7 +436,7 @@ def _bands_in_words(context: Context) -> str:
 
 
 def _component(context: Context, k: int) -> Facts:
-    """The contents of the page for one component."""
+    """Return the contents of the page for one component."""
     share = float(context.result.shares[k])
     found = context.uniqueness
     w = context.W[:, k]
@@ -471,7 +471,7 @@ def _component(context: Context, k: int) -> Facts:
 
 
 def _stability(found: Stability, k: int) -> Facts:
-    """In how many runs a component is, and how closely."""
+    """Describe how many runs contain a component, and how similar it is there."""
     low, high = found.cosine_limits[:, k]
     silhouette = float(found.silhouettes[k])
     return {
@@ -485,12 +485,12 @@ def _stability(found: Stability, k: int) -> Facts:
 
 
 def _typical_samples(context: Context, k: int) -> list[Facts]:
-    """The samples with the largest share of a component, with thumbnails if they are images."""
+    """Return the samples with the largest share of a component, with thumbnails of images."""
     inspected = context.diagnosis.inspected
     typical = inspected.typical[k]
     pixels = inspected.thumbnails[k * typical.size :]
     if context.view == "images" and not len(pixels) and context.result.data is not None:
-        shape = context.names.image_shape  # which was not known when it was judged
+        shape = context.names.image_shape  # the shape was unknown when the diagnosis was made
         pixels = thumbnails(context.result.data, inspected.indices, typical, shape)
     shown = []
     for place, n in enumerate(typical.tolist()):
@@ -509,9 +509,10 @@ def _typical_samples(context: Context, k: int) -> list[Facts]:
 
 
 def _specific_terms(context: Context, k: int) -> str:
-    """The features that are larger here than in other components.
+    """Return the features that are larger here than in other components.
 
-    A feature counts by its value times its share of the values in all components, at norm 1.
+    Features are ranked by their value times their share of the values in all components, which are
+    scaled to norm 1.
     """
     specific = context.units[:, k] * charts.rows_to_one(context.units)[:, k]
     return ", ".join(largest_features(specific[:, None], context.names, _MAX_TERMS)[0])
@@ -546,7 +547,7 @@ def _picture(context: Context, k: int) -> Facts:
 
 
 def _component_chart(context: Context, k: int) -> Chart:
-    """A component over the features: a curve, or bars where features have names."""
+    """Draw a component over the features: as bars if features have names, otherwise as a curve."""
     w = context.W[:, k]
     limits = context.limits(k)
     x = context.feature_axis
@@ -567,7 +568,7 @@ def _component_chart(context: Context, k: int) -> Chart:
 def _bars(
     types: MutationTypes | None, w: Array, limits: Pair | None, x: Axis, y: Axis
 ) -> list[Mark]:
-    """A bar for each feature with its limits; types of mutations in the colours of classes."""
+    """Draw a bar per feature with its limits; mutation types have the colours of their classes."""
     order, names = (np.arange(len(w)), [""] * len(w)) if types is None else types
     places = x.place(order)
     classes = np.array(names)
@@ -583,7 +584,7 @@ def _bars(
 
 
 def _endmembers(context: Context) -> Chart | None:
-    """All components as curves in one frame, each scaled to norm 1."""
+    """Draw all components as curves in one frame, each scaled to norm 1."""
     if context.view != "curves" or context.K == 1:
         return None
     label = f"All {context.K} components as curves, each scaled to norm 1"
@@ -594,7 +595,7 @@ def _endmembers(context: Context) -> Chart | None:
 def _together(
     values: Array, curve: Curve, x: Axis, names: list[str], label: str, id_: str
 ) -> Chart:
-    """One curve for each component, (F, K) or (S, K), in one frame."""
+    """Draw one curve for each component, (F, K) or (S, K), in one frame."""
     y = charts.value_axis(values.max())
     marks = [Mark(curve.path(one, x, y), "line own", k) for k, one in enumerate(values.T)]
     highs = np.array([curve.highs(one) for one in values.T])
@@ -610,7 +611,7 @@ def _together(
 
 
 def maps(context: Context) -> Facts | None:
-    """Return where in a scene the components are, if samples are pixels."""
+    """Return maps of the components in a scene, if samples are pixels."""
     shape = context.names.pixels_shape
     if shape is None:
         return None
@@ -627,14 +628,14 @@ def maps(context: Context) -> Facts | None:
 
 
 def _palette() -> Array:
-    """Colours (256, 3) from dark blue over green to yellow, each lighter than the one before."""
+    """Return colours (256, 3) from dark blue through green to yellow, each lighter than before."""
     marks = np.array([[20, 12, 60], [46, 62, 128], [30, 120, 140], [70, 180, 110], [250, 230, 60]])
     at = np.linspace(0, 255, len(marks))
     return np.stack([np.interp(np.arange(256), at, channel) for channel in marks.T], axis=1)
 
 
 def samples(context: Context) -> Facts:
-    """Return the map of the inspected samples, and what components contribute to them in order."""
+    """Return the map of the inspected samples, and the contributions of components to them."""
     inspected = context.diagnosis.inspected
     if context.coordinates is not None:
         layout = charts.map_at(exact(context.coordinates)[inspected.indices])
@@ -661,13 +662,13 @@ def samples(context: Context) -> Facts:
 
 
 def _largest_shares(row: Array) -> list[tuple[int, int]]:
-    """The components that contribute most to a sample, and their shares in percent."""
+    """Return the components that contribute most to a sample, with their shares in percent."""
     largest = np.argsort(-row, kind="stable")[:_MAX_POINTED].tolist()
     return [(k, round(100 * row[k])) for k in largest if row[k] > 0.005]
 
 
 def _contributions(context: Context) -> Chart | None:
-    """What each component contributes to the samples; None of many in no visible order."""
+    """Draw the contributions of components to samples; None for many samples without an order."""
     inspected = context.diagnosis.inspected
     S = inspected.indices.size
     curve, x = context.sample_axis
@@ -704,7 +705,7 @@ def residuals(context: Context) -> Facts | None:
 
 
 def _sample_ratios(context: Context, by_sample: Array) -> Chart:
-    """Q over its expectation of each inspected sample."""
+    """Draw Q over its expectation for each inspected sample."""
     curve, x = context.sample_axis
     values = by_sample[context.diagnosis.inspected.indices]
     y = charts.value_axis(np.nanmax(values, initial=0.0))
@@ -716,7 +717,7 @@ def _sample_ratios(context: Context, by_sample: Array) -> Chart:
 
 
 def _residual_ranges(context: Context, quantiles: Array) -> Chart:
-    """Where nine in ten residuals of each feature are, in units of sigma, and the median."""
+    """Draw the median and the central 90% of each feature's residuals, in units of sigma."""
     low, middle, high = np.nan_to_num(quantiles)
     x = Axis("feature", -0.5, low.size - 0.5, context.names.feature_names or ())
     y = Axis("sigma", min(low.min(), -_USUAL_RANGE), max(high.max(), _USUAL_RANGE))
@@ -793,7 +794,7 @@ def number(context: Context) -> Facts:
 
 
 def _evidence(context: Context) -> list[Chart]:
-    """A chart of the scores of each piece of evidence for the number, with the interval."""
+    """Draw the scores of each piece of evidence for the number, with the interval."""
     chosen = context.result.selection
     if chosen is None:
         return []
