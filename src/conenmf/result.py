@@ -221,8 +221,8 @@ class Factorization:
             said = "more parameters than known entries"
             if expected > 0:
                 said = f"{Q / expected:.4g} of the expected {expected:.0f}"
-            advice = advice_on_sigma(Q, expected)
-            lines.append("; ".join(filter(None, [f"Q {Q:.6g}, {said}", advice])))
+            judged = (f"Q {Q:.6g}, {said}", advice_on_sigma(Q, expected))
+            lines.append("; ".join(filter(None, judged)))
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

@@ -56,8 +56,8 @@ LOOK_LIKE = "columns that look like row numbers, identifiers or dates were read 
             [],
             3,
             "",
-            "column 'who': 'p0' is not a number: write digits with '.', without units; or drop the "
-            "column with --drop who",
+            "column 'who': 'p0' is not a number: write digits with '.', without units (delete a "
+            "line that holds only units); or drop the column with --drop who",
         ),
         (
             ["--names-column", "who"],

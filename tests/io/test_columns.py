@@ -47,7 +47,7 @@ def test_columns_are_named_or_left_out(tmp_path, name, refuses):
     assert read(path, drop=("who", "day", 1)) == ([[2.0], [4.0]], Names(None, ("b",)))
     turned = read(path, drop="day", names_column="who", samples_in="columns")
     assert turned == ([[1.0, 3.0], [2.0, 4.0]], Names(("a", "b"), ("x", "y")))
-    message = "0 columns called 'c'; it has day, a, who, b: .* 0 to 3"
+    message = "no columns called 'c'; it has day, a, who, b: .* 0 to 3"
     refuses(OptionError, message, lambda: open_data(path, drop="c"))
 
 

@@ -1,5 +1,6 @@
 """Reports in a browser: they draw, react to pointer and keys, and make no network request."""
 
+import itertools
 import os
 import shutil
 from pathlib import Path
@@ -53,6 +54,9 @@ def reports(tmp_path_factory):
         options = {"view": view, "image_shape": (8, 10) if view == "images" else None}
         write_report(result, folder / f"{view}.html", title=HOSTILE, source=HOSTILE, **options)
         write_report(stable, folder / f"bands-{view}.html", stability=found, **options)
+    days = np.datetime64("2019-01-01") + np.arange(300)
+    dated = Factorization(**{**parts, "names": Names.of(days.astype(str))})
+    write_report(dated, folder / "dated.html")
     one = factorize(from_columns(np.random.default_rng(0).random((20, 30))), 1, solver=None)
     write_report(one, folder / "one.html")
     bands = Names.of(feature_names=range(80), pixels_shape=(15, 20))
@@ -115,6 +119,16 @@ def test_it_fits_and_nothing_in_it_acts(opened, name, width):
     assert page.locator("h2").count() == 7 + (name == "scene") + (name in BANDS)
     page.screenshot(path=ARTEFACTS / f"{name}-{width}.png", full_page=True)
     assert page.locator("#map svg").bounding_box()["width"] > 200
+
+
+@pytest.mark.parametrize("width", [360, 1100])
+def test_dates_do_not_overlap(opened, width):
+    page = opened("dated", width=width)
+    dates = page.locator(".x.axis span:visible").filter(has_text="2019-")
+    boxes = [one.bounding_box() for one in dates.all()]
+    assert len(boxes) >= 3
+    for left, right in itertools.pairwise(boxes):
+        assert left["x"] + left["width"] < right["x"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

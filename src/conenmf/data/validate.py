@@ -240,8 +240,8 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
         advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if not tiny:
             advice = (
-                f"clip is for {_CLIPPED_SHARE:g} of the largest; use the "
-                "data from before centring (StandardScaler, sc.pp.scale), or pass ",
+                f"clip is for {_CLIPPED_SHARE:g} of the largest; use the data from before centring "
+                "(StandardScaler, sc.pp.scale), let MinMaxScaler clip new samples, or pass ",
                 Option("negative", "keep"),
                 " if they are noise",
             )

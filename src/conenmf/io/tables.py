@@ -90,7 +90,7 @@ class Columns(NamedTuple):
             return int(column)
         if len(hits) != 1:
             raise OptionError(
-                f"{path} has {counted(len(hits), 'column')} called {visible(column)!r}; it has "
+                f"{path} has {len(hits) or 'no'} columns called {visible(column)!r}; it has "
                 f"{listed(filter(None, titles))}: give one of these, or a number from 0 to "
                 f"{self.width - 1}"
             )

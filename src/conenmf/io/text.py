@@ -156,7 +156,8 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     if header and len(first) != width:
         raise FileFormatError(
             f"{name}: the header has {len(first)} fields and the first row has {width}: "
-            "give every column a title"
+            "give every column a title; a column of texts is read with ",
+            Option("text_column"),
         )
     named_by = None
     if width > 1 and (0 in texts or (header and _are_numbered(first[0], [r[0] for r in body]))):
@@ -293,8 +294,8 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
             sign = "the percent sign" if field.rstrip().endswith("%") else "units"
             raise FileFormatError(
                 f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
-                f"write digits with '{dialect.decimal}', without {sign}; or drop the column "
-                "with ",
+                f"write digits with '{dialect.decimal}', without {sign} (delete a line that holds "
+                "only units); or drop the column with ",
                 Option("drop", label),
                 ", or factor its texts with ",
                 Option("text_column", label),

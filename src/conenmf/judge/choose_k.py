@@ -518,8 +518,7 @@ def _predicted(
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
     """The weighted squares of each sample's residuals, and of its known entries."""
-    rows = (exact(H), np.zeros(H.shape))
-    return *(observed_residual(block, weights, W, one)[1] for one in rows), None
+    return *(observed_residual(block, weights, W, one)[1] for one in (exact(H), 0 * H)), None
 
 
 def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
