@@ -218,11 +218,10 @@ class Factorization:
         lines.append(self.settings.get("ratings", ""))
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
-            said = "more parameters than known entries"
+            said = f"Q {Q:.6g}, more parameters than known entries"
             if expected > 0:
-                said = f"{Q / expected:.4g} of the expected {expected:.0f}"
-            judged = (f"Q {Q:.6g}, {said}", advice_on_sigma(Q, expected))
-            lines.append("; ".join(filter(None, judged)))
+                said = f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}"
+            lines.append("; ".join(filter(None, (said, advice_on_sigma(Q, expected)))))
         if self.certificate is not None:
             lines += quality_in_words(self.certificate, self.K)
         if self.known_uniqueness is not None:

@@ -100,7 +100,7 @@ def test_negative_entries(make, small_blocks, refuses):
     X = np.ones((20, 3))
     X[17, 2] = -0.5
     X[18, 1] = -0.25
-    remedy = r"use the data from before centring \(StandardScaler, sc.pp.scale\), let .* clip .*, or pass"
+    remedy = r"use the data from before centring \(StandardScaler, sc.pp.scale\), let .*, or pass"
     keep = rf"row 17 \(sample\), column 2 .* is -0.5.*{remedy} negative='keep' if they are noise$"
     refuses(DataError, keep, from_rows, make(X), **small_blocks)
     turned = r"row 2 \(feature\), column 17 .* is -0.5"

@@ -250,9 +250,11 @@ def test_the_search_is_widened(rng):
     "X", [np.eye(4), np.eye(8), [[1.0, 2.0], [3.0, 4.0]], [[2.0]], np.ones((5, 3))], ids=str
 )
 def test_tiny_tables_have_an_answer(X, loss):
-    chosen = select_k(from_rows(X), loss=loss)
-    assert 1 <= chosen.K <= min(np.shape(X))
-    assert str(chosen)
+    sigma = 1 + np.arange(np.size(X)).reshape(np.shape(X))
+    for V in (from_rows(X), from_rows(X, sigma=sigma)):
+        chosen = select_k(V, loss=loss)
+        assert 1 <= chosen.K <= min(np.shape(X))
+        assert str(chosen)
 
 
 # --- holes --------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def reports(tmp_path_factory):
         options = {"view": view, "image_shape": (8, 10) if view == "images" else None}
         write_report(result, folder / f"{view}.html", title=HOSTILE, source=HOSTILE, **options)
         write_report(stable, folder / f"bands-{view}.html", stability=found, **options)
-    days = np.datetime64("2019-01-01") + np.arange(300)
+    days = np.datetime64("2019-01-01") + 4 * np.arange(300) // 3
     dated = Factorization(**{**parts, "names": Names.of(days.astype(str))})
     write_report(dated, folder / "dated.html")
     one = factorize(from_columns(np.random.default_rng(0).random((20, 30))), 1, solver=None)
@@ -124,9 +124,9 @@ def test_it_fits_and_nothing_in_it_acts(opened, name, width):
 @pytest.mark.parametrize("width", [360, 1100])
 def test_dates_do_not_overlap(opened, width):
     page = opened("dated", width=width)
-    dates = page.locator(".x.axis span:visible").filter(has_text="2019-")
+    dates = page.locator(".x.axis").filter(has_text="2019-").first.locator("span:visible")
     boxes = [one.bounding_box() for one in dates.all()]
-    assert len(boxes) >= 3
+    assert len(boxes) >= 4
     for left, right in itertools.pairwise(boxes):
         assert left["x"] + left["width"] < right["x"]
 

@@ -496,7 +496,10 @@ def _hidden(question: Question) -> Iterator[Evidence]:
 def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
     """Return the relative error of a fit of `data` at the entries that are known only in V."""
     solver = loss.solver("auto")
-    start = loss.initialize(filled(data), K, "cr1", solver, rng)
+    try:
+        start = loss.initialize(filled(data), K, "cr1", solver, rng)
+    except ComponentsError:  # there are fewer distinct directions
+        start = loss.initialize(filled(data), K, "random", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
     return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
 
@@ -510,7 +513,6 @@ def _predicted(
     a component is hidden, its coefficient is arbitrary.
     """
     H = loss.coefficients(data, W, penalties)[0].T
-    W = np.asarray(W, float)
     every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
     left, hidden = (of_all - of_known for of_all, of_known in zip(*every, strict=True))
     return min(1.0 - float(np.minimum(left, hidden).sum()) / (hidden.sum() or 1.0), 1.0)
@@ -518,7 +520,9 @@ def _predicted(
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
     """The weighted squares of each sample's residuals, and of its known entries."""
-    return *(observed_residual(block, weights, W, one)[1] for one in (exact(H), 0 * H)), None
+    return *(
+        observed_residual(block, weights, exact(W), exact(rows))[1] for rows in (H, 0 * H)
+    ), None
 
 
 def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
@@ -575,8 +579,9 @@ def choose_k(
     >>> chosen.K, chosen.grade, chosen.decided_by
     (4, 'proved', 'cones')
     """
-    known = V.observed  # of weighted entries too: spectra do not know weights
-    has_holes = known is not None and (known.missing > _MANY_HOLES or not known.is_alike)
+    has_holes = V.observed is not None and (
+        V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
+    )
     whole = V if V.observed is None or has_holes else filled(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
