@@ -65,6 +65,9 @@ Generator: TypeAlias = np.random.Generator | None
 # ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W".
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 
+# The same for W alone.
+Components: TypeAlias = Callable[[DataMatrix, int, np.random.Generator], Array]
+
 _NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
 
 
@@ -268,35 +271,26 @@ _SAMPLES_PER_MEAN = 20  # as in the published experiments
 _LONGEST_SHARE = 0.2  # of the samples that random C draws from
 
 
-def acol(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+def _acol(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """Random Acol: each component is the mean of 20 samples drawn at random."""
-    rng = default_rng(rng)
     count = min(_SAMPLES_PER_MEAN, V.nonzero)
-    require_samples(V, K)
-    groups = [draw_samples(V, count, rng) for _ in range(K)]
-    return _means(V, groups), random_coefficients(V, K, rng)
+    return _means(V, [draw_samples(V, count, rng) for _ in range(K)])
 
 
-def random_c(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+def _random_c(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """Random C: the same from the fifth of the samples that has the largest norms."""
-    rng = default_rng(rng)
-    require_samples(V, K)
     longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
     count = min(_SAMPLES_PER_MEAN, longest.size)
-    groups = [rng.choice(longest, count, replace=False) for _ in range(K)]
-    return _means(V, groups), random_coefficients(V, K, rng)
+    return _means(V, [rng.choice(longest, count, replace=False) for _ in range(K)])
 
 
-def cur(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
+def _cur(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """CUR: K different samples, drawn in proportion to their squared norms."""
-    rng = default_rng(rng)
-    require_samples(V, K)
-    return _samples(V, draw_weighted(V, K, rng)), random_coefficients(V, K, rng)
+    return _samples(V, draw_weighted(V, K, rng))
 
 
 def _means(V: DataMatrix, groups: list[Array]) -> Array:
-    means = [dense(V.columns(indices)).mean(axis=1) for indices in groups]
-    return np.column_stack(means).astype(V.dtype)
+    return np.column_stack([dense(V.columns(indices)).mean(axis=1) for indices in groups])
 
 
 _KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
@@ -306,30 +300,20 @@ _FUZZY_TOL = 1e-3  # stop when no centroid moves by more than this share of the 
 _CENTROID_FLOOR = 1e-3  # share of the mean entry below which no entry of a centroid is taken to be
 
 
-def spkm(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
-    """Spherical k-means: unit centroids, H uniform on [0, 1)."""
-    rng = default_rng(rng)
-    W, _ = _lloyd(V, K, rng, "angle")
-    return W.astype(V.dtype), random_coefficients(V, K, rng)
+def _spkm(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
+    """Spherical k-means: unit centroids."""
+    return _lloyd(V, K, rng, "angle")[0]
 
 
-def kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
-    """k-means: centroids, H the indicator of the clusters plus 0.2."""
-    return _with_indicators(V, *_lloyd(V, K, default_rng(rng), "distance"))
+def kmeans(V: DataMatrix, K: int, rng: Generator = None, *, kind: str = "distance") -> Factors:
+    """k-means: centroids, H the indicator of the clusters plus 0.2.
 
-
-def kl_kmeans(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
-    """k-means with the divergence sum_f v log(v / c) - v + c; H as for `kmeans`.
-
-    The mean of a cluster minimises this divergence too. Entries of a centroid count as at least a
-    thousandth of the mean entry of V, so that a feature that no sample of a cluster has does not
-    keep all samples away that have it.
+    With the kind "divergence", samples are compared by sum_f v log(v / c) - v + c, which the mean
+    of a cluster minimises too. Entries of a centroid count as at least a thousandth of the mean
+    entry of V, so that a feature that no sample of a cluster has does not keep all samples away
+    that have it.
     """
-    return _with_indicators(V, *_lloyd(V, K, default_rng(rng), "divergence"))
-
-
-def _with_indicators(V: DataMatrix, W: Array, labels: Aligned) -> Factors:
-    K = W.shape[1]
+    W, labels = _lloyd(V, K, default_rng(rng), kind)
     dtype = V.dtype
     Ht = V.by_rows(lambda index, own: (0.2 + np.eye(K)[own]).astype(dtype), labels)
     return W.astype(dtype), Ht.T
@@ -536,6 +520,13 @@ def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
     return W, random_coefficients(V, K, rng)
 
 
+def _of_samples(V: DataMatrix, K: int, rng: Generator, *, make: Components) -> Factors:
+    """Components made from samples, and H uniform on [0, 1)."""
+    rng = default_rng(rng)
+    require_samples(V, K)
+    return make(V, K, rng).astype(V.dtype), random_coefficients(V, K, rng)
+
+
 def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
     F, N = V.shape
@@ -552,13 +543,13 @@ INITS: dict[str, InitFunction] = {
     **{name: partial(_cones, name=name) for name in CONE_INITS},
     "random": _random,
     **SVD_INITS,
-    "spkm": spkm,
+    "spkm": partial(_of_samples, make=_spkm),
     "kmeans": kmeans,
-    "kl-kmeans": kl_kmeans,
+    "kl-kmeans": partial(kmeans, kind="divergence"),
     "fuzzy": fuzzy,
-    "acol": acol,
-    "random-c": random_c,
-    "cur": cur,
+    "acol": partial(_of_samples, make=_acol),
+    "random-c": partial(_of_samples, make=_random_c),
+    "cur": partial(_of_samples, make=_cur),
     "spa": lambda V, K, rng: (_samples(V, spa(V, K)), None),
     "snpa": lambda V, K, rng: (_samples(V, snpa(V, K)), None),
     "simplex": lambda V, K, rng: (simplex(V, K), None),

@@ -81,10 +81,6 @@ def _successive(
     """
     require_data_matrix(V, nonzero=True)
     K = components(K)
-    if K > V.n_samples:
-        raise ComponentsError(
-            f"there are {V.n_samples} samples, fewer than the {K} asked for: ask for fewer"
-        )
     lazy = LazyScores(V, V.norms_squared, score, n_choices=0, tie=1e-12, relative=True)
     W = np.empty((V.n_features, K), order="F")
     indices = np.empty(K, dtype=np.intp)
