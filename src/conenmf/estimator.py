@@ -8,7 +8,7 @@ paper's H.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from types import MethodType
 from typing import Any, Self
 
@@ -84,6 +84,7 @@ class _ForBatches:
         return MethodType(self.method, model)
 
 
+@dataclass(eq=False, repr=False)
 class ConeNMF(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -194,57 +195,29 @@ class ConeNMF(
     (4, (200, 4))
     """
 
-    components_: Array
-    result_: Factorization
-
-    def __init__(
-        self,
-        n_components: int | str = "auto",
-        *,
-        init: Init | None = "auto",
-        loss: str = "frobenius",
-        solver: AnySolver | None = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-5,
-        max_time: float | None = None,
-        n_threads: int | None = None,
-        negative: Negative = "raise",
-        callback: Callback | None = None,
-        random_state: int | Generator | np.random.RandomState | None = None,
-        verbose: int = 0,
-        max_memory: MemorySize = None,
-        checkpoint: Place = None,
-        alpha_W: float = 0.0,
-        alpha_H: float | str = "same",
-        l1_ratio: float = 0.0,
-        orthogonality: float = 0.0,
-        min_volume: float | str = 0.0,
-        sum_to_one: bool = False,
-        fixed: object = None,
-        missing: str | float = "raise",
-    ) -> None:
-        self.n_components = n_components
-        self.init = init
-        self.loss = loss
-        self.solver = solver
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_time = max_time
-        self.n_threads = n_threads
-        self.negative = negative
-        self.callback = callback
-        self.random_state = random_state
-        self.verbose = verbose
-        self.max_memory = max_memory
-        self.checkpoint = checkpoint
-        self.alpha_W = alpha_W
-        self.alpha_H = alpha_H
-        self.l1_ratio = l1_ratio
-        self.orthogonality = orthogonality
-        self.min_volume = min_volume
-        self.sum_to_one = sum_to_one
-        self.fixed = fixed
-        self.missing = missing
+    n_components: int | str = "auto"
+    _: KW_ONLY
+    init: Init | None = "auto"
+    loss: str = "frobenius"
+    solver: AnySolver | None = "auto"
+    max_iter: int = 200
+    tol: float = 1e-5
+    max_time: float | None = None
+    n_threads: int | None = None
+    negative: Negative = "raise"
+    callback: Callback | None = None
+    random_state: int | Generator | np.random.RandomState | None = None
+    verbose: int = 0
+    max_memory: MemorySize = None
+    checkpoint: Place = None
+    alpha_W: float = 0.0
+    alpha_H: float | str = "same"
+    l1_ratio: float = 0.0
+    orthogonality: float = 0.0
+    min_volume: float | str = 0.0
+    sum_to_one: bool = False
+    fixed: object = None
+    missing: str | float = "raise"
 
     @classmethod
     def for_scenes(cls, n_components: int | str = "auto", **options: Any) -> Self:
