@@ -41,7 +41,6 @@ from .judge.stability import Stability, stability
 from .names import NameList, Names, in_order, names_of
 from .pipeline import checked_K, factorize
 from .progress import watching
-from .result import Factorization
 from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
 from .solve.inits import Init, check_factor, lift_zeros
@@ -50,7 +49,7 @@ from .solve.online import ConeStream
 from .solve.run import Callback
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import Facts
+from .text import attributes
 
 _OF_SAMPLES = (  # attributes that describe the samples of a fit
     "labels_",
@@ -210,8 +209,8 @@ class ConeNMF(
     verbose: int = 0
     max_memory: MemorySize = None
     checkpoint: Place = None
-    alpha_W: float = 0.0
-    alpha_H: float | str = "same"
+    alpha_W: float = 0.0  # noqa: N815
+    alpha_H: float | str = "same"  # noqa: N815
     l1_ratio: float = 0.0
     orthogonality: float = 0.0
     min_volume: float | str = 0.0
@@ -313,7 +312,7 @@ class ConeNMF(
                 rng=_generator(self.random_state),
                 fixed=self._fixed_in_letters(V),
                 penalties=self._penalties(V),
-                **self._options("loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
+                **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
             )
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
@@ -587,13 +586,10 @@ class ConeNMF(
             checkpoint=checkpoint,
         )
 
-    def _options(self, *names: str) -> Facts:
-        return {name: getattr(self, name) for name in names}
-
     def _penalties(self, V: DataMatrix) -> Penalties:
         names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
         N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-        return Penalties.as_in_sklearn((V.n_features, N), **self._options(*names))
+        return Penalties.as_in_sklearn((V.n_features, N), **attributes(self, *names))
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
         """Return components given in rows as columns, in the order of the features of V."""
@@ -623,7 +619,7 @@ class ConeNMF(
         Weights of features are kept for later data.
         """
         given = {"missing": self.missing, "weights": weights, **known}
-        options = self._options("negative", "n_threads", "max_memory") | given
+        options = attributes(self, "negative", "n_threads", "max_memory") | given
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):

@@ -27,7 +27,7 @@ from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .names import Names
 from .result import Factorization
-from .text import Facts, PathLike, Texts, Titles, shown
+from .text import Facts, PathLike, Texts, Titles, attributes, shown
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
@@ -45,18 +45,9 @@ def facts(result: Factorization) -> Facts:
     """Describe a result in plain values: numbers, texts, lists and dictionaries."""
     values = {
         "n_components": result.K,
-        "n_samples": result.n_samples,
-        "n_features": result.n_features,
-        "loss": result.loss,
-        "objective": result.objective,
-        "relative_error": result.relative_error,
-        "n_iter": result.n_iter,
-        "stop_reason": str(result.stop_reason),
-        "seconds": result.seconds,
-        "passes": result.passes,
-        "settings": result.settings,
-        "K_decided_by": result.K_decided_by,
-        "init_used": result.init_used,
+        **attributes(result, "n_samples", "n_features", "loss", "objective", "relative_error"),
+        **attributes(result, "n_iter", "stop_reason", "seconds", "passes", "settings"),
+        **attributes(result, "K_decided_by", "init_used"),
         "summary": result.summary(),
     }
     if result.names.feature_names is not None:
@@ -67,11 +58,7 @@ def facts(result: Factorization) -> Facts:
         values["certificate"] = vars(result.certificate)
     if (known := result.known_uniqueness) is not None:
         values["uniqueness"] = {
-            "verdicts": known.verdicts,
-            "angles": known.angles,
-            "error_ratios": known.error_ratios,
-            "radii": known.radii,
-            "spare": known.spare,
+            **attributes(known, "verdicts", "angles", "error_ratios", "radii", "spare"),
             "in_words": known.lines(result.component_names),
         }
     diagnosis = result.diagnosis

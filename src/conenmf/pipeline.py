@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from .arguments import Rng, components, function, generator, instance, optional, path
 from .data.blocks import Array
-from .data.matrix import Aligned, DataMatrix
+from .data.matrix import DataMatrix
 from .data.validate import checked_components, require_data_matrix
 from .errors import InputWarning, Message, Option
 from .judge.certificate import Certificate, first_certificate
@@ -261,23 +261,25 @@ class _Fit:
         self.seconds = facts["seconds"]
         W = parts.arrays["W"]
         self.problem = replace(self.problem, penalties=Penalties.of_plain(facts["penalties"]))
-        self._run = self._new_run(W, None, resume=parts)
+        self._run = self._new_run(Start(W, None, self.init_used), resume=parts)
         return True
 
-    def _new_run(self, W: Array, H: Aligned | None, resume: Parts | None = None) -> Run:
+    def _new_run(self, start: Start, resume: Parts | None = None) -> Run:
         assert self.solver is not None
-        return Run(
+        run = Run(
             self.problem.objective(self.data),
-            W,
-            H,
+            start.W,
+            start.H,
             self.solver,
             self.stopping,
             callback=self.callback,
             resume=resume,
             save=None if self._checkpoint is None else self._save,
             began=self._began,
-            approximation=self._approximation(W.shape[1]),
+            approximation=self._approximation(start.W.shape[1]),
         )
+        run.init = start.name
+        return run
 
     def _approximation(self, K: int) -> Objective | None:
         """The objective with which the first run of a plain fit begins."""
@@ -334,7 +336,7 @@ class _Fit:
             if self.solver is None or self.problem.n_fixed == K:
                 self.W = start.W
             else:
-                self._run = self._new_run(start.W, start.H)
+                self._run = self._new_run(start)
                 if self._is_stopped:
                     self._run.reason = StopReason.CALLBACK
 
@@ -376,17 +378,14 @@ class _Fit:
         if 1 - bound / run.errors[-1] <= min_gap:
             return run
 
-        def begin(init: Init, rng: Generator) -> tuple[str, Run]:
-            start = self._start(K, init, rng)
-            rival = self._new_run(start.W, start.H)
+        def begin(init: Init, rng: Generator) -> Run:
+            rival = self._new_run(self._start(K, init, rng))
             rival.save = None
             if self.callback is not None:
                 rival.callback = self._report
-            return start.name, rival
+            return rival
 
-        run, self.race = hold_race(
-            run, self.init_used, rivals, begin, self.stopping, self.rng, bound
-        )
+        run, self.race = hold_race(run, rivals, begin, self.stopping, self.rng, bound)
         self.init_used = self.race.winner.init
         run.callback = self.callback
         run.save = None if self._checkpoint is None else self._save

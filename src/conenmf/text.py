@@ -67,6 +67,11 @@ def decoded(text: object) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
 
 
+def attributes(thing: object, *names: str) -> Facts:
+    """Return attributes by their names."""
+    return {name: getattr(thing, name) for name in names}
+
+
 def function_name(function: object) -> str:
     """Return the name of a function that a user gave, "custom" for anything without a name."""
     return str(getattr(function, "__name__", "custom"))

@@ -60,7 +60,7 @@ from ..names import Names
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
 from ..solve.run import Stopping, alternate
-from ..text import Facts, PathLike, counted, excerpt, visible
+from ..text import Facts, PathLike, attributes, counted, excerpt, visible
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -570,13 +570,8 @@ def run_facts(programs: Programs) -> Facts:
         **programs.settings,
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
-        "verdict": found.verdict,
-        "problem": found.problem,
-        "found_in": found.found_in,
-        "silhouettes": found.silhouettes,
-        "relative_error": found.relative_error,
-        "best_relative_error": found.best_relative_error,
-        "n_left_out": found.n_left_out,
+        **attributes(found, "verdict", "problem", "found_in", "silhouettes"),
+        **attributes(found, "relative_error", "best_relative_error", "n_left_out"),
         "markers": programs.markers(),
     }
 

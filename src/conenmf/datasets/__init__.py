@@ -433,10 +433,10 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
 
 def _read_prepared(folder: Path, description: Description) -> _Contents:
     with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
-        X = sp.load_npz(folder / "V.npz").tocsr() if "indptr" in file else file["V"]
+        X = sp.csr_array(sp.load_npz(folder / "V.npz")) if "indptr" in file else file["V"]
     path = folder / "labels.npy"
     labels = np.load(path, allow_pickle=False) if path.is_file() else None
-    return _Contents(sp.csr_array(X) if sp.issparse(X) else X, labels)
+    return _Contents(X, labels)
 
 
 def _read_text(folder: Path, description: Description) -> _Contents | None:

@@ -95,9 +95,8 @@ def may_pay(run: Run, max_iter: int) -> float | None:
 
 def hold_race(
     first: Run,
-    name: str,
     rivals: Sequence[Init],
-    begin: Callable[[Init, np.random.Generator], tuple[str, Run]],
+    begin: Callable[[Init, np.random.Generator], Run],
     stopping: Stopping,
     rng: Generator = None,
     lower_bound: float = 0.0,
@@ -107,11 +106,11 @@ def hold_race(
     Parameters
     ----------
     first : Run
-        The run that has begun, with the init called `name`.
+        The run that has begun.
     rivals : sequence of inits
         The others.
     begin : callable
-        ``begin(init, rng) -> (name, Run)``; an init that cannot make as many components raises
+        ``begin(init, rng) -> Run``; an init that cannot make as many components raises
         `ComponentsError`, and does not take part.
     stopping : Stopping
         The limits of the fit, which hold for every run.
@@ -122,14 +121,12 @@ def hold_race(
     """
     seeds = range(len(rivals)) if rng is None else rng.integers(2**32, size=len(rivals)).tolist()
     limits = replace(stopping, tol=_ROUND_TOL, max_iter=min(_ROUND_ITERATIONS, stopping.max_iter))
-    names = [name]
     runs = [first]
     for rival, seed in zip(rivals, seeds, strict=True):
         with suppress(ComponentsError):
-            name, run = begin(rival, default_rng(seed))
+            run = begin(rival, default_rng(seed))
             run.continue_with(limits)
             runs.append(run)
-            names.append(name)
     ended = [run for _, run in run_together(runs[-1].V, runs[1:])]
     if ended and all(run.reason is not StopReason.CALLBACK for run in ended):
         leader = _leader(runs[1:])
@@ -138,10 +135,8 @@ def hold_race(
     winner = _leader(runs)
     if any(run.reason is StopReason.CALLBACK for run in runs):
         winner.reason = StopReason.CALLBACK
-    entrants = (
-        Entrant(name, run.errors[-1], run.n_iter) for name, run in zip(names, runs, strict=True)
-    )
-    return winner, Race(tuple(entrants), runs.index(winner), lower_bound)
+    entrants = tuple(Entrant(run.init, run.errors[-1], run.n_iter) for run in runs)
+    return winner, Race(entrants, runs.index(winner), lower_bound)
 
 
 def _leader(runs: list[Run]) -> Run:

@@ -237,8 +237,11 @@ class Run:
         The history.
     reason : StopReason or None
         Why it has ended, if it has.
+    init : str
+        The name of the init with which it began, for a race.
     """
 
+    init = ""
     _given: tuple[Array, Aligned | None] | None = None
 
     def __init__(

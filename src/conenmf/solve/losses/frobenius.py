@@ -299,9 +299,9 @@ class LeastSquares(_Squares):
             total = float(squared.sum()) / unit**2
             left = total - 2.0 * inner + float(np.vdot(shared["G"], HH))
             if left < _NEARLY_EXACT_SHARE * total:
-                again = {"update": update, "beta": beta, "floor": floor, **shared}
-                again["W"] = exact(shared["W"])
-                return LeastSquares.step(exact(block), *given, **again)
+                shared["W"] = exact(shared["W"])
+                shared |= {"update": update, "beta": beta, "floor": floor}
+                return LeastSquares.step(exact(block), *given, **shared)
         if not shared.get("in_both_orders"):
             sums["VH"] = exact(weighted_sums(block, moved)) / unit
         return (moved, updated, sums) if before else (moved, sums)
