@@ -55,7 +55,7 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
 
 reproduce: $(VENV)/cli.stamp  ## the paper's tables and figures, and a verdict per claim
-	$(BIN)/python benchmarks/paper/reproduce.py --quick
+	$(BIN)/python benchmarks/paper/reproduce.py
 
 docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet
 	$(BIN)/sphinx-build -W --keep-going -n -q -b html docs docs/_build/html

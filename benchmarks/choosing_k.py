@@ -40,7 +40,7 @@ from measure import numbers as table
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
-from conenmf.cones.counting import count_above_edge, count_in_clusters, estimate_rank
+from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.errors import InputWarning
@@ -157,10 +157,7 @@ def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str) -> Answer:
     fit, _ = timed(lambda: factorize(V, K, loss=loss))
     others = {}
     if loss == "frobenius":
-        above = count_above_edge(V)
-        in_clusters = count_in_clusters(V, above) or above.K
-        others = {"edge": above.K, "clusters": in_clusters, "ratio": estimate_rank(V).K}
-        others |= {one.name: one.K for one in chosen.evidence if one.name == "shuffled"}
+        others = {"edge": count_above_edge(V).K, "ratio": estimate_rank(V).K}
     if signal is not None:
         others["oracle"] = oracle(V, signal)
     return Answer(K, chosen.K, *chosen.interval, chosen.grade, seconds / fit, seconds, others)

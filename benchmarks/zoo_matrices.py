@@ -8,9 +8,9 @@ more in eight of them. Constants of the library are chosen on the matrices with 
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,19 +29,9 @@ Rng: TypeAlias = np.random.Generator
 Drawn: TypeAlias = tuple[Any, int]
 
 
-@dataclass(frozen=True)
-class Member:
-    """One matrix of the zoo: its kind, its number within the kind, and how to make it."""
-
-    kind: str
-    number: int
-    name: str
-    load: Callable[[], Drawn]
-
-    @property
-    def is_chosen_on(self) -> bool:
-        """Whether constants may be chosen on it; on the others they are only reported."""
-        return self.number % 2 == 0
+# One matrix of the zoo; constants may be chosen on those with an even number, the others are only
+# reported. `load` returns the matrix and the number of components
+Member = namedtuple("Member", "kind name is_chosen_on load")
 
 
 def shape(rng: Rng, large: bool, ratio: tuple[float, float] = (0.1, 10.0)) -> tuple[int, int]:
@@ -318,8 +308,8 @@ def zoo() -> Iterator[Member]:
     for kind in KINDS:
         for number in range(PER_KIND):
             name = f"{kind.__name__}-{number:02}"
-            yield Member(kind.__name__, number, name, lambda k=kind, n=number: draw(k, n))
+            yield Member(kind.__name__, name, number % 2 == 0, partial(draw, kind, number))
     names = ["digits", *DENSE, "", *SPARSE, "pbmc_facs", *TABLES]  # "": halves stay as they were
     for number, name in enumerate(names):
         if name == "digits" or (name and (DATA / name).exists()):
-            yield Member("real", number, name, lambda n=name: load_real(n))
+            yield Member("real", name, number % 2 == 0, partial(load_real, name))

@@ -4,14 +4,14 @@
     python benchmarks/paper/reproduce.py                               everything, then page.md
     python benchmarks/paper/reproduce.py --committed                   docs/reproduction/page.md
 
-``--committed`` takes the rows in ``docs/reproduction/rows`` alone and writes the page of the
-documentation, docs/reproduction.md, beside that folder: every verdict there follows from these
-rows.
+``--full`` has the repetitions of the paper, ``--rows`` keeps rows in another folder than
+results/quick or results/full, and no row begins after so many ``--minutes``. ``--committed`` takes
+the rows in ``docs/reproduction/rows`` alone and writes the page of the documentation,
+docs/reproduction.md, beside that folder: every verdict there follows from these rows.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +21,8 @@ import counting
 import numpy as np
 import open_problems
 import races
-from experiment import SCALES, Experiment, Part, facts, kept, put
+from experiment import Experiment, Part, facts, kept, put
+from measure import command
 from page import NOT_MEASURED, Picture, Row, Section, Verdict, table
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reproduction" / "rows"
@@ -117,32 +118,30 @@ def compute(name: str, scale: str, seed: int, folder: Path, minutes: float = np.
     return experiment.rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}")
-    for scale in SCALES:
-        parser.add_argument(f"--{scale}", dest="scale", action="store_const", const=scale)
-    parser.set_defaults(scale="quick")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", type=Path, help="keep rows in this folder, not in results/SCALE")
-    parser.add_argument("--minutes", type=float, default=np.inf, help="begin no row after so many")
-    parser.add_argument("--committed", action="store_true", help="from the committed rows alone")
-    given = parser.parse_args()
-    unknown = [name for name in given.parts if name not in PARTS]
+def main(
+    *parts: str,
+    full: bool = False,
+    seed: int = 0,
+    rows: str = "",
+    minutes: float = np.inf,
+    committed: bool = False,
+) -> None:
+    unknown = [name for name in parts if name not in PARTS]
     if unknown:
-        parser.error(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
-    if given.committed:
+        raise SystemExit(f"there is no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if committed:
         print(write(COMMITTED, COMMITTED.parent))
         return
-    folder = given.rows or Path(__file__).parent / "results" / given.scale
-    for name in given.parts or PARTS:
-        rows = compute(name, given.scale, given.seed, folder, given.minutes)
-        if rows and given.parts:
-            section = PARTS[name].show(rows)
+    scale = "full" if full else "quick"
+    folder = Path(rows or Path(__file__).parent / "results" / scale)
+    for name in parts or PARTS:
+        found = compute(name, scale, seed, folder, minutes)
+        if found and parts:
+            section = PARTS[name].show(found)
             print("", *section.body, verdict_table(section), sep="\n\n")
-    if not given.parts:
+    if not parts:
         print(write(folder, folder))
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, main)
