@@ -8,8 +8,8 @@ from .signals import Terminated, handle_signals, release_signals
 
 
 def run() -> None:
-    """Run the command line, or say what is missing for it."""
-    handle_signals()  # first: importing the rest takes a second
+    """Run the command line, or say which packages are missing."""
+    handle_signals()  # first, because importing the rest takes a second
     try:
         from .cli import main
 
@@ -23,7 +23,7 @@ def run() -> None:
             file=sys.stderr,
         )
         code = 1
-    except KeyboardInterrupt:  # just before or after the command, which handles its own
+    except KeyboardInterrupt:  # raised just before or after the command, which handles its own
         code = 130
     except Terminated:
         code = 143

@@ -1,4 +1,4 @@
-"""Checks of arguments, for the public functions and the estimator; internal functions use none.
+"""Checks of arguments for the public functions and the estimator; inner functions do not check.
 
 Each check takes the name of an argument and its value, and returns the value in the type that the
 function computes with, or raises an error that gives the name, the value and what was expected:
@@ -37,10 +37,10 @@ Shape: TypeAlias = tuple[int, int]
 Lengths: TypeAlias = tuple[int, ...]  # of the axes of an array
 Interval: TypeAlias = tuple[float, float]
 Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
-Sides: TypeAlias = tuple[int | str, ...]  # letters are free
+Sides: TypeAlias = tuple[int | str, ...]  # letters stand for any length
 
 Function: TypeAlias = Callable[..., Any]
-Rng: TypeAlias = Generator | None  # for what is drawn at random
+Rng: TypeAlias = Generator | None  # for random draws
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -78,7 +78,7 @@ def optional(
 
 
 def integer(name: str, value: object, /, **limits: float) -> int:
-    """Return an integer within limits: `at_least`, `above`, `at_most`, `below`; a bool is none.
+    """Return an integer within limits: `at_least`, `above`, `at_most`, `below`; a bool is rejected.
 
     >>> integer("runs", np.int64(4), at_least=1)
     4
@@ -105,7 +105,7 @@ def number(
     what: str = "a number",
     **limits: float,
 ) -> float:
-    """Return a real number within limits as a float; NaN is never one, infinity only if allowed.
+    """Return a real number within limits as a float; NaN is rejected, infinity allowed on request.
 
     >>> number("tol", 1, at_least=0), number("max_time", float("inf"), or_infinite=True)
     (1.0, inf)
@@ -122,7 +122,7 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def _within(value: Any, limits: Mapping[str, float]) -> Any:
-    """Whether a number, or each number of an array, is within limits."""
+    """Return whether a number, or each number of an array, is within limits."""
     inside = True
     for kind, limit in limits.items():
         inside = inside & _LIMITS[kind][1](value, limit)
@@ -130,7 +130,7 @@ def _within(value: Any, limits: Mapping[str, float]) -> Any:
 
 
 def _in_words(limits: Mapping[str, float]) -> str:
-    """The limits in words: " of at least 1 and at most 9"."""
+    """Return the limits in words: " of at least 1 and at most 9"."""
     words = ""
     for kind, (phrase, _) in _LIMITS.items():
         if kind in limits:
@@ -166,14 +166,14 @@ def text(name: str, value: object) -> str:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return True or False; a number or a text is neither."""
+    """Return True or False; numbers and texts are rejected."""
     return _typed(
         name, bool(value) if isinstance(value, np.bool_) else value, bool, "True or False"
     )
 
 
 def generator(name: str, value: object) -> Generator:
-    """Return a generator of random numbers; a seed is none."""
+    """Return a random generator; seeds are rejected."""
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
     return _typed(name, value, Generator, what)
 
@@ -191,7 +191,7 @@ def _typed(name: str, value: object, kind: type[T], what: str) -> T:
 
 
 def function(name: str, value: object, *, takes: int) -> Any:
-    """Return a function that can be called with so many arguments; a class is none.
+    """Return a function that can be called with `takes` arguments; classes are rejected.
 
     >>> function("callback", print, takes=1) is print
     True
@@ -202,7 +202,7 @@ def function(name: str, value: object, *, takes: int) -> Any:
 
 
 def _takes(value: Function, count: int) -> bool:
-    """Whether a function takes so many arguments; a builtin without a signature may."""
+    """Return whether a function takes `count` arguments; builtins without a signature pass."""
     try:
         inspect.signature(value).bind(*range(count))
     except ValueError:
@@ -240,9 +240,9 @@ def array(
     error: type[ConeNMFError] = OptionError,
     **limits: float,
 ) -> Array:
-    """Return an array of finite numbers within limits, of a shape in which letters are free.
+    """Return an array of finite numbers within limits; letters in `shape` stand for any length.
 
-    With `or_one`, a single number counts as a vector of one.
+    With `or_one`, a single number counts as a vector of length one.
 
     >>> array("W", [[1, 2], [3, 4]], (2, "K"), at_least=0)
     array([[1, 2],
@@ -269,7 +269,7 @@ def factor(name: str, value: object, shape: Sides) -> Array:
 
 
 def classes(name: str, value: object) -> Array:
-    """Return the classes of samples, of any type that has an order, by their numbers.
+    """Return the classes of samples as integers; classes may have any type with an order.
 
     >>> classes("labels", ["oak", "elm", "oak"])
     array([1, 0, 1])
@@ -279,7 +279,7 @@ def classes(name: str, value: object) -> Array:
         is_complete = not np.ma.is_masked(value) and bool((labels == labels).all())  # no NaN
         if labels.ndim == 1 and labels.size and is_complete:
             return np.unique(labels, return_inverse=True)[1]
-    except (TypeError, ValueError):  # classes that cannot be compared, rows that differ in length
+    except (TypeError, ValueError):  # classes that cannot be compared, rows of different lengths
         pass
     raise _refused(name, value, "a list of classes, one for each sample", DataError)
 
@@ -293,12 +293,12 @@ def rows_and_columns(name: str, value: object) -> Shape:
 
 
 def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFError]) -> Array:
-    """Return an array of real numbers, without masked ones."""
+    """Return an array of real numbers; masked arrays are rejected."""
     if np.ma.is_masked(value):
         raise DataTypeError(Option(name), ": some entries are masked; fill them first")
     try:
         numbers = np.asarray(value)
-    except ValueError:  # rows that differ in length
+    except ValueError:  # rows of different lengths
         numbers = np.empty((), dtype=object)
     if numbers.dtype.kind not in "fiub":
         raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)

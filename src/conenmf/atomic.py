@@ -1,9 +1,9 @@
-"""Files and folders that appear only when complete, and folders that one process uses at a time.
+"""Files and folders that appear only when complete, and folders used by one process at a time.
 
-Everything is written under a hidden name beside its target, brought to the disk, and then moved
-into place with `os.replace`. A reader never sees half of a file, and a failure leaves what was
-there before. Only a process that is killed leaves hidden files; the next one that locks the folder
-(`in_use`) removes them.
+Everything is written under a hidden name beside its target, flushed to the disk, and then moved
+into place with `os.replace`. A reader never sees half a file, and after a failure the earlier file
+is still there. Only a process that is killed leaves hidden files; the next process that locks the
+folder (`in_use`) removes them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .errors import ConeNMFError, OutputError, is_disk_full
 from .text import PathLike
 
 LOCK_FILE = ".conenmf-lock"
-_PATIENCE_SECONDS = 0.1  # others hold a lock for an instant while they look at it
-_NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, of 255 on most systems
+_PATIENCE_SECONDS = 0.1  # other processes hold a lock for an instant to check it
+_NAME_CHARS = 40  # of the target in a hidden name; at most 4 bytes each, and most systems allow 255
 
 
 def output_file(path: PathLike) -> Path:
-    """Return the path of a file to write; refuse what cannot be one, before there is any work."""
+    """Return the path of a file to write; reject an impossible one before the work starts."""
     target = Path(os.fsdecode(path))
     with writing(target):
         if target.is_dir() or not target.name:
@@ -49,7 +49,7 @@ def output_folder(path: PathLike) -> Path:
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Name the file or folder that could not be written."""
+    """Add the name of the file or folder to write errors."""
     try:
         yield
     except ConeNMFError:
@@ -108,13 +108,13 @@ def folder_written_whole(target: Path) -> Iterator[Path]:
 
 
 def flush(stream: BinaryIO) -> None:
-    """Bring what was written to a file to the disk."""
+    """Flush a file to the disk."""
     stream.flush()
     os.fsync(stream.fileno())
 
 
 def flush_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk, where the operating system can do that."""
+    """Flush the names in a folder to the disk, if the operating system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -138,7 +138,7 @@ def _remove(path: Path) -> None:
 
 
 def remove_temporaries(folder: Path, names: str) -> None:
-    """Remove what killed processes left in a locked folder for targets that match a pattern."""
+    """Remove files of killed processes in a locked folder, for targets that match a pattern."""
     for path in folder.glob(f".{names}.conenmf-part.*.tmp"):
         _remove(path)
 
@@ -148,9 +148,9 @@ def remove_temporaries(folder: Path, names: str) -> None:
 
 @contextmanager
 def in_use(what: Path, lock_file: Path | None = None) -> Iterator[None]:
-    """Hold a folder by a lock file, by default one in it; `OutputError` if another holds it.
+    """Lock a folder with a lock file, by default one in it; `OutputError` if it is locked already.
 
-    The operating system frees the lock when its process ends, however it ends.
+    The operating system releases the lock when its process ends for any reason.
     """
     from filelock import FileLock
 
@@ -166,6 +166,6 @@ def in_use(what: Path, lock_file: Path | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # while it is held: who has just opened it sees that it is gone
+        with suppress(OSError):  # while locked, so others that opened it notice
             path.unlink()
         lock.release()

@@ -1,7 +1,7 @@
-"""Inits and solvers side by side on one matrix: error, time, and clustering scores if asked for.
+"""Comparison of inits and solvers on one matrix: error, time, and clustering scores on request.
 
 Every pair is one fit by `pipeline.factorize`. Other programs, such as scikit-learn's NMF, can take
-part: their factors are judged in the same way.
+part; the same function computes the error of their factors.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class Contender(NamedTuple):
     Attributes
     ----------
     init, solver : str
-        For another program its name, and nothing.
+        For another program: its name, and "".
     relative_error : float
     seconds : float
-        In all: init, solver and exact finish.
+        Total time: init, solver and exact finish.
     n_iter : int
     history : History
-        Its seconds are counted from the beginning, the time of the init included.
+        Seconds count from the beginning, including the init.
     scores : dict
         "nmi", "purity" and "dice" against the true labels, if they were given.
     """
@@ -77,7 +77,7 @@ class Comparison:
     K: int
 
     def rows(self) -> list[Facts]:
-        """The table: a dictionary for each contender."""
+        """The table, with a dictionary for each contender."""
         names = Contender._fields[:-2]
         return [dict(zip(names, one, strict=False)) | one.scores for one in self.contenders]
 
@@ -95,8 +95,8 @@ class Comparison:
     def plot(self, ax: object = None, *, against: str = "seconds") -> plots.Axes:
         """Draw the error against "seconds" or "passes" over the data; return the matplotlib axes.
 
-        Each init has a colour and each solver a line style. For another program there is only a
-        point at the end of its fit, and no number of passes.
+        Each init has a colour and each solver a line style. Other programs have only a point at the
+        end of their fit, and no number of passes.
         """
         choice("against", against, ("seconds", "passes"))
         curves = {(one.init, one.solver): one.history for one in self.contenders}
@@ -202,7 +202,7 @@ def compare(
 
 
 def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contender:
-    """Fit another program, and judge its factors."""
+    """Fit another program and compute the error of its factors."""
     X = V.held_rows(V.n_features * V.n_samples)
     if X is None or V.observed is not None:
         raise OptionError("others need complete data in memory: leave out `others`")

@@ -1,4 +1,4 @@
-"""The errors and warnings of this library, and what their messages are made of.
+"""The errors and warnings of this library, and the parts of their messages.
 
 Every error says what is wrong, where, and what to do. All derive from `ConeNMFError`; each also
 derives from the built-in exception that users of scikit-learn expect.
@@ -22,13 +22,13 @@ class Option(NamedTuple):
     """
 
     name: str
-    value: object = ...  # none is named
+    value: object = ...  # ... means that no value is named
 
     def __str__(self) -> str:
         return self.name if self.value is ... else f"{self.name}={shown(self.value)}"
 
     def plain(self) -> Option:
-        """Return the option with a value that can be pickled: a text if need be."""
+        """Return the option with a value that can be pickled, converted to text if necessary."""
         is_plain = isinstance(self.value, bool | int | float | str | None | type(...))
         return self if is_plain else self._replace(value=shown(self.value))
 
@@ -36,7 +36,7 @@ class Option(NamedTuple):
 class Message(str):
     """The text of an error, joined from parts, some of which are options.
 
-    Options keep plain values only, so that every error can be pickled and holds on to no data.
+    Options keep plain values only, so that every error can be pickled and does not refer to data.
 
     >>> Message("add ", Option("negative", "clip")).parts
     ('add ', Option(name='negative', value='clip'))
@@ -45,7 +45,7 @@ class Message(str):
     parts: tuple[object, ...]
 
     def __new__(cls, *parts: object) -> Message:
-        """Join the parts as Python writes them."""
+        """Join the parts in Python's notation."""
         if len(parts) == 1 and isinstance(parts[0], Message):
             return parts[0]
         parts = tuple(part.plain() if isinstance(part, Option) else part for part in parts)
@@ -93,15 +93,15 @@ class FileFormatError(ConeNMFError, ValueError):
 
 
 class ReadError(ConeNMFError, OSError):
-    """Data could not be read: an unreadable chunk, a lost cluster, a dataset that is not there."""
+    """Data could not be read: an unreadable chunk, a lost cluster, or a missing dataset."""
 
 
 class DataChangedError(ReadError):
     """The data changed while they were in use."""
 
 
-class OutOfMemoryError(MemoryError, ConeNMFError):  # in this order it can be pickled
-    """There is not enough memory; the message says for what, and what to do."""
+class OutOfMemoryError(MemoryError, ConeNMFError):  # can be pickled only in this order
+    """There is not enough memory; the message says for what and how to reduce it."""
 
 
 class OutputError(ConeNMFError, OSError):
@@ -118,7 +118,7 @@ class InputWarning(UserWarning):
 
 @contextmanager
 def name_out_of_memory(what: str, *advice: object) -> Iterator[None]:
-    """Name what there is not enough memory for, in the place of a bare MemoryError.
+    """Raise an error that names what needs the memory, instead of a bare MemoryError.
 
     >>> with name_out_of_memory("a matrix", "take fewer samples"):
     ...     raise MemoryError("Unable to allocate 9 GiB")
@@ -142,5 +142,5 @@ def is_disk_full(problem: BaseException | None) -> bool:
     if not isinstance(problem, OSError):
         return False
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    is_short = "requested and" in str(problem)  # what NumPy says of a write that was cut short
+    is_short = "requested and" in str(problem)  # NumPy's message for an incomplete write
     return problem.errno in full or is_short or is_disk_full(problem.__cause__)

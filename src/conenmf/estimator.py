@@ -1,8 +1,8 @@
 """`ConeNMF`, the estimator for users of scikit-learn.
 
-Only here samples are rows and names are scikit-learn's: X has shape (n_samples, n_features),
-`components_` is the transpose of the paper's W, and `fit_transform` returns the transpose of the
-paper's H.
+Only in this module samples are rows and names are scikit-learn's: X has shape (n_samples,
+n_features), `components_` is the transpose of the paper's W, and `fit_transform` returns the
+transpose of the paper's H.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
 from .text import attributes
 
-_OF_SAMPLES = (  # attributes that describe the samples of a fit
+_OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
     "relative_error_",
     "reconstruction_err_",
@@ -63,7 +63,7 @@ _OF_SAMPLES = (  # attributes that describe the samples of a fit
 
 
 class _ForBatches:
-    """A method that exists only for a known number of components and a loss for batches."""
+    """A method that exists only if the number of components is given and the loss has batches."""
 
     def __init__(self, method: Function) -> None:
         self.method = method
@@ -327,7 +327,7 @@ class ConeNMF(
         self.stop_reason_ = result.stop_reason
         for name in ("n_samples_seen_", "_stream"):
             self.__dict__.pop(name, None)
-        if problem := result.problem:  # the level leads through scikit-learn's wrapper
+        if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
@@ -592,7 +592,7 @@ class ConeNMF(
         return Penalties.as_in_sklearn((V.n_features, N), **attributes(self, *names))
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
-        """Return components given in rows as columns, in the order of the features of V."""
+        """Return known components, given as rows, as columns in the order of the features of V."""
         if self.fixed is None:
             return None
         names = names_of(self.fixed)
@@ -614,7 +614,7 @@ class ConeNMF(
         weights: Any = None,
         **known: Any,
     ) -> DataMatrix:
-        """Open X. scikit-learn checks its form if it is in memory; `from_rows` checks its values.
+        """Open X: scikit-learn checks the type and shape of data in memory, `from_rows` values.
 
         Weights of features are kept for later data.
         """
@@ -630,12 +630,12 @@ class ConeNMF(
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
         else:
             is_open = isinstance(X, DataMatrix)
-            if is_open and self.missing != "zeros":  # they have none
+            if is_open and self.missing != "zeros":  # it has no missing entries
                 given["missing"] = "raise"
             V = observed_only(X, **given) if is_open else from_rows(X, **options)
             if not reset:
                 matched_rows(*self._named_components(), V)  # its error names features
-            outline = np.broadcast_to(0.0, V.shape[::-1])  # for the number of features
+            outline = np.broadcast_to(0.0, V.shape[::-1])  # to check the number of features
             self._checked(outline, reset=reset, skip_check_array=True)
         done = None if reset or not hasattr(self, "result_") else self.result_.preparation
         if done is not None and V.preparation is None:
@@ -649,17 +649,17 @@ class ConeNMF(
         return observed_only(V, weights=matched_rows(own, self._named_components()[1], V))
 
     def _checked(self, X: object, **options: Any) -> Any:
-        """Let scikit-learn check X; its errors become named errors with the same text."""
-        X = np.asarray(X) if isinstance(X, np.matrix) else X  # which scikit-learn refuses
+        """Let scikit-learn check X, and raise its errors as `DataTypeError`."""
+        X = np.asarray(X) if isinstance(X, np.matrix) else X  # scikit-learn rejects matrices
         try:
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:
             is_cube = getattr(X, "ndim", 2) == 3
             advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel." * is_cube
-            raise DataTypeError(str(problem)[:1000] + advice) from problem  # it may be long
+            raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
-        """Return K and init for `factorize`; arrays are checked, then turned to W and H."""
+        """Return K and init for `factorize`; arrays are checked, then transposed to W and H."""
         init = "auto" if self.init is None else self.init
         if isinstance(init, str) or callable(init):
             return self.n_components, init
@@ -732,7 +732,7 @@ def sklearn_init(
 
 
 def _generator(random_state: object) -> Generator | None:
-    """Turn a random state of scikit-learn into a Generator."""
+    """Convert a random state of scikit-learn to a Generator."""
     if isinstance(random_state, np.random.RandomState) or random_state is np.random:
         from sklearn.utils import check_random_state  # slow to import
 

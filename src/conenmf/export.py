@@ -1,8 +1,8 @@
 """Results for other programs: tables in CSV or Parquet, annotations of AnnData, plain facts.
 
-Tables are written by pyarrow, some thousand rows at a time, since H may be larger than memory.
-Every file appears under its name only when it is complete. Results that this library reads again
-are saved by `save`.
+pyarrow writes tables a few thousand rows at a time, because H may be larger than memory. Every file
+appears under its name only when it is complete. `save` writes results that this library can read
+again.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def facts(result: Factorization) -> Facts:
 
 
 def json_values(value: object) -> Any:
-    """Return values that JSON can hold: arrays become lists, NaN and infinity null."""
+    """Return values that JSON supports: arrays become lists, NaN and infinity become null."""
     text = json.dumps(value, default=lambda array: array.tolist())
     return json.loads(text, parse_constant=lambda _: None)
 
 
 def check_packages(tables: str, *, anndata: bool = False) -> None:
-    """Check that the packages for writing are installed, before there is anything to write."""
+    """Check that the packages for writing are installed, before there are results."""
     packages = [("pyarrow", "'conenmf[files]'")] if tables in TABLES else []
     for package, install in packages + [("anndata", "anndata")] * anndata:
         if importlib.util.find_spec(package) is None:
@@ -156,10 +156,10 @@ def write_coefficients(
     names: Names,
     component_names: Titles = None,
 ) -> None:
-    """Write coefficients (n_samples, K) in the format that the name of the file ends with.
+    """Write coefficients (n_samples, K) in the format of the file's ending.
 
-    ``.csv`` and ``.parquet`` have the names of the samples in their first column, and those of the
-    components (by default numbers) in their first line; ``.npy`` is the bare array.
+    ``.csv`` and ``.parquet`` have the names of the samples in their first column, and the names of
+    the components (by default numbers) in their first line; ``.npy`` is the bare array.
     """
     target = output_file(path)
     kind = target.suffix.lower().removeprefix(".")
@@ -189,9 +189,9 @@ def _rows_of_factor(
     factor: Aligned,
     titles: Titles,
 ) -> Iterator[Facts]:
-    """The columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
+    """Yield the columns of W (F, K), or of the transpose of H (N, K), some rows at a time.
 
-    Columns are called by `titles`, or by their numbers if those are not all different.
+    Columns are named by `titles`, or by numbers if titles repeat.
     """
     K = factor.shape[1]
     if titles is None or len({header, *titles}) <= K:
@@ -224,7 +224,7 @@ def _column(values: Iterable[str], is_csv: bool) -> Array | list[str]:
 
 
 def no_formula(name: str) -> str:
-    """Return a name that no spreadsheet takes for a formula: it gets an apostrophe in front.
+    """Return a name that spreadsheets do not read as a formula, with an apostrophe if needed.
 
     >>> [no_formula(name) for name in ("=1+1", "gene", "-0.5", "-x")]
     ["'=1+1", 'gene', '-0.5', "'-x"]
@@ -278,7 +278,7 @@ def check_annotated(adata: object) -> None:
 
 
 def _checked_key(value: object) -> str:
-    """A name for a part of an HDF5 file."""
+    """Return a valid name for a part of an HDF5 file."""
     key = text("key", value)
     if key in ("", ".") or "/" in key or not key.isprintable():
         raise OptionError(Option("key", key), ", expected a name without / and control characters")
@@ -296,7 +296,7 @@ def _annotations(result: Factorization, key: str) -> list[Annotation]:
 
 
 def annotate_file(source: PathLike, target: PathLike, result: Factorization) -> None:
-    """Write a copy of an ``.h5ad`` file to which a result is added, as `annotate` does.
+    """Write a copy of an ``.h5ad`` file with a result added, as by `annotate`.
 
     The matrix is copied, not read.
     """
@@ -307,16 +307,16 @@ def annotate_file(source: PathLike, target: PathLike, result: Factorization) -> 
 # --- files of AnnData -------------------------------------------------------------------------
 
 
-# Where it goes (obsm, varm, obs, var or uns), under which name, and what it is.
+# The place (obsm, varm, obs, var or uns), the name, and the values of an annotation.
 Annotation: TypeAlias = tuple[str, str, Any]
 
 _COPIED_BYTES = 16 << 20  # at a time
 
 
 def categories(labels: Array, first: int = 0) -> Any:
-    """Return labels as scanpy takes groups: categories "0", "1", ...; a cell without any has none.
+    """Return labels as scanpy's groups: categories "0", "1", ...; none for cells with label -1.
 
-    `first` is the number of the first component.
+    `first` is the number of the first component in the categories.
     """
     import pandas as pd
 
@@ -326,7 +326,7 @@ def categories(labels: Array, first: int = 0) -> Any:
 
 
 def unstructured(facts: Facts) -> Facts:
-    """Return facts as files of AnnData hold them: dicts of texts, numbers and arrays, no None.
+    """Return facts in the form of AnnData files: dicts of texts, numbers and arrays, without None.
 
     >>> unstructured({"K": 3, "shares": [0.5, 0.5], "race": None, "markers": [["a", "b"], ["c"]]})
     {'K': 3, 'shares': array([0.5, 0.5]), 'markers': '[["a", "b"], ["c"]]'}
@@ -344,7 +344,7 @@ def unstructured(facts: Facts) -> Facts:
 
 
 def annotated_copy(source: PathLike, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:
-    """Copy an .h5ad file to an open one, and add to it; the matrix is copied, not read."""
+    """Copy an .h5ad file to an open one, and add annotations; the matrix is copied, not read."""
     with open(source, "rb") as original:
         shutil.copyfileobj(original, stream, _COPIED_BYTES)
     with _opened(stream, "r+") as copy:
@@ -352,7 +352,7 @@ def annotated_copy(source: PathLike, stream: BinaryIO, annotations: Sequence[Ann
 
 
 def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:
-    """Write counts (genes, cells), with their names, to an open .h5ad file, and add to it."""
+    """Write counts (genes, cells) and names to an open .h5ad file, and add annotations."""
     import pandas as pd
     from anndata import AnnData
     from anndata.io import sparse_dataset, write_elem
@@ -378,7 +378,7 @@ def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Anno
 
 @contextmanager
 def _opened(stream: BinaryIO, mode: str) -> Iterator[Any]:
-    """The file of a stream as HDF5; it is locked already, as all that are not complete."""
+    """Open the file of a stream as HDF5; the stream is locked already, as all incomplete ones."""
     import h5py
 
     stream.flush()
@@ -398,7 +398,7 @@ def _add(file: Any, annotations: Sequence[Annotation]) -> None:
 
 
 def _home(file: Any, place: str, values: Any) -> Any:
-    """The group of an annotation; of genes it is that of raw, if only there are as many."""
+    """Return the group for an annotation; for genes it is raw's if only raw has as many genes."""
     names = file["var"][file["var"].attrs["_index"]]
     if place in ("var", "varm") and len(values) != len(names) and "raw" in file:
         place = f"raw/{place}"

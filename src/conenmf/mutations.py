@@ -1,8 +1,8 @@
-"""Types of mutations as catalogues name, order and colour them.
+"""Types of mutations: their names, order and colours in catalogues.
 
 There are 96 substitutions, 83 indels and 78 doublets. COSMIC calls them ``A[C>T]G``, ``1:Del:T:5``
 and ``CC>TT``. Other programs write the parts in several columns: C>T and ACG, or DEL, T, 1 and 5+,
-or CC and TT. `type_name` turns these into COSMIC's names.
+or CC and TT. `type_name` converts these to COSMIC's names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .text import Texts
 _BASES = "ACGT"
 _COUNTS = "012345"
 _HOMOLOGIES = {"2:Del:M": "1", "3:Del:M": "12", "4:Del:M": "123", "5:Del:M": "12345"}
-_DOUBLETS = {  # of each pair that is the same on the other strand, the field counts one
+_DOUBLETS = {  # if two are the same on opposite strands, one is counted
     "AC>NN": "CA CG CT GA GG GT TA TG TT",
     "AT>NN": "CA CC CG GA GC TA",
     "CC>NN": "AA AG AT GA GG GT TA TG TT",
@@ -32,7 +32,7 @@ _DOUBLETS = {  # of each pair that is the same on the other strand, the field co
 }
 _KINDS = {"repeats": "R", "MH": "M"}
 
-# The classes of types in the order of the field, with the colours of its pictures.
+# The classes of types in COSMIC's order, with the colours of its figures.
 COLOURS = {
     "C>A": "#03bcee",
     "C>G": "#010101",
@@ -68,7 +68,7 @@ COLOURS = {
     "TT>NN": "#4c0199",
 }
 
-# Titles of columns that name a type together, in small letters.
+# Titles of columns that together name a type, in lower case.
 TITLES = (
     ("type", "subtype", "indel_size", "repeat_mh_size"),
     ("substitution type", "trinucleotide", "somatic mutation type"),
@@ -79,7 +79,7 @@ TITLES = (
 
 
 def _types_of(class_: str) -> Texts:
-    """The types of a class in their order."""
+    """Return the types of a class in their order."""
     if class_ in _DOUBLETS:
         return tuple(f"{class_[:3]}{bases}" for bases in _DOUBLETS[class_].split())
     if ">" in class_:
@@ -88,7 +88,7 @@ def _types_of(class_: str) -> Texts:
 
 
 def _label(class_: str) -> str:
-    """What a picture calls a class: C>A, AC>NN; Del C, Ins 4 or, of deletions at a homology, MH."""
+    """Return the label of a class in figures: C>A, AC>NN; Del C, Ins 4, or MH for microhomology."""
     if ">" in class_:
         return class_
     size, kind, bases = class_.split(":")
@@ -96,14 +96,14 @@ def _label(class_: str) -> str:
     return "MH" if bases == "M" else label
 
 
-# The class of each type, in the order of the field.
+# The class of each type, in COSMIC's order.
 CLASSES = {one: class_ for class_ in COLOURS for one in _types_of(class_)}
 
 _CATALOGUES = [[*CLASSES][:96], [*CLASSES][96:179], [*CLASSES][179:]]
 
 
 def type_name(*parts: str) -> str:
-    """Return COSMIC's name of a type, given in one or several parts; else the parts, joined.
+    """Return COSMIC's name of a type that is given in parts; if unknown, the parts, joined.
 
     >>> type_name("C>T", "ACG"), type_name("DEL", "MH", "5+", "2"), type_name("INS", "T", "1", "0")
     ('A[C>T]G', '5:Del:M:2', '1:Ins:T:0')
@@ -122,21 +122,21 @@ def type_name(*parts: str) -> str:
 
 
 class MutationTypes(NamedTuple):
-    """The places of mutation types in the order of the field, and the class of each."""
+    """The positions of mutation types in COSMIC's order, and the class of each."""
 
     places: npt.NDArray[np.intp]
     classes: Texts
 
     @property
     def groups(self) -> list[tuple[float, str]]:
-        """The middle and the name of each group of classes that a picture names together."""
+        """Return the centre and the name of each group of classes in figures."""
         labels = np.array([_label(class_) for class_ in self.classes])
         names = dict.fromkeys(labels.tolist())
         return [(float(self.places[labels == name].mean()), name) for name in names]
 
 
 def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
-    """Return the places of types by their names; None if these are not all types of one catalogue.
+    """Return the positions of types by their names; None unless they are one whole catalogue.
 
     >>> mutation_types(["T[C>T]G", "A[C>A]A"]) is None
     True

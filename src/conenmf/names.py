@@ -1,7 +1,7 @@
 """Names of samples and features.
 
-They are read from files and data frames, which are untrusted, and are shown on terminals and in
-pages: control characters are spelled out as soon as a name is read.
+Names come from untrusted files and data frames, and are shown on terminals and in pages. So control
+characters are replaced by visible escapes when a name is read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .arguments import Shape, optional, rows_and_columns, several
 from .errors import DataError, Option, OptionError
 from .text import Texts, excerpt, shown, visible
 
-# Names as a caller gives them, of any type.
+# Names in the form that callers pass, of any type.
 NameList: TypeAlias = Iterable[object] | None
 
 _TEXTS = "a list of names"
@@ -36,9 +36,9 @@ class Names:
     sample_names : tuple of str, or None
     feature_names : tuple of str, or None
     image_shape : (rows, columns), or None
-        If the features are the pixels of an image.
+        The shape of an image whose pixels are the features.
     pixels_shape : (rows, columns), or None
-        If the samples are the pixels of an image, row by row.
+        The shape of an image whose pixels are the samples, row by row.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class Names:
         image_shape: Shape | None = None,
         pixels_shape: Shape | None = None,
     ) -> Names:
-        """Make names of objects of any type, as text that is safe to show."""
+        """Make names from objects of any type, as text that is safe for display."""
         samples = optional(several, "sample_names", sample_names, _TEXTS)
         features = optional(several, "feature_names", feature_names, _TEXTS)
         return cls(_visible(samples), _visible(features), image_shape, pixels_shape)
@@ -73,7 +73,7 @@ class Names:
     def checked(self, n_samples: int | None, n_features: int | None) -> Names:
         """Return these names; raise an error unless there is one for each sample and feature.
 
-        A number that is None is unknown, and is not compared.
+        A number that is None is not compared.
         """
         for kind, count, names, option in (
             ("samples", n_samples, self.sample_names, "pixels_shape"),
@@ -99,7 +99,7 @@ class Names:
         return replace(self, **given) if given else self
 
     def taking(self, features: npt.NDArray[np.intp]) -> Names:
-        """Return the names for some of the features, which are no longer an image.
+        """Return the names for some of the features, without the image shape.
 
         >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
         ('oak', 'ash')
@@ -117,7 +117,7 @@ class Names:
 
     @property
     def feature_positions(self) -> npt.NDArray[np.float64] | None:
-        """The names of features as numbers, such as wavelengths, if all of them are."""
+        """The names of features as numbers, such as wavelengths, if all are numbers."""
         if self.feature_names is None:
             return None
         try:
@@ -128,9 +128,9 @@ class Names:
 
     @property
     def sample_times(self) -> npt.NDArray[np.datetime64] | None:
-        """The names of samples as dates and times, if all of them are written alike.
+        """The names of samples as dates and times, if all have the same format.
 
-        An empty name is not a time (NaT); spreadsheets end in such rows.
+        An empty name gives NaT, because spreadsheets end in empty rows.
 
         >>> Names.of(["12/14/2000", "1/1/2001"]).sample_times
         array(['2000-12-14T00:00:00', '2001-01-01T00:00:00'], dtype='datetime64[s]')
@@ -145,11 +145,11 @@ class Names:
         return None
 
     def sample(self, index: int) -> str:
-        """The name of a sample, or "sample" and its index."""
+        """Return the name of a sample, or "sample" and its index."""
         return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
-        """The name of a feature, or "feature" and its index."""
+        """Return the name of a feature, or "feature" and its index."""
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 
@@ -165,10 +165,10 @@ def _visible(values: list[object] | None) -> Texts | None:
 
 
 def names_of(table: object) -> Names:
-    """The names in a data frame of pandas or polars whose rows are samples; else none.
+    """Return the names in a data frame of pandas or polars whose rows are samples.
 
-    The index of a Series of pandas names samples too. Default indices of pandas (0, 1, 2, ...) do
-    not count as names.
+    The index of a pandas Series names samples too. Default indices of pandas (0, 1, 2, ...) do not
+    count as names.
     """
     if isinstance(table, type) or not hasattr(table, "dtypes"):
         return Names()
@@ -176,11 +176,11 @@ def names_of(table: object) -> Names:
 
 
 def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
-    """Return a data frame or a Series of pandas in the order of the data, matched by name.
+    """Return a data frame or a pandas Series in the order of the data, matched by name.
 
-    `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Other names
-    than those of the data are an error. Where one of the two has no names, and in an array, places
-    decide.
+    `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Names that
+    the data do not have raise an error. If the table or the data have no names, values are matched
+    by position.
 
     >>> import pandas as pd
     >>> names = Names.of(feature_names=["oak", "elm"])
@@ -198,9 +198,9 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
 
 
 def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") -> list[int] | None:
-    """Return where each name of the data is among the names given; None if all are in order.
+    """Return the position of each name of the data among the given names; None if all agree.
 
-    The error names those that are missing on either side, and calls what has them `owner`.
+    If names are missing on either side, the error lists them, and calls the table `owner`.
     """
     if own == given:
         return None
@@ -227,13 +227,13 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first of some names, for a message."""
+    """Return the first names, for a message."""
     rest = len(names) - _LISTED_NAMES
     more = f" and {rest} more" if rest > 0 else ""
     return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
 
 
 def _given(table: object, axis: str) -> NameList:
-    """The labels of an axis of a table, None if they are the default of pandas."""
+    """Return the labels of an axis of a table; None for the default labels of pandas."""
     labels = getattr(table, axis, None)
     return None if labels is None or list(labels) == list(range(len(labels))) else labels

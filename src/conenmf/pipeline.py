@@ -1,7 +1,7 @@
-"""The pipeline of one fit: check, choose K, begin, run, finish, judge.
+"""The pipeline of one fit: check, choose K, initialise, run, finish, certify.
 
-For every solver, a fit ends with the exact H for its W, so that the coefficients of a sample depend
-on W alone and the reported error is the error of the returned factors. Each step is a call of
+With every solver, a fit ends by computing the exact H for its W. So the coefficients of a sample
+depend on W alone, and the reported error is the error of the returned factors. Each step calls
 another module: `solve.problem`, `judge.choose_k`, `solve.run`, `solve.race`, `judge.certificate`.
 """
 
@@ -54,7 +54,7 @@ from .solve.run import (
 from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
 from .text import Facts, PathLike, function_name
 
-_MOSTLY_MISSING = 0.5  # share of entries, from which on a fit needs a penalty
+_MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 
 
 def factorize(
@@ -151,7 +151,7 @@ def factorize(
 
 
 def checked_K(K: object, V: DataMatrix) -> int | str:
-    """Return the number of components, or "auto"; refuse anything else."""
+    """Return the number of components, or "auto"; reject anything else."""
     if isinstance(K, str) and K == "auto":
         return "auto"
     return checked_components(components(K, auto=True), V)
@@ -164,7 +164,7 @@ def _settings(
     solver: AnySolver | None,
     stopping: Stopping,
 ) -> Facts:
-    """The options of the call as plain values, which can be saved."""
+    """Return the options of the call as plain values, which can be saved."""
     is_auto = isinstance(solver, str) and solver == "auto"
     limit = stopping.max_time
     return {
@@ -179,7 +179,7 @@ def _settings(
 
 
 def _identity(settings: Facts, init: Init, solver: AnySolver, problem: Problem) -> Facts:
-    """What a checkpoint compares."""
+    """Return the values that identify a checkpoint."""
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
@@ -193,7 +193,7 @@ def _identity(settings: Facts, init: Init, solver: AnySolver, problem: Problem) 
 
 
 class _Fit:
-    """One fit on its way: what was decided so far, and its run."""
+    """The state of one fit: the decisions so far, and the run."""
 
     W: Array  # of the init, if there is no run
     K_decided_by = "user"
@@ -226,29 +226,29 @@ class _Fit:
         self._began = clock(), self.data.passes_here
         self.seconds = dict.fromkeys(("rank", "init", "solve", "finish"), 0.0)
         self.spectrum = Spectrum(V) if V.observed is None else None
-        self._known = self.spectrum if self.data is V else None  # that of what is iterated on
+        self._known = self.spectrum if self.data is V else None  # of the run's data
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        """Count the seconds of a stage, without those in which numba compiles."""
+        """Measure the seconds of a stage, excluding compilation by numba."""
         began = clock()
         yield
         self.seconds[name] += clock() - began
 
     @contextmanager
     def saved(self, checkpoint: PathLike | Checkpoint, identity: Facts) -> Iterator[None]:
-        """Hold the folder of a checkpoint, in which the run is saved."""
+        """Lock the folder of a checkpoint, in which the run is saved."""
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(path("checkpoint", checkpoint))
         with held_folder(Path(checkpoint.folder)):
             identity = identity_of(self.V, identity, self.rng)
             self._checkpoint = CheckpointedRun(checkpoint, self.V, identity, self.rng)
-            # comparing the data is no part of the run
+            # passes for comparing the data do not belong to the run
             self._began = self._began[0], self.data.passes_here
             yield
 
     def resume(self) -> bool:
-        """Continue the run that a checkpoint kept; return whether there was any."""
+        """Continue the run of a checkpoint; return whether there was one."""
         if self._checkpoint is None:
             return False
         parts = self._checkpoint.load(self.stopping.max_iter)
@@ -282,7 +282,7 @@ class _Fit:
         return run
 
     def _approximation(self, K: int) -> Objective | None:
-        """The objective with which the first run of a plain fit begins."""
+        """Return the objective with which the first run of an unrestricted fit starts."""
         assert self.solver is not None
         is_first = self._run is None and self.problem.is_plain and self.solver.extrapolate
         return self.problem.loss.approximation(self.data, K, self._known) if is_first else None
@@ -296,7 +296,7 @@ class _Fit:
         self._checkpoint.save_if_due(run, ended)
 
     def choose_k(self, K: int | str) -> int:
-        """Return the number of components, chosen if that was asked for."""
+        """Return the number of components, which is chosen here if K is "auto"."""
         with self._timed("rank"):
             if not isinstance(K, str):
                 return K
@@ -310,7 +310,7 @@ class _Fit:
             return max(chosen.K, self.problem.n_fixed)
 
     def begin(self, K: int) -> None:
-        """Make the initial factors, which are the result if there is no solver."""
+        """Compute the initial factors, which are the result if there is no solver."""
         known = self.V.observed
         is_free = self.problem.penalties.are_none
         if known is not None and known.missing > _MOSTLY_MISSING and is_free and K > 1:
@@ -341,13 +341,13 @@ class _Fit:
                     self._run.reason = StopReason.CALLBACK
 
     def _start(self, K: int, init: Init, rng: Rng) -> Start:
-        if self.is_auto:  # the same at every call without a seed
+        if self.is_auto:  # deterministic without a seed
             is_cones = isinstance(init, str) and init in CONE_INITS
             rng = None if is_cones else rng or default_rng(0)
         return self.problem.begin(self.data, K, init, self.solver, rng, self._known, self._report)
 
     def run(self) -> Array:
-        """Return the W of the solver, or of the init if there is no solver."""
+        """Return W from the solver, or from the init if there is no solver."""
         with self._timed("solve"):
             run = self._run
             if run is None:
@@ -368,7 +368,7 @@ class _Fit:
             return self.problem.restored(W)
 
     def _winner(self, run: Run) -> Run:
-        """Return the run to continue with, after a race with other inits if that may help."""
+        """Return the run to continue; hold a race with other inits first if that may help."""
         K = run.W.shape[1]
         min_gap = may_pay(run, self.stopping.max_iter)
         rivals = self.problem.inits(self.data, K, self.solver)[1:]
@@ -392,7 +392,7 @@ class _Fit:
         return run
 
     def _report(self, now: Iteration) -> object:
-        """Call the callback while inits compete, until it or the time limit ends the race."""
+        """Call the callback during a race, until it or the time limit ends the race."""
         seconds, passes = self._began
         elapsed = clock() - seconds
         passes = self.data.passes_here - passes
@@ -403,7 +403,7 @@ class _Fit:
         return self._is_stopped or (limit is not None and elapsed > limit)
 
     def finish(self, W: Array, settings: Facts) -> Factorization:
-        """Return the result: the exact H for W, and how good the two are."""
+        """Return the result: the exact H for W, and the errors and the certificate."""
         V = self.V
         run = self._run
         is_run = run is not None
@@ -448,7 +448,7 @@ class _Fit:
         )
 
     def _first_certificate(self, error: float, residual: float, K: int) -> Certificate | None:
-        """What a fit knows about how good it is, without more work; of counts nothing yet."""
+        """Return the certificate that a fit has without more work; None for counts."""
         bounds = self.problem.loss.lower_bounds
         if bounds and "singular values" not in bounds:
             return None

@@ -1,7 +1,7 @@
-"""The progress that is shown while a fit or a command runs.
+"""The progress display of a fit or a command.
 
-A terminal or a notebook shows a bar if rich is installed; otherwise there are plain lines. The
-first use on a machine compiles for some seconds, and the progress says so.
+A terminal or a notebook shows a bar if rich is installed; otherwise plain lines are printed. The
+first use on a machine compiles for some seconds, and the display says so.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BAR_SECONDS = 0.1  # between two updates of the bar
 
 
 class Display:
-    """Shows what is being done, and how much of it is done if that is known.
+    """Shows the current step, and the share of it that is done if this is known.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Display:
     Attributes
     ----------
     continued_at : int or None
-        The iteration from which a run was continued; 0 if it began, None before its first one.
+        The iteration at which a run was resumed; 0 if it was new, None before its first iteration.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Display:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show this, and what `update` adds to it, until the block is left."""
+        """Show this step, and what `update` adds to it, until the block is left."""
         self.update("", None, what)
         self._done.clear()
         thread = threading.Thread(target=self._show, daemon=True)
@@ -64,11 +64,11 @@ class Display:
             yield
         finally:
             self._done.set()
-            if thread.ident is not None:  # started, if only just
+            if thread.ident is not None:  # it may have just been started
                 thread.join()
 
     def update(self, note: str, share: float | None = None, what: str | None = None) -> None:
-        """Add a note, and the share of the work that is done."""
+        """Set a note, and the share of the work that is done."""
         self._note = note
         self._share = share
         if what is not None:
@@ -76,7 +76,7 @@ class Display:
 
     @property
     def line(self) -> str:
-        """What is being done at the moment."""
+        """Return the current step as a line."""
         if kernels.compiling.is_running:
             return kernels.compiling.in_words
         return f"{self._what}, {self._note}" if self._note else self._what
@@ -100,7 +100,7 @@ class Display:
                 return
 
     def iterations(self, max_iter: int, what: str = "solving") -> Callable[[Iteration], None]:
-        """A callback for a solver that shows the iteration and the error."""
+        """Return a callback for a solver that shows the iteration and the error."""
 
         def show(now: Iteration) -> None:
             error = f"error {now.relative_error:.5g}"
@@ -118,14 +118,14 @@ class Display:
 def watching(
     verbose: object, callback: Callback | None, max_iter: int
 ) -> Iterator[Callback | None]:
-    """Show a fit while the block runs; yield its callback, which calls that of the user too.
+    """Show a fit while the block runs; yield its callback, which also calls the user's.
 
     Parameters
     ----------
     verbose : bool or int
-        Show nothing if it is False or 0.
+        If False or 0, show nothing.
     callback : callable or None
-        That of the user.
+        The user's callback.
     max_iter
         As in `factorize`.
     """
@@ -148,7 +148,7 @@ def watching(
 
 
 def _bar(stream: TextIO) -> Any:
-    """A bar of rich; None where there cannot be one."""
+    """Return a bar of rich; None where it cannot be shown."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn

@@ -5,15 +5,16 @@ A rating of item i by user u is modelled as
     offset of the user + offset of the item + (W H)(i, u)
 
 The offsets are regularised means: each is computed as if there were three more ratings equal to the
-mean. The remainder is shifted by a level so that nothing is negative, and factored with W, H >= 0
-and L2 penalties. The first component is one for all items. A few average users and items are added,
-whose ratings equal the level; they pull its coefficients towards the level. So the prediction for a
-user with few ratings is close to the means, while penalties alone would predict zero.
+mean. The remainder is shifted by a constant level to be nonnegative, and factored with W, H >= 0
+and L2 penalties. The first component is the same for all items. A few average users and items are
+added, with ratings equal to the level; they pull the coefficients of the first component towards
+the level. So the prediction for a user with few ratings is close to the means; with penalties alone
+it would be close to zero.
 
-Where users differ in taste more than in their means, offsets do harm: they are then zero, the level
-is the mean, and no component is fixed. The number of components, the penalty and whether there are
-offsets are chosen to predict hidden ratings best; offsets and a single component mean that other
-components do not improve on the means.
+If users differ more in taste than in their means, offsets increase the error. They are then zero,
+the level is the mean, and no component is fixed. The number of components, the penalty and the use
+of offsets are chosen to predict hidden ratings best. If the result has offsets and a single
+component, other components do not improve on the means.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from .pipeline import factorize
 from .result import Factorization
 from .solve.constraints import Fixed, Penalties
 
-_DAMPING = 3.0  # ratings equal to the mean that each user and item has beside its own
-_ROUNDS = 10  # in which offsets of users and of items are computed in turn
+_DAMPING = 3.0  # number of extra ratings, equal to the mean, of each user and item
+_ROUNDS = 10  # rounds that compute offsets of users and of items in turn
 _AVERAGES = 10  # average users, and items, that are appended
-_LEVEL_SCALE = 1e3  # of the known component, so that penalties hardly count for its coefficients
-_PENALTIES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # that are tried, as alpha_W
-_NUMBERS = (5, 2, 3, 9, 17)  # of components that are tried; the penalty is chosen with the first
-_FOLDS = 10  # of the ratings; the first judges the model
-_CHOOSING = (1, 2, 3)  # folds that choose it
+_LEVEL_SCALE = 1e3  # scale of the known component, so that penalties hardly change its coefficients
+_PENALTIES = (1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2)  # values to try for alpha_W
+_NUMBERS = (5, 2, 3, 9, 17)  # numbers of components to try; the penalty is chosen with the first
+_FOLDS = 10  # of the ratings; the first one measures the error of the model
+_CHOOSING = (1, 2, 3)  # folds that select the model
 _MAX_ITER = 100
 _Model = tuple[int, float, bool]  # a number of components, a penalty, whether there are offsets
 _LOOKED_AT = 20  # rows of a data frame without titles, to see whether they are ratings
@@ -120,7 +121,7 @@ class Ratings:
 
     @cached_property
     def _places(self) -> dict[str, dict[Any, int]]:
-        """The places of users and of items, by their names, or by indices if there are none."""
+        """The positions of users and of items, by their names, or by indices if they have none."""
         names = self.result.names
         N, F = self.known.shape
         users = names.sample_names or range(N)
@@ -163,7 +164,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     folds = np.random.default_rng(0).integers(_FOLDS, size=known.values.size)
 
     def error(model: _Model | None, fold: int) -> float:
-        """Of a fit, or of means, in a fold that it has not seen; nor has it the first."""
+        """Return the error of a fit, or of means, in a fold left out with the first one."""
         hidden = _taken(known, folds == fold)
         rest = _taken(known, (folds > 0) & (folds != fold))
         if model is None:
@@ -184,7 +185,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     best = best_of((k, best[1], True) for k in (first, *others))
     plain = best_of((first, alpha, False) for alpha in _PENALTIES)
     for k in others:
-        if k < 2 * plain[0]:  # many components take long
+        if k < 2 * plain[0]:  # many components are slow
             plain = best_of([plain, (k, *plain[1:])])
     best = best_of([best, *((plain[0], alpha, False) for alpha in _PENALTIES)])
     if K == "auto" and mean_error(None) <= mean_error(best):
@@ -196,7 +197,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     left = known.values - offsets[0][known.samples] - offsets[1][known.features]
     own = _matrix(known._replace(values=left), V.shape)
     data = from_rows(own, missing="zeros", names=V.names)
-    facts = {"missing": V.observed.missing, "weighted": False}  # without average users and items
+    facts = {"missing": V.observed.missing, "weighted": False}  # of the original users and items
     settings = {**fit.settings, "observed": facts}
     fit = replace(fit, names=V.names, data=data, K_decided_by=reason, settings=settings)
     return Ratings(fit, offsets, _matrix(known, V.shape), of_fit, of_means)
@@ -205,7 +206,7 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
 def _fit(known: Entries, V: DataMatrix, model: _Model) -> tuple[Pair, Factorization]:
     """Fit known ratings of the users and items of V.
 
-    Return the offsets of users and items, and a factorization of what they leave.
+    Return the offsets of users and items, and a factorization of the remainder.
     """
     F, N = V.shape
     K, alpha, has_offsets = model
@@ -232,7 +233,7 @@ def _fit(known: Entries, V: DataMatrix, model: _Model) -> tuple[Pair, Factorizat
 def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
     """Return sparse ratings with `count` average users and items appended, a csr_array.
 
-    All entries of these are `value`.
+    All their ratings are `value`.
 
     >>> with_averages(sp.csr_array([[5.0, 0.0], [0.0, 3.0]]), 4.0, 1).toarray().tolist()
     [[5.0, 0.0, 4.0], [0.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
@@ -245,7 +246,7 @@ def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
 
 
 def _opened(X: Any) -> DataMatrix:
-    """Ratings as a matrix of which only some entries are known, all above zero."""
+    """Return ratings as a matrix whose stored entries are the known ones, all above zero."""
     if hasattr(X, "iloc"):
         places = columns_of_triples([str(one) for one in X.columns])
         if not places and may_be_triples(X.head(_LOOKED_AT).astype(str).to_numpy().tolist()):
@@ -261,7 +262,7 @@ def _opened(X: Any) -> DataMatrix:
 
 
 def _means(known: Entries, shape: Shape, rounds: int = _ROUNDS) -> tuple[Array, Array, float]:
-    """Regularised offsets of users and items, and the mean; zero without a round."""
+    """Return regularised offsets of users and items (zeros without rounds), and the mean."""
     F, N = shape
     mean = float(known.values.mean())
     users = np.zeros(N)

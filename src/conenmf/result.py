@@ -1,8 +1,8 @@
-"""The result of a factorization: factors, the decisions of the fit, and how good the factors are.
+"""The result of a factorization: factors, the decisions of the fit, and the quality of the factors.
 
-`certify()` and `diagnose()` need the data: they compute once, and the result keeps the answer in a
-field. A result refers to its data, but is pickled and saved without them. The file format is in
-`save`, the drawing in `judge.plots`.
+`certify()` and `diagnose()` need the data. They compute once, and the result stores the answer in a
+field. A result refers to its data, but is pickled and saved without them. `save` defines the file
+format, and `judge.plots` draws figures.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Factorization:
 
     @property
     def problem(self) -> str:
-        """What to do if the run found nothing or ended too early; empty if neither is the case."""
+        """What to do if the run found nothing or ended too early; "" if neither is the case."""
         if self.settings.get("penalties") and self.relative_error >= 1:
             return "the penalties are so large that nothing is left of W H: make them smaller"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
@@ -231,7 +231,7 @@ class Factorization:
         return tuple(filter(None, lines))
 
     def _remember(self, **values: object) -> None:
-        vars(self).update(values)  # the fields are frozen for others
+        vars(self).update(values)  # the fields are frozen for other code
 
     def certify(self, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, the distance from stationarity.
@@ -282,9 +282,9 @@ class Factorization:
         effort = self._effort(effort, self.certificate)
         if self.diagnosis is None:
             V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self.first_certificate  # all there is, if no bound is known for the loss
+            certificate = self.first_certificate  # all there is if the loss has no lower bound
             if certificate is None or get_loss(self.loss).lower_bounds:
-                certificate = self._judge(V, effort)  # again: are the data the same?
+                certificate = self._judge(V, effort)  # checks that the data are the same
             own = V.unweighed
             V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
             facts = diagnose(V, self.W, self.H, self.labels, spectrum=spectrum)
@@ -346,11 +346,11 @@ class Factorization:
         return int((self.settings.get("fixed") or {}).get("count", 0))
 
     def _H_of(self, V: DataMatrix) -> Aligned:
-        """Return H of the data that were fitted, in which samples may have weights."""
+        """Return H for the fitted data, whose samples may have weights."""
         return self.H if V.unweighed is None else V.unweighed.weighed(self.H)
 
     def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
-        """The given effort, or the effort of the certificate, or the default."""
+        """Return the given effort, or the effort of the certificate, or the default."""
         if asked is not None:
             known = 0 if certificate is None else certificate.effort
             return max(integer("effort", asked, at_least=0), known)
@@ -371,7 +371,7 @@ class Factorization:
         )
         first: Any = self.first_certificate
         if self.settings.get("penalties") and first and isinstance(certificate, Certificate):
-            # stationary for the objective with its penalties, which only the fit has
+            # stationarity includes the penalties, which only the fit knows
             certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
             raise DataChangedError(
@@ -455,12 +455,12 @@ class Factorization:
         axes : array of matplotlib axes, optional
             One for each component to draw.
         components : integers, optional
-            Which ones; by default all.
+            Which components to draw; by default all.
         image_shape : (rows, columns), optional
         top : int
         limits : pair of arrays (F, K), optional
-            The lower and the upper limit of every entry, such as those of `uniqueness()` or of
-            `stability`: features and curves get bands.
+            The lower and the upper limit of every entry, for example from `uniqueness()` or
+            `stability`; features and curves then have bands.
 
         Returns
         -------
@@ -473,14 +473,14 @@ class Factorization:
     def plot_endmembers(self, ax: object = None, *, components: Which = None) -> plots.Axes:
         """Draw all components as curves in one frame, each scaled to norm 1; return the axes.
 
-        They are drawn over the names of features if these are numbers, such as wavelengths.
+        The x axis shows the names of features if these are numbers, such as wavelengths.
         """
         return plots.endmembers(self.W, self.names, ax, which=components)
 
     def plot_contributions(self, ax: object = None, *, components: Which = None) -> plots.Axes:
         """Draw how much each component contributes to the sum of each sample; return the axes.
 
-        Samples are drawn over time if their names are dates.
+        The x axis shows time if the names of samples are dates.
         """
         return plots.contributions(self.W, np.asarray(self.H), self.names, ax, which=components)
 
@@ -498,9 +498,9 @@ class Factorization:
         axes : array of matplotlib axes, optional
             One for each component to draw.
         components : integers, optional
-            Which ones; by default all.
+            Which components to draw; by default all.
         pixels_shape : (rows, columns), optional
-            Of the image; by default that of the data, if they were a cube.
+            The shape of the image; by default the shape of the data, if they were a cube.
         """
         shape = self.names.pixels_shape if pixels_shape is None else pixels_shape
         if shape is None:

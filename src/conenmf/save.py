@@ -28,7 +28,7 @@ from .text import Facts, PathLike
 _FORMAT = "conenmf-factorization-9"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "loss", "objective", "relative_error", "passes")
-# The fields that are objects of their own, and their classes by the name of the loss.
+# The fields that are objects, and their classes by the name of the loss.
 _PARTS: dict[str, Callable[[str], type]] = {
     "history": lambda loss: History,
     "certificate": kind_of_certificate,
@@ -40,7 +40,7 @@ _PARTS: dict[str, Callable[[str], type]] = {
 
 
 def write_factorization(path: PathLike, fields: Facts) -> None:
-    """Write the fields of a `Factorization`, except its data, to a file that appears complete."""
+    """Write the fields of a `Factorization`, except its data, to a file written atomically."""
     facts = {name: fields[name] for name in (*_PLAIN_FIELDS, "stop_reason")} | {
         "format": _FORMAT,
         "seconds": fields["seconds"],
@@ -63,7 +63,7 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
 def saved_factorization(path: PathLike) -> Iterator[Facts]:
     """Read the fields of a `Factorization` that `write_factorization` wrote.
 
-    A file that is damaged or is something else is refused with `FileFormatError`.
+    A file that is damaged or has another format raises `FileFormatError`.
     """
     with reading(path, _FORMAT, "a factorization") as (facts, arrays):
         fields = {name: facts[name] for name in (*_PLAIN_FIELDS, "seconds", "settings")}
@@ -71,7 +71,7 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
         for name, kind in _PARTS.items():
             fields[name] = part_of(kind(facts["loss"]), f"{name}_", arrays)
         names = fields["names"] = Names.of(**facts["names"])
-        if facts["vocabulary"] is not None:  # the words of texts are the names of the features
+        if facts["vocabulary"] is not None:  # the words are the names of the features
             words = names.feature_names or ()
             fields["vocabulary"] = Vocabulary(words, arrays["idf"], facts["vocabulary"])
         fields["stop_reason"] = StopReason(facts["stop_reason"])

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM in the command ``conenmf``.
+"""Handling of Ctrl-C and SIGTERM in the command ``conenmf``.
 
-Both raise an exception, so that temporary files are removed on the way out. Importing this takes no
-time: signals are handled before the libraries are imported, and none of them leaves a traceback.
+Both raise an exception, so that temporary files are removed before the process ends. This module
+imports fast: signals are handled before other libraries are imported, so no signal causes a
+traceback.
 """
 
 from __future__ import annotations
@@ -18,39 +19,39 @@ _SAVING = "conenmf: saving the result so far; Ctrl-C again to end at once"
 
 
 class Terminated(BaseException):
-    """SIGTERM was received; like KeyboardInterrupt, no error that a program should handle."""
+    """SIGTERM was received; like KeyboardInterrupt, it is not an error for programs to handle."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one does not disturb what is cleaned up
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
 def handle_signals() -> None:
     """Raise `KeyboardInterrupt` or `Terminated` when a signal is received."""
     for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as in the background of a shell
+        if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in the background of a shell
             signal.signal(number, _stop)
 
 
 def release_signals() -> None:
-    """Let a signal end the process at once: nothing is left to clean up."""
+    """Let a signal end the process at once, because there is nothing to clean up."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 
 
 class Interruption:
-    """Ctrl-C while a result is computed: the result so far is saved.
+    """Handling of Ctrl-C while a result is computed: the result so far is saved.
 
-    The solver stops after its iteration, and optional work is skipped; pressed again, Ctrl-C ends
-    the command at once. Before there is anything to save, the first Ctrl-C does.
+    The solver stops after the current iteration, and optional work is skipped; a second Ctrl-C ends
+    the command at once. Before there is anything to save, the first Ctrl-C ends it.
 
     Attributes
     ----------
     can_save : bool
-        Whether there is something to save, so that the first Ctrl-C does not end the command.
+        Whether there is something to save; the first Ctrl-C then does not end the command.
     asked : bool
-        Whether Ctrl-C was pressed then.
+        Whether Ctrl-C was pressed while `can_save` was set.
     """
 
     asked = False
@@ -71,11 +72,11 @@ class Interruption:
 
     def _ask(self) -> None:
         self.asked = True
-        with suppress(RuntimeError):  # of a stream that was just being written to
+        with suppress(RuntimeError):  # the stream was just being written to
             print(_SAVING, file=sys.stderr)
 
     def watch(self, then: Callable[[Any], None]) -> Callable[[Any], bool]:
-        """A callback for a solver that calls another, and returns whether to stop."""
+        """Return a callback for a solver that calls `then` and returns whether to stop."""
 
         def callback(now: object) -> bool:
             self.can_save = True
@@ -86,7 +87,7 @@ class Interruption:
 
     @contextmanager
     def optional(self) -> Iterator[None]:
-        """Work that Ctrl-C ends without ending what follows."""
+        """Run work that Ctrl-C can end without ending later work."""
         self.can_save = False
         try:
             yield

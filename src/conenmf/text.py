@@ -1,6 +1,6 @@
-"""Text from untrusted files and from callers, made safe to show.
+"""Text from untrusted files and from callers, made safe for display.
 
-Names and messages are shown on terminals and in pages: control and formatting characters are
+Names and messages are shown on terminals and in pages, so control and formatting characters are
 replaced by visible escapes.
 """
 
@@ -14,20 +14,20 @@ from typing import Any, TypeAlias
 
 PathLike: TypeAlias = str | os.PathLike[str]
 Texts: TypeAlias = tuple[str, ...]
-# Plain values by their names.
+# Plain values by name.
 Facts: TypeAlias = dict[str, Any]
-# Names that are shown, if there are any.
+# Names for display, if there are any.
 Titles: TypeAlias = Sequence[str] | None
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
 _MAX_VALUE_CHARS = 100
-_BRIEF = reprlib.Repr()  # texts, numbers and other objects of at most so many characters
+_BRIEF = reprlib.Repr()  # limits texts, numbers and other objects to so many characters
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 53
 
 
 def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
-    r"""Return a text on one line, in which control and formatting characters are spelled out.
+    r"""Return a text on one line with visible escapes for control and formatting characters.
 
     >>> visible("a\x1b[31mb\n")
     'a\\x1b[31mb\\x0a'
@@ -73,19 +73,19 @@ def attributes(thing: object, *names: str) -> Facts:
 
 
 def function_name(function: object) -> str:
-    """Return the name of a function that a user gave, "custom" for anything without a name."""
+    """Return the name of a function that a user gave, or "custom" if it has no name."""
     return str(getattr(function, "__name__", "custom"))
 
 
 class Shown(str):
-    """A value as a message shows it; it is its own representation."""
+    """A value as a message shows it; its repr is the same text."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def shown(value: object) -> Shown:
-    """Return a value as Python writes it, on one line and short.
+    """Return a value in Python's notation, on one line and short.
 
     >>> print(shown("a" * 100), shown(float("nan")), shown([[0.5] * 1000]))
     'aaaaaaaaaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaaaaaaaa' nan [[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...]]

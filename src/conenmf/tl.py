@@ -1,8 +1,8 @@
-"""One line for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)``, or ``tl.consensus``.
+"""Functions for users of AnnData and scanpy: ``conenmf.tl.nmf(adata)`` and ``tl.consensus``.
 
-It reads the counts by `io.open.from_rows`, fits by `pipeline.factorize` and annotates by
-`export.annotate`; the name of the module is scanpy's for tools. As in scanpy, only genes that
-are marked as highly variable are used, if there are any. A progress bar appears after two seconds.
+They read counts with `io.open.from_rows`, fit with `pipeline.factorize` and annotate with
+`export.annotate`; scanpy calls its module of tools `tl` too. As in scanpy, only genes marked as
+highly variable are used, if any are marked. A progress bar appears after two seconds.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def consensus(
 def _opened(
     adata: Any, layer: str | None, use_highly_variable: bool, options: Facts
 ) -> tuple[DataMatrix, Array | None, Facts]:
-    """The counts, which genes they are of, and the options that are not for reading."""
+    """Return the counts, the indices of their genes, and the options that are not for reading."""
     check_annotated(adata)
     optional(choice, "layer", layer, adata.layers.keys())
     if layer is None and adata.X is None:
