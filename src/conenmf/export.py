@@ -69,7 +69,7 @@ def facts(result: Factorization) -> Facts:
         cones = diagnosis.cones
         values["cones"] = cones and {
             "assumption": cones.geometry.verdict,
-            "margin": None if result.K == 1 else cones.geometry.margin,
+            "margin": cones.geometry.margin,
             "pairwise_separation": None if result.K == 1 else cones.geometry.pairwise.value,
             "pairwise_separation_is_exact": cones.geometry.pairwise.is_exact,
             "closest": cones.geometry.closest,

@@ -399,14 +399,14 @@ def held_out_share(
 
 def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shared: Any) -> float:
     """Return 1 - missed / total, of which a step returns the parts of a block; 1 if total is 0."""
-    aligned = () if weights is None else (np.asarray(weights),)
+    weights = np.ones(V.n_samples) if weights is None else np.asarray(weights)
     with V.own_threads():
-        ((missed, total),) = V.sweep(step, *aligned, **shared)
+        ((missed, total),) = V.sweep(step, weights, **shared)
     return 1.0 - float(missed / total) if total > 0 else 1.0
 
 
 def _predict(
-    block: Block, weights: Array | None = None, *, W: Array, grams: Array, members: Array
+    block: Block, weights: Array, *, W: Array, grams: Array, members: Array
 ) -> tuple[Interval]:
     block = exact(block)
     squares = products(entrywise(block, np.square), members)  # of each sample on each fold
@@ -418,5 +418,4 @@ def _predict(
         H = nnls(G, np.delete(parts, fold, axis=0).sum(axis=0))
         explained = 2 * np.vecdot(parts[fold], H) - np.vecdot(H @ grams[fold], H)
         missed += np.maximum(squares[:, fold] - explained, 0.0)
-    factors = 1.0 if weights is None else weights
-    return ((float((factors * missed).sum()), float((factors * squares.T).sum())),)
+    return ((float((weights * missed).sum()), float((weights * squares.T).sum())),)

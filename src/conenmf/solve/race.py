@@ -71,7 +71,7 @@ class Race:
 
     def plain(self) -> Facts:
         """Return the race in plain values, to be saved."""
-        return {**vars(self), "entrants": [list(one) for one in self.entrants]}
+        return dict(vars(self))
 
     @classmethod
     def of_plain(cls, plain: Facts | None) -> Race | None:

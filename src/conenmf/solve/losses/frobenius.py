@@ -95,8 +95,17 @@ class Frobenius(Loss):
     solvers = SOLVERS
     constraints = frozenset(
         (
-            *("l1", "l2", "orthogonality", "min_volume", "sum_to_one", "one factor", "fixed"),
-            *("missing", "negative", "sample weights", "stream"),
+            "l1",
+            "l2",
+            "orthogonality",
+            "min_volume",
+            "sum_to_one",
+            "one factor",
+            "fixed",
+            "missing",
+            "negative",
+            "sample weights",
+            "stream",
         )
     )
     degree = 2

@@ -43,7 +43,8 @@ class ItakuraSaito(Loss):
     solvers = _SOLVERS
     degree = 0
     words = Words(
-        *("share of the divergence left", "relative divergence"),
+        share="share of the divergence left",
+        of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
     )
 
