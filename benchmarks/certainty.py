@@ -28,6 +28,7 @@ from itertools import chain, product
 from typing import Any
 
 import numpy as np
+import zoo_matrices
 from measure import command, heading, row, timed
 from zoo_matrices import SPARSE, Member, zoo
 
@@ -95,9 +96,7 @@ FIRST_SEEDS = 0, 12
 
 def noisy(W: Array, H: Array, noise: float, rng: np.random.Generator) -> Drawn:
     """W H with normal noise of this relative size, clipped at zero."""
-    X = W @ H
-    scale = noise * np.sqrt(np.mean(X**2))
-    return np.maximum(X + scale * rng.normal(size=X.shape), 0), W / W.sum(axis=0)
+    return zoo_matrices.noisy(W @ H, rng, noise), W / W.sum(axis=0)
 
 
 def mixtures(

@@ -29,6 +29,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from measure import (
@@ -164,6 +165,9 @@ def ask(process: subprocess.Popen[str], path: Path, K: int) -> tuple[float, floa
     return seconds, error
 
 
+stored = lru_cache(maxsize=1)(joblib.load)
+
+
 def fits(program: str) -> None:
     """Make the fits that lines of the standard input ask for."""
     use_one_thread()
@@ -174,11 +178,6 @@ def fits(program: str) -> None:
         seconds, A = timed(partial(model.fit_transform, X))
         error = max(relative_error(X, A, model.components_), 1e-6)  # below that it is exact
         print(json.dumps([seconds, error]), flush=True)
-
-
-@lru_cache(maxsize=1)
-def stored(path: str) -> Any:
-    return np.load(path) if path.endswith(".npy") else sp.load_npz(path)
 
 
 def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, bool, int]]:
@@ -193,11 +192,8 @@ def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, boo
             continue
         labels = path.with_name("labels.npy")
         classes = np.unique(np.load(labels)).size if path.stem == "V" and labels.exists() else K
-        copy = folder / (f"{name}.npz" if sp.issparse(X) else f"{name}.npy")
-        if sp.issparse(X):
-            sp.save_npz(copy, sp.csr_array(X), compressed=False)
-        else:
-            np.save(copy, X)
+        copy = folder / f"{name}.joblib"
+        joblib.dump(sp.csr_array(X) if sp.issparse(X) else X, copy)
         yield name, copy, sp.issparse(X), classes
         copy.unlink()
 
