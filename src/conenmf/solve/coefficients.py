@@ -1,21 +1,21 @@
 """The exact coefficients: the best H for a given W, by nonnegative least squares.
 
-They depend on V and W alone, so a fit ends with them, and `transform` is nothing else. Columns of W
-far from ordinary sizes are brought there by powers of two first, and are taken in an order of their
-own, so that the same components in another order have the same coefficients, bit for bit: a fit may
-then sort its components by what they contribute (`shares_of`).
+They depend on V and W alone. A fit ends with them, and `transform` computes the same. Columns of W
+with extreme sizes are first scaled by powers of two, and columns are processed in an order that
+depends on their values. So the same components in another order have the same coefficients, bit for
+bit, and a fit may sort its components by their contributions (`shares_of`).
 
 *Held-out entries* (`held_out_share`). An error that uses all features of a sample falls with every
 further component, so it cannot choose their number. Here the features are divided into folds. The
-coefficients of a sample are those of least squares on the features outside a fold, and the error is
-that on the fold: a component that was fitted to noise adds to it (Owen and Perry,
+coefficients of a sample are fitted by least squares to the features outside a fold, and the error
+is measured on the fold, so components that were fitted to noise increase it (Owen and Perry,
 "Bi-cross-validation of the SVD and the nonnegative matrix factorization", Ann. Appl. Stat., 2009).
-A component may rest on a fold nearly alone. What the other features say of its coefficient is then
-little but noise, divided by a small number. So the features of the fold are not left out, but count
-as zeros with a small weight: a prediction has at most 1 / weight times the squared norm of what it
-is made from. The weight was chosen on four sets (mixtures with normal and with Poisson noise, the
-latter also with few counts, and handwritten digits), where 0.01 to 0.1 choose the same numbers of
-components.
+A component may have nearly all its weight in one fold. The other features then determine its
+coefficient poorly: little but noise is divided by a small number. So the features of the fold are
+not left out, but count as zeros with a small weight. Then the squared norm of a prediction is at
+most 1 / weight times the squared norm of the features that it uses. The weight was chosen on four
+sets (mixtures with normal and with Poisson noise, the latter also with few counts, and handwritten
+digits), where 0.01 to 0.1 choose the same numbers of components.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ from ..linalg.nnls import nnls
 from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
-# Sizes between which nothing is rescaled.
+# Sizes within this range are not rescaled.
 ORDINARY = 1e-6, 1e6
 
-_NEGLIGIBLE_SHARE = 1e-9  # share of ||v|| up to which a contribution is rounding
-_TIE_SHARE = 1e-6  # share by which contributions that count as equal may differ
-_GRAM_NUMBERS = 1 << 22  # in the Gram matrices of rows that are made at a time
-_SHARE_DIGITS = 12  # of a share of the reconstruction; rounding does not decide about the order
+_NEGLIGIBLE_SHARE = 1e-9  # of ||v||: smaller contributions are rounding
+_TIE_SHARE = 1e-6  # relative difference up to which contributions count as equal
+_GRAM_NUMBERS = 1 << 22  # in the Gram matrices of rows that are computed at a time
+_SHARE_DIGITS = 12  # of a share that are compared, so that rounding does not decide the order
 
 
 class Finish(NamedTuple):
-    """The end of a fit: the exact H for W, and how good the two are.
+    """The end of a fit: the exact H for W, and the errors of both.
 
-    Components are sorted: `order` says where each was, so that W[:, order] belongs to H.
+    Components are sorted: `order` contains their former positions, so W[:, order] belongs to H.
 
     Attributes
     ----------
@@ -74,14 +74,14 @@ class Finish(NamedTuple):
     labels : array (N,), integers
         As in `coefficients`.
     squared_error : float
-        ||V - WH||^2, or the loss itself without penalties.
+        ||V - WH||^2, or for other losses the loss without penalties.
     objective : float
-        Of V itself: the loss, with penalties.
+        The objective for V itself: the loss with penalties.
     kkt_residual : float
         How far W and H are from a stationary point; see `Certificate`.
     order : array (K,), integers
     shares : array (K,)
-        What each component contributes to W H; they add up to 1, unless W H is zero.
+        The contribution of each component to W H; they sum to 1, unless W H is zero.
     """
 
     H: Aligned
@@ -98,16 +98,16 @@ def coefficients(
 ) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
-    It depends on V and W alone, not on a first guess, so that it is always the same even where
-    several H are best. A component so small that its coefficients would leave the range of their
-    type counts as zero. With `penalties`, those on H are part of what is minimised.
+    The result depends on V and W alone, not on a first guess, so it is unique even if several H are
+    best. A component counts as zero if it is so small that its coefficients would leave the range
+    of their type. With `penalties`, the penalties on H are minimised too.
 
     Returns
     -------
     H : array (K, N)
     labels : array (N,), integers
-        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample, the first one
-        of those that differ by rounding; -1 for a sample without any.
+        argmax_k ||w_k|| H(k, n): the component that contributes most to each sample, or the first
+        one up to rounding; -1 for a sample that uses none.
     squared_error : float
         ||V - W H||^2, exact to rounding.
     """
@@ -126,10 +126,10 @@ def finished(
     n_fixed: int = 0,
     given: Aligned | None = None,
 ) -> Finish:
-    """Return the best H for W, sorted but for the first components, and how good it is.
+    """Return the best H for W, sorted except for the first components, and the errors of both.
 
-    The first `n_fixed` columns of W were given: that they could be better does not count. If H' is
-    `given`, (N, K), it is judged as it is.
+    The first `n_fixed` columns of W are known, so the residual ignores them. If H' is `given`, (N,
+    K), its errors are computed without changing it.
     """
     with V.own_threads():
         Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given)
@@ -161,10 +161,10 @@ def _best_rows(
     judge: bool = False,
     given: Aligned | None = None,
 ) -> tuple[Aligned, Facts, Array, Facts]:
-    """The best H' (N, K), or the given one, with its columns in their own order.
+    """Return the best H' (N, K), or the given one, with its columns in their own order.
 
-    With the squared error and, to `judge` the two, the sums that this needs; W in that order and in
-    its units; and what `sorted_rows` needs to restore the order of the caller.
+    Also returns the squared error and, with `judge`, further sums; W in that order and in its
+    units; and the arguments with which `sorted_rows` restores the caller's order.
     """
     W = np.ascontiguousarray(W, dtype=float)
     rows = () if given is None else (given,)
@@ -181,10 +181,10 @@ def _best_rows(
 
 
 def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> Facts:
-    """Return what every block needs for its exact H: W in units that are powers of two, and W'W."""
-    W = np.ascontiguousarray(W, dtype=float)  # the order decides the last bits of W'W
+    """Return what every block needs for the exact H: W in units of powers of two, and W'W."""
+    W = np.ascontiguousarray(W, dtype=float)  # the memory order decides the last bits of W'W
     is_plain = penalties.are_none and V.observed is None
-    units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W as it is
+    units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W itself
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = W / units
     W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
@@ -193,14 +193,14 @@ def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> F
 
 
 def own_order(W: Array) -> Array:
-    """Return an order of the columns of W (F, K) that depends on what they are, not where.
+    """Return an order of the columns of W (F, K) that depends on their values, not their positions.
 
-    Nor does it depend on a column's scale by a power of two, unless two differ in nothing else.
+    Scaling a column by a power of two does not change it, unless columns differ only in scale.
 
     >>> own_order(np.array([[3.0, 1.0], [0.0, 0.1]]))
     array([1, 0])
     """
-    W = np.ascontiguousarray(W, dtype=float)  # sums of columns add row after row then
+    W = np.ascontiguousarray(W, dtype=float)  # sums of columns then add up row by row
     with np.errstate(over="ignore"):
         sums, scales = np.frexp(W.sum(axis=0))
     return np.lexsort((scales, W.argmax(axis=0), np.frexp(W.max(axis=0))[0], sums))
@@ -214,7 +214,7 @@ def shares_of(G: Array, HH: Array) -> Array:
 
 
 def sorting(shares: Array, n_first: int) -> Array:
-    """Return the order by falling shares; the first `n_first` components stay where they are.
+    """Return the order by decreasing share; the first `n_first` components keep their positions.
 
     >>> sorting(np.array([0.1, 0.3, 0.6]), 0), sorting(np.array([0.1, 0.3, 0.6]), 1)
     (array([2, 1, 0]), array([0, 2, 1]))
@@ -234,10 +234,10 @@ def _exact_rows(
     keep: bool,
     **how: Any,
 ) -> tuple[Array, Facts]:
-    """Step: the exact H, its squared error, and what the distance from a stationary point is.
+    """Step: return the exact H, its squared error, and the sums for the stationarity residual.
 
-    H for W in `units` and H as it is returned are the same numbers but for powers of two. With
-    `keep`, the rows that are given are judged as they are.
+    H for W in `units` differs from the returned H only by powers of two. With `keep`, the given
+    rows are returned unchanged with their errors.
     """
     entries = exact(block)
     C = products(entries, W)
@@ -262,7 +262,7 @@ def _exact_known_rows(
     simplex: bool,
     **_: Array,
 ) -> tuple[Array, Facts]:
-    """Step: the same for what is known of each sample."""
+    """Step: the same for the known entries of each sample."""
     weights = given[0] if is_weighted else None
     K = W.shape[1]
     entries = weighed(block, weights)
@@ -286,17 +286,17 @@ def _exact_known_rows(
 
 
 def _judged(G: Array, C: Array, H: Array, term: Term | None, simplex: bool) -> Facts:
-    """How far H is from a stationary point, and its penalty."""
+    """Return the squared distance of H from a stationary point, and its penalty."""
     penalty = 0.0 if term is None else term.value(H)
     G, C = (G, C) if term is None else term(G, C, H)
-    steps = 0.0 if simplex else coordinate_steps(G, C, H)  # H is the best one there
+    steps = 0.0 if simplex else coordinate_steps(G, C, H)  # on the simplex H is exact
     return {"steps": steps, "penalty": penalty}
 
 
 def coordinate_steps(G: Array, C: Array, Y: Array, columns: Array | slice = slice(None)) -> float:
-    """Return the sum over entries of the squared step that minimises over that entry alone.
+    """Return the sum of squared steps, each minimising over one entry alone.
 
-    G is one Gram matrix (K, K), or one for each row (n, K, K). Only entries in `columns` count.
+    G is one Gram matrix (K, K), or (n, K, K) for one per row. Only entries in `columns` count.
     """
     curvature = np.diagonal(G, axis1=-2, axis2=-1)[..., columns]
     gradient = (times_gram(Y, G) - C)[:, columns]
@@ -307,10 +307,10 @@ def coordinate_steps(G: Array, C: Array, Y: Array, columns: Array | slice = slic
 def sorted_rows(
     index: range, H: Array, squared: Array, *, order: Array, sizes: Array
 ) -> tuple[Array, Array, None]:
-    """Step of a map: the rows of H in this order, and the component that contributes most to each.
+    """Step of a map: return the rows of H in this order, and the main component of each.
 
-    `sizes` are the norms of the columns of W, for H as it is, and `squared` those of samples. A
-    label is -1 if nothing contributes.
+    `sizes` are the norms of the columns of W for the given H, and `squared` are the squared norms
+    of the samples. A label is -1 if no component contributes.
     """
     contributions = (sizes * exact(H))[:, order]
     largest = contributions.max(axis=1)
@@ -320,7 +320,7 @@ def sorted_rows(
 
 
 def nearby_power(size: float) -> float:
-    """Return a power of two near `size`, by which numbers are divided exactly; 1 if it is ordinary.
+    """Return a power of two near `size`, which divides numbers exactly; 1 for ordinary sizes.
 
     >>> nearby_power(3e-9) == 2.0**-28, nearby_power(5.0)
     (True, 1.0)
@@ -332,12 +332,12 @@ def nearby_power(size: float) -> float:
 
 def column_units(W: Array) -> Array:
     """Return for every column of W (F, K) a power of two near its largest entry."""
-    largest = W.T.copy().max(axis=1)  # faster than along short rows, up to 30 times
+    largest = W.T.copy().max(axis=1)  # up to 30 times as fast as along short rows
     return np.array([nearby_power(size) for size in largest.tolist()])
 
 
 def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMatrix:
-    """Return a view of max(V - W H, 0); without H, the least-squares one for W, in one pass.
+    """Return a view of max(V - W H, 0); without H, one pass computes the least-squares H for W.
 
     >>> from conenmf import from_columns
     >>> what_is_left(from_columns([[3.0, 0.0], [4.0, 2.0]]), np.array([[3.0], [4.0]])).columns([1])
@@ -350,11 +350,11 @@ def what_is_left(V: DataMatrix, W: Array, H: Aligned | None = None) -> MappedMat
 
 
 _N_FOLDS = 5
-_ZEROS_WEIGHT = 0.03  # of the features to be predicted, as if they were zeros
+_ZEROS_WEIGHT = 0.03  # weight of the predicted features, which count as zeros
 
 
 def feature_folds(n_features: int, n_folds: int = _N_FOLDS) -> Array:
-    """Return the fold of each feature: drawn once and for all, of sizes that differ by at most one.
+    """Return the fold of each feature: fixed random folds whose sizes differ by at most one.
 
     >>> feature_folds(6, 2)
     array([0, 1, 1, 0, 1, 0])
@@ -368,20 +368,20 @@ def held_out_share(
 ) -> float:
     """Return the share of ||V||^2 that is predicted from other features, at most 1; one pass.
 
-    1 - sum ||v_f - W_f h||^2 / sum ||v_f||^2 over folds f and samples v, where v_f are the features
-    in f and v_g the others, and h >= 0 minimises ||v_g - W_g h||^2 + 0.03 ||W_f h||^2. With a
-    single feature there is nothing to predict it from: its prediction is zero. If V is zero, so is
-    the error, and the share is 1.
+    1 - sum ||v_f - W_f h||^2 / sum ||v_f||^2 over folds f and samples v. Here v_f are the features
+    in f, v_g the others, and h >= 0 minimises ||v_g - W_g h||^2 + 0.03 ||W_f h||^2. A single
+    feature cannot be predicted from others; its prediction is zero. If V is zero, the error is zero
+    and the share is 1.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Preferably samples that W was not fitted to.
+        Preferably samples that were not used to fit W.
     W : array (F, K)
     weights : array (N,), optional
-        Of samples, at least 0; by default all are equal.
+        Weights of samples, at least 0; by default all are equal.
     n_folds : int
-        Into which the features are divided; at most one for each.
+        Number of folds of features; at most the number of features.
 
     Examples
     --------
@@ -398,7 +398,7 @@ def held_out_share(
 
 
 def predicted_share(V: DataMatrix, weights: ArrayLike | None, step: Step, **shared: Any) -> float:
-    """Return 1 - missed / total, of which a step returns the parts of a block; 1 if total is 0."""
+    """Return 1 - missed / total, where a step returns both sums for a block; 1 if total is 0."""
     weights = np.ones(V.n_samples) if weights is None else np.asarray(weights)
     with V.own_threads():
         ((missed, total),) = V.sweep(step, weights, **shared)
@@ -413,7 +413,7 @@ def _predict(
     parts = np.stack([products(block, W * member[:, None]) for member in members.T])
     missed = np.zeros(len(squares))
     for fold in range(len(grams)):
-        # sums of what is seen: a difference would lose digits
+        # add up visible folds: a difference would lose digits
         G = np.delete(grams, fold, axis=0).sum(axis=0) + _ZEROS_WEIGHT * grams[fold]
         H = nnls(G, np.delete(parts, fold, axis=0).sum(axis=0))
         explained = 2 * np.vecdot(parts[fold], H) - np.vecdot(H @ grams[fold], H)

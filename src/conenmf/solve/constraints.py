@@ -7,13 +7,13 @@ An update minimises y'Gy / 2 - c'y for each row y. A penalty becomes a change of
     o sum_{j != k} y_j y_k    G + o (11' - I), scaled so that each pair counts once on either side
     v log det(W'W + d I)      G + v (W'W + d I)^-1 at the W before: a majorant, so the term falls
 
-The objective is ||V - WH||^2 + 2 l1 sum + l2 ||.||^2 and so on: twice scikit-learn's. Where a
-penalty would shrink one factor for nothing, while the other grows, the scale is fixed: columns of W
-have unit length. With abundances that sum to one, these fix it.
+The objective is ||V - WH||^2 + 2 l1 sum + l2 ||.||^2 and so on, which is twice scikit-learn's. Some
+penalties could be made arbitrarily small by shrinking one factor while the other grows. For these
+the columns of W have unit length. Abundances that sum to one fix the scale too.
 
-Known components are the first columns of W, and stay. An update of W solves for the other columns
-alone: with W = [A B], A known, the rows of B see C - A G_AB instead of C. The search for B begins
-with the rest, max(V - A H, 0) with the best H for A: it is zero where V is, so sparse data stay
+Known components are the first columns of W and do not change. An update of W solves for the other
+columns only: with W = [A B] and A known, the rows of B use C - A G_AB instead of C. The init for B
+uses the residual max(V - A H, 0) with the best H for A; it is zero where V is, so sparse data stay
 sparse.
 """
 
@@ -35,14 +35,14 @@ from ..names import Names, in_order
 from ..text import Facts, Texts
 from .solvers import ChosenSolver, Update, hals
 
-# d, relative to the squared length of a column of W. Of 0.1, 0.01 and 0.001 the best on scenes that
+# d, relative to the squared length of a column of W: the best of 0.1, 0.01 and 0.001 on scenes that
 # benchmarks/fields.py draws with even seeds.
 _VOLUME_SHIFT = 0.01
-_SWEEPS = 300  # of coordinate descent, where the problem for H has several minima
-_ROUNDS = 50  # of so many sweeps
-_SETTLED_SHARE = 1e-9  # of its largest entry, by which a row that has ended still changes
-_MIN_PIVOT_SQ = 1e-10  # of a Gram matrix, below which block pivoting is not trusted
-_TIE_WEIGHT = 1.0  # of (sum y - 1)^2 beside the rest, which fixes the scale of an inner problem
+_SWEEPS = 300  # of coordinate descent, if the problem for H has several minima
+_ROUNDS = 50  # of this many sweeps each
+_SETTLED_SHARE = 1e-9  # of its largest entry: a row that changes by less has converged
+_MIN_PIVOT_SQ = 1e-10  # of a Gram matrix: block pivoting is not reliable for smaller pivots
+_TIE_WEIGHT = 1.0  # of the term (sum y - 1)^2 that fixes the scale of an inner problem
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,15 @@ class Penalties:
     l1_h, l1_w : float
         2 l1 times the sum of the entries.
     l2_h, l2_w : float
-        l2 times the sum of their squares.
+        l2 times the sum of the squared entries.
     orthogonality : float
         Weight of the sum, over pairs of components, of the products of their rows of H. It makes
-        samples use few components each.
+        each sample use few components.
     min_volume : float or "auto"
         Weight of ||V||^2 (log det(W'W + d I) - K log d), which keeps components close together. It
-        does not depend on the units of V. d is 0.01 if the columns of W have unit length, and
-        0.01 ||V||^2 / N with `sum_to_one`. "auto" follows from the data, see `Problem.weighed`.
+        does not depend on the units of V. d is 0.01 if the columns of W have unit length, and 0.01
+        ||V||^2 / N with `sum_to_one`. "auto" estimates the weight from the data, see
+        `Problem.weighed`.
     sum_to_one : bool
         The coefficients of every sample sum to one, like the abundances of materials in a pixel.
 
@@ -110,9 +111,9 @@ class Penalties:
     ) -> Penalties:
         """Return the penalties of scikit-learn's NMF for V of this shape (F, N).
 
-        Its W are our coefficients, H', and its H are our components, W'. Its objective is half of
-        ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by the number of
-        samples.
+        scikit-learn's W are our coefficients H', and its H are our components W'. Its objective is
+        half of ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by the number
+        of samples.
         """
         alpha_W = number("alpha_W", alpha_W, at_least=0)
         if isinstance(alpha_H, str):
@@ -133,12 +134,12 @@ class Penalties:
 
     @property
     def are_none(self) -> bool:
-        """Whether nothing is asked for."""
+        """Whether there are no penalties or constraints."""
         return self == NO_PENALTIES
 
     @property
     def kinds(self) -> list[str]:
-        """The penalties that are used, by the names with which a loss lists what it supports."""
+        """The names of the penalties in use, by which a loss lists what it supports."""
         asked = {"l1": self.l1_h or self.l1_w, "l2": self.l2_h or self.l2_w}
         names = ("orthogonality", "min_volume", "sum_to_one")
         asked |= {name: getattr(self, name) for name in names}
@@ -161,7 +162,7 @@ class Penalties:
 
     @property
     def fixes_columns(self) -> bool:
-        """Whether columns of W have unit length, as the scale would be free otherwise."""
+        """Whether columns of W have unit length, because the scale would be free otherwise."""
         both = (self.l1_h or self.l2_h) and (self.l1_w or self.l2_w)
         return not (self.are_none or both or self.sum_to_one)
 
@@ -178,7 +179,7 @@ class Penalties:
         return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
 
     def check_solver(self, name: str, solver: ChosenSolver) -> None:
-        """Refuse a solver that cannot minimise with these penalties."""
+        """Raise an error for a solver that cannot minimise with these penalties."""
         if self.are_none or solver is None:
             return
         if solver.floored:
@@ -196,9 +197,9 @@ NO_PENALTIES = Penalties()
 
 @dataclass(frozen=True)
 class Term:
-    """The penalty of one factor: ``(G, C, Y) -> (G, C)`` with which an update minimises it too.
+    """The penalty of one factor: ``(G, C, Y) -> (G, C)`` adds it to the matrices of an update.
 
-    `value` is the term itself, in units of ||V - W H||^2, which is twice y'Gy / 2 - c'y.
+    `value` is the penalty in units of ||V - W H||^2, which is twice y'Gy / 2 - c'y.
     """
 
     l1: float = 0.0
@@ -209,7 +210,7 @@ class Term:
     weights: Any = None  # of the majorant of the volume, (K, K)
 
     def at(self, W: Array) -> Term:
-        """Return the same with the majorant of the volume at W (F, K)."""
+        """Return the term with the majorant of the volume at W (F, K)."""
         if not self.volume:
             return self
         gram = exact(W).T @ exact(W)
@@ -217,7 +218,7 @@ class Term:
         return replace(self, weights=self.volume * (inverse + inverse.T) / 2)
 
     def __call__(self, G: Array, C: Array, Y: Array) -> Pair:
-        """Return G and C with the penalty in them."""
+        """Return G and C with the penalty added."""
         K = G.shape[-1]
         if self.l2 or self.pairs:
             G = G + self.l2 * np.eye(K) + self.pairs * (1.0 - np.eye(K))
@@ -242,7 +243,7 @@ class Term:
 def penalised_update(
     G: Array, C: Array, Y: Array, *, update: Update, term: Term, n_kept: int | None
 ) -> Array:
-    """Update Y with a penalty; columns that nothing else depends on, but the first, become zero."""
+    """Update Y with a penalty; of columns that nothing else determines, all but one become zero."""
     G, C = term(G, C, Y)
     updated = update(G, C, Y)
     unused = np.einsum("...kk->...k", G) == 0
@@ -253,8 +254,8 @@ def penalised_update(
 def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
     """Return the exact H' (n, K) for given products, with a penalty or on the simplex.
 
-    Where orthogonality leaves several minima, the better of two: from the best single component,
-    and from the best coefficients without it.
+    With a penalty on orthogonality there may be several minima. The better of two is returned: from
+    the best single component, and from the best coefficients without the penalty.
     """
     if term is not None:
         G, C = term(G, C, C)
@@ -273,7 +274,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
 
 
 def _descended(G: Array, C: Array, Y: Array) -> Array:
-    """Return rows at which coordinate descent from those of Y ends; flat valleys take many."""
+    """Return the rows that coordinate descent from Y reaches; flat valleys take many sweeps."""
     Y, rows = np.array(Y), np.arange(len(Y))
     for _ in range(_ROUNDS):
         new = hals(G if G.ndim == 2 else G[rows], C[rows], Y[rows], sweeps=_SWEEPS, floor=0.0)
@@ -293,8 +294,8 @@ def times_gram(Y: Array, G: Array) -> Array:
 def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     """Minimise y'Gy / 2 - c'y over y >= 0 with sum y = 1, exactly, for every row c of C.
 
-    With one G for all rows, by block principal pivoting with a multiplier for the sum; positive
-    entries of Y are the first guess. G + t 11' has the same solutions for any t.
+    With one G for all rows, block principal pivoting with a multiplier for the sum is used;
+    positive entries of Y are the first guess. G + t 11' has the same solutions for any t.
 
     >>> sum_to_one(np.eye(2), np.array([[0.9, 0.3], [3.0, 0.0]]))
     array([[0.8, 0.2],
@@ -316,11 +317,11 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
 
 
 def _shortest_rows(G: Array, C: Array) -> Array:
-    """The same, for any G, as shortest vectors in a polytope.
+    """Do the same for any G, by finding shortest vectors in a polytope.
 
-    Where sum y = 1, up to a number, it is y'My / 2 with M = G - c1' - 1c' + t 11' for any t, and M
-    is positive semidefinite for a large t. The solution is z / sum z for the z >= 0 that minimises
-    z'Mz / 2 - 1'z.
+    If sum y = 1, the objective is y'My / 2 up to a constant, with M = G - c1' - 1c' + t 11' for any
+    t, and M is positive semidefinite for large t. The solution is z / sum z, where
+    z >= 0 minimises z'Mz / 2 - 1'z.
     """
     K = G.shape[-1]
     ridge = 1e-12 * np.eye(K)
@@ -335,8 +336,8 @@ def _shortest_rows(G: Array, C: Array) -> Array:
 def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
     """Minimise over columns of unit length in turn, given G = HH' and C = VH' with penalties.
 
-    With ||w_k|| = 1 the best column is max(c_k - sum_{j != k} G_jk w_j, 0), scaled; if nothing is
-    positive, the unit vector of its largest entry.
+    With ||w_k|| = 1 the best column is max(c_k - sum_{j != k} G_jk w_j, 0), scaled to unit length.
+    If no entry is positive, it is the unit vector of the largest entry.
     """
     W = np.array(exact(W), order="F")
     G = exact(G)
@@ -348,7 +349,7 @@ def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: i
 
 
 def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
-    if not G[k, k] > 0:  # nothing uses this component, which an extrapolation may have moved
+    if not G[k, k] > 0:  # no sample uses this component; extrapolation may have moved it
         return W[:, k] / (norm(W[:, k]) or 1.0)
     rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
     new: Array = np.maximum(rest, 0.0)
@@ -360,12 +361,12 @@ def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
 
 
 def unit_steps(G: Array, C: Array, W: Array, columns: Array) -> float:
-    """Return the squared change of W H if each column of unit length alone were minimised over."""
+    """Return the squared change of W H by minimising over each column of unit length alone."""
     moves = {k: W[:, k] - _best_column(G, C, W, k) for k in columns.tolist()}
     return float(sum(G[k, k] * (move**2).sum() for k, move in moves.items()))
 
 
-FIXED_TABLE = "the table of fixed components"  # what errors about features call it
+FIXED_TABLE = "the table of fixed components"  # its name in errors about features
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,9 +376,9 @@ class Fixed:
     Attributes
     ----------
     W : array (F, n)
-        In the units of V; each is a column, and not all zero.
+        Known components as columns, in the units of V; none is all zero.
     names : tuple of str, or None
-        What they are called.
+        The names of the components.
     """
 
     W: Array
@@ -395,7 +396,7 @@ class Fixed:
 
     @classmethod
     def of(cls, fixed: object, V: DataMatrix) -> Fixed | None:
-        """Return what a caller gave, checked against V: an array (F, n), a `Fixed`, or None.
+        """Check known components against V: an array (F, n), a `Fixed`, or None.
 
         The rows of a data frame are matched with the features of V by name.
         """
@@ -416,11 +417,11 @@ class Fixed:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of known components."""
         return int(self.W.shape[1])
 
     def checked_K(self, K: int | str) -> int | str:
-        """Return a number of components in all; raise `ComponentsError` if it is too small."""
+        """Return the total number of components; raise `ComponentsError` if it is too small."""
         if isinstance(K, int) and K < self.count:
             raise ComponentsError(
                 f"{self.count} components are fixed, more than the {K} asked for in all: the "
@@ -429,7 +430,7 @@ class Fixed:
         return K
 
     def put_into(self, W: Array) -> Array:
-        """Return W (F, K) with the given components as its first columns, bit for bit."""
+        """Return W (F, K) with the known components as its first columns, bit for bit."""
         W = np.array(W, order="C")
         W[:, : self.count] = self.W
         return W

@@ -1,21 +1,21 @@
-"""Inits: the factors W (F, K) and H (K, N) that a solver begins with.
+"""Inits: the factors W (F, K) and H (K, N) from which a solver starts.
 
-An init is a function ``(V, K, rng) -> (W, H)``; H may be None, which asks for the best H for W.
-`INITS` gives each a name, and `initialize` looks one up, checks a user's own and prepares the
-factors for a solver. `race` lets some of them compete for "auto".
+An init is a function ``(V, K, rng) -> (W, H)``; if H is None, the best H for W is used. `INITS`
+gives each a name. `initialize` looks an init up or checks the user's own, and prepares the factors
+for a solver. `race` compares several of them for "auto".
 
 - From cones: the factors of Algorithm 2 of the paper, to the accuracy that an init needs. If
-  samples lie in cones, these are close to the best possible; if samples are mixtures of several
-  components, they are not, and `mixing` measures by how much.
-- From the leading singular vectors: NNDSVD and its variants take their positive or negative parts.
+  samples lie in cones, these are close to the best possible factors. If samples are mixtures of
+  several components, they are not; `mixing` measures by how much.
+- From the leading singular vectors: NNDSVD and its variants use their positive or negative parts.
   For two components there are exact factors (`cones.geometry`).
 - From samples drawn at random (Langville, Meyer, Albright, Cox and Duling, 2006): components are
-  means of a few samples each, or samples drawn in proportion to their squared norms, as a CUR
-  decomposition does (Drineas, Kannan and Mahoney, 2006).
-- From clusters: spherical k-means and k-means; k-means with the divergence of Kullback and Leibler
-  instead of the squared distance (Xue, Tong, Chen and Chen, 2008); and fuzzy c-means, where every
-  sample belongs to all clusters to some degree (Zheng, Yang and Zhu, 2007). scikit-learn's k-means
-  is not used because it needs all samples in memory.
+  means of a few samples each, or samples drawn in proportion to their squared norms, as in a CUR
+  decomposition (Drineas, Kannan and Mahoney, 2006).
+- From clusters: spherical k-means and k-means; k-means with the Kullback-Leibler divergence instead
+  of the squared distance (Xue, Tong, Chen and Chen, 2008); and fuzzy c-means, where every sample
+  belongs to all clusters to some degree (Zheng, Yang and Zhu, 2007). scikit-learn's k-means is not
+  used because it needs all samples in memory.
 - From samples at the corners of separable data (`separable`).
 """
 
@@ -65,21 +65,21 @@ Generator: TypeAlias = np.random.Generator | None
 # ``(V, K, rng) -> (W, H)``; H may be None, which means "the best H for this W".
 InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 
-# The same for W alone.
+# An init that returns W alone.
 Components: TypeAlias = Callable[[DataMatrix, int, np.random.Generator], Array]
 
-_NEGLIGIBLE_SHARE = 1e-12  # share of the largest value up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # of the largest value: smaller values are rounding
 
 
 class Start(NamedTuple):
-    """Where a solver begins: the factors of an init.
+    """The factors from which a solver starts.
 
     Attributes
     ----------
     W : array (F, K)
     H : array (K, N) or None
     name : str
-        The init that made them.
+        The name of the init.
     """
 
     W: Array
@@ -99,8 +99,8 @@ def check_factor(value: ArrayLike, shape: Shape, name: str, dtype: npt.DTypeLike
 def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
     """Add the mean of the positive entries to every entry of H (K, N).
 
-    The pair from Algorithm 2 is a fixed point of `mult` (Lemma 15 of the paper). Lifted like this,
-    as in the published experiments, it no longer is.
+    The factors of Algorithm 2 are a fixed point of `mult` (Lemma 15 of the paper). After lifting,
+    as in the published experiments, they are not.
 
     >>> from conenmf import from_columns
     >>> lift_zeros(from_columns(np.eye(2)), np.array([[0.0, 1.0], [3.0, 0.0]]))
@@ -115,19 +115,19 @@ def lift_zeros(V: DataMatrix, H: Aligned) -> Aligned:
 
 
 def _sum_of_positive(index: range, H: Array, *, above: float) -> tuple[tuple[float, int]]:
-    positive = H[H > above]  # rounding on either side of zero is zero
+    positive = H[H > above]  # positive or negative rounding counts as zero
     return ((float(positive.sum(dtype=float)), positive.size),)
 
 
 def random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Aligned:
-    """Return an H (K, N) that is uniform on [0, 1)."""
+    """Return an H (K, N) with uniform entries on [0, 1)."""
     seed = new_seed(rng)
     dtype = V.dtype
     return V.by_rows(lambda index: uniform_rows(index, K, seed).astype(dtype)).T
 
 
-MAX_CONE_MIXING = 0.05  # mixing up to which samples count as lying in cones
-_AXIS_TOL = 5e-2  # accuracy of the axes of cones that an init needs
+MAX_CONE_MIXING = 0.05  # up to this mixing, samples count as lying in cones
+_AXIS_TOL = 5e-2  # of the axes of cones, for an init
 
 CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
     "cr1": cr1_nmf,
@@ -145,7 +145,7 @@ def from_cones(
 ) -> Start:
     """Return the factors of cr1-nmf, or of another of `CONE_INITS`.
 
-    "cr1-robust" is "cr1", and is named so, where clusters are evident.
+    If clusters are evident, "cr1-robust" equals "cr1" and gets this name.
     """
     known = {"spectrum": spectrum} if name == "cr1-robust" else {}
     W, H, cones = CONE_INITS[name](V, K, rng=rng, tol=_AXIS_TOL, **known)
@@ -157,9 +157,9 @@ def from_cones(
 def mixing(V: DataMatrix, W: Array) -> float:
     """Return the share of the error of cr1-nmf that vanishes if samples may mix cones.
 
-    1 - ||V - W H|| / ||V - W H*||, with H the best nonnegative coefficients for the axes W (F, K),
-    and H* the best that use one axis for each sample. Near 0 the samples lie in cones; far from 0
-    they are mixtures of components.
+    This is 1 - ||V - W H|| / ||V - W H*||, where H are the best nonnegative coefficients for the
+    axes W (F, K), and H* the best ones that use one axis for each sample. If it is near 0, the
+    samples lie in cones; if it is far from 0, they are mixtures of components.
     """
     (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
     pure = V.total - float(explained)
@@ -172,10 +172,10 @@ def mixing(V: DataMatrix, W: Array) -> float:
 def nndsvd(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
-    """Nonnegative double SVD (Boutsidis and Gallopoulos, 2008), zeros kept.
+    """Compute nonnegative double SVD with zeros (Boutsidis and Gallopoulos, 2008).
 
-    Of each singular pair after the first, the positive or the negative parts are taken, those of
-    the larger norm.
+    From each singular pair after the first, the positive parts or the negative parts are used,
+    whichever have the larger norm.
     """
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
@@ -184,7 +184,7 @@ def nndsvd(
     order = np.arange(K)
     norms_U, norms_R = norms[:, best, order]
     signs = 1.0 - 2.0 * best
-    signs[0] = 0.0  # the first pair has one sign, and all of it is used
+    signs[0] = 0.0  # the first pair has one sign and is used as a whole
     norms_U[0] = 1.0
     norms_R[0] = 1.0
     used = np.where(sigma > _NEGLIGIBLE_SHARE * sigma[0], sigma, 0.0)
@@ -201,12 +201,12 @@ def nndsvd(
 
 
 def _squares_of_parts(R: Array) -> Array:
-    """Squared norms of the positive and of the negative part of each column."""
+    """Return squared norms of the positive and the negative part of each column."""
     return np.stack([(np.maximum(sign * R, 0) ** 2).sum(axis=0) for sign in (1.0, -1.0)])
 
 
 def _parts(vectors: Array, pairs: Array, signs: Array) -> Array:
-    """The positive or negative part of a column for each sign; of the first, the absolute value."""
+    """Return the positive or negative part of a column by its sign; absolute values for 0."""
     columns = np.where(np.abs(vectors) > _NEGLIGIBLE_SHARE, vectors, 0)[:, pairs]
     return np.where(signs == 0, np.abs(columns), np.maximum(signs * columns, 0))
 
@@ -221,7 +221,7 @@ def _sized_parts(
 def nndsvda(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
-    """`nndsvd` with zeros replaced by the mean of V."""
+    """Return `nndsvd` with zeros replaced by the mean of V."""
     W, H = nndsvd(V, K, spectrum=spectrum)
     mean = V.mean()
     Ht = V.by_rows(lambda index, H: np.where(H == 0, mean, H).astype(H.dtype), H.T)
@@ -231,7 +231,7 @@ def nndsvda(
 def nndsvdar(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
-    """`nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
+    """Return `nndsvd` with zeros replaced by random numbers up to a hundredth of the mean of V."""
     rng = default_rng(rng)
     W, H = nndsvd(V, K, spectrum=spectrum)
     largest = V.mean() / 100
@@ -247,10 +247,10 @@ def nndsvdar(
 def rank_two(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
-    """The best two components in the plane of the two leading singular vectors.
+    """Return the best two components in the plane of the two leading singular vectors.
 
-    If the best approximation of rank two is nonnegative, these are its exact factors, and no
-    others have a smaller error. For two components only.
+    If the best approximation of rank two is nonnegative, these are its exact factors, and no other
+    factors with two components have a smaller error.
     """
     if K != 2:
         raise ComponentsError(
@@ -268,24 +268,24 @@ SVD_INITS = {
 
 
 _SAMPLES_PER_MEAN = 20  # as in the published experiments
-_LONGEST_SHARE = 0.2  # of the samples that random C draws from
+_LONGEST_SHARE = 0.2  # of the samples, from which random C draws
 
 
 def _acol(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
-    """Random Acol: each component is the mean of 20 samples drawn at random."""
+    """Random Acol: use the mean of 20 random samples as each component."""
     count = min(_SAMPLES_PER_MEAN, V.nonzero)
     return _means(V, [draw_samples(V, count, rng) for _ in range(K)])
 
 
 def _random_c(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
-    """Random C: the same from the fifth of the samples that has the largest norms."""
+    """Random C: use means of random samples from the fifth with the largest norms."""
     longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
     count = min(_SAMPLES_PER_MEAN, longest.size)
     return _means(V, [rng.choice(longest, count, replace=False) for _ in range(K)])
 
 
 def _cur(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
-    """CUR: K different samples, drawn in proportion to their squared norms."""
+    """CUR: draw K different samples in proportion to their squared norms."""
     return _samples(V, draw_weighted(V, K, rng))
 
 
@@ -293,25 +293,25 @@ def _means(V: DataMatrix, groups: list[Array]) -> Array:
     return np.column_stack([dense(V.columns(indices)).mean(axis=1) for indices in groups])
 
 
-_KMEANS_MAX_ITER = 10  # as the published experiments do for spherical k-means
-_TIE_SHARE = 1e-12  # share of the largest squared norm by which distances differ through rounding
+_KMEANS_MAX_ITER = 10  # as in the published experiments with spherical k-means
+_TIE_SHARE = 1e-12  # of the largest squared norm: differences of distances up to this are rounding
 _FUZZY_MAX_ITER = 30
-_FUZZY_TOL = 1e-3  # stop when no centroid moves by more than this share of the largest
-_CENTROID_FLOOR = 1e-3  # share of the mean entry below which no entry of a centroid is taken to be
+_FUZZY_TOL = 1e-3  # of the largest centroid: stop when all centroids move by less
+_CENTROID_FLOOR = 1e-3  # smallest entry of a centroid, as a share of the mean entry
 
 
 def _spkm(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
-    """Spherical k-means: unit centroids."""
+    """Run spherical k-means; return unit centroids."""
     return _lloyd(V, K, rng, "angle")[0]
 
 
 def kmeans(V: DataMatrix, K: int, rng: Generator = None, *, kind: str = "distance") -> Factors:
-    """k-means: centroids, H the indicator of the clusters plus 0.2.
+    """Run k-means: centroids; H is the cluster indicator plus 0.2.
 
-    With the kind "divergence", samples are compared by sum_f v log(v / c) - v + c, which the mean
-    of a cluster minimises too. Entries of a centroid count as at least a thousandth of the mean
-    entry of V, so that a feature that no sample of a cluster has does not keep all samples away
-    that have it.
+    With the kind "divergence", distances are sum_f v log(v / c) - v + c; the mean of a cluster also
+    minimises these. Entries of a centroid are raised to at least a thousandth of the mean entry of
+    V. Otherwise samples with a feature that is zero in the whole cluster would have an infinite
+    divergence from it.
     """
     W, labels = _lloyd(V, K, default_rng(rng), kind)
     dtype = V.dtype
@@ -320,7 +320,7 @@ def kmeans(V: DataMatrix, K: int, rng: Generator = None, *, kind: str = "distanc
 
 
 def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
-    """Fuzzy c-means with exponent 2: centroids, H the memberships u_kn.
+    """Run fuzzy c-means with exponent 2: centroids; H contains the memberships u_kn.
 
     u_kn is proportional to 1 / ||v_n - c_k||^2 and sums to 1 over k; c_k is the mean of all
     samples with weights u_kn^2.
@@ -341,10 +341,10 @@ def fuzzy(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
 
 
 def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> Factors:
-    """A few iterations of Lloyd's algorithm from K random samples; returns centroids and labels.
+    """Run a few Lloyd iterations from K random samples; return centroids and labels.
 
-    An empty cluster gets another random sample. The kind says how far a sample is from a centroid:
-    see `_distances`.
+    An empty cluster gets another random sample. `kind` selects the distance of a sample from a
+    centroid: see `_distances`.
     """
     require_samples(V, K)
     floor = _CENTROID_FLOOR * V.mean() if kind == "divergence" else 0.0
@@ -374,7 +374,7 @@ def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
 
 
 def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
-    """Label samples by their nearest centroid; sum them, and count them, per label."""
+    """Label samples by their nearest centroid; return sums and counts per label."""
     exact_block = exact(block)
     weights = np.ones_like(squared)
     if kind == "angle":
@@ -387,9 +387,9 @@ def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tu
 
 
 def _distances(block: Block, weights: Array, centroids: Array, kind: str) -> Pair:
-    """How far samples are from centroids (n, K), up to a number for each, and the centroids' sizes.
+    """Return distances of samples from centroids (n, K), up to a constant per sample, and sizes.
 
-    Squared distances of samples times their weights, or the divergence of Kullback and Leibler.
+    These are squared distances of samples times their weights, or Kullback-Leibler divergences.
     """
     if kind == "divergence":
         sizes = centroids.sum(axis=0)
@@ -399,7 +399,7 @@ def _distances(block: Block, weights: Array, centroids: Array, kind: str) -> Pai
 
 
 def _fuzzy_sums(block: Block, squared: Array, *, centroids: Array) -> tuple[Pair]:
-    """The sums of samples with weights u^2 for each cluster, and the sums of the weights."""
+    """Return the sums of samples with weights u^2 for each cluster, and the sums of the weights."""
     samples = exact(block)
     weights = _membership(samples, squared, centroids) ** 2
     return ((samples @ weights, weights.sum(axis=0)),)
@@ -410,12 +410,12 @@ def _memberships(block: Block, squared: Array, *, centroids: Array, dtype: DType
 
 
 def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
-    """u_nk, proportional to one over the squared distance; 1 for a centroid that is the sample."""
+    """Return u_nk, proportional to the inverse squared distance; 1 if it is zero."""
     distances, sizes = _distances(samples, np.ones_like(squared), centroids, "distance")
     distances = distances + squared[:, None]
     rounding = _TIE_SHARE * (squared[:, None] + sizes)
     nearest = distances.min(axis=1, keepdims=True)
-    at = distances <= rounding  # the sample is that centroid, up to rounding
+    at = distances <= rounding  # the sample equals that centroid up to rounding
     ratio = np.where(at.any(axis=1, keepdims=True), at, nearest / np.maximum(distances, rounding))
     return ratio / ratio.sum(axis=1, keepdims=True)
 
@@ -442,11 +442,11 @@ def initialize(
         A name in `INITS`; a function ``(V, K, rng) -> (W, H or None)``; W alone, or W and H. The
         function always gets a generator: `rng`, or one with the seed 0.
     solver : Solver or None
-        The solver that will start here. None returns W alone, and so does a solver that computes
-        the best H first. If the solver needs it, zeros of H are replaced by small numbers.
+        The solver that will start here. With None, or a solver that first computes the best H, only
+        W is returned. If the solver needs it, zeros of H are replaced by small numbers.
     rng : numpy.random.Generator, optional
-        For random inits. Without it "cr1" starts at the sample with the largest norm, and the
-        others use fresh entropy.
+        For random inits. Without it "cr1" starts from the sample with the largest norm, and other
+        inits differ from call to call.
     spectrum : Spectrum, optional
         The spectrum of V, for inits that need singular vectors.
 
@@ -466,7 +466,7 @@ def initialize(
     W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
-    exact = H is None or name in CONE_INITS  # then H has zeros that are answers, not guesses
+    exact = H is None or name in CONE_INITS  # zeros of such an H are exact, not guesses
     if H is None:
         H = coefficients(V, W)[0]
     return initial._replace(H=lift_zeros(V, H) if exact and solver.lift_zeros else H)
@@ -482,7 +482,7 @@ def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: KnownSpec
 
 
 def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
-    """Return the factors that a user gave, or those that the user's function makes, checked.
+    """Return factors that a user or the user's function gives, after checking them.
 
     The function always gets a generator; it is seeded with 0 if the caller gave none.
     """
@@ -509,12 +509,12 @@ def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
 
 
 def _cones(V: DataMatrix, K: int, rng: Generator, *, name: str) -> Factors:
-    """Clustering and rank-one NMF, to the accuracy that an init needs."""
+    """Run clustering and rank-one NMF, to the accuracy that an init needs."""
     return from_cones(V, K, rng, name)[:2]
 
 
 def _random(V: DataMatrix, K: int, rng: Generator) -> Factors:
-    """Uniform on [0, 1)."""
+    """Return factors with uniform entries on [0, 1)."""
     rng = default_rng(rng)
     W = rng.random((V.n_features, K)).astype(V.dtype)
     return W, random_coefficients(V, K, rng)
@@ -528,10 +528,10 @@ def _of_samples(V: DataMatrix, K: int, rng: Generator, *, make: Components) -> F
 
 
 def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
-    """Exact factors with as many components as there are features, or samples: W = I, or W = V."""
+    """Return exact factors with as many components as features, W = I, or as samples, W = V."""
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
-    W = over(W, norm(W, axis=0)).astype(V.dtype)  # lengths, or weights, are in H
+    W = over(W, norm(W, axis=0)).astype(V.dtype)  # norms or weights are in H
     return W, coefficients(V, W)[0]
 
 

@@ -1,16 +1,16 @@
-"""The race of inits: ``init="auto"`` compares several inits if one may not be enough.
+"""The race of inits: ``init="auto"`` compares several inits if the first may not be good enough.
 
-A fit begins with the first init of its loss, and runs its solver. Nearly always that is all: for
-least squares, NNDSVD ends within 0.5 % of the best of many inits on nearly every matrix of the zoo
-(``benchmarks/zoo.py``). Other inits compete only where it may pay (`may_pay`):
+A fit starts with the first init of its loss and runs the solver. Nearly always this is enough: for
+least squares, NNDSVD ends within 0.5% of the best of many inits on nearly every matrix of the zoo
+(``benchmarks/zoo.py``). Other inits compete only if this is likely to help (`may_pay`):
 
-- V is small, so that a race takes no time, and the error is above its lower bound by 0.1 % or more;
-- the error still falls after 100 iterations, and is above its lower bound by 5 % or more. Such a
-  run is probably on its way past a plateau, which from another init may not be met.
+- V is small, so that a race is fast, and the error exceeds its lower bound by 0.1% or more;
+- the error still falls after 100 iterations, and exceeds its lower bound by 5% or more. Such a run
+  is probably leaving a plateau that other inits may avoid.
 
-The lower bound is estimated from the singular vectors that the first init was made of, at no cost.
-The others run 30 iterations each, in passes that they share. The best of them continues for as long
-as the first one has run, and takes over if its error is lower then.
+The lower bound is estimated at no cost from the singular vectors of the first init. The other inits
+run 30 iterations each, in shared passes. The best of them continues until it has run as long as the
+first one, and wins if its error is then lower.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from ..text import Facts
 from .inits import Generator, Init
 from .run import Run, Stopping, StopReason, run_together
 
-# Iterations of the first init, after which others may compete.
+# Iterations of the first init before others may compete.
 PATIENCE = 100
 _MAX_SMALL_ENTRIES = 1 << 16
-_MIN_GAP_OF_SMALL = 1e-3  # a share of the error
+_MIN_GAP_OF_SMALL = 1e-3  # of the error
 _MIN_GAP = 0.05
 _ROUND_ITERATIONS = 30
 _ROUND_TOL = 1e-4
-_TIE_SHARE = 1e-5  # by which errors that count as equal may differ: rounding does not decide
+_TIE_SHARE = 1e-5  # relative difference up to which errors count as equal
 
 
 class Entrant(NamedTuple):
-    """One init in the race: its name, the error reached from it, and after how many iterations."""
+    """One init in the race: its name, its error, and the number of iterations to this error."""
 
     init: str
     relative_error: float
@@ -53,11 +53,11 @@ class Race:
     Attributes
     ----------
     entrants : tuple of Entrant
-        The one with which the fit began, and those that competed with it.
+        The init that started the fit, and those that competed with it.
     won_by : int
         The index of the winner: the first of those with the lowest error, up to rounding.
     lower_bound : float
-        That of these errors, estimated; 0 if none is known.
+        An estimated lower bound for these errors; 0 if none is known.
     """
 
     entrants: tuple[Entrant, ...]
@@ -66,7 +66,7 @@ class Race:
 
     @property
     def winner(self) -> Entrant:
-        """The entrant from which the solver continued."""
+        """The entrant whose run the solver continued."""
         return self.entrants[self.won_by]
 
     def plain(self) -> Facts:
@@ -83,7 +83,7 @@ class Race:
 
 
 def may_pay(run: Run, max_iter: int) -> float | None:
-    """Return from which gap on inits may compete, as a share of the error; None if they may not."""
+    """Return the gap, as a share of the error, above which inits may compete; None for no race."""
     F, N = run.V.shape
     if run.reason not in (StopReason.CONVERGED, StopReason.MAX_ITER) or not run.errors:
         return None
@@ -101,23 +101,23 @@ def hold_race(
     rng: Generator = None,
     lower_bound: float = 0.0,
 ) -> tuple[Run, Race]:
-    """Let inits compete with a run, and return the run that leads; a callback may end the race.
+    """Let inits compete with a run, and return the leading run; a callback may end the race.
 
     Parameters
     ----------
     first : Run
-        The run that has begun.
+        The first run, which has started.
     rivals : sequence of inits
-        The others.
+        The other inits.
     begin : callable
-        ``begin(init, rng) -> Run``; an init that cannot make as many components raises
-        `ComponentsError`, and does not take part.
+        ``begin(init, rng) -> Run``; an init that cannot make K components raises
+        `ComponentsError` and does not take part.
     stopping : Stopping
-        The limits of the fit, which hold for every run.
+        The limits of the fit, which apply to every run.
     rng : numpy.random.Generator, optional
-        From which seeds are drawn. Without it the race is always the same.
+        Generator for seeds. Without it the race is deterministic.
     lower_bound : float
-        Of the relative error, to be kept with the race.
+        Lower bound of the relative error, which is stored with the race.
     """
     seeds = range(len(rivals)) if rng is None else rng.integers(2**32, size=len(rivals)).tolist()
     limits = replace(stopping, tol=_ROUND_TOL, max_iter=min(_ROUND_ITERATIONS, stopping.max_iter))
@@ -140,6 +140,6 @@ def hold_race(
 
 
 def _leader(runs: list[Run]) -> Run:
-    """The run of the lowest error; of those that are equal, up to rounding, the first."""
+    """Return the run with the lowest error; the first one if errors agree up to rounding."""
     limit = min(run.errors[-1] for run in runs) * (1 + _TIE_SHARE)
     return next(run for run in runs if run.errors[-1] <= limit)

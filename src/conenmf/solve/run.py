@@ -1,25 +1,25 @@
-"""A run: factors, momentum, history and limits, and how an iteration advances them.
+"""A run: factors, momentum, history and limits, and the iterations that change them.
 
-One iteration is one pass over V: a block of samples yields its rows of the new H and the sums from
-which the new W and the value of the objective follow. A run chooses the factors of a pass and
-decides whether to accept its outcome; the loss defines the sums, and how W follows from them.
+One iteration is one pass over V: each block of samples yields its rows of the new H, and the sums
+from which the new W and the value of the objective follow. A run chooses the factors of a pass and
+decides whether to accept its result; the loss defines the sums and the update of W.
 
-Solvers that ask for it are extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix
+Solvers that request it are extrapolated, after Ang and Gillis ("Accelerating nonnegative matrix
 factorization algorithms using extrapolation", Neural Computation 31, 2019): each update is moved a
-little further in its direction. If the objective has risen after the pass, the iteration is undone;
-then follows one without extrapolation, which cannot fail, and extrapolation continues with a
-smaller factor.
+little further in its direction. If the objective has risen after a pass, the iteration is undone.
+The next iteration has no extrapolation, so it cannot raise the objective, and later iterations
+extrapolate by a smaller factor.
 
-*Which value decides.* A pass is made with a W that may be extrapolated, and ends with an H that
-may be; the sums are those of this H. Where the loss knows its value at the W updated from them,
-that value decides. Where it knows it only at the W of the pass, this one decides: all that was
-extrapolated has taken part in it, the update of W that follows can only lower it, and by how much
-is known one pass later. So the values never rise for either kind of loss, and the factors that are
-returned are as good as the last value, or better.
+*Which value decides.* A pass uses a W that may be extrapolated, and ends with an H that may be; the
+sums belong to this H. If the loss knows its value at the W updated from the sums, this value
+decides. If it knows only the value at the W of the pass, that value decides: it includes all
+extrapolations, and the update of W that follows can only lower it, by an amount that the next pass
+shows. So for both kinds of losses the values never rise, and the returned factors are at least as
+good as the last value.
 
-*Approximations.* A run may begin with an objective that is nearly the same and costs less, such as
-that in single precision, and continues with its own from the same state when the error falls by
-less than the two may differ.
+*Approximations.* A run may start with a similar objective that costs less, such as the one in
+single precision. It continues with its own objective from the same state when the error falls by
+less than the two objectives may differ.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from .solvers import FLOOR, Solver, Update
 if TYPE_CHECKING:
     from .losses import Objective, Sums
 
-_SUM_PREFIX = "sum "  # before the name of a sum of the loss, in a checkpoint
-_SMALL_ENTRY = 1e-2  # a column with a larger one would not miss entries of the size of the floor
-_FLOOR_SHARE = 1e-11  # of ||V||, below which nothing misses them
-# the first extrapolation and its factors, as published
+_SUM_PREFIX = "sum "  # starts the name of each sum of the loss, in a checkpoint
+_SMALL_ENTRY = 1e-2  # beside a larger entry of a column, the floor does not matter
+_FLOOR_SHARE = 1e-11  # of ||V||: smaller contributions do not matter
+# the first extrapolation factor and its changes, as published
 _FIRST_BETA = 0.5
 _GROWTH_RATIO = 1.05
 _CEILING_GROWTH_RATIO = 1.01
@@ -56,7 +56,7 @@ _CAUTION_RATIO = 1.5
 
 
 class StopReason(StrEnum):
-    """Why a run ended; each is equal to its name, and `description` says it in a sentence."""
+    """Why a run ended; each value equals its name, and `description` explains it in a sentence."""
 
     CONVERGED = "converged"
     EXACT = "exact"
@@ -68,7 +68,7 @@ class StopReason(StrEnum):
 
     @property
     def description(self) -> str:
-        """The reason in a sentence, without the full stop."""
+        """The reason in a sentence, without a full stop."""
         return _DESCRIPTIONS[self]
 
 
@@ -112,9 +112,9 @@ Callback: TypeAlias = Callable[[Iteration], object]
 
 
 def asks_to_stop(callback: Callback, now: Iteration) -> bool:
-    """Whether a callback returns True itself; another value, even if true, is no answer.
+    """Return whether a callback returned True itself; other true values do not stop a run.
 
-    One that raises StopIteration asks too: as an error it would not get through generators.
+    A callback may also raise StopIteration, which could not pass through generators as an error.
     """
     try:
         answer = callback(now)
@@ -130,11 +130,11 @@ class Stopping:
     Attributes
     ----------
     tol : float
-        Converged when the relative error fell by less than this share of itself over the last
-        `window` iterations. It does not depend on the scale of V or on the init.
+        Converged if the relative error fell by less than this share of itself over the last
+        `window` iterations. This does not depend on the scale of V or on the init.
     window : int
-        Number of iterations over which the error is compared. Iterations that were undone do not
-        count, unless more than half of them were.
+        Number of iterations over which errors are compared. Undone iterations do not count, unless
+        more than half of the iterations were undone.
     max_iter : int
     max_time : float or None
         Seconds.
@@ -156,7 +156,7 @@ class Stopping:
         number("exact", self.exact, at_least=0)
 
     def reason(self, errors: list[float], elapsed: float, since: int = 0) -> StopReason | None:
-        """Return why to stop now, or None to continue; only errors `since` then may converge."""
+        """Return why to stop now, or None; only errors from iteration `since` on may converge."""
         if len(errors) > since and errors[-1] <= self.exact:
             return StopReason.EXACT
         if errors and self.fall(errors[since:]) < self.tol:
@@ -168,7 +168,7 @@ class Stopping:
         return None
 
     def fall(self, errors: list[float]) -> float:
-        """The share by which the error fell over the window; infinite before it is full."""
+        """Return the share by which the error fell over the window; infinite before it is full."""
         first = len(errors) - 1
         falls = 0
         while first > 0 and falls < self.window and len(errors) - 1 - first < 2 * self.window:
@@ -195,7 +195,7 @@ class History:
 
 @dataclass(frozen=True)
 class Solution:
-    """Where a run ended: W (F, K), H (K, N), the history and the reason."""
+    """The end of a run: W (F, K), H (K, N), the history and the reason."""
 
     W: Array
     H: Aligned
@@ -204,28 +204,28 @@ class Solution:
 
 
 class Run:
-    """One run: its factors, its limits and its history so far.
+    """One run: its factors, its limits and its history.
 
     Parameters
     ----------
     objective : Objective
-        What it minimises, and of which V.
+        The loss to minimise and its data.
     W, H : array (F, K), array (K, N) or None
-        Where it begins; H may be None for a solver that needs none.
+        The initial factors; H may be None for a solver that does not need it.
     solver : Solver
     stopping : Stopping
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True ends the run.
     resume : Parts, optional
-        Continue from this state, with the same bits as without the interruption; W and H are then
+        Continue from this state, with the same bits as without interruption; W and H are then
         ignored.
     save : callable, optional
-        Called with the run before every iteration, and when the callback has ended it; then the
-        second argument is True.
+        Called with the run before every iteration. It is also called when the callback has ended
+        the run; the second argument is then True.
     began : pair of float, optional
-        From when on seconds and passes count: a time, and the passes over V until then.
+        The time and the number of passes over V from which seconds and passes count.
     approximation : Objective, optional
-        One that is nearly the same and costs less, to begin with; see `run`.
+        A similar objective that costs less, for the first iterations; see `run`.
 
     Attributes
     ----------
@@ -234,11 +234,11 @@ class Run:
     sums : dict
         The sums of the last accepted iteration; the loss defines their names.
     errors, elapsed, passes : list of float
-        The history.
+        The history of the run.
     reason : StopReason or None
-        Why it has ended, if it has.
+        Why the run has ended, or None.
     init : str
-        The name of the init with which it began, for a race.
+        The name of its init, for a race.
     """
 
     init = ""
@@ -283,7 +283,7 @@ class Run:
             self._begin(W, H)
         else:
             self._resume(resume)
-        self._taken = self.elapsed[-1] if self.elapsed else 0.0  # before this call
+        self._taken = self.elapsed[-1] if self.elapsed else 0.0  # time before this call
         self._seconds -= self._taken
         self._read -= self.passes[-1] if self.passes else 0.0
         self.continue_with(stopping)
@@ -295,31 +295,31 @@ class Run:
         self.errors: list[float] = []
         self.elapsed: list[float] = []
         self.passes: list[float] = []
-        # W one iteration earlier, and H as the last update left it, before it was moved further
+        # W one iteration earlier, and H after the last update, before extrapolation
         self._W_before = self.W
         self._Ht_before = self.Ht
         self._beta = (
-            _FIRST_BETA  # how far to move beyond an update, as a share of the way since the last
+            _FIRST_BETA  # extrapolation factor: share of the last change to add to an update
         )
-        self._ceiling = 1.0  # of beta
-        self._rests = True  # the next iteration is not extrapolated
-        self._since = 0  # iterations in single precision
+        self._ceiling = 1.0  # upper limit of beta
+        self._rests = True  # whether the next iteration is not extrapolated
+        self._since = 0  # number of iterations in single precision
 
     def continue_with(self, stopping: Stopping) -> None:
-        """Set the limits; a run that has ended may continue with others."""
+        """Set the limits; a run that has ended may continue with new limits."""
         self.stopping = stopping
         elapsed = self.elapsed[-1] if self.elapsed else 0.0
         self.reason = stopping.reason(self.errors, elapsed - self._taken, self._since)
 
     @property
     def n_iter(self) -> int:
-        """The number of iterations so far."""
+        """The number of iterations."""
         return len(self.errors)
 
     def run(self) -> None:
         """Iterate until a limit is reached.
 
-        With an approximation of the objective only while it shows how the error falls.
+        An approximation of the objective is used only as long as it shows how the error falls.
         """
         with self.V.own_threads():
             while self.reason is None:
@@ -329,17 +329,17 @@ class Run:
                 self._given = None
 
     def _is_blurred(self) -> bool:
-        """Whether the approximation does not show any more how the error falls."""
+        """Return whether the approximation no longer shows how the error falls."""
         if self.reason is StopReason.CALLBACK:
             return False
         fall = self.stopping.fall(self.errors)
         return self.objective.is_blurred(self.errors[-1], fall, self.stopping.tol)
 
     def _continue_with(self, objective: Objective) -> None:
-        """Continue from the same state; only errors of the objective itself may converge then.
+        """Continue from the same state; only errors of the objective itself may then converge.
 
-        Where the first iteration shows that the init is nearly exact, from the init: rounding it
-        may have lost more than an iteration gains.
+        If the first iteration shows that the init is nearly exact, continue from the init, because
+        rounding may have lost more than an iteration gains.
         """
         self.objective = objective
         self._exact = None
@@ -360,7 +360,7 @@ class Run:
         self.settle(rows, sums)
 
     def propose(self) -> Part:
-        """Choose the factors with which V is read next; before the first iteration, save."""
+        """Choose the factors for the next pass; before the first iteration, save."""
         if self.save is not None:
             self.save(self, False)
         objective = self.objective
@@ -388,7 +388,7 @@ class Run:
         return Part(self.V, objective.step, aligned, shared, len(rows), X=X)
 
     def _first_pass(self) -> None:
-        """Compute the sums of the init, and scale W if the solver needs it."""
+        """Compute the sums for the init, and scale W if the solver needs it."""
         self._tried_beta = 0.0
         part = self._part(self.W, lambda G, C, Y: Y)
         self.Ht, self.sums = part.V.sweep(part.step, *part.aligned, **part.shared)
@@ -396,16 +396,16 @@ class Run:
             self.W = self.objective.scale_W(self.sums, self.W)
 
     def settle(self, rows: list[Aligned], sums: Sums) -> None:
-        """Accept the outcome of a pass, or undo it if the objective has risen; end the iteration.
+        """Accept the result of a pass, or undo it if the objective has risen; end the iteration.
 
-        `rows` are the new H and, if it was moved further, H as it was before that.
+        `rows` contains the new H and, if it was extrapolated, the H before that.
         """
         tried = W = self._tried_W
         if self.solver.first == "H":
             W = self.objective.update_W(sums, tried, rows[0])
         value = self._value(sums, tried, W, rows[0])
         error = self.objective.relative_error(value)
-        # Compared as relative errors: a rise within rounding is no reason to undo an iteration.
+        # Relative errors are compared: a rise within rounding must not undo an iteration.
         if self._tried_beta and self.errors and error > self.errors[-1]:
             self._rests = True
             self._ceiling = self._tried_beta
@@ -414,13 +414,13 @@ class Run:
         else:
             self._accept(W, rows, sums)
             self.value = value
-            if self._since and error > self.errors[-1]:  # earlier ones were rounded
+            if self._since and error > self.errors[-1]:  # earlier errors were rounded
                 self.errors = [max(earlier, error) for earlier in self.errors]
         self.errors.append(error)
         self._end_iteration()
 
     def _value(self, sums: Sums, tried: Array, W: Array, Ht: Aligned) -> float:
-        """The objective at the H of a pass, and at W or the W before it, as the loss knows it."""
+        """Return the objective at the H of a pass, and at the new W if the loss knows it."""
         after = self.solver.first == "H" and self.objective.knows_after
         W = W if after else tried
         value = self.objective.value(sums, W, after=after)
@@ -446,14 +446,14 @@ class Run:
         self._Ht_before = rows[-1]
         if not self.objective.penalties.are_none:
             return
-        # A component that no sample has used for a while may return with a huge column in W, which
-        # then sets the scale, so that the others are floored, or lost in single precision.
+        # A component that no sample has used for a while may return with a huge column in W. This
+        # column would set the scale, and the others would be floored, or lost in single precision.
         size = column_units(W)
         if np.any(size != 1):
             self._resize(size)
 
     def _resize(self, size: float | Array) -> None:
-        """Divide W by the size of each column and multiply H by it, in the precision of V."""
+        """Divide each column of W by its size and multiply H by it, in the precision of V."""
         V = self.V
         dtype = self.objective.dtype
         self.W, self._W_before = (
@@ -464,7 +464,7 @@ class Run:
         )
 
     def _end_iteration(self) -> None:
-        """Write the history, call the callback, and decide whether to stop."""
+        """Record the history, call the callback, and decide whether to stop."""
         self.elapsed.append(clock() - self._seconds)
         self.passes.append(self.V.passes_here - self._read)
         self.continue_with(self.stopping)
@@ -485,7 +485,7 @@ class Run:
         return self.W.astype(self._dtype, copy=False), Ht.T
 
     def history(self) -> History:
-        """Return the history so far."""
+        """Return the history."""
         return History(np.array(self.errors), np.array(self.elapsed), np.array(self.passes))
 
     def solution(self) -> Solution:
@@ -494,7 +494,7 @@ class Run:
         return Solution(*self.factors(), self.history(), self.reason)
 
     def _scaled_factors(self, W: Array, H: Aligned | None) -> Factors:
-        """W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
+        """Return W (F, K) with columns of ordinary sizes, and H (N, K) to match, for V / unit."""
         if H is None and (self.solver.first == "W" or self.solver.lift_zeros):
             raise DataError("this solver needs an initial H: pass one with W")
         W = np.asarray(W)
@@ -506,10 +506,10 @@ class Run:
             Ht, _ = self.V.map(_scale, H.T, factor=size / self.objective.unit, dtype=dtype)
         return np.ascontiguousarray(W / size, dtype), Ht
 
-    # --- what a checkpoint keeps ----------------------------------------------------------------
+    # --- checkpoints ----------------------------------------------------------------------------
 
     def parts(self) -> Parts:
-        """Return all that the next iterations depend on, by name."""
+        """Return everything that the next iterations depend on, by name."""
         arrays = {_SUM_PREFIX + name: np.asarray(value) for name, value in self.sums.items()}
         arrays |= {"W": self.W, "W before": self._W_before}
         aligned = {"H": self.Ht}
@@ -539,7 +539,7 @@ class Run:
         self.relocate(aligned)
 
     def relocate(self, aligned: dict[str, Aligned]) -> None:
-        """Continue with aligned arrays that were read from the files of a checkpoint."""
+        """Continue with aligned arrays that were read from a checkpoint."""
         self.Ht = aligned["H"]
         self._Ht_before = aligned.get("before", self.Ht)
 
@@ -565,18 +565,18 @@ def alternate(
     V : DataMatrix (F, N)
     W : array (F, K)
     H : array (K, N), or None
-        None only for a solver that begins with H.
+        May be None only for a solver that starts by computing H.
     solver : str, Solver or callable
     stopping : Stopping
     callback : callable, optional
         Called with an `Iteration` after every iteration; returning True ends the run.
     objective : Objective, optional
-        For another loss than least squares, penalties or known components.
+        Another loss than least squares, penalties or known components.
 
     Notes
     -----
-    The history counts seconds and passes from the call. If an iteration is undone, the error counts
-    as unchanged.
+    The history counts seconds and passes from the call. If an iteration is undone, the error stays
+    the same in the history.
 
     Examples
     --------
@@ -592,16 +592,16 @@ def alternate(
     with V.own_threads():
         objective = next(iter(LOSSES.values())).on(V) if objective is None else objective
         run = Run(objective, W, H, objective.loss.solver(solver), stopping, callback=callback)
-        del W, H  # they may be large, and are not needed any more
+        del W, H  # they may be large
         run.run()
     return run.solution()
 
 
 def run_together(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
-    """Advance runs on V, or on views of it; every pass over V serves all that have not ended.
+    """Advance runs on V, or on views of it; every pass over V serves all unfinished runs.
 
-    Each run ends with the bits that it would have alone, and is returned with its number as soon as
-    it has ended. It is not kept here: its H may be large.
+    Each run has the same bits as alone, and is yielded with its number as soon as it has ended. It
+    is not stored here, because its H may be large.
     """
     active = dict(enumerate(runs))
     del runs
@@ -628,11 +628,11 @@ def _step_together(V: DataMatrix, runs: list[Run]) -> None:
 
 
 def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:
-    """Return W (F, K) of a solver that floors, with zeros for the entries at the floor.
+    """Return W (F, K) of a solver that floors, with zeros at entries that are at the floor.
 
-    The floor represents zero, but not in a component whose whole column is near it, with a huge row
-    in H: there the entries at the floor are part of W H. Such a column keeps them, and is brought
-    to an ordinary size.
+    The floor represents zero. But if all of a column is near the floor, with a huge row in H, its
+    entries at the floor contribute to W H. Such a column keeps them, and is scaled to an ordinary
+    size.
     """
     floorless = np.where(W > FLOOR, W, 0)
     is_small = W.max(axis=0) < _SMALL_ENTRY

@@ -1,12 +1,12 @@
 """Separable data: components that occur as samples.
 
-Data are separable if every component occurs as a sample and all others are mixtures of these, with
-weights that add up to at most 1; near-separable if that holds up to noise. SPA (Araujo et al.,
-2001; Gillis and Vavasis, 2014) and SNPA (Gillis, 2014) find such samples. They are the strongest
-alternatives to Algorithm 1 as inits: Algorithm 1 looks for samples in new directions, these for
-samples outside the span, or outside the convex hull, of those chosen. The paper leaves open which
-relative error follows; `separable_bound` answers. Statements and proofs are in the documentation,
-on the page "Theorems, code and tests", section "Near-separable data".
+Data are separable if every component occurs as a sample and all other samples are mixtures of
+these, with weights that sum to at most 1. They are near-separable if this holds up to noise. SPA
+(Araujo et al., 2001; Gillis and Vavasis, 2014) and SNPA (Gillis, 2014) find such samples. As inits
+they are the strongest alternatives to Algorithm 1. Algorithm 1 looks for samples in new directions;
+SPA and SNPA look for samples outside the span, or outside the convex hull, of the chosen ones. The
+paper leaves open which relative error follows; `separable_bound` bounds it. Statements and proofs
+are in the documentation, on the page "Theorems, code and tests", section "Near-separable data".
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ..linalg.nnls import nnls
 from .constraints import sum_to_one
 
 _GRAM_NUMBERS = 1 << 21  # in the matrices of samples that are compared at a time
-_NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
+_NEGLIGIBLE_SHARE = 1e-12  # of a squared norm: smaller values are rounding
 
 
 def spa(V: DataMatrix, K: int) -> Array:
     """Choose K samples by the successive projection algorithm; returns their indices.
 
-    Each is the sample with the largest distance to the span of those before it.
+    Each is the sample with the largest distance to the span of the earlier ones.
 
     >>> from conenmf import from_columns
     >>> spa(from_columns([[4.0, 0.0, 2.0], [0.0, 3.0, 1.5]]), 2)
@@ -45,7 +45,7 @@ def spa(V: DataMatrix, K: int) -> Array:
 
 
 def _outside_span(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
-    """Squared distances to the span of the columns of W, which are orthonormal."""
+    """Return squared distances to the span of the columns of W, which are orthonormal."""
     products = exact(block).T @ W
     return squared - (products**2).sum(axis=1)
 
@@ -53,8 +53,8 @@ def _outside_span(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
 def snpa(V: DataMatrix, K: int) -> Array:
     """Choose K samples by the successive nonnegative projection algorithm; returns their indices.
 
-    Each is the sample with the largest distance to the convex hull of zero and those before
-    it. Unlike `spa` it is not limited to as many samples as there are dimensions.
+    Each is the sample with the largest distance to the convex hull of zero and the earlier ones.
+    Unlike `spa` it can choose more samples than there are dimensions.
 
     >>> from conenmf import from_columns
     >>> snpa(from_columns([[4.0, 0.0, 2.0, 3.0], [0.0, 3.0, 1.5, 3.0]]), 3)
@@ -64,7 +64,7 @@ def snpa(V: DataMatrix, K: int) -> Array:
 
 
 def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> Array:
-    """Squared distances to the convex hull of zero and the columns of W."""
+    """Return squared distances to the convex hull of zero and the columns of W."""
     G = W.T @ W
     C = exact(block).T @ W
     H = nnls_in_simplex(G, C)
@@ -75,9 +75,9 @@ def _outside_hull(block: Block, squared: Array, *, n_choices: int, W: Array) -> 
 def _successive(
     V: DataMatrix, K: int, score: Score, seen: Callable[[Array], Array], what: str
 ) -> Array:
-    """Choose the sample with the largest score, again and again.
+    """Repeatedly choose the sample with the largest score.
 
-    A score sees those chosen before, W (F, k), through the function `seen`.
+    Scores depend on the chosen samples, W (F, k), through the function `seen`.
     """
     require_data_matrix(V, nonzero=True)
     K = components(K)
@@ -97,7 +97,7 @@ def _successive(
 def nnls_in_simplex(G: Array, C: Array) -> Array:
     """Minimise y'Gy / 2 - c'y over y >= 0 with sum(y) <= 1, for every row c of C.
 
-    Where the sum of the free solution is above 1, that of the best one is 1.
+    If the sum of the unconstrained solution exceeds 1, the sum of the best one is 1.
     """
     Y = nnls(G, C)
     outside = np.flatnonzero(Y.sum(axis=1) > 1)
@@ -106,7 +106,7 @@ def nnls_in_simplex(G: Array, C: Array) -> Array:
     return Y
 
 
-_SPA_CONSTANT = 80.0  # of Gillis and Vavasis (2014), Theorem 3
+_SPA_CONSTANT = 80.0  # from Gillis and Vavasis (2014), Theorem 3
 
 
 @dataclass(frozen=True)
@@ -116,17 +116,17 @@ class SeparableBound:
     Attributes
     ----------
     noise : float
-        epsilon, the largest distance of a sample to the convex hull of zero and the samples chosen:
-        V is separable up to noise of this norm in each sample, with these samples as components.
+        epsilon, the largest distance of a sample to the convex hull of zero and the chosen samples.
+        V is separable with these components up to noise of this norm in each sample.
     condition : float
-        The largest norm of a sample chosen, divided by their smallest singular value.
+        The largest norm of a chosen sample divided by their smallest singular value.
     error : float
         With these samples as W, the relative error of the best H is at most this.
     spa_noise : float
-        SPA is certain to find components of V if epsilon is below this.
+        If epsilon is below this, SPA is certain to find components of V.
     spa_error : float
-        If so, the relative error of *any* samples that SPA may choose, with the best H, is at most
-        this; infinite if not.
+        If epsilon is below `spa_noise`, any samples that SPA may choose have at most this relative
+        error with the best H; otherwise infinite.
     """
 
     noise: float
@@ -139,20 +139,20 @@ class SeparableBound:
 def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
     """Bound the error of a factorization whose components are samples.
 
-    With W the samples chosen, C the largest of their norms, sigma their smallest singular value and
-    d_n the distance of sample n to the convex hull of zero and W,
+    Let W be the chosen samples, C the largest of their norms, sigma their smallest singular value,
+    and d_n the distance of sample n to the convex hull of zero and W. Then
 
     ||V - W H|| / ||V|| <= sqrt(sum_n d_n^2) / ||V|| <= sqrt(N) epsilon / ||V||
 
-    and, if epsilon = max d_n < sigma min(1 / (2 sqrt(K - 1)), 1/4) / (1 + 80 C^2 / sigma^2), any
-    samples that SPA chooses, with the best H, have a relative error of at most
-    sqrt(N) epsilon (2 + 80 C^2 / sigma^2) / ||V||.
+    If epsilon = max d_n < sigma min(1 / (2 sqrt(K - 1)), 1/4) / (1 + 80 C^2 / sigma^2), any samples
+    that SPA chooses have, with the best H, a relative error of at most sqrt(N) epsilon (2 + 80 C^2
+    / sigma^2) / ||V||.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     samples : array (K,), integers
-        The samples chosen, such as those of `conenmf.solve.separable.spa`.
+        The chosen samples, for example from `conenmf.solve.separable.spa`.
 
     Examples
     --------
@@ -186,5 +186,5 @@ def separable_bound(V: DataMatrix, samples: ArrayLike) -> SeparableBound:
 
 
 def _distances(block: Block, squared: Array, *, W: Array) -> PerSample:
-    """Squared distances to the hull of zero and W, which rounding may not make negative."""
+    """Return squared distances to the hull of zero and W, at least 0 in spite of rounding."""
     return np.maximum(_outside_hull(block, squared, n_choices=0, W=W), 0.0), None

@@ -1,39 +1,39 @@
-"""The simplex of a scene: endmembers by maximum likelihood, also where no pixel is pure.
+"""The simplex of a scene: endmembers by maximum likelihood, even if no pixel is pure.
 
-The pixels of a scene are mixtures of K spectra, so without noise they fill a simplex with the
-spectra as its vertices. The pixels y are projected on the K leading singular vectors, where W is
-a K x K matrix, and Q = W^-1 gives the abundances Q y. The facets are found rather than the
-vertices: every pixel without material k lies on facet k, so no pixel needs to be pure.
+The pixels of a scene are mixtures of K spectra, so without noise they fill a simplex whose vertices
+are the spectra. The pixels y are projected on the K leading singular vectors. There W is a K x K
+matrix, and Q = W^-1 gives the abundances Q y. The method estimates the facets, not the vertices:
+every pixel without material k lies on facet k, so no pixel needs to be pure.
 
-The model. A share p of the abundances is zero, and the others are exponential with the mean 1/K
-times the brightness b of the pixel; given their sum, this is uniform on the simplex. White noise of
-deviation s in y becomes noise of s_k = s ||q_k|| in abundance k, so its density is
+*The model.* A share p of the abundances is zero. The others are exponential with mean b / K, where
+b is the brightness of the pixel; given their sum, this is uniform on the simplex. White noise of
+standard deviation s in y becomes noise of s_k = s ||q_k|| in abundance k, so its density is
 
     f(t) = p N(t; 0, s_k) + (1 - p) r exp(r^2 s_k^2 / 2 - r t) Phi(t / s_k - r s_k),  r = K / b,
 
-a spike beside an exponential with noise. The log-likelihood, with the noise of the abundances
-treated as independent, is
+which is a spike plus an exponential with noise. If the noise of different abundances is treated as
+independent, the log-likelihood is
 
     N log |det Q| + sum_n sum_k log f(q_k' y_n).
 
-The first term makes the simplex small and the second keeps the pixels in it, up to their noise, so
-no weight of the volume has to be chosen. Craig ("Minimum-volume transforms for remotely sensed
-data", 1994) stated the geometry; Wu, Ma et al. ("Probabilistic simplex component analysis", 2021)
-treat the likelihood of uniform abundances.
+The first term makes the simplex small and the second keeps the pixels in it, up to noise, so there
+is no volume weight to choose. Craig ("Minimum-volume transforms for remotely sensed data", 1994)
+stated the geometry; Wu, Ma et al. ("Probabilistic simplex component analysis", 2021) treat the
+likelihood of uniform abundances.
 
-Pure pixels. The zeros of a pure pixel come together, which a share of zeros does not say. So a
-share of the pixels is pure: b w_k for the nearest vertex w_k, with white noise. The likelihood
-decides about that share too; it becomes zero where a scene has no such pixels.
+*Pure pixels.* All zeros of a pure pixel occur together, which the share p does not model. So a
+share of the pixels is pure: b w_k for the nearest vertex w_k, with white noise. Maximum likelihood
+estimates this share too; it becomes zero in scenes without such pixels.
 
-The scale. The rows of Q sum to the u that is closest to u'y = 1 for all pixels. A pixel may be
-brighter or darker than that by its brightness b = u'y, and is then judged by its direction.
+*The scale.* The rows of Q sum to the vector u for which u'y is closest to 1 for all pixels. A pixel
+may be brighter or darker, by its brightness b = u'y; its likelihood then depends on its direction.
 
-The coordinates y are divided by their sizes, the singular values over sqrt(N): real scenes have
-sizes that differ a thousandfold, and a search in y itself would take thousands of steps.
+The coordinates y are divided by their sizes, the singular values over sqrt(N). In real scenes these
+sizes differ a thousandfold, and a search in y itself would take thousands of steps.
 
-The noise. What K singular vectors leave is white noise or, in real scenes, also the variability of
-the materials, which is larger along some directions. So s lies between the deviation that is left
-per direction and the largest one along any, and the likelihood decides.
+*The noise.* The residual of K singular vectors is white noise or, in real scenes, also the
+variability of the materials, which is larger along some directions. So s lies between the mean
+deviation per direction and the largest deviation along any direction, and is estimated too.
 """
 
 from __future__ import annotations
@@ -56,30 +56,30 @@ from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
 from .constraints import sum_to_one
 
-# The options of a fit that unmixes a scene.
+# The options for unmixing a scene.
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
 
-_MAX_PIXELS = 10_000  # that the likelihood is computed from
-_FIRST_PIXELS = 2000  # or fewer, from which the search begins
-_MIN_NOISE = 3e-4  # relative to the size of a pixel; less would only slow the search
+_MAX_PIXELS = 10_000  # largest number of pixels in the likelihood
+_FIRST_PIXELS = 2000  # fewer pixels, with which the search starts
+_MIN_NOISE = 3e-4  # relative to the size of a pixel; less noise would only slow the search
 _MIN_BRIGHTNESS = 0.05  # relative to the mean
-_MIN_START_BRIGHTNESS = 0.3  # of pixels with which the search may begin
-_STEEP = 10.0  # times what is searched is a logit: its steps would be too small beside those of Q
+_MIN_START_BRIGHTNESS = 0.3  # of pixels with which the search may start
+_STEEP = 10.0  # scale of logits in the search, so that its steps suit them and Q
 _MAX_LOGIT = 1.2
-_FIRST_ZEROS = -0.1  # logit of the share of abundances that are zero, at first
-_FIRST_PURE = -0.46  # ... and of that of pure pixels, once facets are near
-_MIN_SQUARE = 1e-12  # of the largest, below which a direction is empty
+_FIRST_ZEROS = -0.1  # initial logit of the share of zero abundances
+_FIRST_PURE = -0.46  # ... and of the share of pure pixels, once facets are near
+_MIN_SQUARE = 1e-12  # of the largest: a direction with a smaller one is empty
 _MAX_ITER = 500
 _TOL = 1e-7
-_MEMORY = 20  # steps that the search remembers
+_MEMORY = 20  # steps that the search stores
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
 
 def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
     """Return the spectra W (F, K) of the materials in a scene whose pixels are the samples.
 
-    They are scaled so that abundances sum to about one, and depend on the units of V in nothing
-    else. Of more than 10,000 pixels so many are drawn.
+    The spectra are scaled so that abundances sum to about one; otherwise they do not depend on the
+    units of V. If there are more than 10,000 pixels, 10,000 are drawn.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
 
 
 def _pixels(V: DataMatrix) -> Array:
-    """All pixels (F, n), or as many as count."""
+    """Return all pixels (F, n), or 10,000 random ones."""
     chosen = np.arange(V.n_samples)
     if chosen.size > _MAX_PIXELS:
         chosen = np.sort(default_rng(0).choice(chosen.size, _MAX_PIXELS, replace=False))
@@ -131,10 +131,11 @@ def _pixels(V: DataMatrix) -> Array:
 
 
 def volume_weight(V: DataMatrix, W: Array) -> float:
-    """The weight of the volume, relative to ||V||^2, that keeps a simplex as large as that of W.
+    """Return the volume weight, relative to ||V||^2, that keeps a simplex as large as that of W.
 
-    Growing about the mean w of the vertices, W changes by dW = W - w1'. That the squared error with
-    the best H falls as fast as the weighted volume rises, means <V - WH, dW H> = (K - 1) weight.
+    If the simplex grows about the mean w of the vertices, W changes by dW = W - w1'. At the weight,
+    the squared error with the best H falls as fast as the weighted volume rises: <V - WH, dW H> =
+    (K - 1) weight.
     """
     W = exact(W)
     X = _pixels(V)
@@ -144,10 +145,10 @@ def volume_weight(V: DataMatrix, W: Array) -> float:
 
 
 def _facets(Y: Array, sizes: Array, noise: Array) -> Array:
-    """The Q (K, K) of the largest likelihood for pixels Y (K, n), noise between two bounds.
+    """Return Q (K, K) with the largest likelihood for pixels Y (K, n) and noise between two bounds.
 
-    First no pixel is pure and the share of zeros is fixed: begun with a simplex around all pixels,
-    a free share would become zero before any facet is near a pixel.
+    At first no pixel is pure and the share of zeros is fixed. From a simplex around all pixels, a
+    free share would become zero before any facet is near a pixel.
     """
     from scipy.optimize import minimize  # slow to import
 
@@ -175,7 +176,7 @@ def _facets(Y: Array, sizes: Array, noise: Array) -> Array:
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
-    """Facets of a simplex around all pixels: the simplex of K distant pixels, enlarged.
+    """Return facets of a simplex around all pixels: the enlarged simplex of K distant pixels.
 
     The pivots of a QR decomposition are the samples that `spa` chooses.
     """
@@ -189,21 +190,22 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
 
 
 def _all_rows(free: Array, scale: Array) -> Array:
-    """Q from all rows but the last: they sum to the scale."""
+    """Return Q from all rows but the last; all rows sum to the scale."""
     rows = free.reshape(-1, scale.size)
     return np.vstack([rows, scale - rows.sum(axis=0)])
 
 
 def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> tuple[float, Array]:
-    """The negative log-likelihood per pixel, and its gradient.
+    """Return the negative log-likelihood per pixel and its gradient.
 
-    `given` has the rows of Q but the last, a tenth of the logits of the shares of pure pixels and
-    of zeros, and log s. With z = t / s_k, a = r s_k and the hazard h = N(z - a; 0, 1) / Phi(z - a),
+    `given` contains the rows of Q except the last, a tenth of the logits of the shares of pure
+    pixels and of zeros, and log s. With z = t / s_k, a = r s_k and the hazard
+    h = N(z - a; 0, 1) / Phi(z - a),
 
         f = ((1 - p) a + p h) Phi(z - a) exp(a^2 / 2 - a z) / s_k.
 
-    A pure pixel has the brightness of a mixed one, K^K e^-K / (b (K-1)!), one of K materials, and
-    noise in the other K - 1 directions.
+    The density of a pure pixel is that of the brightness of a mixed one, K^K e^-K / (b (K-1)!),
+    times a choice of one of K materials and noise in the other K - 1 directions.
     """
     K, n = Y.shape
     Q = _all_rows(given[:-3], scale)
@@ -222,7 +224,7 @@ def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> 
     inverse = inv(Q)
     W = sizes[:, None] * inverse
     apart = bright * (bright * (W**2).sum(axis=0)[:, None] - 2 * (sizes[:, None] * W).T @ Y)
-    least = apart.min(axis=0)  # the squared distance d^2 from the nearest vertex, less ||y||^2
+    least = apart.min(axis=0)  # the squared distance d^2 from the nearest vertex, minus ||y||^2
     squares = least + ((sizes[:, None] * Y) ** 2).sum(axis=0)
     alone = math.log(pure * norm(scale / sizes) * sizes.prod()) - squares / (2 * noise**2)
     alone += K * math.log(K) - K - gammaln(K + 1) - (K - 1) * (given[-1] + _ROOT) - np.log(bright)

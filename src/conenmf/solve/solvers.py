@@ -1,12 +1,12 @@
-"""The solvers: each moves W, or H, closer to the best one given the other.
+"""The solvers: each moves W, or H, closer to the best one for a given other factor.
 
-Given W, the problem for the samples is known through G = W'W (K, K) and C = V'W (N, K) alone;
-given H it is known through G = HH' and C = VH' (F, K). So the update of a solver is one pure
-function ``(G, C, Y) -> Y`` that moves the rows of Y, each on its own, closer to the minimiser of
-y'Gy / 2 - c'y, and serves W and H alike. V is never seen here. Where every row has a Gram matrix
-of its own, as with missing entries, G is (n, K, K).
+Given W, the problem for the samples depends only on G = W'W (K, K) and C = V'W (N, K). Given H, the
+problem for the features depends only on G = HH' and C = VH' (F, K). So the update of a solver is
+one pure function ``(G, C, Y) -> Y`` for both factors. It moves each row of Y closer to the
+minimiser of y'Gy / 2 - c'y, and does not need V. If every row has its own Gram matrix, as with
+missing entries, G is (n, K, K).
 
-C is expensive and a sweep over Y is cheap, so `mult` and `hals` may sweep several times, until a
+C is expensive and a sweep over Y is cheap. So `mult` and `hals` may sweep several times, until a
 sweep gains little compared with the first one (Gillis and Glineur, "Accelerated multiplicative
 updates and hierarchical ALS algorithms for nonnegative matrix factorization", Neural Computation
 24, 2012).
@@ -29,10 +29,10 @@ from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
 
-_TWINS = {"cd": "hals", "mu": "mult"}  # of scikit-learn's solvers
-FLOOR = 1e-16  # smallest entry that the solvers of the published experiments leave
-_SINGLE_RANGE = 1e-30, 1e30  # of squares, whose products with data stay in that of float32
-STALL_RATIO_SQ = 0.01  # a sweep that moves a row by this share of the first, squared, is its last
+_TWINS = {"cd": "hals", "mu": "mult"}  # scikit-learn's names for solvers
+FLOOR = 1e-16  # smallest entry that the solvers of the published experiments allow
+_SINGLE_RANGE = 1e-30, 1e30  # range of squares whose products with data fit in float32
+STALL_RATIO_SQ = 0.01  # of the first squared move: a row that moves by less is done
 
 # ``(G, C, Y) -> Y`` with one row of C and Y per sample, or per feature; G is (K, K) or (n, K, K).
 # It may take a keyword `sweeps`; see `Solver`.
@@ -40,7 +40,7 @@ Update: TypeAlias = Callable[..., Array]
 
 
 def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
-    """Multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
+    """Apply the multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
 
     >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
     array([[2.]])
@@ -49,7 +49,7 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
     def sweep(y: Array, rows: Array) -> Pair:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            ratio = C[rows] / denominator  # of a component that nothing uses it is not finite
+            ratio = C[rows] / denominator  # not finite for a component that nothing uses
             new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
             return new, ((new - y) ** 2).sum(axis=1)
 
@@ -57,11 +57,11 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
 
 
 def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR) -> Array:
-    """Hierarchical alternating least squares: for k = 1..K, minimise exactly over column k.
+    """Do hierarchical alternating least squares: for k = 1..K, minimise exactly over column k.
 
     y_k <- max(y_k - (Y G_k - c_k) / G_kk, floor)
 
-    With more than one sweep, rows that hardly move any more are not updated further.
+    If there are several sweeps, rows that hardly move are skipped.
 
     >>> hals(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2.e+00, 1.e-16]])
@@ -76,9 +76,9 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
 
 
 def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
-    """Apply an update; G (n, K (K + 1) / 2) has the upper half of a Gram matrix for each row.
+    """Apply an update with Gram matrices G (n, K (K + 1) / 2), stored as upper halves.
 
-    That of the loop by `hals` has a compiled form for these; others get the whole matrices.
+    The kernel of `hals` reads these; other updates get whole matrices.
     """
     if not (kernels.AVAILABLE and isinstance(update, partial) and update.func is hals):
         return update(unpacked(G, C.shape[1]), C, Y)
@@ -90,14 +90,14 @@ def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
 
 
 def _sufficient(dtype: DType, G: Array) -> DType:
-    """A type that holds G and its inverse: float64 if some entry of the diagonal leaves float32.
+    """Return a type for G and its inverse: float64 if the diagonal does not fit in float32.
 
-    Also for a Gram matrix of each row. A component that is at the floor in one factor is huge in
-    the other.
+    G may be one matrix, or one for each row. A component that is at the floor in one factor is huge
+    in the other.
     """
     if dtype == np.float64 or G.ndim == 3:
         return np.dtype(float)
-    smallest, largest = _SINGLE_RANGE  # asked for every block: a few numbers are quicker as a list
+    smallest, largest = _SINGLE_RANGE  # called for every block: lists of a few numbers are faster
     fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
     return dtype if fits else np.dtype(float)
 
@@ -125,10 +125,9 @@ def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array
 
 
 def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], Pair]) -> Array:
-    """Sweep over the rows of a copy of Y, until each moves little compared with its first move.
+    """Sweep over the rows of a copy of Y until each moves little compared with its first move.
 
-    `sweep` gets rows and their indices, and returns them as they are now and how far each moved,
-    squared.
+    `sweep` gets rows and their indices, and returns the new rows and the squared move of each.
     """
     Y = np.array(Y, order="C")
     rows = np.arange(len(Y))
@@ -145,7 +144,7 @@ def _swept(Y: Array, sweeps: int, sweep: Callable[[Array, Array], Pair]) -> Arra
 
 
 def nnlsb(G: Array, C: Array, Y: Array) -> Array:
-    """Nonnegative least squares by block principal pivoting: the exact minimiser.
+    """Solve nonnegative least squares by block principal pivoting: return the exact minimiser.
 
     >>> nnlsb(np.eye(2), np.array([[2.0, -1.0]]), np.array([[0.5, 0.5]]))
     array([[2., 0.]])
@@ -154,7 +153,7 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
 
 
 def extrapolated(Y: Array, before: Array, share: float, floor: float) -> Array:
-    """Return Y (n, K) moved on by a share of the way from `before`, down to `floor` at most."""
+    """Return Y (n, K) extrapolated by a share of the way from `before`, but not below `floor`."""
     moved = np.empty_like(Y)
     kind = Y.dtype.type
     if kernels.AVAILABLE:
@@ -166,28 +165,28 @@ def extrapolated(Y: Array, before: Array, share: float, floor: float) -> Array:
 
 @dataclass(frozen=True)
 class Solver:
-    """An update and how the loop runs it.
+    """An update, and how the loop runs it.
 
     Attributes
     ----------
     update : callable
         ``(G, C, Y) -> Y`` with one row of C and Y per sample (or per feature).
     first : {"W", "H"}
-        Which factor an iteration updates first. A solver that starts with H needs no initial H,
-        except with `lift_zeros`.
+        Which factor an iteration updates first. A solver that starts with H does not need an
+        initial H, except with `lift_zeros`.
     rescale : bool
         Scale W by <V, WH> / ||WH||^2 before the first iteration.
     floored : bool
         Keep entries at `FLOOR` instead of zero.
     lift_zeros : bool
-        Replace the zeros of an H from cones before the first iteration, because `mult` cannot leave
-        them and `hals` leaves them slowly.
+        Replace the zeros of an H from cones before the first iteration, because `mult` cannot
+        change them and `hals` does so slowly.
     sweeps : int, optional
         Largest number of sweeps per product, if the update takes a keyword `sweeps`. The loop makes
-        as many as cost no more than the product.
+        only as many sweeps as cost no more than the product.
     extrapolate : bool
-        Go beyond each update in the direction of the last one, as far as it lowers the error;
-        see `alternate`. Needs ``first="H"``.
+        Move each update further in the direction of the last change, as long as this lowers the
+        error; see `alternate`. Needs ``first="H"``.
     """
 
     update: Update
@@ -208,7 +207,7 @@ class Solver:
             raise OptionError('extrapolate=True needs a solver that begins with H: first="H"')
 
     def sweeping(self, affordable: float) -> Update:
-        """Return the update, with as many sweeps as cost no more than computing C does."""
+        """Return the update with as many sweeps as cost no more than computing C."""
         if self.sweeps is None:
             return self.update
         return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))
@@ -227,14 +226,14 @@ SOLVERS: dict[str, Solver] = {
 }
 
 
-# A solver as a caller names it.
+# A solver in the forms that callers may pass.
 AnySolver: TypeAlias = str | Solver | Update
-# The solver of a fit; without one the factors of the init are the result.
+# The solver of a fit; with None the factors of the init are the result.
 ChosenSolver: TypeAlias = Solver | None
 
 
 def get_solver(solver: AnySolver) -> Solver:
-    """Return the solver of that name; a `Solver` is returned as it is, a function becomes one."""
+    """Return the solver with this name; a `Solver` is returned as it is, a function becomes one."""
     if isinstance(solver, Solver):
         return solver
     if callable(solver):
@@ -247,7 +246,7 @@ def get_solver(solver: AnySolver) -> Solver:
 
 
 def solver_name(solver: object) -> str | None:
-    """Return the name of a solver for a result: its name, or the name of its function."""
+    """Return the name of a solver for a result, or the name of its function."""
     if solver is None or isinstance(solver, str):
         return solver
     for name, one in SOLVERS.items():
