@@ -1,12 +1,12 @@
 """The overdispersion of counts, and weights for fits of overdispersed counts.
 
-The variance of a count of mean x is taken as x + phi x^2, that of a Poisson count whose rate varies
-itself; phi, the dispersion, is the squared coefficient of variation of the rate. Where it is above
-zero the Poisson loss trusts large counts too much, and a few samples with very many of them decide
-where all components go. Weights prevent that: 1 / (1 + phi x) for each entry, with the rates x of a
-first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
-models, and the Gauss-Newton method", Biometrika 61, 1974). Of large data samples have weights, see
-`balanced`.
+The variance of a count of mean x is modelled as x + phi x^2, the variance of a Poisson count whose
+rate varies too. The dispersion phi is the squared coefficient of variation of the rate. If it is
+positive, the Poisson loss trusts large counts too much, and a few samples with very many counts
+determine all components. Weights prevent this: 1 / (1 + phi x) for each entry, with the rates x of
+a first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
+models, and the Gauss-Newton method", Biometrika 61, 1974). For large data, samples are weighted
+instead, see `balanced`.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from ..solve.inits import Start
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping, alternate
 
-_MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # that are looked at, ...
-_SEARCHED_ENTRIES = 1 << 21  # ... and to which many numbers of components are fitted
-_MIN_SAMPLES = 50  # even of very many features
-_MAX_WEIGHTS = 1 << 25  # of entries, to be kept in memory
-_MIN_RATE = 1.0  # of counts whose residuals are looked at
-_ACTIVE_SHARE = 1e-3  # of a sample or component, from which on a coefficient counts as fitted
+_MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # of the data that are examined, ...
+_SEARCHED_ENTRIES = 1 << 21  # ... and of data to which many numbers of components are fitted
+_MIN_SAMPLES = 50  # even with very many features
+_MAX_WEIGHTS = 1 << 25  # of entries, stored in memory
+_MIN_RATE = 1.0  # of counts whose residuals are examined
+_ACTIVE_SHARE = 1e-3  # of a sample or component: a larger coefficient counts as a parameter
 _STARTS = 3
 _BEGINNING = Stopping(1e-4, max_iter=40)
 _STOPPING = Stopping(1e-4, max_iter=150)
-_ROUNDS = 3  # those after the first have weights, and so follow noise less
+_ROUNDS = 3  # later rounds use weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
-_MIN_GAIN = 4.0  # of the log-likelihood of a sample, below which an activity may be noise
+_MIN_GAIN = 4.0  # in the log-likelihood of a sample: an activity that gains less may be noise
 _PRUNING, _ENDING = Stopping(0.0, max_iter=10), Stopping(1e-6, max_iter=200)
-_REFITTING = 12  # steps of the activities of a sample with and without one of them
-_FLOOR = 1e-9  # of an entry of W, or a rate, in place of zero
-_FIRST, _GROWTH = 2, 1.4  # numbers of components that are tried ...
+_REFITTING = 12  # steps that refit the activities of a sample with and without one of them
+_FLOOR = 1e-9  # of an entry of W, or a rate, instead of zero
+_FIRST, _GROWTH = 2, 1.4  # numbers of components to try ...
 _BEYOND = 5  # ... and how far beyond the best one; ...
-_PATIENCE = 2  # ... one after the other, so far
+_PATIENCE = 2  # ... worse numbers in a row before stopping
 
 
 class Noise(NamedTuple):
@@ -60,7 +60,7 @@ class Noise(NamedTuple):
     dispersion : float
         phi in x + phi x^2.
     weights : array (N, F) or None
-        1 / (1 + phi x); None without dispersion, and for large data.
+        1 / (1 + phi x); None if phi is 0, and for large data.
     """
 
     dispersion: float
@@ -78,10 +78,10 @@ POISSON = Noise(0.0)
 def dispersion(V: DataMatrix, K: int, rng: Generator) -> float:
     """Return the dispersion of counts around a fit with K components: phi in x + phi x^2.
 
-    The phi with which squared residuals, divided by their variance, add up to the degrees of
-    freedom. It is 0 if they do so without it, up to chance, and if entries are not counts. With
-    fewer components than there are it is too large, since what they do not explain looks like
-    noise. Of large data some samples are looked at.
+    It is the phi at which squared residuals, divided by their variance, sum to the degrees of
+    freedom. It is 0 if they do so without dispersion, up to chance, and if entries are not counts.
+    If K is too small the result is too large, because unexplained components look like noise. For
+    large data a subset of the samples is used.
 
     Parameters
     ----------
@@ -106,9 +106,9 @@ def dispersion(V: DataMatrix, K: int, rng: Generator) -> float:
 
 
 def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = None) -> Noise:
-    """Return how counts vary around a fit with K components, with a dispersion that may be given.
+    """Return how counts vary around a fit with K components; the dispersion may be given.
 
-    What is not counts, and data with missing or weighted entries, have none.
+    Data that are not counts, or have missing or weighted entries, get no dispersion.
     """
     if dispersion == 0 or V.observed is not None or not holds_counts(V):
         return POISSON if dispersion is None else Noise(dispersion)
@@ -122,10 +122,10 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
 
 
 def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> Range:
-    """Numbers of components grow by two fifths until the cost of short fits rises.
+    """Increase the number of components by 40% until the cost of short fits rises.
 
-    The cost is the extended quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987), which also
-    counts the dispersion around each of them, and what each component explains of noise.
+    The cost is the extended quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987). It
+    includes the dispersion of each fit, and what each component would explain of noise.
     """
     costs: dict[int, float] = {}
     k = min(_FIRST, most)
@@ -147,11 +147,11 @@ class CountFits(NamedTuple):
     ----------
     part : the samples that were fitted
     noise : Noise
-        Around the fit with most components.
+        The noise around the fit with most components.
     factors : dict
-        From k to W (F, k).
+        W (F, k) for each k.
     costs : dict
-        From k to the divergence plus k times what a component explains of noise, over the latter.
+        For each k: the divergence plus k times what a component explains of noise, over the latter.
     """
 
     part: _Part
@@ -161,10 +161,10 @@ class CountFits(NamedTuple):
 
 
 def likelihoods(V: DataMatrix, rng: Generator, ks: Array | None, deadline: float) -> CountFits:
-    """Fit numbers of components around the best, until two more and two fewer cost more.
+    """Fit numbers of components around the best one, until two more and two fewer cost more.
 
-    Of large data some samples are fitted. At the `deadline` of `time.perf_counter` the numbers
-    that were tried must do.
+    For large data a subset of the samples is fitted. At the `deadline` of `time.perf_counter` no
+    more numbers are tried.
     """
     part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.n_features, _MIN_SAMPLES))
     most = min(part.V.shape)
@@ -192,7 +192,7 @@ def _divergence(part: _Part, W: Array, noise: Noise) -> float:
 def largest_residual(fits: CountFits, k: int) -> float:
     """Return the largest singular value of the residuals of k components, relative to noise.
 
-    Residuals are the signed roots of the deviance of each entry, of variance about one.
+    Residuals are the signed roots of the deviance of each entry, with variance about one.
     """
     part = fits.part
     W = fits.factors[k]
@@ -203,10 +203,10 @@ def largest_residual(fits: CountFits, k: int) -> float:
 
 
 def edge_of(shape: Shape) -> float:
-    """Return how much one component more explains of noise: (sqrt F + sqrt N)^2 / 2.
+    """Return how much one more component explains of noise: (sqrt F + sqrt N)^2 / 2.
 
-    Half of the square of the largest singular value of F x N numbers of variance one, which
-    residuals have, divided by their standard deviations (Marchenko and Pastur, 1967).
+    This is half the squared largest singular value of an F x N matrix of noise with variance one
+    (Marchenko and Pastur, 1967), like residuals divided by their standard deviations.
     """
     F, N = shape
     return float((np.sqrt(F) + np.sqrt(N)) ** 2 / 2)
@@ -215,7 +215,7 @@ def edge_of(shape: Shape) -> float:
 def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
     """Return the divergence of W H from counts of this dispersion; one pass.
 
-    Half of the deviance of negative binomial counts, and the Poisson divergence without dispersion.
+    It is half the deviance of negative binomial counts, or the Poisson divergence if phi is 0.
     """
     with V.own_threads():
         (total,) = V.sweep(_diverge, H.T, W=np.asarray(W, float), phi=phi)
@@ -225,7 +225,8 @@ def quasi_divergence(V: DataMatrix, W: Array, H: Aligned, phi: float) -> float:
 def some_samples(V: DataMatrix, rng: Generator, size: int, max_entries: int) -> DataMatrix:
     """Return V itself if it is small, otherwise some of its nonzero samples.
 
-    At most `size` of them, and fewer, but not fewer than 50, if they have more nonzero entries.
+    At most `size` samples are returned. If they have more than `max_entries` nonzero entries, there
+    are fewer, but at least 50.
     """
     size = min(size, max(_MIN_SAMPLES, max_entries // (1 + V.n_entries // V.n_samples)))
     if V.nonzero <= size and V.nonzero == V.n_samples:
@@ -234,7 +235,7 @@ def some_samples(V: DataMatrix, rng: Generator, size: int, max_entries: int) -> 
 
 
 class _Part(NamedTuple):
-    """The samples that are looked at, in memory, and their counts (F, n)."""
+    """The examined samples, in memory, and their counts (F, n)."""
 
     V: DataMatrix
     counts: Array
@@ -247,7 +248,7 @@ class _Part(NamedTuple):
 
 
 def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> tuple[Array, Noise]:
-    """W of a short fit with the weights of a fit before, by default several, and its noise."""
+    """Return W of short fits with the weights of earlier fits, and the noise around the last."""
     noise = before or POISSON
     W = np.empty(0)
     for _ in range(_ROUNDS if before is None else 1):
@@ -259,7 +260,7 @@ def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> 
 
 
 def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
-    """W of a fit from the best of a few random inits."""
+    """Return W of a fit from the best of a few random inits."""
     begun = []
     for _ in range(_STARTS):
         (start,) = _LOSS.warm_up(data, [data], [_LOSS.initialize(data, K, "random", rng=rng)])
@@ -275,14 +276,14 @@ def fitted_counts(data: DataMatrix, start: Start, stopping: Stopping) -> Solutio
 
 
 def pruned(data: DataMatrix, counts: Array, W: Array, phi: float) -> Array:
-    """Return W of a fit of counts that continues while activities that noise explains are dropped.
+    """Return W of a continued fit of counts that drops activities which noise explains.
 
-    A sample has few of the components, but hardly any of its likeliest activities is zero, and then
-    components can take parts of each other. Each sample tries to do without its activities, one a
-    round, the smallest first. It does so if that lowers its likelihood by less than `_MIN_GAIN`,
-    when its other activities have adapted. (A standard error does not tell: that of an activity of
-    one feature is in proportion to the activity, sqrt(phi) times it or more.) Multiplicative steps
-    follow, which keep what is zero.
+    A sample uses few of the components, but its most likely activities are rarely zero, so
+    components may contain parts of each other. In each round, every sample tries to drop one of its
+    activities, the smallest first. It drops the activity if its likelihood falls by less than
+    `_MIN_GAIN` after its other activities are refitted. (A standard error does not help: for an
+    activity of one feature, it is at least sqrt(phi) times the activity.) Multiplicative steps
+    follow, which keep zeros.
 
     Parameters
     ----------
@@ -310,7 +311,7 @@ def pruned(data: DataMatrix, counts: Array, W: Array, phi: float) -> Array:
 
 
 def _refitted(counts: Array, W: Array, H: Array, phi: float) -> Pair:
-    """H after multiplicative steps, which keep what is zero, and the divergence of each sample."""
+    """Return H after multiplicative steps, which keep zeros, and the divergence of each sample."""
     for _ in range(_REFITTING):
         rates = np.maximum(W @ H, _FLOOR)
         weights = 1 / (1 + phi * rates)
@@ -319,7 +320,7 @@ def _refitted(counts: Array, W: Array, H: Array, phi: float) -> Pair:
 
 
 def _multiplied(data: DataMatrix, W: Array, H: Array, stopping: Stopping) -> tuple[Array, Array]:
-    """Factors after multiplicative steps; W begins above zero, so that no rate is zero."""
+    """Return factors after multiplicative steps; W starts above zero, so rates are positive."""
     W = np.maximum(W, _FLOOR)
     end = alternate(data, W, H, "mult", stopping=stopping, objective=_LOSS.on(data))
     return np.asarray(end.W, float), np.asarray(end.H, float)
@@ -352,7 +353,7 @@ def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:
 
 
 def _divergences(counts: Array, rates: Array, phi: float) -> Array:
-    """Half of the deviance of each entry."""
+    """Return half the deviance of each entry."""
     logs = counts * np.log(np.where(counts > 0, counts, 1.0) / rates)
     if phi == 0:
         return logs - counts + rates

@@ -1,8 +1,8 @@
-"""Compiled twins of the innermost loops; the only place that imports numba.
+"""Compiled versions of the innermost loops; only this folder imports numba.
 
-Each kernel works on raw arrays, row by row, without the interpreter lock, and has a NumPy twin
-in the module that calls it. The NumPy twin is the explanation and the fallback; the kernel is
-here because a benchmark showed it at least twice as fast. Without numba, `AVAILABLE` is False.
+Each kernel works on raw arrays, row by row, without the interpreter lock. The module that calls it
+has a NumPy version, which explains the kernel and replaces it if numba is missing. A kernel exists
+only if it is at least twice as fast in a benchmark. Without numba, `AVAILABLE` is False.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
     "sparse_sums",
 ]
 
-AVAILABLE: bool  # decided when it is first read, and a plain attribute from then on
+AVAILABLE: bool  # set when it is first read, then a plain attribute
 
 
 def __getattr__(name: str) -> bool:

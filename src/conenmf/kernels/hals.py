@@ -1,4 +1,4 @@
-"""Coordinate descent over the rows of a factor, from products only (`solve.solvers`)."""
+"""Coordinate descent over the rows of a factor, from products alone (`solve.solvers`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..arguments import Array
 from .load import SMALLEST_SQUARE, compiled
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
-HALS_BATCH_BYTES = 1 << 16  # half as many, if they would take more than this
-HALS_LANES = 32  # of which it updates a multiple when fewer are left
+HALS_BATCH_BYTES = 1 << 16  # half as many rows if they would take more than this
+HALS_LANES = 32  # when fewer rows are left, it updates a multiple of this number
 PACKED_LANES = 16  # rows that `hals_packed_rows` updates side by side
 
 
@@ -26,7 +26,7 @@ def _sweep_lanes(
     gradient: Array,
     distance: Array,
 ) -> None:
-    """One sweep over rows that stand side by side in y (K, lanes), and how far each moved."""
+    """Sweep over rows that stand side by side in y (K, lanes), and return how far each moved."""
     K = G.shape[0]
     fours = K - K % 4
     for t in range(lanes):
@@ -57,7 +57,7 @@ def _sweep_lanes(
 def hals_rows(
     G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
 ) -> None:
-    """Sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
+    """Do sweeps of coordinate descent over each row of Y, in place (see `solvers.hals`).
 
     Several rows are updated side by side, transposed so that the innermost loop runs over rows
     and everything stays in the cache from sweep to sweep. A row is done when it moves by no more
@@ -68,14 +68,14 @@ def hals_rows(
     batch = HALS_BATCH_ROWS
     if 2 * K * batch * Y.itemsize > HALS_BATCH_BYTES:
         batch //= 2
-    # Made here: memory that is given could be anywhere, and loops over it were a third slower.
+    # Allocated here: memory passed as an argument may alias, which made loops a third slower.
     y = np.zeros((K, batch), Y.dtype)
     c = np.zeros((K, batch), Y.dtype)
     gradient = np.zeros(batch, Y.dtype)
     moved = np.zeros(batch, Y.dtype)
-    first = np.zeros(batch, Y.dtype)  # what a row moved in its first sweep
+    first = np.zeros(batch, Y.dtype)  # move of each row in its first sweep
     row = np.zeros(batch, np.intp)
-    counts = np.zeros(batch, np.intp)  # sweeps over a row so far
+    counts = np.zeros(batch, np.intp)  # number of sweeps over each row
     inverse = np.zeros(K, Y.dtype)
     for k in range(K):
         if G[k, k] > SMALLEST_SQUARE:
@@ -103,7 +103,7 @@ def hals_rows(
             if counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
                 t += 1
                 continue
-            width -= 1  # this row is done, and the last one takes its place
+            width -= 1  # this row is done; the last one takes its place
             for k in range(K):
                 Y[row[t], k] = y[k, t]
                 y[k, t] = y[k, width]
@@ -116,7 +116,7 @@ def hals_rows(
 def _sweep_packed(
     g: Array, inverse: Array, c: Array, y: Array, floor: float, gradient: Array, moved: Array
 ) -> None:
-    """One sweep over rows side by side, each with the upper half of its Gram matrix."""
+    """Sweep over rows side by side, each with the upper half of its Gram matrix."""
     K, lanes = y.shape
     for t in range(lanes):
         moved[t] = 0.0
@@ -148,10 +148,10 @@ def _sweep_packed(
 def hals_packed_rows(
     G: Array, C: Array, Y: Array, floor: float, sweeps: int, stall_ratio_sq: float
 ) -> None:
-    """The same with the upper half of a Gram matrix for each row, G (n, K (K + 1) / 2).
+    """Do the same with an upper half of a Gram matrix per row, G (n, K (K + 1) / 2).
 
-    As in `hals_rows`, several rows are updated side by side, and the next one takes the place of
-    one that is done. All in float64.
+    As in `hals_rows`, several rows are updated side by side, and when one is done, the next takes
+    its place. All computations are in float64.
     """
     N, K = Y.shape
     lanes, size = PACKED_LANES, G.shape[1]
@@ -189,7 +189,7 @@ def hals_packed_rows(
 
 
 def hals_sweeps(G: Array, C: Array, Y: Array, *limits: Any) -> None:
-    """Call `hals_rows`, or for G (n, K, K), a Gram matrix for each row, `hals_packed_rows`."""
+    """Call `hals_rows`, or `hals_packed_rows` for G (n, K, K) with a Gram matrix per row."""
     if G.ndim == 2:
         hals_rows(G, C, Y, *limits)
     else:
@@ -199,7 +199,7 @@ def hals_sweeps(G: Array, C: Array, Y: Array, *limits: Any) -> None:
 
 @compiled
 def extrapolate_rows(Y: Array, before: Array, share: Array, floor: float, out: Array) -> None:
-    """Write max(Y + share (Y - before), floor), in one go and without temporary arrays."""
+    """Write max(Y + share (Y - before), floor) to `out` without temporary arrays."""
     for n in range(Y.shape[0]):
         y, old, new = Y[n], before[n], out[n]
         for k in range(y.shape[0]):

@@ -1,8 +1,8 @@
-"""How kernels are compiled: at the first call of any of them, by numba, and kept on disk.
+"""Compilation of kernels: numba compiles them at the first call of any kernel, and caches on disk.
 
-Importing numba takes longer than importing the rest of this library, so it waits until `AVAILABLE`
-is read for the first time or a kernel is called. `compiling` knows how long importing and compiling
-took, so that a fit need not count it, and says so on a terminal.
+Importing numba takes longer than importing the rest of this library, so it is imported when
+`AVAILABLE` is first read or a kernel is called. `compiling` measures the time of importing and
+compiling, so that a fit can exclude it, and announces it on a terminal.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _Function = TypeVar("_Function", bound=Function)
 
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
-_plain: list[tuple[Function, bool]] = []  # kernels to compile; whether sums keep order
+_plain: list[tuple[Function, bool]] = []  # kernels to compile, and whether sums keep their order
 _loading = threading.Lock()
 
 
 class Compiling:
-    """How long numba was imported and kernels were compiled, in this process.
+    """The time that this process has spent importing numba and compiling kernels.
 
     Attributes
     ----------
     seconds : float
     is_announced : bool
-        Whether the first time is announced on standard error, if that is a terminal.
+        Whether the first compilation is announced on standard error, if that is a terminal.
     in_words : str
-        What a display says meanwhile.
+        The text that a display shows meanwhile.
     """
 
     in_words = "compiling (first time only)"
@@ -41,7 +41,7 @@ class Compiling:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.is_announced = True
-        self._began: list[float] = []  # of a kernel, and of those it calls: numba compiles one
+        self._began: list[float] = []  # start times of nested compilations
 
     @property
     def is_running(self) -> bool:
@@ -49,14 +49,14 @@ class Compiling:
         return bool(self._began)
 
     def begin(self) -> None:
-        """Count from now on; announce it, if it is the first time."""
+        """Start measuring; announce the first compilation."""
         if not self._began and self.is_announced and sys.stderr.isatty():
             self.is_announced = False
             print(f"conenmf: {self.in_words}", file=sys.stderr)
         self._began.append(time.perf_counter())
 
     def end(self) -> None:
-        """Add what was counted, unless a kernel is still compiled that calls this one."""
+        """Add the measured time, unless a calling kernel is still being compiled."""
         began = self._began.pop()
         if not self._began:
             self.seconds += time.perf_counter() - began
@@ -66,12 +66,12 @@ compiling = Compiling()
 
 
 def clock() -> float:
-    """Seconds, as `time.perf_counter` counts them, without those in which kernels were compiled."""
+    """Return the time of `time.perf_counter` minus the time of compilation."""
     return time.perf_counter() - compiling.seconds
 
 
 def compiled(function: _Function, *, in_order: bool = False) -> _Function:
-    """Compile at the first call; sums may be reassociated, NaN and infinity keep their meaning."""
+    """Compile at the first call; sums may be reordered, but NaN and infinity keep their meaning."""
     _plain.append((function, in_order))
 
     @functools.wraps(function)
@@ -85,16 +85,16 @@ def compiled(function: _Function, *, in_order: bool = False) -> _Function:
 def compiled_in_order(function: _Function) -> _Function:
     """Compile at the first call, with every operation in the order of the source.
 
-    The compiler keeps a second form of a loop that stores, for arrays that lie close together.
-    If sums may be reassociated, both forms round differently, and where memory was allocated
-    decides between them. So a loop that both sums and stores is in one of these kernels; loops that
-    only sum are in functions that they call.
+    For a loop that stores, the compiler keeps a second version for arrays that are close together
+    in memory. If sums may be reordered, the two versions round differently, and the memory
+    addresses decide between them. So a loop that both sums and stores must be in such a kernel;
+    loops that only sum are in functions that it calls.
     """
     return compiled(function, in_order=True)
 
 
 def load_kernels() -> None:
-    """Replace all kernels by their compiled form, at once, since some call others."""
+    """Replace all kernels by compiled ones at once, because some call others."""
     package: Any = sys.modules[__package__]
     with _loading:
         if not _plain:
@@ -111,7 +111,7 @@ def load_kernels() -> None:
 
 
 def _numba() -> Any:
-    """Return numba, listening to what it compiles; None if it is missing or not wanted."""
+    """Return numba with a listener for compilation; None if it is missing or disabled."""
     if os.environ.get("CONENMF_NUMBA", "1") == "0":
         return None
     try:
@@ -123,7 +123,7 @@ def _numba() -> Any:
     class Listener(events.Listener):  # type: ignore[misc]
         def notify(self, event: Any) -> None:
             module = event.data["dispatcher"].py_func.__module__
-            if str(module).startswith(__package__):  # one made by exec has none
+            if str(module).startswith(__package__):  # modules made by exec have no name
                 super().notify(event)
 
         def on_start(self, event: Any) -> None:
@@ -141,5 +141,5 @@ def _jit(numba: Any, function: Function, in_order: bool) -> Any:
     options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
         return numba.njit(function, cache=True, **options)
-    except RuntimeError:  # nowhere to write the cache: a read-only installation
+    except RuntimeError:  # a read-only installation has no place for the cache
         return numba.njit(function, **options)

@@ -11,13 +11,13 @@ from .load import compiled
 
 
 def nnls_memory(K: int) -> tuple[Any, ...]:
-    """What `nnls_rows` works in. Made here, since numba takes long to compile ``np.zeros``."""
+    """Return working memory for `nnls_rows`; numba takes long to compile ``np.zeros``."""
     return np.zeros((4, K), np.intp), np.zeros((K, K)), np.zeros((2, K)), np.ones(K)
 
 
 @compiled
 def _factor(G: Array, members: Array, size: np.intp, L: Array) -> None:
-    """Cholesky factor L of G[members, members]."""
+    """Compute the Cholesky factor L of G[members, members]."""
     for i in range(size):
         for j in range(i + 1):
             value = G[members[i], members[j]]
@@ -57,13 +57,13 @@ def nnls_rows(
     solutions: Array,
     ones: Array,
 ) -> None:
-    """Block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
+    """Run block principal pivoting for each row of C, in place in Y (see `nnls.nnls`).
 
-    G (1, K, K) serves all rows, or has a matrix for each of them.
-    The passive set of a row is at first that of the positive entries of Y. Rows of Y that do not
-    finish within `max_pivots` are set to NaN. With `sum_to_one` the rows of Y sum to one: a shift
-    of c, the multiplier of that constraint, sees to it. Y needs a positive entry in every row then.
-    `places`, L, `solutions` and `ones` are those of `nnls_memory`.
+    G (1, K, K) serves all rows, or (n, K, K) has a matrix for each row. The first passive set of a
+    row consists of the positive entries of Y. Rows of Y that do not finish within `max_pivots` are
+    set to NaN. With `sum_to_one` the rows of Y sum to one: c is shifted by the multiplier of this
+    constraint. Every row of Y then needs a positive entry. `places`, L, `solutions` and `ones` come
+    from `nnls_memory`.
     """
     K = C.shape[1]
     passive, factored, members, wrong = places[0], places[1], places[2], places[3]

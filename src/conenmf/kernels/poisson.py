@@ -10,7 +10,7 @@ from .load import SMALLEST_SQUARE, compiled, compiled_in_order
 
 @compiled
 def _dot(a: Array, b: Array) -> float:
-    """The product a'b."""
+    """Return the product a'b."""
     total = 0.0
     for k in range(a.shape[0]):
         total += a[k] * b[k]
@@ -19,7 +19,7 @@ def _dot(a: Array, b: Array) -> float:
 
 @compiled
 def _gram(B: Array, m: int, A: Array) -> None:
-    """Add the lower triangle of B B', of m columns, to A."""
+    """Add the lower triangle of B B' to A; B has m columns."""
     for k in range(A.shape[0]):
         p = B[k]
         for j in range(k + 1):
@@ -31,7 +31,7 @@ def _gram(B: Array, m: int, A: Array) -> None:
 
 @compiled
 def _slope(v: Array, u: Array, length: float) -> float:
-    """Sum of v u / (1 + t u), where 1 + t u is not negative but for rounding."""
+    """Return the sum of v u / (1 + t u), where 1 + t u >= 0 up to rounding."""
     total = 0.0
     for i in range(v.shape[0]):
         total += v[i] * u[i] / max(1.0 + length * u[i], 1e-200)
@@ -48,9 +48,9 @@ def _descend(
     sweeps: int,
     stall_ratio_sq: float,
 ) -> None:
-    """Minimise gradient'd + d'Ad / 2 over y + d >= 0 by coordinate descent, from zero on.
+    """Minimise gradient'd + d'Ad / 2 over y + d >= 0 by coordinate descent from d = 0.
 
-    `inverse` is memory for the inverse of the diagonal: divisions would take most of the time.
+    `inverse` is memory for the inverse diagonal, because divisions would take most of the time.
     """
     d[:] = 0.0
     for k in range(y.shape[0]):
@@ -85,12 +85,11 @@ def poisson_steps(
     B: Array,
     u: Array,
 ) -> None:
-    """One step for every row of Y, in place, given the rates x of the entries v, and C.
+    """Do one step for every row of Y in place, given the rates x of the entries v, and C.
 
-    A row of C is sum_f (v_f / x_f) w_f.
-    `limits` are l2, n_fixed, sweeps and when to end them.
-    The columns of B are w_f sqrt(v) / x of the components that may move, as many at a time as it
-    has. u is memory for each entry.
+    A row of C is sum_f (v_f / x_f) w_f. `limits` are l2, n_fixed, the number of sweeps and the
+    ratio at which they end. The columns of B are w_f sqrt(v) / x of the components that may move;
+    entries are processed as many at a time as B has columns. u is memory for each entry.
     """
     l2, n_fixed, sweeps, stall_ratio_sq = limits
     K, size = W.shape[1], B.shape[1]
@@ -100,7 +99,7 @@ def poisson_steps(
         start, stop, c = indptr[n], indptr[n + 1], C[n]
         m = 0
         for k in range(n_fixed, K):
-            if c[k] <= 0.0:  # no count speaks for it
+            if c[k] <= 0.0:  # no count supports this component
                 Y[n, k] = 0.0
             elif Y[n, k] > 0.0 or c[k] > S[n, k]:
                 active[m] = k
@@ -143,6 +142,6 @@ def poisson_steps(
         for shorter in ((1.0 + safe) / 2.0, safe):
             if straight + bent * length <= _slope(v[start:stop], u[start:stop], length):
                 break
-            length = shorter  # the objective, which is convex, rises there
+            length = shorter  # the convex objective rises there
         for a in range(m):
             Y[n, active[a]] = max(y[a] + length * d[a], 0.0)

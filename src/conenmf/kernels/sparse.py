@@ -1,7 +1,7 @@
-"""Products with compressed sparse rows, with single entries, and with masks of entries.
+"""Products with compressed sparse rows, with single entries, and with masks.
 
-Also those of samples with the direction of their cone, one step of the power method, whose NumPy
-twin is in `cones.rank_one`.
+It also multiplies samples with the direction of their cone, a step of the power method, whose NumPy
+version is in `cones.rank_one`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from .load import compiled
 
 @compiled
 def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Array) -> None:
-    """C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
+    """Compute C[n] = sum of v W[f] over the entries v of every row n of compressed sparse rows.
 
-    Eight entries at a time: the row of C is loaded and stored an eighth as often. The indices are
-    unsigned, so that none counts from the end, which would be checked for every entry.
+    Processing eight entries at a time loads and stores the row of C an eighth as often. Indices are
+    unsigned, so no check for negative indices is needed.
     """
     for n in range(C.shape[0]):
         row = C[n]
@@ -46,7 +46,7 @@ def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Arr
 
 @compiled
 def sparse_sums(data: Array, indices: Array, indptr: Array, H: Array, S: Array) -> None:
-    """S[f] += v H[n] for the entries v of every row n of compressed sparse rows."""
+    """Add v H[n] to S[f] for the entries v of every row n of compressed sparse rows."""
     for n in range(H.shape[0]):
         row = H[n]
         for position in range(indptr[n], indptr[n + 1]):
@@ -59,7 +59,7 @@ def sparse_sums(data: Array, indices: Array, indptr: Array, H: Array, S: Array) 
 def entry_products(
     features: Array, samples: Array, left: Array, right: Array, products: Array
 ) -> None:
-    """products[e] = <left[features[e]], right[samples[e]]>, without gathered copies."""
+    """Compute products[e] = <left[features[e]], right[samples[e]]> without copies."""
     for e in range(products.shape[0]):
         a, b = left[features[e]], right[samples[e]]
         total = 0.0
@@ -75,10 +75,10 @@ def entry_products(
 def cone_products_rows(
     rows: Array, order: Array, cones: Array, Q: Array, h: Array, S: Array
 ) -> None:
-    """h[n] = <rows[n], Q[cone]> and S[cone] += h[n] rows[n]; Q and S have one row per cone.
+    """Compute h[n] = <rows[n], Q[cone]>, and add h[n] rows[n] to S[cone]; a row for each cone.
 
-    Samples are taken in the given order. Here and below `cones` is unsigned, so that no index
-    counts from the end; h is zero at first; an S without cones is not computed.
+    Samples are processed in the given order. `cones` is unsigned in these functions, which avoids
+    checks for negative indices. h must be zero at first; an S without rows is not computed.
     """
     for n in order:
         k = cones[n]
@@ -95,7 +95,7 @@ def cone_products_rows(
 
 @compiled
 def cone_products_columns(columns: Array, cones: Array, Q: Array, h: Array, S: Array) -> None:
-    """The same for samples in columns; Q and S have one column per cone."""
+    """Do the same for samples in columns; Q and S have one column per cone."""
     for f in range(columns.shape[0]):
         for n in range(columns.shape[1]):
             h[n] += columns[f, n] * Q[f, cones[n]]
@@ -109,7 +109,7 @@ def cone_products_columns(columns: Array, cones: Array, Q: Array, h: Array, S: A
 def cone_products_sparse(
     data: Array, indices: Array, indptr: Array, cones: Array, Q: Array, h: Array, S: Array
 ) -> None:
-    """The same for compressed sparse rows; Q and S have one row per cone."""
+    """Do the same for compressed sparse rows; Q and S have one row per cone."""
     for n in range(cones.shape[0]):
         k = cones[n]
         product = 0.0

@@ -1,10 +1,10 @@
 """Streams: cones and factors of samples that arrive batch by batch and are not kept.
 
 The paper leaves an online version of its algorithms open; this is one. A stream keeps at most K
-centres and, for each of their cones, a sketch of its samples (`cones.open_problems`); and K
-components with the statistics HH' and VH' from which they are updated (a loop of its own, one
-batch at a time, since no sample is read twice). Cones affect components in one place only: a cone
-whose sum the components approximate badly gets a component of its own. Nothing grows with the
+centres and, for each of their cones, a sketch of its samples (`cones.open_problems`). It also keeps
+K components with the statistics HH' and VH', from which a loop updates them one batch at a time,
+because no sample is read twice. Cones affect components in only one way: a cone whose sum the
+components approximate badly gets its own component. The memory of a stream does not grow with the
 number of samples.
 """
 
@@ -28,19 +28,19 @@ from .solvers import FLOOR, hals
 
 # Chosen on simulated cones and on spectra, faces and texts.
 _BATCH_ITER = 3  # updates of H and W for each batch
-_FIRST_BATCH_ITER = 50  # the same for the first batch, which later ones build upon
+_FIRST_BATCH_ITER = 50  # for the first batch, on which later ones build
 _W_SWEEPS = 4  # of hals over W in each iteration
-_FORGET_POWER = 0.5  # the past n samples weigh (n / (n + m))^0.5 when m new ones come
-_EVIDENCE_RATIO = 3.0  # of the error that moving a component removes to the error that it makes
-_NEGLIGIBLE_SHARE = 1e-12  # share of a squared norm up to which rounding counts as zero
-_FLOORED_NORM = 1e-8  # of a component that hals has driven to the floor
+_FORGET_POWER = 0.5  # n past samples weigh (n / (n + m))^0.5 when m new ones arrive
+_EVIDENCE_RATIO = 3.0  # error that moving a component removes, over the error that it adds
+_NEGLIGIBLE_SHARE = 1e-12  # of a squared norm: smaller values are rounding
+_FLOORED_NORM = 1e-8  # a component with a smaller norm is at the floor of hals
 
 
 @dataclass(frozen=True)
 class _Factors:
-    """Unit components W (F, k) and what is known of the coefficients H of the samples so far.
+    """Unit components W (F, k), and statistics of the coefficients H of the samples so far.
 
-    A = HH' (k, k) and B = VH' (F, k) weigh recent samples more; D is HH' of all alike.
+    A = HH' (k, k) and B = VH' (F, k) weigh recent samples more; D is HH' with equal weights.
     """
 
     W: Array
@@ -49,7 +49,7 @@ class _Factors:
     D: Array
 
     def extended(self, w: Array) -> _Factors:
-        """The same with one more component, which no sample uses."""
+        """Return the factors with one more component, which no sample uses."""
         edge = ((0, 1), (0, 1))
         return _Factors(
             np.column_stack([self.W, w]),
@@ -59,17 +59,17 @@ class _Factors:
         )
 
     def scaled(self, size: Array) -> _Factors:
-        """The same with columns w_k / size_k, and hence rows size_k h_k; size 0 empties one."""
+        """Return the factors with columns w_k / size_k and rows size_k h_k; size 0 empties one."""
         both = np.outer(size, size)
         W = self.W / np.where(size > 0, size, 1.0)
         return _Factors(W, self.A * both, self.B * size, self.D * both)
 
     def cheapest_merge(self) -> tuple[float, int, int]:
-        """The squared error of replacing two components by one, at its smallest, and which two.
+        """Return the smallest squared error of replacing two components by one, and their indices.
 
-        w_i h_i' + w_j h_j' is a matrix of rank two. The best one of rank one leaves its smaller
-        squared singular value, the smaller root of x^2 - t x + d with t = tr(G D), d = det(G D)
-        over the two of them.
+        w_i h_i' + w_j h_j' has rank two. The error of its best rank-one approximation is the
+        smaller squared singular value, the smaller root of x^2 - t x + d with t = tr(G D) and d =
+        det(G D) for the two components.
         """
         unit = float(self.D.max()) or 1.0
         D = self.D / unit
@@ -84,13 +84,13 @@ class _Factors:
         return float(error[i, j]) * unit, int(i), int(j)
 
     def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
-        """Components i and j become one; j represents `count` samples with that sum instead."""
+        """Merge components i and j; j then represents `count` samples with the sum `total`."""
         W = self.W.copy()
         M = np.eye(len(self.A))
         weights = np.sqrt(self.D[[i, j], [i, j]])
         joint = W[:, [i, j]] @ (weights if weights.any() else np.ones(2))
         W[:, i] = joint / norm(joint)
-        M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # what their coefficients are worth on it
+        M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # their coefficients in units of component i
         M[j, j] = 0.0
         A = M @ self.A @ M.T
         B = self.B @ M.T
@@ -116,7 +116,7 @@ class ConeStream:
     ----------
     cones : StreamCones
     n_samples : int
-        The number of samples so far, zero samples included.
+        The number of samples so far, including zero samples.
     n_batches : int
 
     Notes
@@ -217,7 +217,7 @@ class ConeStream:
         size = size[is_used]
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
         sums = np.asarray(sums, dtype=float)[is_used] * size
-        # So many equal samples have this sum and this sum of squares.
+        # this many equal samples with this sum and this sum of squares
         sketches = np.zeros((*W.T.shape, SKETCH_SIZE))
         sketches[:, :, 0] = (W * np.sqrt(np.diagonal(A))).T
         stream.cones = StreamCones(W, W * sums, sums**2 / np.diagonal(A), sketches)
@@ -226,20 +226,21 @@ class ConeStream:
 
     @property
     def W(self) -> Array:
-        """The components, (F, K) with unit columns; zero for those not known yet."""
+        """The components (F, K) with unit columns; zero for components not known yet."""
         W = np.where(self._factors.W > FLOOR, self._factors.W, 0.0)
         return np.pad(W, ((0, 0), (0, self.K - W.shape[1])))
 
     @property
     def axes(self) -> Array:
-        """The axes of the cones, (F, K) unit vectors; zero for those not known yet."""
+        """The axes of the cones, unit vectors (F, K); zero for cones not known yet."""
         axes = self.cones.axes
         return np.pad(axes, ((0, 0), (0, self.K - axes.shape[1])))
 
     def update(self, V: DataMatrix) -> None:
         """Update cones and components with a batch of samples, a DataMatrix (F, N).
 
-        Costs four passes over it, one more if centres change, and 47 more for the first batch.
+        This takes four passes over the batch, one more if centres change, and 47 more for the first
+        batch.
         """
         require_data_matrix(V)
         if V.n_features != self.F:
@@ -262,7 +263,7 @@ class ConeStream:
 
 
 def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
-    """Give components to new cones, and to those that need one more than others do."""
+    """Give components to new cones, and to cones that need one more than other cones do."""
     S = cones.sums
     counts = np.maximum(cones.counts, 1.0)
     K = S.shape[1]
@@ -285,7 +286,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
 
 
 def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
-    """Update W from a batch, and add the coefficients it ends with to the statistics."""
+    """Update W from a batch, and add its final coefficients to the statistics."""
     past = (n_samples / (n_samples + V.n_samples)) ** _FORGET_POWER
     W = factors.W
     Ht: list[Aligned] = []
@@ -302,7 +303,7 @@ def _update_W(V: DataMatrix, factors: _Factors, n_samples: int) -> _Factors:
 
 
 def _solve_H(block: Block, H: Array | None = None, *, W: Array, G: Array) -> tuple[Array, Pair]:
-    """The coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
+    """Return the coefficients of a block's samples, and their sums VH' (F, K) and HH' (K, K)."""
     samples = exact(block)
     H = nnls(G, samples.T @ W, H)
     return H, (samples @ H, H.T @ H)

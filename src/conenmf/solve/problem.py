@@ -1,6 +1,6 @@
-"""A problem: all that the objective of a fit depends on besides V.
+"""A problem: everything except V that the objective of a fit depends on.
 
-The loss, penalties, known components and what is known of the entries, made and checked once.
+It contains the loss, penalties, known components and known entries, created and checked once.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Problem:
     fixed : Fixed or None
         Known components.
     observed : Observed or None
-        Which entries are known, and how much they count, if they do not count alike.
+        Which entries are known, and their weights, if weights differ.
     is_signed : bool
-        Whether V has negative entries, which are noise.
+        Whether V has negative entries, which are then noise.
     """
 
     loss: Loss
@@ -52,23 +52,23 @@ class Problem:
     def of(
         cls, V: DataMatrix, loss: Loss, solver: ChosenSolver, fixed: object, penalties: Penalties
     ) -> Problem:
-        """Return the problem of a call, checked against V, the solver and the loss."""
+        """Return the problem for a call, after checks against V, the solver and the loss."""
         loss.check(V, solver, penalties, fixed)
         return cls(loss, penalties, Fixed.of(fixed, V), V.observed, V.measures.lowest < 0)
 
     @property
     def n_fixed(self) -> int:
-        """How many components are known."""
+        """The number of known components."""
         return 0 if self.fixed is None else self.fixed.count
 
     @property
     def is_plain(self) -> bool:
-        """Whether all of V counts alike, and nothing is known or added."""
+        """Whether all entries of V have equal weight, without known components or penalties."""
         is_free = self.fixed is None and self.penalties.are_none
         return is_free and self.observed is None and not self.is_signed
 
     def iterated(self, V: DataMatrix) -> tuple[DataMatrix, Problem]:
-        """Return what is iterated on: weights that are all alike count only beside penalties."""
+        """Return the data and the problem of a run; equal weights matter only with penalties."""
         problem = self
         if self.observed is not None and self.penalties.are_none:
             V = without_unit(V)
@@ -82,7 +82,7 @@ class Problem:
     def finish(self, V: DataMatrix, W: Array, *, sort: bool) -> tuple[Finish, float]:
         """Return the exact end of a fit with W, and its relative error.
 
-        If V is a view of weighed samples, the coefficients are those of the samples themselves,
+        If V is a view of weighted samples, the coefficients are those of the original samples,
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
@@ -95,7 +95,7 @@ class Problem:
         return end, error
 
     def restored(self, W: Array) -> Array:
-        """Return W of the loop with the known components as they were given."""
+        """Return W of a run with the known components exactly as given."""
         W = self.loss.restored(W, self.penalties)
         return W if self.fixed is None else self.fixed.put_into(W)
 
@@ -103,7 +103,7 @@ class Problem:
         """Return the inits of "auto" for the components that are not known.
 
         Coefficients that sum to one need components in the units of V, such as samples, or the
-        vertices of a small simplex if its volume counts.
+        vertices of a small simplex if there is a volume penalty.
         """
         if self.penalties.sum_to_one:
             is_simplex = self.penalties.min_volume and self.fixed is None and self.observed is None
@@ -121,7 +121,7 @@ class Problem:
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
     ) -> Start:
-        """Return where the solver begins; the callback is called if inits compete before."""
+        """Return the start of the solver; during a race of inits the callback is called."""
         if self.is_plain:
             return self._begin(V, K, init, solver, rng, spectrum, callback)
         loss = self.loss
@@ -143,7 +143,7 @@ class Problem:
             W, own, name = self._begin(source, count, init, solver, rng)
             if roots is not None:  # back to the units of the features
                 W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
-        else:  # all are known, or they explain all of V
+        else:  # all components are known, or the known ones explain all of V
             W = default_rng(rng).random((V.n_features, count)).astype(V.dtype)
         if self.fixed is not None:
             W = np.hstack([self.fixed.W.astype(V.dtype), W[:, count - (K - self.n_fixed) :]])
@@ -162,9 +162,9 @@ class Problem:
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
     ) -> Start:
-        """The start of a plain fit."""
+        """Return the start of an unrestricted fit."""
         own = solver if self.is_plain else None
-        if isinstance(init, str) and init == "auto":  # the loss knows what is best
+        if isinstance(init, str) and init == "auto":  # the loss chooses
             return self.loss.initialize(V, K, init, own, rng, callback=callback)
         start = self.loss.initialize(V, K, init, own, rng, spectrum=spectrum)
         if isinstance(init, str) and solver is not None and solver.extrapolate:
@@ -172,15 +172,15 @@ class Problem:
         return start
 
     def weighed(self, start: Start, spectrum: KnownSpectrum) -> Problem:
-        """Return the problem with a number for a weight of the volume that depends on V.
+        """Return the problem with "auto" replaced by a volume weight that depends on V.
 
-        Uniform abundances and white noise of variance s^2 make ||V - WH||^2 + N s^2 log det(W'W)
-        the negative logarithm of a likelihood, up to a factor and a constant. s^2 is estimated from
-        what K components leave: its largest singular value counts, since in real data noise is
-        larger along some directions, and the volume has to resist these.
+        With uniform abundances and white noise of variance s^2, ||V - WH||^2 + N s^2 log det(W'W)
+        is the negative log-likelihood, up to a factor and a constant. s^2 is estimated from the
+        largest singular value of the residual of K components. In real data noise is larger along
+        some directions, and the volume penalty must resist these.
 
-        Abundances need not be uniform. Where they sum to one, the weight is the one with which the
-        simplex of largest likelihood has the right size.
+        Abundances may not be uniform. If they sum to one, the weight is chosen so that the simplex
+        of largest likelihood has the right size.
         """
         penalties = self.penalties
         if not isinstance(penalties.min_volume, str):
@@ -199,13 +199,13 @@ class Problem:
         return replace(self, penalties=replace(penalties, min_volume=weight))
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> float:
-        """Return an estimate from below of the relative error of K components; 0 if unknown."""
+        """Estimate a lower bound of the relative error of K components; 0 if unknown."""
         if not self.is_plain or spectrum is None:
             return 0.0
         return self.loss.lower_bound(V, K, spectrum)
 
     def plain(self) -> Facts:
-        """Return what a result keeps of it, in plain values; nothing of a plain fit."""
+        """Return the plain values that a result stores; empty for an unrestricted fit."""
         plain: Facts = {}
         if self.fixed is not None:
             names = self.fixed.names

@@ -1,4 +1,4 @@
-"""Losses: what a fit minimises, one file each. A new loss is registered here, and nowhere else."""
+"""Losses that a fit can minimise, one file each. A new loss is registered here only."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
     "restraints",
 ]
 
-# By their names.
+# The losses by name.
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
 
-# Those of all losses.
+# The names of the solvers of all losses.
 SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))
 
 
 def get_loss(loss: str | Loss) -> Loss:
-    """Return the loss of that name, or alias.
+    """Return the loss with this name or alias.
 
     >>> get_loss("kullback-leibler").name
     'poisson'

@@ -1,23 +1,23 @@
 """Least squares: ||V - W H||^2.
 
 With W given, a block of samples yields C = V'W, its new H = update(G, C, H) with G = W'W, and the
-sums VH', HH' and <V, WH>. From these W follows by an update with G = HH' and C = VH', and the value
-for any W by
+sums VH', HH' and <V, WH>. From these, W follows by an update with G = HH' and C = VH', and the
+value for any W is
 
     ||V - W H||^2 = ||V||^2 - 2 <V, WH> + <W'W, HH'>.
 
-**Missing and weighted entries.** The objective is the sum of p (v - w h)^2. Every sample has a
-Gram matrix of its own, G_n = sum_f p_nf w_f w_f', and every feature one too, sum_n p_nf h_n h_n'.
-They cost K times as much as a plain iteration. Where less than half of the entries is missing and
-none has another weight, most iterations fill the holes instead with the current W H (Srebro and
-Jaakkola, "Weighted low-rank approximations", ICML 2003): with R = p (V - WH) the update sees
-C = R'W + H G and the plain G = W'W. Nothing is filled in memory.
+**Missing and weighted entries.** The objective is the sum of p (v - w h)^2. Every sample has its
+own Gram matrix, G_n = sum_f p_nf w_f w_f', and so has every feature, sum_n p_nf h_n h_n'. They cost
+K times as much as a plain iteration. If less than half of the entries is missing and all others
+have equal weights, most iterations instead replace missing entries by the current W H (Srebro and
+Jaakkola, "Weighted low-rank approximations", ICML 2003): with R = p (V - WH) the update uses C =
+R'W + H G and the plain G = W'W. No filled matrix is stored.
 
-Filling alone is not enough. Where a component is nearly a single feature, a sample that lacks this
-feature keeps the coefficient that it had, since the hole is filled with that; then the exact H at
-the end is far from it. So one iteration in six, or twelve, has Gram matrices also there. All of
-them lower the same objective. With Gram matrices of the features a pass knows the value at any W;
-otherwise at its own W only.
+Filling alone is not enough. Suppose that a component is nearly a single feature, and a sample lacks
+this feature. The sample then keeps its coefficient, because the missing entry is filled from this
+coefficient, and the exact H at the end is far from it. So every sixth or twelfth iteration uses
+Gram matrices. All iterations lower the same objective. With Gram matrices of the features a pass
+knows the value at any W; otherwise only at its own W.
 """
 
 from __future__ import annotations
@@ -66,29 +66,29 @@ from ..solvers import (
 )
 from .loss import Loss, Objective, Sums
 
-_NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2, below which single precision does not show the rest
-_SINGLE_NOISE = 3e-8  # of ||V||^2, by which single precision rounds the squared error
-_MIN_SINGLE_ERROR = 1e-2  # below which it does not show enough
-_CONVERGED_SHARE = 0.5  # of the tolerance, by which the error of a run on a basis falls at last
+_NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2: a smaller residual is lost in single precision
+_SINGLE_NOISE = 3e-8  # of ||V||^2: rounding error of the squared error in single precision
+_MIN_SINGLE_ERROR = 1e-2  # below this error, single precision is not accurate enough
+_CONVERGED_SHARE = 0.5  # of the tolerance: a run on a basis ends when the error falls by less
 _MAX_ITERATIONS_ON_BASIS = 150
 _MIN_ENTRIES = 1 << 17
 _MAX_SHORT_SIDE = 500
-_MAX_LEFT_OF_SINGLE = 3e-3  # of ||V||^2: above it single precision shows the usual tolerance
-_MAX_LEFT_SHARE = 0.45  # of what K vectors leave, that twice as many may leave
-_BATCHES = 8  # of features, on threads
+_MAX_LEFT_OF_SINGLE = 3e-3  # of ||V||^2: above it, single precision suffices
+_MAX_LEFT_SHARE = 0.45  # largest residual of 2 K vectors, as a share of the residual of K vectors
+_BATCHES = 8  # of features, for threads
 _BATCH_ROWS = 512
 _MAX_BATCH_ROWS = 4096
 _UNIT_SWEEPS = 5  # over columns of unit length
-_MAX_FILLED = 0.5  # share of missing entries up to which they are filled in the loop
-_GRAMS_EVERY = 6  # iterations, where others fill holes; chosen on indian_pines, digits and yale
-_GRAMS_EVERY_OF_MANY = 12  # for more components than this, of which Gram matrices take long
+_MAX_FILLED = 0.5  # largest share of missing entries that the loop fills
+_GRAMS_EVERY = 6  # iterations, others fill missing entries; chosen on indian_pines, digits and yale
+_GRAMS_EVERY_OF_MANY = 12  # for more components than this, whose Gram matrices are slow
 _MANY = 22
-_GRAM_NUMBERS = 1 << 19  # in the Gram matrices of rows that are made at a time
+_GRAM_NUMBERS = 1 << 19  # in the Gram matrices of rows that are computed at a time
 _BATCH_FEATURES = 256  # that a thread updates at a time
 
 
 class Frobenius(Loss):
-    """Least squares, of all entries or of those that are known."""
+    """Least squares over all entries, or over the known ones."""
 
     name = "frobenius"
     help = "least squares"
@@ -114,7 +114,7 @@ class Frobenius(Loss):
     doubled = 1
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
-        """Return the objective of all entries, or of those that are known, by their weights."""
+        """Return the objective over all entries, or over the known ones with their weights."""
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
         return KnownSquares(self, V, *given, rescale=False, **more)  # weights have own units
@@ -126,17 +126,17 @@ class Frobenius(Loss):
         return coefficients(V, W, penalties)
 
     def scale(self, V: DataMatrix) -> float:
-        """Return ||V||^2, of the entries that are known."""
+        """Return ||V||^2 over the known entries."""
         return float((V.observed or V).total)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
-        """Return the solver; a function becomes one."""
+        """Return the solver; a function becomes a solver."""
         return get_solver("hals" if solver == "auto" else solver)
 
     def check(
         self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
-        """Refuse solvers that floor where they must not, and scales that nothing fixes."""
+        """Reject solvers that floor negative data, and factors whose scale nothing fixes."""
         penalties.check_solver(solver_name(solver) or "none", solver)
         if V.observed is not None and penalties.fixes_columns:
             raise OptionError(
@@ -154,11 +154,11 @@ class Frobenius(Loss):
             raise OptionError(weight, problem, "leave one of the two out")
 
     def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
-        """Begin with NNDSVD, or with cones for the factors of an init and solvers that floor.
+        """Start with NNDSVD, or with cones for the factors of an init and for solvers that floor.
 
-        Solvers that floor hardly leave the zeros of NNDSVD. As many components as features, or
-        samples, are exact. One component is the best if it is that of a single cone (Lemma 3); of
-        two, those of the best plane are the best, if they are nonnegative.
+        Solvers that floor hardly change the zeros of NNDSVD. With as many components as features or
+        samples, there are exact factors. The best single component is that of a single cone (Lemma
+        3). The best two components are those of the leading plane if it is nonnegative.
         """
         if solver is None or min(V.shape) < K or K == 1:
             return ("cr1",)
@@ -169,11 +169,11 @@ class Frobenius(Loss):
         return ("rank-two" if K == 2 else "nndsvd", "cr1-robust", "random", "random")
 
     def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
-        """Return that of large data on their leading singular vectors, or in single precision.
+        """Return the objective of large data on leading singular vectors, or in single precision.
 
-        If a side of V is short, the vectors are known. Where twice as many as there are components
-        leave little of what K leave, all good components lie near their subspace. It pays for
-        small errors: where they are larger, a run in single precision converges.
+        If a side of V is short, the singular vectors are known. If 2 K vectors leave much less than
+        K vectors, all good components lie near their subspace. This helps if errors are small; if
+        they are larger, a run in single precision converges.
         """
         F, N = V.shape
         is_large = V.dtype == np.float64 and 2 * V.n_entries > max(_MIN_ENTRIES, F * N)
@@ -191,34 +191,34 @@ class Frobenius(Loss):
         return None if single is None else self.on(single)
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Return what K singular vectors leave (Eckart and Young), by those that inits use."""
+        """Return the residual of K singular vectors (Eckart and Young), which inits use too."""
         squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
         return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of ||V||^2 that is predicted from other features."""
+        """Return the share of ||V||^2 that other features predict."""
         return held_out_share(V, W, weights=weights)
 
 
 class _Squares(Objective):
-    """Squared errors: updates ``(G, C, Y) -> Y`` with penalties and known components."""
+    """Squared errors, with updates ``(G, C, Y) -> Y`` for penalties and known components."""
 
     def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self.terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
-        self._whole = penalties.fixes_columns  # W is updated with all features at once
+        self._whole = penalties.fixes_columns  # the update of W needs all features at once
         self.moves_coefficients = not penalties.sum_to_one
 
     def runs_as(self, solver: Solver) -> Solver:
-        """Return the solver; coefficients that sum to one have an exact one."""
+        """Return the solver; for coefficients that sum to one, an exact one."""
         if not self.penalties.sum_to_one:
             return solver
         return Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Return the updates of rows of H and of W, with the penalties and known components."""
+        """Make the updates of rows of H and of W, with the penalties and known components."""
         is_simplex = self.penalties.sum_to_one
         n_kept = None if self._whole else self.n_fixed
         update_H: Update = sum_to_one if is_simplex else solver.sweeping(affordable_H)
@@ -234,7 +234,7 @@ class _Squares(Objective):
             self.update_rows = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
 
     def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
-        """W with so many features updated at a time, on threads."""
+        """Return W with `size` features updated at a time, on threads."""
         updated = np.empty_like(W)
         parts = slices(len(W), size)
 
@@ -245,7 +245,7 @@ class _Squares(Objective):
         return updated
 
     def _update_near(self, W: Array) -> Update:
-        """The update of W with its penalty near W."""
+        """Return the update of W with its penalty at W."""
         term = self.terms[1]
         if term is None:
             return self._update_W
@@ -261,17 +261,17 @@ class _Squares(Objective):
 class LeastSquares(_Squares):
     """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
 
-    The value is a difference of large numbers: good to about 2e-8 (float64) of ||V||.
+    The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64.
     """
 
     knows_after = takes_products = True
-    basis: Array | None = None  # (F, r), with which V holds coordinates instead of features
-    _last: tuple[Any, Any] = (None, None)  # the last W that was asked about, and W'W
+    basis: Array | None = None  # (F, r): V contains coordinates in this basis instead of features
+    _last: tuple[Any, Any] = (None, None)  # the last requested W, and its W'W
 
     def is_blurred(self, error: float, fall: float, tol: float) -> bool:
-        """Whether the error falls by no more than products are rounded, or a run on a basis ends.
+        """Return whether rounding or a basis hides how the error falls.
 
-        Nearly exact factors are too much for single precision.
+        Single precision is not accurate enough for nearly exact factors.
         """
         if error < _MIN_SINGLE_ERROR:
             return True
@@ -290,9 +290,9 @@ class LeastSquares(_Squares):
     ) -> Results:
         """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Objective`.
 
-        VH' is left out if V is kept in both orders: W is then updated by the same step on the
-        turned data. In single precision the sums do not show errors of less than a thousandth:
-        where they are nearly that small, the step is repeated in double precision.
+        VH' is left out if V is stored in both orders: the same step then updates W on the
+        transposed data. In single precision the sums are not accurate for errors below a
+        thousandth; if errors are nearly that small, the step is repeated in double precision.
         """
         unit, (squared, H, *before) = shared["unit"], given
         C = shared.pop("C", None)  # products that were computed for several runs at once
@@ -316,7 +316,7 @@ class LeastSquares(_Squares):
         return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> Facts:
-        """Return W as blocks are multiplied with it, and its Gram matrix, rounded alike."""
+        """Return W in the type of the products with blocks, and its Gram matrix, rounded alike."""
         rounded = W.astype(self.dtype, copy=False)
         shared = {"W": rounded, "G": self._gram(rounded), "unit": self.unit}
         if self.basis is not None:
@@ -328,8 +328,8 @@ class LeastSquares(_Squares):
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
         """Update W from G = HH' and C = VH', on threads.
 
-        Where V is kept in both orders, by the step for samples on the turned data: NMF is
-        symmetric. Otherwise from the sums of the pass, many rows at a time.
+        If V is stored in both orders, the step for samples is applied to the transposed data,
+        because NMF is symmetric. Otherwise the sums of the pass are used, for many rows at a time.
         """
         other = None if "VH" in sums else self.V.other_order
         update = self._update_near(W)
@@ -364,17 +364,17 @@ class LeastSquares(_Squares):
         return self._updated_rows(update_rows, W, size)
 
     def _gram(self, W: Array) -> Array:
-        """W'W, which is asked for several times in an iteration."""
+        """Return W'W, which an iteration needs several times."""
         if self._last[0] is not W:
             rows = exact(W)
             self._last = W, rows.T @ rows
         return self._last[1]
 
     def _sufficient_dtype(self, sums: Sums, W: Array) -> DType:
-        """The type of V, or float64 if the residual is too small for single precision."""
+        """Return the type of V, or float64 if the residual is too small for single precision."""
         if self.V.dtype == np.float64:
             return self.V.dtype
-        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled since the pass
+        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled after the pass
         left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
@@ -384,7 +384,7 @@ class LeastSquares(_Squares):
         return W * (sums["inner"] / squared) if squared > 0 else W
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return ||V / unit - W H||^2, which rounding may not make negative."""
+        """Return ||V / unit - W H||^2, at least 0 in spite of rounding."""
         inner = sums["inner"]
         if after:
             inner = float(np.vdot(sums["VH"], W)) if "VH" in sums else sums["inner after"]
@@ -395,7 +395,7 @@ class LeastSquares(_Squares):
 
     @staticmethod
     def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
-        """Multiply V with the new H of all runs at once, where W is updated on the turned data."""
+        """Multiply V with the new H of all runs at once, if W is updated on the transposed data."""
         if V.other_order is None:
             return
         new = [(np.asarray(Ht), sums) for Ht, sums in factors if "VH" not in sums]
@@ -405,10 +405,10 @@ class LeastSquares(_Squares):
 
 
 class KnownSquares(_Squares):
-    """The weighted squared error of the entries that are known.
+    """The weighted squared error over the known entries.
 
-    One iteration in `grams_every` has Gram matrices, the others fill holes; all have them where
-    half of the entries or more is missing, or weights differ.
+    One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
+    the entries or more are missing, or if weights differ, all iterations use Gram matrices.
     """
 
     grams_every: int | None = None
@@ -450,7 +450,7 @@ class KnownSquares(_Squares):
         return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> Facts:
-        """Return W in float64, W'W, and the products of pairs of its columns if they are needed."""
+        """Return W in float64, W'W, and if needed the products of pairs of its columns."""
         W = exact(W)
         is_mask = self.V.observed.is_mask
         missing = self.V.observed.missing
@@ -462,9 +462,9 @@ class KnownSquares(_Squares):
         return {**shared, "pairs": packed(W)} if has_grams else {**shared, "G": W.T @ W}
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        """Update W from a Gram matrix for each feature, or from HH' and what holes are filled with.
+        """Update W from a Gram matrix for each feature, or from HH' and the filled entries.
 
-        Features of which nothing is known are zero.
+        Features without known entries become zero.
         """
         update = self._update_near(W)
         if "grams" in sums:
@@ -483,8 +483,8 @@ class KnownSquares(_Squares):
         return np.where(empty[:, None], 0, updated) if empty.any() else updated
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
-        """Return W times the number that makes it best for the H of the sums."""
-        product = float(np.vdot(sums["VH"], W))  # <pV, WH>, or that less <pWH, WH>
+        """Return W times the factor that makes it best for the H of the sums."""
+        product = float(np.vdot(sums["VH"], W))  # <pV, WH>, or this minus <pWH, WH>
         if "grams" in sums:
             inner = product
             squared = self._squares(sums, W)
@@ -494,7 +494,7 @@ class KnownSquares(_Squares):
         return W * (inner / squared) if squared > 0 else W
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the weighted squared error: with Gram matrices of features, at any W."""
+        """Return the weighted squared error; with Gram matrices of features, at any W."""
         if "grams" in sums:
             inner = float(np.vdot(sums["VH"], exact(W)))
             value = max(float(self.total - 2 * inner + self._squares(sums, W)), 0.0)
@@ -506,7 +506,7 @@ class KnownSquares(_Squares):
 
     @staticmethod
     def _squares(sums: Sums, W: Array) -> float:
-        """The weighted squares of W H, from the Gram matrix of each feature."""
+        """Return the weighted squares of W H, from the Gram matrix of each feature."""
         first, second = np.triu_indices(W.shape[1])
         return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), sums["grams"]))
 
@@ -516,7 +516,7 @@ def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Re
 
 
 def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
-    """Apply an update, which may be the user's own, and check what it returned."""
+    """Apply an update, which may be the user's, and check its result."""
     updated = update(G, C, Y)
     if not isinstance(updated, np.ndarray) or updated.shape != Y.shape:
         got = getattr(updated, "shape", type(updated).__name__)

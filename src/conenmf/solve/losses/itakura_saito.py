@@ -1,8 +1,8 @@
 """The Itakura-Saito divergence of W H from V: sum v / x - log(v / x) - 1, for power spectra.
 
-Quiet and loud entries count alike; all must be positive. It is not convex in H: the multiplicative
-updates of Fevotte and Idier (Neural Computation 23, 2011), which never raise it, end at a
-stationary point, and so do `finish` and `transform`. No lower bound is known.
+The divergence weighs quiet and loud entries equally; all entries must be positive. It is not convex
+in H. The multiplicative updates of Fevotte and Idier (Neural Computation 23, 2011) never raise it
+and end at a stationary point, and so do `finish` and `transform`. No lower bound is known.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..inits import Init, Start
 from ..solvers import Solver
 from .loss import Loss, Objective, Sums, Words
 
-_STEPS = 2000  # of the updates that end at H
-_SETTLED = 1e-8  # the largest change in the last of them
-_LIFTED_SHARE = 0.01  # of the mean of W, added to an init, since updates cannot leave zeros
+_STEPS = 2000  # largest number of updates of H
+_SETTLED = 1e-8  # stop when the largest change is below this
+_LIFTED_SHARE = 0.01  # of the mean of W, added to an init because updates cannot change zeros
 
 
 def multiplicative(V: Array, W: Array, Y: Array) -> Array:
-    """Return Y (n, K) multiplied by the root of (V / X^2)'W / (1 / X)'W, where X = W Y'."""
+    """Return Y (n, K) multiplied by the square root of (V / X^2)'W / (1 / X)'W, where X = W Y'."""
     X = W @ Y.T
     return Y * np.sqrt(((V / X**2).T @ W) / ((1 / X).T @ W))
 
@@ -36,7 +36,7 @@ _SOLVERS = {"mult": Solver(multiplicative, first="H")}
 
 
 class ItakuraSaito(Loss):
-    """One solver, every init; the error is relative to the divergence from the mean sample."""
+    """A loss with one solver; errors are relative to the divergence of V from its mean sample."""
 
     name = "itakura-saito"
     help = "itakura-saito for positive power spectra"
@@ -63,11 +63,11 @@ class ItakuraSaito(Loss):
         return float(means) if means > 1e-12 else float(V.n_entries)
 
     def inits(self, *given: object) -> tuple[Init, ...]:
-        """Begin with cones."""
+        """Start with cones."""
         return ("cr1",)
 
     def initialize(self, V: DataMatrix, K: int, init: Init, *how: Any, **known: Any) -> Start:
-        """Return W of an init, raised above zero; without an H, equal shares of all components."""
+        """Return W of an init, raised above zero, and its H, or equal shares of all components."""
         start = super().initialize(V, K, init, *how, **known)
         if isinstance(init, str):
             start = start._replace(W=start.W + V.dtype.type(_LIFTED_SHARE * start.W.mean()))
@@ -77,13 +77,13 @@ class ItakuraSaito(Loss):
 
 
 class SpectralDivergence(Objective):
-    """The divergence, with the sums that the update of W needs: of v / x^2 and of 1 / x."""
+    """The divergence, with sums of v / x^2 and 1 / x for the update of W."""
 
     knows_after = False
 
     @staticmethod
     def step(block: Block, *given: Array, **shared: Any) -> Results:
-        """Update a block's rows of H, and sum at the new ones; see `Objective`."""
+        """Update a block's rows of H, and return sums at the new ones; see `Objective`."""
         V = exact(dense(block))
         W = shared["W"]
         H = shared["update"](V, W, exact(given[0])).astype(given[0].dtype, copy=False)
@@ -94,15 +94,15 @@ class SpectralDivergence(Objective):
         return {"W": exact(W)}
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        """Return W times the root of (V / X^2) H' / (1 / X) H'."""
+        """Return W times the square root of (V / X^2) H' / (1 / X) H'."""
         return np.asarray(W * np.sqrt(sums["above"] / sums["below"]), dtype=W.dtype)
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the divergence, which rounding may not make negative."""
+        """Return the divergence, at least 0 in spite of rounding."""
         return max(float(sums["value"]), 0.0)
 
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
-        """Return H at a stationary point; the residual says how far from one it is."""
+        """Return H at a stationary point; the residual is its distance from one."""
         V = self.V
         W = exact(np.asarray(W))
         with V.own_threads():
@@ -140,7 +140,7 @@ def _finish(block: Block, *, W: Array, dtype: DType) -> tuple[Array, Sums]:
 
 
 def _equal(block: Block, *, W: Array, dtype: DType) -> PerSample:
-    """Step: the same coefficient for every component, at the best scale of each sample."""
+    """Step: return equal coefficients for all components, at the best scale for each sample."""
     sizes = (exact(dense(block)) / W.sum(axis=1)[:, None]).mean(axis=0)
     return np.repeat(sizes[:, None], W.shape[1], axis=1).astype(dtype), None
 

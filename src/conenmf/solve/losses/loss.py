@@ -1,10 +1,11 @@
-"""What a loss is: a description of what it offers, and an objective that a run minimises.
+"""The interface of losses: a `Loss` describes its features, an `Objective` is what a run minimises.
 
-A `Loss` has a name, solvers, the constraints that it supports, the names of its lower bounds and of
-its evidence for the number of components, and its words. Everything outside this folder asks these,
-never which loss it is. ``loss.on(V)`` is an `Objective`: the step on a block of samples, the sums
-that it yields, the update of W from them, the value of the objective, and the exact H for a given
-W. A run passes the sums from one method to the next, and a checkpoint saves them by name.
+A `Loss` has a name, solvers, supported constraints, the names of its lower bounds and of its
+evidence for the number of components, and its words. All code outside this folder uses these
+attributes and does not test for a certain loss. ``loss.on(V)`` is an `Objective`. It provides the
+step on a block of samples with its sums, the update of W from the sums, the value of the objective,
+and the exact H for a given W. A run passes the sums from one method to the next, and a checkpoint
+saves them by name.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize
 from ..solvers import ChosenSolver, Solver, Update, extrapolated
 
-# What a pass sums over the samples, by name: arrays and numbers that a loss understands.
+# Sums of a pass over the samples, by name: arrays and numbers that a loss understands.
 Sums: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Words:
-    """How a result, its report and the command line name the numbers of a loss.
+    """The words of a loss in results, reports and the command line.
 
     Attributes
     ----------
     share : str
-        The relative error as the label of an axis.
+        The relative error, as an axis label.
     of_runs : str
         The relative error of replicates.
     summary : str
-        A template of the first sentence about a fit, with the fields `error` (relative),
-        `objective`, `explained` (1 - the relative error) and `known` (which entries it is about).
+        A template for the first sentence about a fit, with the fields `error` (relative),
+        `objective`, `explained` (1 - the relative error) and `known` (the entries that count).
     """
 
     share: str = "relative error"
@@ -56,29 +57,30 @@ class Words:
 
 
 class Loss(ABC):
-    """What a fit minimises, and what it offers.
+    """A loss that a fit can minimise, and its features.
 
     Attributes
     ----------
     name, aliases : str, tuple of str
     help : str
-        A few words for the command line.
+        A short description for the command line.
     solvers : mapping
-        By name; the first is that of "auto".
+        Solvers by name; "auto" uses the first.
     constraints : frozenset of str
-        What a fit may ask for: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
+        Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
         "negative" entries, "sample weights", "stream", "zeros" and "sparse" data.
     degree : int
-        Of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is the sample times
-        p^(1/degree), and the relative error is a share of the objective to the same power.
+        Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
+        the sample times p^(1/degree), and the relative error is a share of the objective to the
+        same power.
     lower_bounds : tuple of str
-        Which `judge` can compute; none: "no lower bound is known for this loss".
+        Lower bounds that `judge` can compute; if empty, no lower bound is known for this loss.
     k_evidence : tuple of str
-        What speaks for a number of components, which `judge` looks up.
+        Evidence for the number of components, which `judge` looks up.
     words : Words
     doubled : int
-        Twice the divergence of scikit-learn is this many times the objective.
+        The factor from the objective to twice the divergence of scikit-learn.
     """
 
     name: str
@@ -112,17 +114,17 @@ class Loss(ABC):
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
 
-        `unseen` says whether features that have entries but no component, if the loss cannot take
-        them, are left out with a warning, or raise an error.
+        Features may have entries although all components are zero there. If the loss does not allow
+        this, `unseen` says whether they are left out with a warning or raise an error.
         """
         return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
 
     @abstractmethod
     def scale(self, V: DataMatrix) -> float:
-        """Return the loss to which the relative error is relative."""
+        """Return the value of the loss that corresponds to a relative error of 1."""
 
     def solver(self, solver: str | Solver | Update) -> Solver:
-        """Return the solver for the name or function that the user passes."""
+        """Return the solver for a name or function that the user passes."""
         if isinstance(solver, Solver) and solver in self.solvers.values():
             return solver
         if not isinstance(solver, str):
@@ -150,7 +152,7 @@ class Loss(ABC):
                 raise OptionError(loss, f" takes no {what} ({name}): use ", other)
 
     def data(self, V: DataMatrix) -> DataMatrix:
-        """Return V in the form in which runs read it."""
+        """Return V in the form that runs read."""
         return V
 
     def initialize(
@@ -162,24 +164,24 @@ class Loss(ABC):
         rng: Generator = None,
         **known: Any,
     ) -> Start:
-        """Return the factors from which a solver begins, by the name of an init or a user's own."""
+        """Return the initial factors, by the name of an init or from the user's own."""
         return initialize(V, K, init, solver, rng, **known)
 
     def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
-        """Return the inits of "auto": the first begins, the others compete where it may pay.
+        """Return the inits of "auto": the first starts, the others may compete with it.
 
-        Without others there is no race; see `race`.
+        With a single init there is no race; see `race`.
         """
         return ("random",)
 
     def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
-        """Return nearly the same objective, which costs less, for the first iterations of a run."""
+        """Return a similar objective that costs less, for the first iterations of a run."""
         return None
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Return an estimate from below of the relative error of K components; 0 if unknown.
+        """Estimate a lower bound of the relative error of K components; 0 if unknown.
 
-        It tells a race whether there is something to win.
+        A race uses it to decide whether a better init may help.
         """
         return 0.0
 
@@ -195,10 +197,10 @@ class Loss(ABC):
         *,
         warm: bool,
     ) -> Start:
-        """Return the start from W, of which the first columns are given, with penalties.
+        """Return the start from W, whose first columns are known, with penalties.
 
-        W has the scale that the penalties ask for, and its best H. Where the coefficients of a
-        sample sum to one, those of the init are not used. With `warm`, W is that of a named init,
+        W gets the scale that the penalties require, and its best H. If the coefficients of a sample
+        sum to one, the init's coefficients are not used. With `warm`, W comes from a named init,
         which a loss may improve first.
         """
         start = initialize(V, K, W, None if K == n_fixed else solver)
@@ -212,43 +214,43 @@ class Loss(ABC):
         return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
 
     def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return what known components W leave of V: max(V - W H, 0) with the best H."""
+        """Return the residual max(V - W H, 0) of known components W with the best H."""
         return what_is_left(V, W)
 
     def warm_up(
         self, V: DataMatrix, views: Sequence[DataMatrix], starts: Sequence[Start]
     ) -> list[Start]:
-        """Improve starts on views of V, before their runs begin, in passes that all share."""
+        """Improve starts on views of V before their runs, in shared passes."""
         return list(starts)
 
     def measure(self, V: DataMatrix, views: Sequence[DataMatrix]) -> None:
-        """Measure views of V in one pass, so that none has to make its own."""
+        """Measure views of V in one joint pass."""
         measure_together(V, views)
 
     def restored(self, W: Array, penalties: Penalties) -> Array:
-        """Return W of the loop in the scale of a result."""
+        """Return W of a run in the scale of a result."""
         return W
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
-        """Return W, in the type of V, changed as little as makes its loss finite."""
+        """Return W in the type of V, after the smallest change that makes its loss finite."""
         return np.ascontiguousarray(W, V.dtype)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of V that is predicted from other features, at most 1."""
+        """Return the share of V that other features predict, at most 1."""
         raise NotAvailableError(
             "no score on held-out features is known for ", Option("loss", self.name)
         )
 
     def relative_error(self, value: float, scale: float) -> float:
-        """Return the relative error of a value of the loss, given `scale`."""
+        """Return the relative error for a value of the loss and `scale`."""
         share = value / scale if scale else 0.0
         return math.sqrt(share) if self.degree == 2 else float(share)
 
 
 class Objective(ABC):
-    """The loss of V with its penalties, as a run sees it.
+    """The loss of V with its penalties, as a run uses it.
 
-    A run factors V / unit, so that solvers which floor do so regardless of the scale of V.
+    A run factors V / unit, so solvers that floor do not depend on the scale of V.
 
     Attributes
     ----------
@@ -258,25 +260,25 @@ class Objective(ABC):
         The type of the factors.
     penalties : Penalties
     n_fixed : int
-        The first columns of W are known, and stay.
+        The first columns of W are known and do not change.
     unit : float
-        A power of two; 1 with penalties, which see the factors as they are.
+        A power of two; 1 with penalties, which depend on the scale of the factors.
     total : float
-        The value that counts as 1.
+        The value that corresponds to a relative error of 1.
     terms : pair of Term or None
-        The penalties of H and of W, in units of the value.
+        The penalties of H and W, in units of the value.
     knows_after : bool
-        Whether the sums of a pass give the value at every W, so also at the one that is updated
-        from them; otherwise only at the W that the pass was made with.
+        Whether the sums of a pass give the value at every W, so also at the W updated from them. If
+        False, they give only the value at the W of the pass.
     aligned : tuple of arrays (N, ...)
-        What the step needs of every sample, such as weights; it takes their rows before those of H.
+        Arrays that the step needs, such as weights; it gets their rows before the rows of H.
     number : int
-        Of the iteration, counted from 0.
+        The number of the iteration, from 0.
     takes_products : bool
-        Whether the step takes the products of samples with W of `shared` as ``C=``.
+        Whether the step accepts the products of samples with W of `shared` as ``C=``.
     moves_coefficients : bool
-        Whether H is extrapolated too. Coefficients that sum to one are not: they are the best for
-        the W of the pass.
+        Whether H is extrapolated too. Coefficients that sum to one are not, because they are the
+        best ones for the W of the pass.
     """
 
     knows_after: bool
@@ -307,9 +309,9 @@ class Objective(ABC):
         self.total = loss.scale(V) / self.unit**loss.degree
 
     def is_blurred(self, error: float, fall: float, tol: float) -> bool:
-        """Whether an approximation does not show any more how the error falls.
+        """Return whether an approximation no longer shows how the error falls.
 
-        `fall` is the share of the error by which it fell last, `tol` that with which a run ends.
+        `fall` is the last relative decrease of the error, `tol` the decrease at which a run ends.
         """
         return True
 
@@ -323,12 +325,12 @@ class Objective(ABC):
         floor: float,
         **shared: Any,
     ) -> Results:
-        """Update the rows of H (n, K) that belong to a block, and return them with the sums.
+        """Update the rows of H (n, K) of a block, and return them with the sums.
 
-        `given` are the rows of `aligned`, then those of H. If those of H `before` follow, the new H
-        is moved further by `beta` times the way from there, down to `floor` at most, and the
-        result is (H moved, H as updated, sums) instead of (H, sums). `shared` is what `shared`
-        returns.
+        `given` contains the rows of `aligned`, then those of H. If the rows of an earlier H follow
+        as `before`, the new H is extrapolated by `beta` times the change from it, but not below
+        `floor`. The result is then (H extrapolated, H as updated, sums) instead of (H, sums). The
+        keyword arguments come from the method `shared`.
         """
 
     @abstractmethod
@@ -336,49 +338,49 @@ class Objective(ABC):
         """Return what every block needs for a pass with W (F, K)."""
 
     def runs_as(self, solver: Solver) -> Solver:
-        """Return the solver by whose attributes the loop runs."""
+        """Return the solver whose attributes the loop uses."""
         return solver
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Make the updates by a solver: `update_rows` of H, for `step`, and that of `update_W`.
+        """Make the updates of a solver: `update_rows` for `step`, and the update for `update_W`.
 
-        Sweeps are affordable that cost no more than the products of a pass.
+        The sweeps of an update may cost at most as much as the products of a pass.
         """
         self.update_rows: Update = solver.update
 
     @abstractmethod
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        """Return W (F, K) updated from the sums of a pass that was made with it, and its H."""
+        """Return W (F, K), updated from the sums and the H of a pass with W."""
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W (F, K) moved on by a share of the way from `before`, down to `floor` at most."""
+        """Return W (F, K) extrapolated by a share of the way from `before`, not below `floor`."""
         return extrapolated(W, before, share, floor)
 
     @abstractmethod
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the loss of V / unit at the H of the sums and a W: of the pass, or updated."""
+        """Return the loss of V / unit at the H of the sums, and W before or after the update."""
 
     @abstractmethod
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
-        """Return the exact H (K, N) for W, labels (N,), and how good the two are; one pass.
+        """Return the exact H (K, N) for W, labels (N,), and the errors; one pass.
 
-        Components are sorted by what they contribute, the largest first; known ones, and all
-        without `sort`, stay where they are.
+        Components are sorted by contribution, the largest first. Known components keep their
+        positions; without `sort`, all do.
         """
 
     def objective(self, value: float) -> float:
-        """Return the loss of V itself for a value of V / unit."""
+        """Return the loss of V for a value of V / unit."""
         return value * self.unit**self.loss.degree
 
     def relative_error(self, value: float) -> float:
-        """Return a function of the value that does not depend on the scale of V."""
+        """Return the relative error for a value; it does not depend on the scale of V."""
         return self.loss.relative_error(value, self.total)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
-        """Return W times the number that makes it best for the H of the sums."""
+        """Return W times the factor that makes it best for the H of the sums."""
         return W
 
     @staticmethod
     def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
-        """Prepare updates of W of several runs in one pass; each has its new H and its sums."""
+        """Prepare updates of W for several runs in one pass, given the new H and sums of each."""
         return

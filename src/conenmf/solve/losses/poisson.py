@@ -2,37 +2,38 @@
 
     D(V | W H) = sum v log(v / x) - v + x,  x = W H,
 
-which is the negative log-likelihood of counts v with the rates x, but for a constant. Where v = 0
-only x is left, and all x together are the sums of the columns of W times those of the rows of H: so
-the rates are computed in the places of the entries that are not zero, and nowhere else.
+which is the negative log-likelihood of counts v with the rates x, up to a constant. If v = 0 only x
+remains, and the sum of all x is the product of the column sums of W and the row sums of H. So rates
+are computed only at nonzero entries.
 
-Each sample is a Poisson regression on W, of which an iteration takes a step (`poisson_regression`).
-NMF is symmetric: where V can be read in the other order, W takes the same step with the features in
-the place of samples, and the value after it is known. Otherwise the pass sums (V / X) H' (F, K),
-from which W takes the multiplicative step, and where it is small the curvatures (F, K, K), with
-which W takes one of Newton's; the value is then that at the W before.
+Each sample is a Poisson regression on W, and an iteration takes one step of it
+(`poisson_regression`). NMF is symmetric: if V can be read in the other order, W takes the same step
+with features in place of samples, and the value after the step is known. Otherwise the pass sums (V
+/ X) H' (F, K) for a multiplicative step of W. If they are small, it also sums the curvatures (F, K,
+K) for a Newton step. The value is then known only at the W before the step.
 
-Rates must not be zero where counts are not. So an update is moved further only as far as every
-entry keeps a share of itself.
+Rates must not be zero at nonzero counts. So extrapolation leaves every entry at least a share of
+itself.
 
-Where entries are missing or weighted, counts are those that are known, times their weights, and the
-sums of W are those over what is known of each sample, and of H over what is known of each feature.
+With missing or weighted entries, only known counts enter, times their weights. The column sums of W
+are over the known entries of each sample, and the row sums of H over the known entries of each
+feature.
 
-*Coefficients.* As for least squares, the exact H depends on V and W alone, so a fit ends with it,
-and `transform` is nothing else. Features that no component has have rates of zero for every H: they
-are left out, and `report_unseen` says so.
+*Coefficients.* As for least squares, the exact H depends on V and W alone. A fit ends with it, and
+`transform` computes the same. A feature that is zero in all components has rates of zero for every
+H: it is left out, and `report_unseen` warns about it.
 
-*Margins.* The best single component of complete counts is the product of the margins. Where entries
-are missing or weighted it is found by scaling both sides in turn until the totals of what is known
-are right, iterative proportional fitting, whose limit is the best one too.
+*Margins.* The best single component of complete counts is the product of the margins. With missing
+or weighted entries, iterative proportional fitting finds it: both sides are scaled in turn until
+the totals of the known entries are right.
 
 *Penalties.* The objective is that of scikit-learn: D(V | W H) + l1 sum + l2 ||.||^2 / 2 for both
-factors, with the numbers of `Penalties`. A step minimises them as parts of the problem of each row
-(`Restraint`), instead of changing matrices as for least squares.
+factors, with the numbers in `Penalties`. A step includes them in the problem of each row
+(`Restraint`); it does not change matrices as for least squares.
 
-*Held-out counts.* As `held_out_share`, with the divergence in place of squared errors. A rate may
-be zero where a count is not, so a little of the mean of all components is mixed in. Where a sample
-has no counts outside the fold, nothing is known of it: its rates are then those of the mean alone.
+*Held-out counts.* This is `held_out_share` with the divergence in place of squared errors. A rate
+may be zero at a nonzero count, so a little of the mean of all components is added. If a sample has
+no counts outside the fold, its rates are those of the mean alone.
 """
 
 from __future__ import annotations
@@ -98,12 +99,12 @@ from .poisson_regression import (
     sample_sums,
 )
 
-_MAX_FITTING_PASSES = 500  # where little is known, a hundred or two are needed
-_FITTED_SHARE = 1e-12  # of the total, by which the divergence falls in the last of them
+_MAX_FITTING_PASSES = 500  # up to 200 are needed if few entries are known
+_FITTED_SHARE = 1e-12  # of the total: fitting ends when the divergence falls by less
 
 
 class Margins(NamedTuple):
-    """The totals of V, and what one component leaves of it.
+    """The totals of V, and the divergence of one component.
 
     Attributes
     ----------
@@ -113,9 +114,9 @@ class Margins(NamedTuple):
         The sum of each feature.
     total : float
     divergence : float
-        That of the best single component, which is the product of the margins.
+        The divergence of the best single component, the product of the margins.
     of_weights : float
-        sum p v log p over entries with the weights p: 0 unless some count more than others.
+        sum p v log p over entries with the weights p: 0 if all p are 0 or 1.
     """
 
     samples: Aligned
@@ -126,7 +127,7 @@ class Margins(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The divergence of one component, by which others are judged; the total if that is 0."""
+        """The divergence of one component, the unit of relative errors; the total if it is 0."""
         return self.divergence if self.divergence > 1e-12 * self.total else self.total
 
 
@@ -134,7 +135,7 @@ _measured: WeakKeyDictionary[DataMatrix, Margins] = WeakKeyDictionary()
 
 
 def margins(V: DataMatrix) -> Margins:
-    """Return the margins of V, of what is known of it; one pass, the first time.
+    """Return the margins of the known entries of V; the first call takes one pass.
 
     >>> from conenmf import from_columns
     >>> margins(from_columns([[1, 2], [3, 6]])).features
@@ -145,7 +146,7 @@ def margins(V: DataMatrix) -> Margins:
 
 
 def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
-    """Measure the margins of views of V, or of V itself, in one pass for all of them."""
+    """Compute the margins of views of V, or of V itself, in one pass for all of them."""
     parts = [
         Part(view, _measure, view.aligned_weights, {}, n_rows=1)
         for view in views
@@ -168,8 +169,8 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
 
 
 def known_counts(block: Block, weights: EntryWeights, unit: float = 1.0) -> Block:
-    """Return the entries of a block times their weights, in compressed form without zeros."""
-    plain = weights is None or weights.dtype == bool  # what is missing is zero already
+    """Return the entries of a block times their weights, compressed and without zeros."""
+    plain = weights is None or weights.dtype == bool  # missing entries are zero already
     return counts_of(block if plain else weighed(block, weights), unit)
 
 
@@ -191,7 +192,7 @@ def _measure(
 
 
 def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> float:
-    """The divergence of the best single component w h from the known entries of V."""
+    """Return the divergence of the best single component w h from the known entries of V."""
     weights = V.observed.aligned
     w = np.array(features)
     last = np.inf
@@ -208,7 +209,7 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
 def _fit(
     block: Block, totals: Array, weights: EntryWeights = None, *, w: Array
 ) -> tuple[tuple[float, Array]]:
-    """H for w, as sum v log h; and what it gives to each feature."""
+    """Return h for a given w as sum v log h, and its sums for each feature."""
     reached = row_grams(block, weights, w[:, None])[:, 0]
     h = over(totals, reached)
     there = h > 0
@@ -217,7 +218,7 @@ def _fit(
 
 
 def _xlogx(values: Array) -> float:
-    """Sum of x log x, which is 0 at 0."""
+    """Return the sum of x log x, where 0 log 0 = 0."""
     positive = values[values > 0]
     return float(positive @ np.log(positive))
 
@@ -229,15 +230,15 @@ def restraints(penalties: Penalties, n_fixed: int = 0) -> tuple[Restraint, Restr
 
 
 def _term(held: Restraint) -> Term:
-    """l1 sum + l2 ||.||^2 / 2: the divergence has no factor of two."""
+    """Return l1 sum + l2 ||.||^2 / 2 as a term: the divergence has no factor of two."""
     return Term(held.l1 / 2, held.l2 / 2)
 
 
 def balancing_factors(W: Array, masses: Array, squares: Array, penalties: Penalties) -> Array:
-    """Return for each component the number to multiply w_k by, and to divide h_k by.
+    """Return for each component the factor to multiply w_k and divide h_k by.
 
-    The loss does not change with it, and the penalties are smallest. `masses` and `squares` are
-    sums of the rows of H and of their squares.
+    The loss does not change, and the penalties become minimal. `masses` and `squares` are the row
+    sums of H and of its squares.
     """
     of_W = penalties.l1_w * exact(W).sum(axis=0), penalties.l2_w * (exact(W) ** 2).sum(axis=0)
     of_H = penalties.l1_h * masses, penalties.l2_h * squares
@@ -255,7 +256,7 @@ def _balanced(a: float, c: float, b: float, d: float) -> float:
     return exp(sum(bisected(falls, -200.0, 200.0)) / 2)
 
 
-_TINY_SHARE = 1e-100  # of the largest entry of a component: coefficients would leave the range
+_TINY_SHARE = 1e-100  # of a component's largest entry: below it, coefficients are out of range
 
 
 def regressions(
@@ -265,18 +266,19 @@ def regressions(
     *,
     given: Aligned | None = None,
 ) -> tuple[Aligned, Aligned, Sums]:
-    """Return the best H (K, N) for W, labels (N,), and sums by which they are judged; one pass.
+    """Return the best H (K, N) for W, labels (N,), and sums for the errors; one pass.
 
-    If H' is `given`, (N, K), it is judged as it is.
+    If H' is `given`, (N, K), its errors are computed without changing it.
 
-    Features that no component has are left out: their rates are zero for every H. A label is the
-    component with the largest share of the rates of a sample, -1 for a sample without counts.
+    Features that are zero in all components are left out, because their rates are zero for every H.
+    A label is the component with the largest share of the rates of a sample, or -1 for a sample
+    without counts.
 
-    The sums are the "divergence" of the other features, the "gap" by which it is at most above the
-    smallest for this W, the sums "H" (K,) of the rows of H, "known" (K,) or (F, K) over the samples
-    in which each feature is known, "ratios" (V / X) H' (F, K), the counts "unseen" (F,) of features
-    without components, the number of "impossible" ones, whose rates are zero for a given H, and the
-    "penalty" of H.
+    The sums are: the "divergence" of the other features; the "gap", an upper bound on its excess
+    over the minimum for this W; "H" (K,), the row sums of H; "known" (K,) or (F, K), the sums of H
+    over the samples in which each feature is known; "ratios" (V / X) H' (F, K); "unseen" (F,), the
+    counts of features without components; the number of "impossible" counts, whose rates are zero
+    for a given H; and the "penalty" of H.
     """
     aligned = V.aligned_weights
     shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
@@ -307,7 +309,7 @@ def _regress(
     is_weighted: bool,
     held: Restraint,
 ) -> tuple[Array, Array, Facts]:
-    """The step of `regressions`; columns are in their own order, `places` are the caller's."""
+    """Step of `regressions`; columns are in their own order, `places` restores the caller's."""
     weights = given[0] if is_weighted else None
     of_all = side.sums
     kept = given[is_weighted:]
@@ -340,7 +342,7 @@ def _regress(
 
 
 def report_unseen(V: DataMatrix, counts: Array, unseen: str = "warn") -> None:
-    """Warn about counts (F,) of features that no component has, or raise an error."""
+    """Warn about counts (F,) of features that are zero in all components, or raise an error."""
     some = np.flatnonzero(counts)
     message = (
         f"no component has {counted(some.size, 'feature')} with counts, in all "
@@ -357,14 +359,14 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
     return ", ".join(shown) + (", ..." if features.size > most else "")
 
 
-_LIFTED_SHARE = 0.01  # of each column of W, that is the mean composition
+_LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
-_SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # a number: the leader goes on to it
-_BEGUN, _COMPARED = 4, 10  # iterations of each run, and after which those that went on are compared
+_SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # the leader continues to a number
+_BEGUN, _COMPARED = 4, 10  # iterations of each run, and at which the remaining are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
-_MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features, which every thread sums
-_KEPT_SHARE = 0.1  # of an entry, that is left when it is moved further
+_MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
+_KEPT_SHARE = 0.1  # of an entry: extrapolation leaves at least this
 
 POISSON_SOLVERS: dict[str, Solver] = {
     "newton": Solver(newton, first="H", extrapolate=True),
@@ -407,13 +409,13 @@ class Poisson(Loss):
         return H, labels, max(sums["divergence"], 0.0)
 
     def scale(self, V: DataMatrix) -> float:
-        """Return the divergence of the best single component; the total if that is 0."""
+        """Return the divergence of the best single component; the total if it is 0."""
         return margins(V).scale
 
     def check(
         self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
     ) -> None:
-        """Refuse penalties of one factor alone, and L2 ones where samples are weighted."""
+        """Reject penalties on one factor alone, and L2 penalties if samples are weighted."""
         if penalties.fixes_columns and {"l1", "l2", "one factor"}.issuperset(penalties.kinds):
             problem = (
                 " needs penalties on both factors, because a factor with a penalty could shrink "
@@ -429,7 +431,7 @@ class Poisson(Loss):
             raise OptionError(weight, problem, ratio, ", or leave one of the two out")
 
     def data(self, V: DataMatrix) -> DataMatrix:
-        """Return V with its entries in compressed form, where all are known."""
+        """Return V with its entries compressed, if all are known."""
         return by_entries(V) if V.observed is None else V
 
     def initialize(
@@ -444,10 +446,10 @@ class Poisson(Loss):
         callback: Callback | None = None,
         **known: Any,
     ) -> Start:
-        """Return the factors with which counts begin; `scaled` is the spectrum of `unit_sums`.
+        """Return the initial factors for counts; `scaled` is the spectrum of `unit_sums`.
 
-        A user's own factors are used as they are, but for features that have counts and no
-        component; without H, the best one for W is.
+        A user's own factors are used unchanged, except for features that have counts but are zero
+        in all components. Without H, the best one for W is computed.
         """
         if isinstance(init, str) and init == "auto":
             if K > 1 and solver is not None and solver.extrapolate:
@@ -481,17 +483,17 @@ class Poisson(Loss):
         return Start(W, _equal_coefficients(V, W) if H is None else H, name)
 
     def inits(self, V: DataMatrix, K: int, solver: ChosenSolver) -> tuple[Init, ...]:
-        """Leave the choice to `initialize`: a sprint, or NNDSVD of samples that sum to one."""
+        """Let `initialize` choose between a sprint and NNDSVD of samples that sum to one."""
         return ("auto",)
 
     def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
-        """Return where the init that leads after some iterations has arrived.
+        """Return the state of the init that leads after some iterations.
 
         Counts have many minima, and no bound tells whether another one is much lower. Either of the
-        first two inits may lead to a bad one, but seldom both; after a few iterations the one that
-        leads nearly always ends lower. A callback may end the sprint: so that one goes far before
-        others begin, and is then judged by where it was when it had run as long as they. Random
-        inits hardly win where there are many counts, and do not take part there.
+        first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
+        leading one nearly always ends lower. A callback may end the sprint, so one run advances far
+        before others start; it is then judged by its value after as many iterations as they have
+        run. Random inits rarely win with many counts, and do not take part there.
         """
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
@@ -529,9 +531,9 @@ class Poisson(Loss):
         *,
         warm: bool,
     ) -> Start:
-        """Return the start from W; features that have counts but no component get a little of it.
+        """Return the start from W; features with counts but no component get a little of all.
 
-        Components get the scale with which penalties are smallest; that of given ones stays.
+        Components get the scale that minimises the penalties; known components keep theirs.
         """
         totals = margins(V)
         W = np.array(W, float)
@@ -562,10 +564,10 @@ class Poisson(Loss):
         starts: Sequence[Start],
         n_fixed: int = 0,
     ) -> list[Start]:
-        """Return starts after a few multiplicative steps; the first columns of W may be given.
+        """Return starts after a few multiplicative steps; the first columns of W may be known.
 
-        Newton's steps from far away often end in a worse minimum. On mutation catalogues the
-        divergence from random inits was 3 % to 7 % higher without them.
+        Newton steps from a distant start often end in a worse minimum. On mutation catalogues the
+        divergence from random inits was 3% to 7% higher without multiplicative steps.
         """
         runs = []
         stopping = Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
@@ -584,11 +586,11 @@ class Poisson(Loss):
         margins_together(V, views)
 
     def restored(self, W: Array, penalties: Penalties) -> Array:
-        """Return W with columns that add up to one, unless penalties fix their scale.
+        """Return W with columns that sum to one, unless penalties fix their scale.
 
-        They are compositions, and H counts. Steps shrink entries towards zero without end; what is
-        negligible becomes zero, since it would ask for enormous coefficients of a sample of which
-        nothing else is known.
+        The columns are then compositions, and H contains counts. Steps shrink entries towards zero
+        for ever. Negligible entries become zero, because a sample that is known only there would
+        need enormous coefficients.
         """
         W = np.where(W < _NEGLIGIBLE_SHARE * W.max(axis=0), 0, W)
         if not penalties.are_none:
@@ -596,20 +598,20 @@ class Poisson(Loss):
         return over(W, W.sum(axis=0, dtype=float)).astype(W.dtype, copy=False)
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
-        """Return W with a little of every component in features that have counts and none."""
+        """Return W with a little of every component in features with counts but no component."""
         totals = margins(V)
         W = np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of the deviance that is explained for features not seen."""
+        """Return the share of the deviance that other features explain."""
         return held_out_deviance(V, W, weights=weights)
 
 
 class Divergence(Objective):
-    """The divergence of W H from V, as counts with these rates have it; see the module."""
+    """The divergence of W H from V; see the module."""
 
-    is_judged = True  # otherwise values are not computed, and are those of one component
+    is_judged = True  # if False, values are not computed, and equal that of one component
 
     def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
         super().__init__(loss, V, *given, **more)
@@ -624,7 +626,7 @@ class Divergence(Objective):
         self._known: tuple[Array, float] | None = None
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Take the update of rows, which knows the penalties and what is given."""
+        """Set the update of rows, with the penalties and known components."""
         of_H, of_W = self._held
         self.update_rows = partial(solver.update, held=of_H)
         self._update_W = partial(solver.update, held=of_W)
@@ -638,7 +640,7 @@ class Divergence(Objective):
         floor: float,
         **shared: Any,
     ) -> Results:
-        """Update a block's rows of H and return them with the sums that are needed; see `Loss`."""
+        """Update a block's rows of H and return them with the required sums; see `Loss`."""
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
         H, *before = given
         side = shared["side"]
@@ -665,7 +667,7 @@ class Divergence(Objective):
         return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> Facts:
-        """Return W with its sums, and what the step is to sum."""
+        """Return W with its column sums, and what the step should sum."""
         return {
             "side": Side.of(W),
             "unit": self.unit,
@@ -677,7 +679,7 @@ class Divergence(Objective):
         }
 
     def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        """Update W by the step for samples on the turned data, or from the sums of the pass."""
+        """Update W by the step for samples on the transposed data, or from the sums of the pass."""
         held = self._held[1]
         if self.turned is None and "curvatures" in sums:
             totals = self.margins.features / self.unit
@@ -694,16 +696,16 @@ class Divergence(Objective):
         return self._known[0]
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W extrapolated, but no entry below a given share of itself."""
+        """Return W extrapolated, where each entry keeps a share of itself."""
         return _moved(W, before, share)
 
     def scale_W(self, sums: Sums, W: Array) -> Array:
-        """Return W times the number with which all rates have the total of V."""
+        """Return W times the factor that gives the rates the same total as V."""
         mass = _mass(W, sums)
         return W * (self._counts / mass) if mass > 0 else W
 
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the divergence of V / unit, which rounding may not make negative."""
+        """Return the divergence of V / unit, at least 0 in spite of rounding."""
         if not self.is_judged:
             return self.total
         if after and self._known is not None and self._known[0] is W:
@@ -720,7 +722,8 @@ class Divergence(Objective):
     def finish(self, W: Array, *, sort: bool = True) -> Finish:
         """Return the best H for W, with the divergence and the duality gaps; see `regressions`.
 
-        Counts of features that no component has, where all are given, are left out with a warning.
+        If all components are known, counts of features that are zero there are left out, with a
+        warning.
         """
         held = self._held[1]
         n_first = self.n_fixed if sort else W.shape[1]
@@ -742,12 +745,12 @@ class Divergence(Objective):
 
 
 def _reorder(index: range, H: Array, labels: Array, *, order: Array) -> tuple[Array, Array, None]:
-    places = np.append(np.argsort(order), -1)  # the last for samples without counts
+    places = np.append(np.argsort(order), -1)  # -1 for samples without counts stays last
     return np.ascontiguousarray(H[:, order]), places[labels], None
 
 
 def _mass(W: Array, sums: Sums) -> float:
-    """The sum of the rates of all entries that are known."""
+    """Return the sum of the rates of all known entries."""
     H = sums["H"]
     return float(exact(W).sum(axis=0) @ H if H.ndim == 1 else np.vdot(exact(W), H))
 
@@ -758,9 +761,9 @@ def _moved(Y: Array, before: Array, share: float) -> Array:
 
 
 def _turned(V: DataMatrix) -> DataMatrix | None:
-    """V with the features as samples, if that costs no reading and little memory."""
+    """Return the transposed V if it is in memory and small enough; otherwise None."""
     if V.observed is not None and V.observed.weights is not None:
-        return None  # weights are kept beside the samples
+        return None  # weights are stored by samples
     if V.other_order is not None:
         return V.other_order
     return V.turned() if isinstance(V, DenseMatrix) and V.observed is None else None
@@ -774,14 +777,14 @@ def unit_sums(V: DataMatrix) -> DataMatrix:
 
 
 def _lifted(W: Array, mean: Array) -> Array:
-    """Columns of sum one, with a share of the mean composition."""
+    """Return columns of sum one, with a share of the mean composition added."""
     sums = W.sum(axis=0, dtype=float)
     columns = np.where(sums > 0, over(W, sums), mean[:, None])
     return (1 - _LIFTED_SHARE) * columns + _LIFTED_SHARE * mean[:, None]
 
 
 def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
-    """Give a little of every component to features that have counts but no component."""
+    """Add a little of every component to features that have counts but no component."""
     lost = (W.sum(axis=1) == 0) & (mean > 0)
     if lost.any():
         W = W.astype(float)
@@ -790,7 +793,7 @@ def _with_counts(W: Array, mean: Array, n_fixed: int = 0) -> Array:
 
 
 def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
-    """H (K, N) with equal shares of all components."""
+    """Return H (K, N) with equal shares of all components."""
     sums = W.sum(axis=0)
     dtype = V.dtype
     shares = over(1.0, sums) / max(np.count_nonzero(sums > 0), 1)
@@ -798,24 +801,24 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
     return V.by_rows(lambda _, totals: (totals[:, None] * shares).astype(dtype), counts).T
 
 
-_MIXED_SHARE = 0.01  # of the rates of a sample, that is spread like the mean of the components
+_MIXED_SHARE = 0.01  # of the rates of a sample, distributed like the mean of the components
 
 
 def held_out_deviance(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None) -> float:
-    """Return the share of the deviance that is explained for features not seen; one pass.
+    """Return the share of the deviance that other features explain; one pass.
 
-    1 - D / D0, where D is the divergence of the counts from rates that other features predict, and
-    D0 that from the mean of the components, scaled to the total of each sample: at most 1, and
-    below 0 if the components predict worse than that mean. Features that no component has do not
-    count. If D0 is zero, so that nothing is to be explained, the share is 1.
+    1 - D / D0, where D is the divergence of the counts from the rates predicted by other features,
+    and D0 is the divergence from the mean of the components, scaled to the total of each sample. It
+    is at most 1, and below 0 if the components predict worse than their mean. Features that are
+    zero in all components do not count. If D0 is zero, the share is 1.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        Preferably samples that W was not fitted to.
+        Preferably samples that were not used to fit W.
     W : array (F, K)
     weights : array (N,), optional
-        Of samples, at least 0; by default all are equal.
+        Weights of samples, at least 0; by default all are equal.
 
     Examples
     --------
@@ -849,7 +852,7 @@ def _predict(
         share = np.where(masses > 0, _MIXED_SHARE, 1.0)
         rest = float(mean[member == 0].sum())
         known = sample_sums(outside)
-        unknown = np.where(known > 0, known / (rest or 1.0), totals)  # as the mean would have it
+        unknown = np.where(known > 0, known / (rest or 1.0), totals)  # as the mean predicts
         joined = np.hstack([H * (1 - share)[:, None], (share * unknown)[:, None]])
         missed += _sample_divergences(inside, np.hstack([W, mean]) * member[:, None], joined)
     base = _sample_divergences(counts, mean, totals[:, None])
@@ -858,7 +861,7 @@ def _predict(
 
 
 def _sample_divergences(counts: Block, W: Array, H: Array) -> Array:
-    """D(v | W h) of every sample."""
+    """Return D(v | W h) of every sample."""
     logs = log_sums(counts, ratios_of(counts, Side.of(W), H))
     return logs + H @ W.sum(axis=0) - sample_sums(counts)
 

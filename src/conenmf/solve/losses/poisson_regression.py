@@ -1,24 +1,24 @@
-"""Poisson regression of every sample on W: the best y >= 0 for counts v with the rates x = W y.
+"""Poisson regression of every sample on W: the best y >= 0 for counts v with rates x = W y.
 
-The problem of a sample is convex: minimise s'y - sum_f v_f log(w_f'y) over y >= 0, where s holds
-the sums of the columns of W, and the sum goes over the entries of v that are not zero. Newton's
-method takes few steps: each minimises the quadratic model with the curvature
-A = sum_f (v_f / x_f^2) w_f w_f' by coordinate descent, and goes as far in that direction as the
-objective falls. Entries of y that are zero, and would raise the objective at first, stay zero in
-that step: most do, so the curvature of few entries is needed. All multiples of y are compared at
-once: the best one has s'y = sum v. The same step serves the loop, the exact H and `transform`.
+The problem of a sample is convex: minimise s'y - sum_f v_f log(w_f'y) over y >= 0, where s contains
+the column sums of W, and the sum is over the nonzero entries of v. Newton's method takes few steps.
+Each minimises the quadratic model with the curvature A = sum_f (v_f / x_f^2) w_f w_f' by coordinate
+descent, and moves in that direction as far as the objective falls. Entries of y that are zero, and
+would at first raise the objective, stay zero in that step. These are most entries, so the curvature
+of few entries is needed. The best multiple of y is known: it has s'y = sum v. The same step is used
+in the loop, for the exact H and for `transform`.
 
-Duality says how far from the best a y is. With c = sum_f (v_f / x_f) w_f and s'y = sum v, the
-objective is at most
+Duality bounds the distance of y from the optimum. With c = sum_f (v_f / x_f) w_f and s'y = sum v,
+the objective exceeds its minimum by at most
 
     (sum v) log max_k c_k / s_k
 
-above its minimum: the point (v / x) / max_k (c_k / s_k) is feasible in the dual problem, maximise
-sum v log(z) over W'z <= s, and this is the difference of the two objectives.
+because (v / x) / max_k (c_k / s_k) is feasible in the dual problem, which maximises sum v log(z)
+over W'z <= s, and this is the difference of the two objectives.
 
-Other terms keep the problem of this kind (`Restraint`). Where entries are missing or weighted,
-every sample has its own s, sum_f p_f w_f, and counts p v. An L1 penalty is added to s, an L2
-penalty to the diagonal of the curvature. Known components are entries of y that stay.
+Other terms keep this form of the problem (`Restraint`). With missing or weighted entries, every
+sample has its own s = sum_f p_f w_f and counts p v. An L1 penalty is added to s, an L2 penalty to
+the diagonal of the curvature. Known components are entries of y that do not change.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from ...data.blocks import (
 from ...data.known import packed, unpacked
 from ..solvers import STALL_RATIO_SQ, hals
 
-# Sweeps of coordinate descent in a step, and when they end: of a loop, where the other factor moves
-# as well, and of a regression, where less accurate steps are more.
+# Sweeps of coordinate descent in a step, and the ratio at which they end. In a loop the other
+# factor moves as well; in a regression, more but less accurate steps are faster.
 _OF_A_LOOP = 10, STALL_RATIO_SQ
 _OF_A_REGRESSION = 30, 1e-4
 _MAX_STEPS = 300
 _GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
-# Of the total of a sample: the duality gap at which its regression has ended.
+# Of the total of a sample: its regression ends at this duality gap.
 GAP_SHARE = 1e-11
 
 
 class Side(NamedTuple):
-    """The factor that is given: its rows W (F, K), and the sums of its columns.
+    """The given factor: its rows W (F, K), and its column sums.
 
-    The sums are (K,), or (n, K) where entries are missing or weighted: those over the entries that
-    are known of each sample.
+    The sums are (K,). With missing or weighted entries they are (n, K), over the known entries of
+    each sample.
     """
 
     W: Array
@@ -73,19 +73,19 @@ class Side(NamedTuple):
         return cls(W, W.sum(axis=0))
 
     def of_rows(self, rows: Array | slice) -> Side:
-        """Return the same for some of the samples."""
+        """Return the sums for some of the samples, with the same rows."""
         return self if self.sums.ndim == 1 else Side(self.W, self.sums[rows])
 
 
 class Restraint(NamedTuple):
-    """What holds the factor that is sought.
+    """The penalties and known entries of the factor to compute.
 
     Attributes
     ----------
     l1, l2 : float
         l1 sum y + l2 ||y||^2 / 2 is added to the problem of each row y.
     n_fixed : int
-        The first entries of a row are given, and stay.
+        The first entries of a row are known and do not change.
     """
 
     l1: float = 0.0
@@ -93,7 +93,7 @@ class Restraint(NamedTuple):
     n_fixed: int = 0
 
 
-# Nothing holds it.
+# No penalties and no known entries.
 FREE = Restraint()
 
 
@@ -120,7 +120,7 @@ def newton(
 
 
 def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[int, float]) -> Array:
-    """The step of samples whose curvatures, without kernels, fit in the cache, or nearly."""
+    """Do a step of several samples; without kernels, their curvatures nearly fit in the cache."""
     S = np.broadcast_to(side.sums + held.l1, Y.shape)
     totals = sample_sums(counts)
     is_given = np.arange(Y.shape[1]) < held.n_fixed
@@ -128,12 +128,12 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[in
     Y = _scaled(np.where(is_used, Y, 0.0), S, totals, held)
     entries = entries_of(counts)
     x = products_at(entries, side.W, Y)
-    if not np.all(x > 0):  # a row without a rate for some entry begins with equal shares
+    if not np.all(x > 0):  # rows without a rate for some count start with equal shares
         lost = _sums_of_samples(counts, x <= 0) > 0
         equal = over(totals[:, None] / Y.shape[1], S)
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
-    with np.errstate(all="ignore"):  # what still has no rate is noticed by its value
+    with np.errstate(all="ignore"):  # missing rates show up in the value
         ratios = entries.values / x
         if kernels.AVAILABLE:
             C = np.empty_like(Y)
@@ -159,7 +159,7 @@ def _moved(
     held: Restraint,
     sweeps: int,
 ) -> Array:
-    """What `kernels.poisson_steps` does: Y after one step from the rates x, not yet scaled."""
+    """Do what `kernels.poisson_steps` does: return Y after one step from the rates x, unscaled."""
     A = products(with_data(counts, entries.values / x**2), packed(W))
     Y, D, falls = _direction(A, C, S, Y, held, sweeps)
     u = products_at(entries, W, D) / x
@@ -169,7 +169,7 @@ def _moved(
     safe = _safe_lengths(Y, D, falls, bends)
     length = np.ones(len(Y))
     for shorter in ((1.0 + safe) / 2, safe):
-        shares = np.maximum(1.0 + length[entries.samples] * u, 1e-200)  # positive, but for rounding
+        shares = np.maximum(1.0 + length[entries.samples] * u, 1e-200)  # positive up to rounding
         gains = _sums_of_samples(counts, entries.values * u / shares)
         rises = straight + bent * length > gains  # at this length; the objective is convex
         length = np.where(rises, shorter, length)
@@ -179,10 +179,10 @@ def _moved(
 def _direction(
     A: Array, C: Array, S: Array, Y: Array, held: Restraint, sweeps: int = _OF_A_LOOP[0]
 ) -> tuple[Array, Array, Array]:
-    """Y without what no count speaks for, the steps (n, K), and how the objective falls at first.
+    """Return Y without unsupported entries, the steps (n, K), and the initial decrease.
 
     A step leads to the minimum of the quadratic model over the entries that may move: those that
-    are positive, and those that would lower the objective if they were. A is packed.
+    are positive, and those that would lower the objective if they became positive. A is packed.
     """
     K = Y.shape[1]
     is_free = np.arange(K) >= held.n_fixed
@@ -199,9 +199,9 @@ def _direction(
 
 
 def _safe_lengths(Y: Array, D: Array, falls: Array, bends: Array) -> Array:
-    """Lengths of the steps D that lower the objective surely, given d'Ad; near the minimum >= 1/2.
+    """Return lengths of the steps D that certainly lower the objective; near the minimum >= 1/2.
 
-    Rates change by a share of at least -max_k (-d_k / y_k), and that is enough.
+    They follow from d'Ad, because rates fall by a share of at most max_k (-d_k / y_k).
     """
     deepest = np.divide(-D, Y, out=np.zeros_like(D), where=D < 0).max(axis=1)
     whole = bends + falls * deepest
@@ -209,7 +209,7 @@ def _safe_lengths(Y: Array, D: Array, falls: Array, bends: Array) -> Array:
 
 
 def _scaled(Y: Array, S: Array, totals: Array, held: Restraint) -> Array:
-    """The best multiples of rows, where s'y + l2 ||y||^2 is the total; Y if some entries stay."""
+    """Return the best multiples of rows: s'y + l2 ||y||^2 is the total; Y if entries are known."""
     if held.n_fixed:
         return Y
     masses = np.vecdot(S, Y)
@@ -222,7 +222,7 @@ def newton_from_sums(
 ) -> Array:
     """Return W (F, K) after one step of Newton's method for every feature, from sums over samples.
 
-    The rates x are not known here, only what is summed over them, so the step has a safe length.
+    The rates x are not known here, only sums over them, so the step has a safe length.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def newton_from_sums(
     A : array (F, K (K + 1) / 2)
         sum_n (v / x^2) h_n h_n', packed.
     sums : array (K,) or (F, K)
-        sum_n h_n; of the samples in which each feature is known.
+        sum_n h_n, over the samples in which each feature is known.
     totals : array (F,)
         sum_n v.
     W : array (F, K)
@@ -258,13 +258,13 @@ def multiplicative(counts: Block, side: Side, Y: Array, held: Restraint = FREE) 
 
 
 def multiplied(Y: Array, C: Array, sums: Array, held: Restraint) -> Array:
-    """Minimise (s + l1) z + l2 z^2 / 2 - y c log z over all entries z but those that stay.
+    """Minimise (s + l1) z + l2 z^2 / 2 - y c log z over all entries z that are not known.
 
     >>> held = Restraint(l1=1.0, l2=2.0)
     >>> multiplied(np.array([[2.0, 1.0]]), np.array([[3.0, 2.0]]), np.array([1.0, 2.0]), held)
     array([[1.30277564, 0.5       ]])
     """
-    with np.errstate(invalid="ignore"):  # what has no rate is noticed by its value
+    with np.errstate(invalid="ignore"):  # missing rates show up in the value
         parts = exact(Y) * C
         slopes = np.broadcast_to(sums + held.l1, Y.shape)
     if held.l2:
@@ -277,8 +277,8 @@ def multiplied(Y: Array, C: Array, sums: Array, held: Restraint) -> Array:
 def regression(counts: Block, side: Side, held: Restraint = FREE) -> Array:
     """Return the best Y (n, K): Newton's method until duality gaps are small.
 
-    It begins with the same share of every component, so that it depends on nothing else. Features
-    that no component has must have been left out.
+    It starts with equal shares of all components, so the result depends on nothing else. Features
+    that are zero in all components must have been left out.
     """
     Y = np.zeros((counts.shape[1], side.W.shape[1]))
     rows = np.arange(len(Y))
@@ -302,18 +302,18 @@ def row_gaps(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Arr
 
 
 def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = FREE) -> Array:
-    """Return how far above their minimum the objectives of rows are at most.
+    """Return an upper bound on how far the objective of each row is above its minimum.
 
-    An L2 penalty is at least its tangent at y, which is linear: s is s + l2 y then. Entries that
-    stay give a constant part of the rates, with which the dual problem is to maximise
-    sum v log(z) - z'(constant part).
+    An L2 penalty is at least its tangent at y, which is linear: s becomes s + l2 y. Known entries
+    give a constant part of the rates; the dual problem then maximises sum v log(z) - z'(constant
+    part).
 
     Parameters
     ----------
     C : array (n, K)
         sum_f (v_f / x_f) w_f of every row.
     sums : array (K,) or (n, K)
-        Those of the columns of W; over what is known of every row.
+        Column sums of W, over the known entries of every row.
     Y : array (n, K)
     totals : array (n,)
         sum v of every row.
@@ -333,7 +333,7 @@ def dual_gaps(C: Array, sums: Array, Y: Array, totals: Array, held: Restraint = 
 
 
 def ratios_of(counts: Block, side: Side, Y: Array) -> Block:
-    """Return v / x in the places of v."""
+    """Return v / x at the nonzero entries of v."""
     entries = entries_of(counts)
     with np.errstate(divide="ignore"):
         return with_data(counts, entries.values / products_at(entries, side.W, exact(Y)))
@@ -350,7 +350,7 @@ def sample_sums(counts: Block) -> Array:
 
 
 def _sums_of_samples(counts: Block, values: Array) -> Array:
-    """The sums of values in the places of counts."""
+    """Return the sums of values per sample, at the positions of counts."""
     there = np.diff(counts.indptr) > 0
     sums = np.zeros(counts.shape[1])
     sums[there] = np.add.reduceat(values, counts.indptr[:-1][there])
