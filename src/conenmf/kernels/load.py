@@ -99,7 +99,8 @@ def load_kernels() -> None:
     with _loading:
         if not _plain:
             return
-        began, numba = time.perf_counter(), _numba()
+        began = time.perf_counter()
+        numba = _numba()
         for function, in_order in _plain:
             kernel = function if numba is None else _jit(numba, function, in_order)
             function.__globals__[function.__name__] = kernel

@@ -186,7 +186,8 @@ class ConeStream:
     """
 
     def __init__(self, F: int, K: int) -> None:
-        self.F, self.K = F, K = integer("F", F, at_least=1), components(K)
+        self.F = integer("F", F, at_least=1)
+        self.K = components(K)
         require_memory("K", K, 8 * K * max(F, K), ComponentsError)
         self.n_samples = self.n_batches = 0
         columns = np.zeros((F, 0))

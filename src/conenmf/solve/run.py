@@ -263,7 +263,8 @@ class Run:
         self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
         self.callback = callback
         self.save = save
-        (F, N), K = V.shape, np.shape(W)[1]
+        F, N = V.shape
+        K = np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(F * (F + N), 2 * V.n_entries)
         for one in (objective, approximation or objective):

@@ -294,7 +294,8 @@ class LeastSquares(_Squares):
         transposed data. In single precision the sums are not accurate for errors below a
         thousandth; if errors are nearly that small, the step is repeated in double precision.
         """
-        unit, (squared, H, *before) = shared["unit"], given
+        unit = shared["unit"]
+        squared, H, *before = given
         C = shared.pop("C", None)  # products that were computed for several runs at once
         C = products(block, shared["W"]) if C is None else C
         C = C if unit == 1 else C / C.dtype.type(unit)
@@ -424,7 +425,8 @@ class KnownSquares(_Squares):
     ) -> Results:
         """Update a block's rows of H and return them with the sums; see `Objective`."""
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
-        W, (H, *before) = shared["W"], given
+        W = shared["W"]
+        H, *before = given
         sums: Sums = {}
         if shared["has_grams"]:
             entries = exact(block) if shared["is_mask"] else weighed(block, weights)

@@ -126,7 +126,8 @@ def _sums(V: Array, W: Array, H: Array) -> Sums:
 
 def _finish(block: Block, *, W: Array, dtype: DType) -> tuple[Array, Sums]:
     """Step: update H until it hardly changes."""
-    V, (H, _) = exact(dense(block)), _equal(block, W=W, dtype=W.dtype)
+    V = exact(dense(block))
+    H, _ = _equal(block, W=W, dtype=W.dtype)
     for _ in range(_STEPS):
         before = H
         H = multiplicative(V, W, H)
@@ -134,7 +135,7 @@ def _finish(block: Block, *, W: Array, dtype: DType) -> tuple[Array, Sums]:
             break
     returned = H.astype(dtype)
     H = exact(returned)
-    X = W @ exact(returned).T
+    X = W @ H.T
     slopes = np.abs(H * ((1 / X - V / X**2).T @ W)).sum()
     return returned, {**_sums(V, W, H), "slopes": float(slopes)}
 
