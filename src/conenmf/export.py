@@ -286,9 +286,8 @@ def _checked_key(value: object) -> str:
 
 
 def _annotations(result: Factorization, key: str) -> list[Annotation]:
-    coefficients = np.ascontiguousarray(np.asarray(result.H).T)
     return [
-        ("obsm", f"X_{key}", coefficients),
+        ("obsm", f"X_{key}", np.ascontiguousarray(result.H.T)),
         ("varm", key, np.ascontiguousarray(result.W)),
         ("obs", key, categories(np.asarray(result.labels))),
         ("uns", key, unstructured(facts(result))),

@@ -290,9 +290,13 @@ class _Fit:
     def _save(self, run: Run, ended: bool) -> None:
         assert self._checkpoint is not None
         race = None if self.race is None else self.race.plain()
-        facts: Facts = {"K_decided_by": self.K_decided_by, "init_used": self.init_used}
-        facts |= {"penalties": self.problem.penalties.plain(), "race": race}
-        self._checkpoint.facts = {**facts, "seconds": dict(self.seconds)}
+        self._checkpoint.facts = {
+            "K_decided_by": self.K_decided_by,
+            "init_used": self.init_used,
+            "penalties": self.problem.penalties.plain(),
+            "race": race,
+            "seconds": dict(self.seconds),
+        }
         self._checkpoint.save_if_due(run, ended)
 
     def choose_k(self, K: int | str) -> int:
@@ -420,8 +424,8 @@ class _Fit:
         own = V if V.unweighed is None else V.unweighed.V
         if V.observed is not None and V.observed.of_sigma and self.problem.loss.degree == 2:
             n_free = W.shape[1] * (sum(V.shape) - sum(V.observed.n_empty))
-            settings = {**settings, "Q": error**2 * V.observed.total}
-            settings["Q_expected"] = float(V.observed.counts.sum()) - n_free
+            expected = float(V.observed.counts.sum()) - n_free
+            settings = {**settings, "Q": error**2 * V.observed.total, "Q_expected": expected}
         return Factorization(
             W=np.ascontiguousarray(W[:, end.order]),
             H=end.H,

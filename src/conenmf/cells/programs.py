@@ -230,7 +230,7 @@ def find_programs(
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
-    report: Progress = optional(function, "callback", callback, takes=2) or (lambda *_: None)
+    report = optional(function, "callback", callback, takes=2) or (lambda *_: None)
     named = None if genes is None else _named_genes(V.names, genes)
     with V.own_threads():
         report("measuring genes", 0.0)
@@ -239,8 +239,12 @@ def find_programs(
         data = scaled_genes(V, statistics, chosen, log1p)
         ks, reason, tried = _checked_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
-        how: Facts = {"resample": resample, "density_threshold": density_threshold}
-        how |= {"max_iter": max_iter, "tol": tol}
+        how: Facts = {
+            "resample": resample,
+            "density_threshold": density_threshold,
+            "max_iter": max_iter,
+            "tol": tol,
+        }
         over = stability_over(
             data,
             ks,
@@ -411,7 +415,7 @@ def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Arr
     factors = np.sqrt(max(N - 1, 1) / (N * variance))
     view = take_features(cells, genes, factors=factors, dtype="float32")
     H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
-    return np.ascontiguousarray(np.asarray(H).T), np.asarray(labels)
+    return np.ascontiguousarray(H.T), np.asarray(labels)
 
 
 # --- programs in files ------------------------------------------------------------------------

@@ -22,7 +22,6 @@ import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -539,7 +538,7 @@ def _search(folder: Path, name: str) -> Path | None:
     return next(iter(sorted(path for path in folder.rglob(name) if path.is_file())), None)
 
 
-_OFFICIAL: dict[str, Callable[[Path, Description], _Contents | None]] = {
+_OFFICIAL = {
     "text": _read_text,
     "images": _read_images,
     "scene": _read_matlab,

@@ -333,4 +333,4 @@ _ALL = (
 )
 
 #: The description of each dataset, by name.
-DATASETS: dict[str, Description] = {description.name: description for description in _ALL}
+DATASETS = {description.name: description for description in _ALL}

@@ -8,9 +8,6 @@ only if it is at least twice as fast in a benchmark. Without numba, `AVAILABLE` 
 from __future__ import annotations
 
 from .hals import (
-    HALS_BATCH_BYTES,
-    HALS_BATCH_ROWS,
-    HALS_LANES,
     extrapolate_rows,
     hals_packed_rows,
     hals_rows,
@@ -30,9 +27,6 @@ from .sparse import (
 
 __all__ = [
     "AVAILABLE",
-    "HALS_BATCH_BYTES",
-    "HALS_BATCH_ROWS",
-    "HALS_LANES",
     "SMALLEST_SQUARE",
     "clock",
     "compiling",

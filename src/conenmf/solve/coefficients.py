@@ -188,8 +188,13 @@ def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> F
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
     W = W / units
     W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
-    how: Facts = {"term": penalties.on_H, "simplex": penalties.sum_to_one}
-    return {"W": W, "G": W.T @ W, "units": units, **how}
+    return {
+        "W": W,
+        "G": W.T @ W,
+        "units": units,
+        "term": penalties.on_H,
+        "simplex": penalties.sum_to_one,
+    }
 
 
 def own_order(W: Array) -> Array:

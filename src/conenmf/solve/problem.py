@@ -213,6 +213,8 @@ class Problem:
         if not self.penalties.are_none:
             plain["penalties"] = self.penalties.plain()
         if self.observed is not None:
-            facts = {"missing": self.observed.missing, "weighted": not self.observed.is_mask}
-            plain["observed"] = facts
+            plain["observed"] = {
+                "missing": self.observed.missing,
+                "weighted": not self.observed.is_mask,
+            }
         return plain

@@ -213,7 +213,7 @@ class Solver:
         return partial(self.update, sweeps=int(min(self.sweeps, 1 + affordable)))
 
 
-SOLVERS: dict[str, Solver] = {
+SOLVERS = {
     "hals": Solver(
         partial(hals, floor=0.0), first="H", lift_zeros=True, sweeps=30, extrapolate=True
     ),

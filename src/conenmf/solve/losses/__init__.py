@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # The losses by name.
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
+LOSSES = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
 
 # The names of the solvers of all losses.
 SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))

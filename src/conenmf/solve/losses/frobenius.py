@@ -221,8 +221,8 @@ class _Squares(Objective):
         """Make the updates of rows of H and of W, with the penalties and known components."""
         is_simplex = self.penalties.sum_to_one
         n_kept = None if self._whole else self.n_fixed
-        update_H: Update = sum_to_one if is_simplex else solver.sweeping(affordable_H)
-        self._update_W: Update = solver.sweeping(affordable_W)
+        update_H = sum_to_one if is_simplex else solver.sweeping(affordable_H)
+        self._update_W = solver.sweeping(affordable_W)
         if self._whole:
             self._update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
         elif self.n_fixed:
@@ -304,7 +304,7 @@ class LeastSquares(_Squares):
         rows = exact(moved)
         HH = rows.T @ rows
         inner = float(np.vdot(exact(C), rows))
-        sums: Sums = {"HH": HH, "inner": inner}
+        sums = {"HH": HH, "inner": inner}
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
             left = total - 2.0 * inner + float(np.vdot(shared["G"], HH))
@@ -427,7 +427,6 @@ class KnownSquares(_Squares):
         weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
         W = shared["W"]
         H, *before = given
-        sums: Sums = {}
         if shared["has_grams"]:
             entries = exact(block) if shared["is_mask"] else weighed(block, weights)
             C = products(entries, W)
@@ -443,12 +442,12 @@ class KnownSquares(_Squares):
         moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
         rows_of = exact(moved)
         if shared["has_grams"]:
-            sums["VH"] = weighted_sums(entries, rows_of)
-            sums["grams"] = weighted_grams(block, weights, packed(rows_of))
+            grams = weighted_grams(block, weights, packed(rows_of))
+            sums: Sums = {"VH": weighted_sums(entries, rows_of), "grams": grams}
         else:
             left, squares = observed_residual(block, weights, W, rows_of)
-            sums = {"value": float(squares.sum()), "HH": rows_of.T @ rows_of}
-            sums["VH"] = weighted_sums(left, rows_of)
+            VH = weighted_sums(left, rows_of)
+            sums = {"value": float(squares.sum()), "HH": rows_of.T @ rows_of, "VH": VH}
         return (moved, updated, sums) if before else (moved, sums)
 
     def shared(self, W: Array) -> Facts:
