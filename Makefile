@@ -49,7 +49,7 @@ lint: $(VENV)/test.stamp
 	$(BIN)/lint-imports
 
 bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken side by side
-	set -e; for part in sets iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
+	set -e; for part in sets small iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
 	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
 		"certainty.py unique" "fields.py cells" "fields.py signatures" "fields.py measurements" "fields.py hyperspy" \
 		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done

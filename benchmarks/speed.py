@@ -1,10 +1,11 @@
 """How fast: default fits beside scikit-learn's, sparse iterations, the first fit; docs/speed.md.
 
-    python benchmarks/speed.py sets | iteration | first | gpu [--rounds 3]
+    python benchmarks/speed.py sets | small | iteration | first | gpu [--rounds 3]
     python benchmarks/speed.py checkouts --other DIR --data DIR [--components 10] [--rounds 3]
 
 ``sets``: for every real dataset of the zoo, the CPU seconds and errors of the default fits of both,
 on one thread each, in turn. Sets with a star were not used to choose constants.
+``small``: milliseconds of a fit of 60 x 20 and of `transform` of one row, beside scikit-learn's.
 ``iteration``: CPU seconds of an iteration on a sparse matrix of 40,000 x 20,000 with 3.5 million
 nonzeros, beside scikit-learn's `cd` and SciPy's two products, with errors after 25 iterations.
 ``first``: what compiling adds to the first fit of digits. ``gpu``: 20 iterations at the sizes for
@@ -43,6 +44,7 @@ from measure import (
     timed,
     use_one_thread,
 )
+from sklearn.base import clone
 from sklearn.decomposition import NMF
 from zoo_matrices import zoo
 
@@ -77,6 +79,24 @@ def sets(rounds: int = 3) -> None:
         f"{mean:.2f} times as fast on the {len(ratios)} sets where scikit-learn's error is at most"
     )
     print("1 % higher; on the others it stops early")
+
+
+def small(rounds: int = 3) -> None:
+    """What a fit and a transform cost where there is hardly anything to compute."""
+    use_one_thread()
+    X = np.random.default_rng(0).random((1000, 20))
+    models = {"scikit-learn": NMF(3), "conenmf": ConeNMF(3, n_threads=1)}
+    parts = {
+        "a fit of 60 x 20": {name: partial(clone(one).fit, X[:60]) for name, one in models.items()},
+        "transform of one row": {
+            name: partial(one.fit(X).transform, X[:1]) for name, one in models.items()
+        },
+    }
+    heading("what", "scikit-learn, ms", "conenmf, ms", "ratio")
+    for what, contenders in parts.items():
+        found = in_turn(contenders, 100 * rounds)
+        theirs, ours = (1000 * found[name][0] for name in models)
+        row(what, theirs, ours, ours / theirs)
 
 
 def iteration(rounds: int = 3) -> None:
@@ -234,4 +254,4 @@ def checkouts(
 
 
 if __name__ == "__main__":
-    command(__doc__, sets, iteration, first, gpu, checkouts)
+    command(__doc__, sets, small, iteration, first, gpu, checkouts)
