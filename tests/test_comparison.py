@@ -111,3 +111,4 @@ def test_other_programs_must_return_factors_of_complete_data(model, refuses):
     ):
         options = {"inits": "cr1", "solvers": "hals", "others": {"x": other}}
         refuses(error, message, compare, data, 3, **options)
+    refuses(OptionError, "others.* a dict", compare, V, 3, inits="cr1", others=[NMF(3)])

@@ -6,7 +6,7 @@ part; the same function computes the error of their factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import product
 from math import sqrt
@@ -17,7 +17,16 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import choice, classes, components, function, integer, optional, several
+from .arguments import (
+    choice,
+    classes,
+    components,
+    function,
+    instance,
+    integer,
+    optional,
+    several,
+)
 from .data.matrix import DataMatrix
 from .data.validate import require_data_matrix, require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
@@ -117,7 +126,7 @@ def compare(
     max_time: float | None = None,
     seed: int = 0,
     watch: Callable[[str, str], Callback | None] | None = None,
-    others: Mapping[str, Any] | None = None,
+    others: dict[str, Any] | None = None,
 ) -> Comparison:
     """Fit V with every pair of init and solver, and compare errors and times.
 
@@ -193,7 +202,7 @@ def compare(
         error = result.relative_error
         seconds = result.total_seconds
         contenders.append(Contender(*names, error, seconds, result.n_iter, result.history, judged))
-    for name, program in {} if others is None else others.items():
+    for name, program in (optional(instance, "others", others, dict) or {}).items():
         contenders.append(_other(V, K, name, program, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
