@@ -190,7 +190,7 @@ class DataMatrix(ABC):
     observed : Observed or None
         Which entries are known, and their weights; None if all are known and weigh the same.
     unweighed : Weighed or None
-        The original samples, if those of this matrix are multiplied by weights.
+        The original samples, if the samples of this matrix are multiplied by weights.
 
     Examples
     --------
@@ -232,7 +232,7 @@ class DataMatrix(ABC):
 
     @property
     def aligned_weights(self) -> tuple[Aligned, ...]:
-        """The weights of entries as steps take them; empty if there are none."""
+        """The weights of entries as arguments for steps; empty if all weigh the same."""
         return () if self.observed is None else self.observed.aligned
 
     # --- what was read ---

@@ -224,7 +224,7 @@ def first_certificate(
 ) -> Certificate:
     """Make the certificate of a fit from the results of the fit.
 
-    If a side of V is short, the bound is that of effort 0. Singular values then take at most one
+    If a side of V is short, the bound has effort 0. Singular values then take at most one
     pass, and about as long as a few iterations. Otherwise the bound is 0, and V is not read.
 
     Parameters

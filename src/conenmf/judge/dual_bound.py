@@ -9,8 +9,9 @@ Automat. Control 63, 2018). Every P on the way gives a valid bound. Proofs: "A l
 nonnegativity" in the documentation.
 
 P is stored as an aligned array. For each sample, P is nonzero at the entries where the rank-K part
-of V is most negative: at as many as a sample of V has on average, and at most half. For a small V,
-all entries may be nonzero. V + P is a view and is never formed as a whole.
+of V is most negative: at as many entries as a sample of V has nonzero ones on average, and at
+most at half. For a small V, all entries of P may be nonzero. V + P is a view and is never formed as
+a whole.
 
 *Counts.* The best X = WH has the margins of V, because otherwise scaling a row or column would
 improve it. So D_r^-1/2 X D_c^-1/2, with the margins r and c as shares, is sqrt(r) sqrt(c)' plus a

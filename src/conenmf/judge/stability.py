@@ -13,8 +13,8 @@ runs follow one after the other, because drawing then takes longer than reading.
 The consensus is that of cNMF. The components of all runs, scaled to unit norm, are points. Points
 with few near neighbours are left out, the others are clustered by k-means, and the median of each
 cluster is a component of the consensus (Kotliar et al., "Identifying gene expression programs of
-cell-type identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). For equal
-components the result equals that of the package cnmf.
+cell-type identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). For
+equal components the package cnmf gives the same result.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Penalties:
 
     @property
     def on_H(self) -> Term | None:
-        """The term for the rows of H', one per sample; None if there is none."""
+        """The penalty term for the rows of H', one per sample; None without a penalty."""
         term = Term(self.l1_h, self.l2_h, self.orthogonality)
         return None if term == Term() else term
 

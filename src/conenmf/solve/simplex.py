@@ -204,8 +204,8 @@ def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> 
 
         f = ((1 - p) a + p h) Phi(z - a) exp(a^2 / 2 - a z) / s_k.
 
-    The density of a pure pixel is that of the brightness of a mixed one, K^K e^-K / (b (K-1)!),
-    times a choice of one of K materials and noise in the other K - 1 directions.
+    A pure pixel has the density of a mixed pixel's brightness, K^K e^-K / (b (K-1)!), times a
+    choice of one of K materials and noise in the other K - 1 directions.
     """
     K, n = Y.shape
     Q = _all_rows(given[:-3], scale)

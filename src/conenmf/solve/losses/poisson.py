@@ -611,7 +611,7 @@ class Poisson(Loss):
 class Divergence(Objective):
     """The divergence of W H from V; see the module."""
 
-    is_judged = True  # if False, values are not computed, and equal that of one component
+    is_judged = True  # if False, values are not computed
 
     def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
         super().__init__(loss, V, *given, **more)
