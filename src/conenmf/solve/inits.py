@@ -410,7 +410,7 @@ def _memberships(block: Block, squared: Array, *, centroids: Array, dtype: DType
 
 
 def _membership(samples: Block, squared: Array, centroids: Array) -> Array:
-    """Return u_nk, proportional to the inverse squared distance; 1 if it is zero."""
+    """Return u_nk, proportional to the inverse squared distance; 1 at distance zero."""
     distances, sizes = _distances(samples, np.ones_like(squared), centroids, "distance")
     distances = distances + squared[:, None]
     rounding = _TIE_SHARE * (squared[:, None] + sizes)
