@@ -662,7 +662,7 @@ def drop_class_column(request: Request) -> None:
 
 
 def about_samples(request: Request, N: int, names: Names) -> Facts:
-    """What the report shows about the N samples: classes, UMAP coordinates, and texts."""
+    """Read the classes, the UMAP coordinates and the texts of the N samples, for the report."""
     budget = memory_budget(request.max_memory)
     about: Facts = {}
     if request.classes is not None:

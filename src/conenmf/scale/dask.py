@@ -248,7 +248,7 @@ class _Group(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What a task sends back to the client.
+    """The results that a task sends back to the client.
 
     Attributes
     ----------
