@@ -371,7 +371,8 @@ def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Anno
     with _opened(stream, "w") as file:
         write_elem(file, "/", AnnData(obs=cells, var=genes))
         file.pop("X", None)
-        append(V.sweep(_compressed, reduce=append)[0], [])
+        (last,) = V.sweep(lambda block: ([compressed(block).T.astype(np.float32)],), reduce=append)
+        append(last, [])
         _add(file, annotations)
 
 
@@ -402,7 +403,3 @@ def _home(file: Any, place: str, values: Any) -> Any:
     if place in ("var", "varm") and len(values) != len(names) and "raw" in file:
         place = f"raw/{place}"
     return file.require_group(place)
-
-
-def _compressed(block: Block) -> tuple[list[Block]]:
-    return ([compressed(block).T.astype(np.float32)],)

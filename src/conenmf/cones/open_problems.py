@@ -102,7 +102,11 @@ def centres_with_outliers(V: DataMatrix, K: int, outliers: int) -> CoveringCentr
     >>> centres_with_outliers(V, 2, 1).centres
     array([1, 4])
     """
-    (indices,) = V.map(_nonzero, V.norms_squared, reduce=np.append)
+    (indices,) = V.map(
+        lambda index, squared: (np.flatnonzero(squared > 0) + index.start,),
+        V.norms_squared,
+        reduce=np.append,
+    )
     total = indices.size
     indices = indices[evenly_spaced(total, _MAX_SAMPLES)] if total > _MAX_SAMPLES else indices
     allowed = min(outliers, total) * indices.size // total
@@ -147,10 +151,6 @@ def _greedy_cover(angles: Array, K: int, rho: float) -> tuple[Array, int]:
         counts = counts - within[:, removed].sum(axis=1)
         counts[n] = -1  # a centre is not chosen again
     return centres, int(uncovered.sum())
-
-
-def _nonzero(index: range, squared: Array) -> tuple[Array]:
-    return (np.flatnonzero(squared > 0) + index.start,)
 
 
 # --- streams ----------------------------------------------------------------------------------

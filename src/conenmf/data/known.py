@@ -187,7 +187,10 @@ class Weighed:
         """Return coefficients (K, N) of the weighted samples from those of the original samples."""
         if self.repeated is not None:
             return np.asarray(H)[:, self.repeated]
-        return self.V.by_rows(_times_rows, H.T, self.scales).T
+        scaled = self.V.by_rows(
+            lambda _, H, roots: (H * roots[:, None]).astype(H.dtype, copy=False), H.T, self.scales
+        )
+        return scaled.T
 
     def again(self, V: DataMatrix) -> DataMatrix:
         """Apply the same sample weights to other data of these samples."""
@@ -433,10 +436,6 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
     return view
-
-
-def _times_rows(index: range, H: Array, roots: Array) -> Array:
-    return (H * roots[:, None]).astype(H.dtype, copy=False)
 
 
 # --- one block with missing or weighted entries -------------------------------------------------

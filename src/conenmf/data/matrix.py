@@ -288,7 +288,7 @@ class DataMatrix(ABC):
 
     def mean(self) -> float:
         """Return the mean entry of V; takes a pass."""
-        (total,) = self.sweep(_sum_entries)
+        (total,) = self.sweep(lambda block: (float(block.sum(dtype=float)),))
         return float(total) / (self.n_features * self.n_samples)
 
     @property
@@ -418,7 +418,3 @@ def multiplied(block: Block, *, X: Array) -> PerSample:
 def _square_times(block: Block, *, X: Array) -> tuple[Array]:
     block = block.astype(X.dtype, copy=False)
     return (exact(weighted_sums(block, products(block, X))),)
-
-
-def _sum_entries(block: Block) -> tuple[float]:
-    return (float(block.sum(dtype=float)),)

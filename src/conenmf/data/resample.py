@@ -255,7 +255,7 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
     W = exact(W)
     Ht = V.align(H.T)
     sums = W.sum(axis=0)
-    (of_H,) = V.map(_sum_rows, Ht)
+    (of_H,) = V.map(lambda _, H: (exact(H).sum(axis=0),), Ht)
     index = V.indices()
     if float(sums @ of_H) >= _DIRECT_RATE * V.n_features * V.n_samples:
         change = partial(_draw_directly, seed=seed, W=W)
@@ -286,10 +286,6 @@ def _are_counts(block: Block) -> tuple[bool]:
     values = entries_of(block).values
     is_whole = values == np.floor(values)
     return (bool(is_whole.all() and values.max(initial=0.0) <= _LARGEST_COUNT),)
-
-
-def _sum_rows(index: range, H: Array) -> tuple[Array]:
-    return (exact(H).sum(axis=0),)
 
 
 def _generators(index: Array, seed: Seed) -> Iterator[Generator]:

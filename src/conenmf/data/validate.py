@@ -151,7 +151,7 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
     Raise `DataError` unless both are finite and nonnegative.
     """
     W, Ht = check_shapes(V, W, H)
-    (valid,) = V.map(_is_factor, Ht, reduce=min)
+    (valid,) = V.map(lambda _, H: (bool(np.isfinite(H).all() and H.min() >= 0),), Ht, reduce=min)
     if not valid:
         raise DataError(
             "W or H has entries that are NaN, infinite or negative: remove or clip them"
@@ -176,10 +176,6 @@ def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Align
             f"H has shape {tuple(H.shape)} and type {H.dtype}, expected numbers of ({K}, {N})"
         )
     return V.align(H.T)
-
-
-def _is_factor(index: range, H: Array) -> tuple[bool]:
-    return (bool(np.isfinite(H).all() and H.min() >= 0),)
 
 
 # --- labels -----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from ..data.blocks import (
     products,
     weighted_sums,
 )
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
 from .energy import Apply, EnergyBound, subspace_energy
@@ -466,8 +466,8 @@ def gram_of_samples(V: DataMatrix) -> Array:
     N = V.n_samples
     size = min(_GATHERED_SAMPLES, V.max_gather)
     batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
-    return np.hstack([np.asarray(V.sweep(_cross, other=V.columns(batch))[0]) for batch in batches])
-
-
-def _cross(block: Block, *, other: Block) -> PerSample:
-    return cross_products(block, other), None
+    parts = (
+        V.sweep(lambda block, other: (cross_products(block, other), None), other=V.columns(batch))
+        for batch in batches
+    )
+    return np.hstack([np.asarray(part) for part, _ in parts])

@@ -699,11 +699,6 @@ class Divergence(Objective):
         """Return W extrapolated, where each entry keeps a share of itself."""
         return _moved(W, before, share)
 
-    def scale_W(self, sums: Sums, W: Array) -> Array:
-        """Return W times the factor that gives the rates the same total as V."""
-        mass = _mass(W, sums)
-        return W * (self._counts / mass) if mass > 0 else W
-
     def value(self, sums: Sums, W: Array, *, after: bool) -> float:
         """Return the divergence of V / unit, at least 0 in spite of rounding."""
         if not self.is_judged:
@@ -833,9 +828,7 @@ def held_out_deviance(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None 
     return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
-def _predict(
-    block: Block, weights: Array | None = None, *, W: Array, folds: Array
-) -> tuple[tuple[float, float]]:
+def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[tuple[float, float]]:
     has_component: Array = W.max(axis=1) > 0
     counts = counts_of(features_scaled(exact(block), exact(has_component)))
     totals = sample_sums(counts)
@@ -856,8 +849,7 @@ def _predict(
         joined = np.hstack([H * (1 - share)[:, None], (share * unknown)[:, None]])
         missed += _sample_divergences(inside, np.hstack([W, mean]) * member[:, None], joined)
     base = _sample_divergences(counts, mean, totals[:, None])
-    factors = 1.0 if weights is None else weights
-    return ((float((factors * missed).sum()), float((factors * base).sum())),)
+    return ((float((weights * missed).sum()), float((weights * base).sum())),)
 
 
 def _sample_divergences(counts: Block, W: Array, H: Array) -> Array:
