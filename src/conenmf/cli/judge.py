@@ -19,7 +19,7 @@ from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..result import Factorization
-from ..text import Facts, visible
+from ..text import Facts, attributes, visible
 from .fit import result_folder, write_result
 from .options import (
     ENTRIES,
@@ -80,10 +80,7 @@ def rank(request: Request) -> None:
         save_picture(selection.plot()[0].figure, request.plot)
     answer = {
         "n_components": selection.K,
-        "interval": selection.interval,
-        "grade": selection.grade,
-        "decided_by": selection.decided_by,
-        "sentence": selection.sentence,
+        **attributes(selection, "interval", "grade", "decided_by", "sentence"),
         "evidence": {
             one.name: {
                 "n_components": one.K,

@@ -427,7 +427,8 @@ _METHODS = {"exact": _exact_centres, "one-pass": _one_pass_centres, "plain": pla
 
 # --- choosing samples one at a time -----------------------------------------------------------
 
-_FIRST_BATCH_SAMPLES, _GROWTH = 16, 8  # samples to update at first, and the growth of this number
+_FIRST_BATCH_SAMPLES = 16  # to update at first
+_GROWTH = 8  # of the number of samples to update
 _NEVER_STALE = np.iinfo(np.intp).max  # choices that a forbidden sample already takes into account
 
 Score: TypeAlias = Callable[..., Array]
@@ -494,7 +495,8 @@ class LazyScores:
             self._update(stale, k, shared)
             size *= _GROWTH
         n = int(np.argmax(known >= tied_from))
-        self.bounds[n], self.counts[n] = -np.inf, _NEVER_STALE
+        self.bounds[n] = -np.inf
+        self.counts[n] = _NEVER_STALE
         return n, largest, dense(self.V.columns([n]))[:, 0]
 
     def _update(self, stale: Array, k: int, shared: Facts) -> None:

@@ -72,7 +72,8 @@ _MAX_PASSES = 200
 _BALL_TOL = 1e-10  # relative excess of the squared distance at which a sample is outside the ball
 _MIN_RADIUS_SQ = 1e-28  # rounding error of a squared distance
 _PENALTY = 100.0  # on the sum of the weights, which should be 1; relative to squared distances
-_MAX_MOVES, _MIN_MOVE_SQ = 60, 1e-26  # of a centre; the square is relative to the squared radius
+_MAX_MOVES = 60  # of a centre
+_MIN_MOVE_SQ = 1e-26  # squared, relative to the squared radius
 
 _ZERO_NORM = 1e-12  # relative to the largest norm
 _ZERO_ENTRY = 1e-15  # of a unit vector
@@ -250,7 +251,8 @@ def distances(V: DataMatrix, indices: Array) -> Array:
         for before in range(0, start, size):
             columns = slice(before, before + size)
             part = _distances_of_blocks(block, X.columns(indices[columns]), _NARROW_SQ)
-            result[rows, columns], result[columns, rows] = part, part.T
+            result[rows, columns] = part
+            result[columns, rows] = part.T
     np.fill_diagonal(result, 0.0)
     return result
 
@@ -414,7 +416,8 @@ def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
                 supports[k] = np.hstack([supports[k], unit_samples_at(V, new)])
                 centres[k], radii[k], shares = smallest_ball(supports[k], centres[k])
                 positive = shares > 0  # the ball grows every pass: dropping others cannot cycle
-                active[k], supports[k] = active[k][positive], supports[k][:, positive]
+                active[k] = active[k][positive]
+                supports[k] = supports[k][:, positive]
             if is_done:
                 break
         else:

@@ -58,8 +58,10 @@ from .validate import squares_within
 from .views import MappedMatrix, changed_entries, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
-_LARGEST_WEIGHT, _LARGEST_IN_SINGLE = 1e100, 1e36  # the smallest weights are the inverses of these
-_LOOKED_AT, _MIN_LOOKED_AT = 500, 10  # samples and entries that are compared with weights
+_LARGEST_WEIGHT = 1e100  # the smallest weight is its inverse
+_LARGEST_IN_SINGLE = 1e36  # the same in single precision
+_LOOKED_AT = 500  # samples that are compared with weights
+_MIN_LOOKED_AT = 10  # entries of a feature that are compared with weights
 _GROWS = 0.5  # mean rank correlation of weights and data from which on a remark is made
 _COPY_SHARE = 0.25  # of the memory: the largest copy with zeros for missing entries
 
@@ -111,7 +113,8 @@ class Observed:
 
         `rows` (N, F) are weights. Without them the stored entries of a sparse view are known.
         """
-        (F, N), aligned = view.shape, () if rows is None else (rows,)
+        (F, N) = view.shape
+        aligned = () if rows is None else (rows,)
         sums, (lowest, highest) = view.sweep(_survey, *aligned, reduce=_join)[0]
         counts = sums["counts"]
         inverses = sums["inverses"]

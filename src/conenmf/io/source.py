@@ -148,7 +148,8 @@ class ArraySource(Source):
         index = [slice(None)] * len(self.axes)
         index[self._rows[0]] = slice(first, last)
         if self._width > 1 and last - first == 1:  # within one row of the image
-            index[self._rows[1]], part = part, slice(None)
+            index[self._rows[1]] = part
+            part = slice(None)
         block = np.array(self.array[tuple(index)])
         release(self.array)
         rows = block.transpose(self._rows + self._columns).reshape(-1, self.shape[1])[part]

@@ -88,7 +88,9 @@ _DENSE_SHARE = 0.1  # of nonzero entries: data with more count as dense
 _SPARSE_EFFORT = 1  # fits of sparse data are fast, and one step gains most of what three do
 _MAX_RECTANGLES = 8  # that are compared by the energy of V in them
 _DEPENDENT_SHARE = 1e-12  # of the largest singular value: a smaller one is rounding
-_SHORT_SIDE, _SHORT_SIDE_PER_COMPONENT = 200, 16  # if V is so short, singular values are cheap
+# Singular values are cheap if a side of V is at most the larger of these.
+_SHORT_SIDE = 200
+_SHORT_SIDE_PER_COMPONENT = 16
 
 
 class BoundWarning(UserWarning):
@@ -511,7 +513,8 @@ def poisson_gaps(
     """
     penalties = penalties or NO_PENALTIES
     W, Ht = check_factors(V, W, H)
-    totals, (_, for_W) = margins(V), restraints(penalties, n_fixed)
+    totals = margins(V)
+    (_, for_W) = restraints(penalties, n_fixed)
     _, _, sums = regressions(V, W, penalties, given=Ht)
     if sums["impossible"]:
         raise DataError(
@@ -609,7 +612,8 @@ def noise_floor(
 _NULL_SHARE = 1e-12  # of the total: a smaller divergence is rounding
 _TELLING_SHARE = 0.2  # of the divergence: a smaller lower bound is not reported
 _FAR_ABOVE = 0.15  # of the noise floor, which may be a tenth too low for few counts
-_SPREADS, _NEAR = 3, 0.01  # a divergence this close to the noise floor counts as equal
+_SPREADS = 3  # a divergence within this many spreads of the noise floor counts as equal
+_NEAR = 0.01  # and so does one within this share of it
 
 
 @dataclass(frozen=True)

@@ -58,23 +58,32 @@ PROVED = "proved"
 SUPPORTED = "supported"
 GUESS = "guess"
 
-_FIRST, _CLEAR, _USABLE, _WEAK = 3, 2, 1, 0  # trust: evidence with the highest value decides
+# Trust: the evidence with the highest value decides.
+_FIRST = 3
+_CLEAR = 2
+_USABLE = 1
+_WEAK = 0
 _UPPER_END = -1  # shown as an upper end; it never decides or supports a number
 _FOR_GUESSES = ("shuffled", "hysime")  # gathered only if the others leave a guess
 
 _MIN_DENSITY = 0.25  # of nonzero entries: with fewer, noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
-_CLEAR_GAP, _WIDE_GAP = 1.5, 5.0  # ratio of the last singular value that counts to the next
+# Ratios of the last singular value that counts to the next.
+_CLEAR_GAP = 1.5
+_WIDE_GAP = 5.0
 _MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
-_NEAR_EDGE, _HUGE_DROP = 1.15, 10.0  # values this near the edge after such a drop are noise
+_NEAR_EDGE = 1.15  # singular values this near the edge are noise after a huge drop
+_HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
 _CLIFF_MARGIN_RATIO = 5.0  # ... enough even if noise seems to give another number
 _MAX_RATIO_AFTER = 1.3  # of singular values after the gap, if the rest is noise
-_MAX_SAMPLES, _MAX_ENTRIES = 2000, 20 << 20  # of the data whose directions are compared, ...
-_MANY_FEATURES = 400  # ... or this many samples, if there are more features than this
+_MAX_SAMPLES = 2000  # of the data whose directions are compared
+_MAX_ENTRIES = 20 << 20  # of the same data
+_MANY_FEATURES = 400  # with more features than this, so many samples are compared
 _NEAR_SHARE = 0.5  # of what a component explains of noise: costs that differ by less count as equal
 _HIDDEN_ENTRIES = 1 << 22  # of the samples in which entries are hidden
-_SPLITS, _N_SPLITS = 10, 2  # one part of this many is hidden, this often
+_SPLITS = 10  # parts of the entries, of which one is hidden
+_N_SPLITS = 2  # parts that are hidden, one after the other
 _N_FOLDS = 3  # of a score
 _MANY_HOLES = 0.1  # of the entries; fewer missing entries can be replaced by means
 _PATIENCE = 4

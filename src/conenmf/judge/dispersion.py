@@ -31,8 +31,9 @@ from ..solve.inits import Start
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping, alternate
 
-_MAX_SAMPLES, _MAX_ENTRIES = 5000, 1 << 22  # of the data that are examined, ...
-_SEARCHED_ENTRIES = 1 << 21  # ... and of data to which many numbers of components are fitted
+_MAX_SAMPLES = 5000  # of the data that are examined
+_MAX_ENTRIES = 1 << 22  # of the same data
+_SEARCHED_ENTRIES = 1 << 21  # of data to which many numbers of components are fitted
 _MIN_SAMPLES = 50  # even with very many features
 _MAX_WEIGHTS = 1 << 25  # of entries, stored in memory
 _MIN_RATE = 1.0  # of counts whose residuals are examined
@@ -44,12 +45,14 @@ _ROUNDS = 3  # later rounds use weights, and so follow noise less
 _MIN_EXCESS = 4.0  # in standard deviations of the sum of squares
 _MAX_DISPERSION = 100.0
 _MIN_GAIN = 4.0  # in the log-likelihood of a sample: an activity that gains less may be noise
-_PRUNING, _ENDING = Stopping(0.0, max_iter=10), Stopping(1e-6, max_iter=200)
+_PRUNING = Stopping(0.0, max_iter=10)
+_ENDING = Stopping(1e-6, max_iter=200)
 _REFITTING = 12  # steps that refit the activities of a sample with and without one of them
 _FLOOR = 1e-9  # of an entry of W, or a rate, instead of zero
-_FIRST, _GROWTH = 2, 1.4  # numbers of components to try ...
-_BEYOND = 5  # ... and how far beyond the best one; ...
-_PATIENCE = 2  # ... worse numbers in a row before stopping
+_FIRST = 2  # number of components to try
+_GROWTH = 1.4  # of the numbers to try
+_BEYOND = 5  # how far to try beyond the best number
+_PATIENCE = 2  # worse numbers in a row before stopping
 
 
 class Noise(NamedTuple):

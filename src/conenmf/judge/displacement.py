@@ -30,9 +30,12 @@ from .diagnosis import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF
 _SWEEPS = 3  # over the columns of W, for each H
-_MAX_ITER, _SETTLED = 200, 1e-3  # of a fit; it ends when an iteration lowers Q by less
-_MAX_TRIALS, _NEAR_ENOUGH = 15, 0.03  # for one limit: shares to try, and tolerance of the root
-_FIRST_STEP, _SMALLEST_STEP = 0.1, 1e-4  # of the share, and of all steps
+_MAX_ITER = 200  # of a fit
+_SETTLED = 1e-3  # a fit ends when an iteration lowers Q by less
+_MAX_TRIALS = 15  # shares to try for one limit
+_NEAR_ENOUGH = 0.03  # tolerance of the root
+_FIRST_STEP = 0.1  # of the share
+_SMALLEST_STEP = 1e-4  # of the share
 
 
 @dataclass(frozen=True, eq=False)

@@ -77,7 +77,8 @@ from ..linalg.svd import (
 
 DEFAULT_EFFORT = 3  # steps; each takes about as long as the singular values of a matrix like V
 _FIRST_STEP = 1.0  # multiple of the rank-K part
-_LONGER, _SHORTER = 1.3, 0.5  # factors of the next step after one that raised the bound, or did not
+_LONGER = 1.3  # factor of the next step after one that raised the bound
+_SHORTER = 0.5  # factor of the next step after one that did not
 _FIRST_WIDTH = 0.5  # range of eigenvalues that share the weight at K, relative to the K-th
 _NARROWER = 0.25  # after two steps in a row that did not raise the bound
 _STEP_TOL = 1e-2  # of the vectors from which a step is computed
@@ -298,7 +299,8 @@ def _pieces(n: int, width: int) -> list[slice]:
 
 COUNT_EFFORT = 6  # default number of steps; each takes about as long as K singular vectors
 _OTHER_POWER = 0.6  # B may start as this power of the ratio to the margins
-_FIRST_LENGTH, _SHORTER_AFTER = 0.3, 4  # of the steps, which become shorter after so many
+_FIRST_LENGTH = 0.3  # of a step
+_SHORTER_AFTER = 4  # steps
 _LARGEST_CHANGE = 2.0  # of log B in a step of length 1
 _WIDTH = 0.1  # range of singular values that share the weight at K, relative to the K-th
 _EXTRA_VECTORS = 8  # beyond the K-th

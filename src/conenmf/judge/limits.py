@@ -140,7 +140,8 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     >>> np.degrees(moved_ranges(X, W, H, np.full((2, 2), 0.01)).angles).round()
     array([19., 20.])
     """
-    (F, K), N = W.shape, X.shape[1]
+    (F, K) = W.shape
+    N = X.shape[1]
     nothing = np.full((F, K), np.nan)
     if K == 1:
         return Ranges(W, W, np.zeros(1))
@@ -166,7 +167,8 @@ class _Window:
     """
 
     def __init__(self, X: Array, W: Array, H: Array) -> None:
-        (F, K), N = W.shape, X.shape[1]
+        (F, K) = W.shape
+        N = X.shape[1]
         squares = (X - W @ H) ** 2
         mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * float(np.mean(X**2)))
         of_features = (squares.sum(axis=1) / mean + _PRIOR) / (N - K + _PRIOR)

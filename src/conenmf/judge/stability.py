@@ -84,7 +84,8 @@ from .scores import KNOWN_COSINE, cosines, match_components, unit_columns
 # --- the consensus ------------------------------------------------------------------------------
 
 _NEIGHBOUR_SHARE = 0.3  # as in cNMF: number of neighbours over the number of replicates
-_KMEANS_SEED, _KMEANS_INITS = 1, 10  # as in cNMF
+_KMEANS_SEED = 1  # as in cNMF
+_KMEANS_INITS = 10  # as in cNMF
 _SAME_COSINE = 0.99  # above it, two components count as the same
 
 
@@ -881,7 +882,8 @@ def _spread(
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
     upper = most + np.hypot(half, moves.upper - W)
     withheld = moves.angles > MAX_MOVE
-    lower[:, withheld], upper[:, withheld] = np.nan, np.nan
+    lower[:, withheld] = np.nan
+    upper[:, withheld] = np.nan
     return lower, upper, silhouettes, moves
 
 

@@ -37,15 +37,24 @@ def _sweep_lanes(
         for t in range(lanes):
             gradient[t] = -c[k, t]
         for j in range(0, fours, 4):  # four at a time save most loads of the gradient
-            g0, g1, g2, g3 = G[k, j], G[k, j + 1], G[k, j + 2], G[k, j + 3]
-            y0, y1, y2, y3 = y[j], y[j + 1], y[j + 2], y[j + 3]
+            g0 = G[k, j]
+            g1 = G[k, j + 1]
+            g2 = G[k, j + 2]
+            g3 = G[k, j + 3]
+            y0 = y[j]
+            y1 = y[j + 1]
+            y2 = y[j + 2]
+            y3 = y[j + 3]
             for t in range(lanes):
                 gradient[t] += g0 * y0[t] + g1 * y1[t] + g2 * y2[t] + g3 * y3[t]
         for j in range(fours, K):
-            g0, y0 = G[k, j], y[j]
+            g0 = G[k, j]
+            y0 = y[j]
             for t in range(lanes):
                 gradient[t] += g0 * y0[t]
-        entries, scale, weight = y[k], inverse[k], G[k, k]
+        entries = y[k]
+        scale = inverse[k]
+        weight = G[k, k]
         for t in range(lanes):
             new = max(entries[t] - gradient[t] * scale, floor)
             step = new - entries[t]
@@ -108,8 +117,10 @@ def hals_rows(
                 Y[row[t], k] = y[k, t]
                 y[k, t] = y[k, width]
                 c[k, t] = c[k, width]
-            row[t], counts[t] = row[width], counts[width]
-            first[t], moved[t] = first[width], moved[width]
+            row[t] = row[width]
+            counts[t] = counts[width]
+            first[t] = first[width]
+            moved[t] = moved[width]
 
 
 @compiled
@@ -122,20 +133,24 @@ def _sweep_packed(
         moved[t] = 0.0
     diagonal = 0
     for k in range(K):
-        own, ck = y[k], c[k]
+        own = y[k]
+        ck = c[k]
         for t in range(lanes):
             gradient[t] = -ck[t]
         place = k
         for j in range(k):
-            gj, yj = g[place], y[j]
+            gj = g[place]
+            yj = y[j]
             for t in range(lanes):
                 gradient[t] += gj[t] * yj[t]
             place += K - j - 1
         for j in range(k, K):
-            gj, yj = g[diagonal + j - k], y[j]
+            gj = g[diagonal + j - k]
+            yj = y[j]
             for t in range(lanes):
                 gradient[t] += gj[t] * yj[t]
-        square, weight = g[diagonal], inverse[k]
+        square = g[diagonal]
+        weight = inverse[k]
         for t in range(lanes):
             new = max(own[t] - gradient[t] * weight[t], floor)
             step = new - own[t] if weight[t] > 0.0 else 0.0
@@ -154,12 +169,19 @@ def hals_packed_rows(
     its place. All computations are in float64.
     """
     N, K = Y.shape
-    lanes, size = PACKED_LANES, G.shape[1]
-    g, inverse = np.zeros((size, lanes)), np.zeros((K, lanes))
-    y, c = np.zeros((K, lanes)), np.zeros((K, lanes))
-    gradient, moved, first = np.zeros(lanes), np.zeros(lanes), np.zeros(lanes)
-    row, counts = np.full(lanes, -1), np.full(lanes, sweeps)
-    next_row, left = 0, N
+    lanes = PACKED_LANES
+    size = G.shape[1]
+    g = np.zeros((size, lanes))
+    inverse = np.zeros((K, lanes))
+    y = np.zeros((K, lanes))
+    c = np.zeros((K, lanes))
+    gradient = np.zeros(lanes)
+    moved = np.zeros(lanes)
+    first = np.zeros(lanes)
+    row = np.full(lanes, -1)
+    counts = np.full(lanes, sweeps)
+    next_row = 0
+    left = N
     while left > 0:
         for t in range(lanes):
             if row[t] >= 0 and counts[t] < sweeps and moved[t] > stall_ratio_sq * first[t]:
@@ -170,12 +192,14 @@ def hals_packed_rows(
                 row[t] = -1
                 left -= 1
             if next_row < N:
-                row[t], counts[t] = next_row, 0
+                row[t] = next_row
+                counts[t] = 0
                 for p in range(size):
                     g[p, t] = G[next_row, p]
                 diagonal = 0
                 for k in range(K):
-                    y[k, t], c[k, t] = Y[next_row, k], C[next_row, k]
+                    y[k, t] = Y[next_row, k]
+                    c[k, t] = C[next_row, k]
                     square = g[diagonal, t]
                     inverse[k, t] = 1.0 / square if square > SMALLEST_SQUARE else 0.0
                     diagonal += K - k
@@ -201,6 +225,8 @@ def hals_sweeps(G: Array, C: Array, Y: Array, *limits: Any) -> None:
 def extrapolate_rows(Y: Array, before: Array, share: Array, floor: float, out: Array) -> None:
     """Write max(Y + share (Y - before), floor) to `out` without temporary arrays."""
     for n in range(Y.shape[0]):
-        y, old, new = Y[n], before[n], out[n]
+        y = Y[n]
+        old = before[n]
+        new = out[n]
         for k in range(y.shape[0]):
             new[k] = max(y[k] + share * (y[k] - old[k]), floor)

@@ -66,8 +66,12 @@ def nnls_rows(
     from `nnls_memory`.
     """
     K = C.shape[1]
-    passive, factored, members, wrong = places[0], places[1], places[2], places[3]
-    x, of_ones = solutions[0], solutions[1]
+    passive = places[0]
+    factored = places[1]
+    members = places[2]
+    wrong = places[3]
+    x = solutions[0]
+    of_ones = solutions[1]
     any_factored = False
     shift = 0.0
     for n in range(C.shape[0]):

@@ -23,7 +23,8 @@ def _gram(B: Array, m: int, A: Array) -> None:
     for k in range(A.shape[0]):
         p = B[k]
         for j in range(k + 1):
-            q, total = B[j], 0.0
+            q = B[j]
+            total = 0.0
             for i in range(m):
                 total += p[i] * q[i]
             A[k, j] += total
@@ -92,11 +93,20 @@ def poisson_steps(
     entries are processed as many at a time as B has columns. u is memory for each entry.
     """
     l2, n_fixed, sweeps, stall_ratio_sq = limits
-    K, size = W.shape[1], B.shape[1]
-    slopes, d, active, way = np.zeros(K), np.zeros(K), np.zeros(K, np.intp), np.zeros(K)
-    A, y, gradient, inverse = np.zeros((K, K)), np.zeros(K), np.zeros(K), np.zeros(K)
+    K = W.shape[1]
+    size = B.shape[1]
+    slopes = np.zeros(K)
+    d = np.zeros(K)
+    active = np.zeros(K, np.intp)
+    way = np.zeros(K)
+    A = np.zeros((K, K))
+    y = np.zeros(K)
+    gradient = np.zeros(K)
+    inverse = np.zeros(K)
     for n in range(Y.shape[0]):
-        start, stop, c = indptr[n], indptr[n + 1], C[n]
+        start = indptr[n]
+        stop = indptr[n + 1]
+        c = C[n]
         m = 0
         for k in range(n_fixed, K):
             if c[k] <= 0.0:  # no count supports this component
@@ -114,7 +124,8 @@ def poisson_steps(
         for first in range(start, stop, size):
             count = min(size, stop - first)
             for i in range(count):
-                w, weight = W[indices[first + i]], np.sqrt(v[first + i]) / x[first + i]
+                w = W[indices[first + i]]
+                weight = np.sqrt(v[first + i]) / x[first + i]
                 for a in range(m):
                     B[a, i] = weight * w[active[a]]
             _gram(B, count, A[:m, :m])

@@ -20,22 +20,37 @@ def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Arr
     for n in range(C.shape[0]):
         row = C[n]
         row[:] = 0.0
-        values, places = data[indptr[n] : indptr[n + 1]], indices[indptr[n] : indptr[n + 1]]
+        values = data[indptr[n] : indptr[n + 1]]
+        places = indices[indptr[n] : indptr[n + 1]]
         eights = values.size - values.size % 8
         pairs = values.size - values.size % 2
         for p in range(0, eights, 8):
-            v0, v1, v2, v3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            v4, v5, v6, v7 = values[p + 4], values[p + 5], values[p + 6], values[p + 7]
-            w0, w1, w2, w3 = W[places[p]], W[places[p + 1]], W[places[p + 2]], W[places[p + 3]]
-            w4, w5, w6, w7 = W[places[p + 4]], W[places[p + 5]], W[places[p + 6]], W[places[p + 7]]
+            v0 = values[p]
+            v1 = values[p + 1]
+            v2 = values[p + 2]
+            v3 = values[p + 3]
+            v4 = values[p + 4]
+            v5 = values[p + 5]
+            v6 = values[p + 6]
+            v7 = values[p + 7]
+            w0 = W[places[p]]
+            w1 = W[places[p + 1]]
+            w2 = W[places[p + 2]]
+            w3 = W[places[p + 3]]
+            w4 = W[places[p + 4]]
+            w5 = W[places[p + 5]]
+            w6 = W[places[p + 6]]
+            w7 = W[places[p + 7]]
             for k in range(row.size):
                 row[k] += (
                     (v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k])
                     + (v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k])
                 )  # fmt: skip
         for p in range(eights, pairs, 2):
-            v0, w0 = values[p], W[places[p]]
-            v1, w1 = values[p + 1], W[places[p + 1]]
+            v0 = values[p]
+            w0 = W[places[p]]
+            v1 = values[p + 1]
+            w1 = W[places[p + 1]]
             for k in range(row.size):
                 row[k] += v0 * w0[k] + v1 * w1[k]
         for p in range(pairs, values.size):
@@ -50,7 +65,8 @@ def sparse_sums(data: Array, indices: Array, indptr: Array, H: Array, S: Array) 
     for n in range(H.shape[0]):
         row = H[n]
         for position in range(indptr[n], indptr[n + 1]):
-            value, total = data[position], S[indices[position]]
+            value = data[position]
+            total = S[indices[position]]
             for k in range(row.shape[0]):
                 total[k] += value * row[k]
 
@@ -61,7 +77,8 @@ def entry_products(
 ) -> None:
     """Compute products[e] = <left[features[e]], right[samples[e]]> without copies."""
     for e in range(products.shape[0]):
-        a, b = left[features[e]], right[samples[e]]
+        a = left[features[e]]
+        b = right[samples[e]]
         total = 0.0
         for k in range(a.shape[0]):
             total += a[k] * b[k]
@@ -82,7 +99,8 @@ def cone_products_rows(
     """
     for n in order:
         k = cones[n]
-        row, direction = rows[n], Q[k]
+        row = rows[n]
+        direction = Q[k]
         product = 0.0
         for f in range(row.shape[0]):
             product += row[f] * direction[f]
