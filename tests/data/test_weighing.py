@@ -68,3 +68,10 @@ def test_counts_are_multiplied_by_the_weight_itself():
     for degree, scales in ((1, weights), (2, np.sqrt(weights))):
         view = weigh_samples(from_rows(X), weights, degree)
         np.testing.assert_allclose(view.columns(np.arange(6)), (X * scales[:, None]).T)
+
+
+def test_a_sample_without_weight_has_a_label():
+    X = np.random.default_rng(0).random((30, 6))
+    model = ConeNMF(2).fit(X, sample_weight=np.where(np.arange(30) == 4, 0.0, 0.5))
+    contributions = model.transform(X) * np.linalg.norm(model.components_, axis=1)
+    np.testing.assert_array_equal(model.labels_, contributions.argmax(axis=1))
