@@ -71,7 +71,14 @@ class Contender(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """The contenders, lowest error first, and the number of components; ``print`` shows a table.
+    """Inits and solvers side by side; ``print`` shows a table.
+
+    Attributes
+    ----------
+    contenders : tuple of Contender
+        The results, lowest error first.
+    K : int
+        The number of components.
 
     Examples
     --------

@@ -202,12 +202,7 @@ class ConeNMF(
     max_iter: int = 200
     tol: float = 1e-5
     max_time: float | None = None
-    n_threads: int | None = None
-    negative: Negative = "raise"
     callback: Callback | None = None
-    random_state: int | Generator | np.random.RandomState | None = None
-    verbose: int = 0
-    max_memory: MemorySize = None
     checkpoint: Place = None
     alpha_W: float = 0.0  # noqa: N815
     alpha_H: float | str = "same"  # noqa: N815
@@ -217,6 +212,11 @@ class ConeNMF(
     sum_to_one: bool = False
     fixed: object = None
     missing: str | float = "raise"
+    n_threads: int | None = None
+    negative: Negative = "raise"
+    max_memory: MemorySize = None
+    random_state: int | Generator | np.random.RandomState | None = None
+    verbose: int = 0
 
     @classmethod
     def for_scenes(cls, n_components: int | str = "auto", **options: Any) -> Self:

@@ -243,9 +243,20 @@ def annotate(
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
     K), ``obs[key]`` the component of each cell as a category, like scanpy's groups, and
-    ``uns[key]`` a dict of settings and results. If the result has only some genes, pass their
-    indices as `genes`; the other genes get zeros.
+    ``uns[key]`` a dict of settings and results.
 
+    Parameters
+    ----------
+    adata : AnnData
+        Changed in place.
+    result : Factorization
+    key : str
+        The name of the added entries.
+    genes : array of integers, optional
+        If the result has only some genes: their indices in `adata`. The other genes get zeros.
+
+    Examples
+    --------
     >>> import anndata
     >>> import numpy as np
     >>> from conenmf import factorize, from_rows

@@ -91,15 +91,17 @@ class Factorization:
         The init that led to the result; "auto" may have chosen it.
     race : Race or None
         The inits that competed, with their errors, if ``init="auto"`` held a race.
-    certificate, diagnosis : Certificate, CountCertificate or None, Diagnosis or None
-        The results of `certify()` and `diagnose()`; None until they are called.
+    certificate : Certificate, CountCertificate or None
+        The result of `certify()`; None until it is called.
+    first_certificate : Certificate, CountCertificate or None
+        The certificate with effort 0, which a result keeps when it is pickled or saved.
+    diagnosis : Diagnosis or None
+        The result of `diagnose()`; None until it is called.
     known_uniqueness : Uniqueness or None
         The result of `uniqueness()`; None until it is called.
     names, vocabulary : Names, Vocabulary or None
         The names of samples and features, if the data have any; the words of texts and their
         weights, which `from_texts` needs to read new texts.
-    first_certificate : Certificate or None
-        The certificate with effort 0, which a result keeps when it is pickled or saved.
     preparation : Preparation or None
         The steps that `prepare` applied to the data, so that `prepared` can repeat them on new
         samples.

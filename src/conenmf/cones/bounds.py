@@ -183,9 +183,11 @@ def sample_size(
 
     Parameters
     ----------
-    angles, rates, weights
+    angles, rates
         As in `probabilistic_bound`.
     epsilon, delta : float
+    weights
+        As in `probabilistic_bound`.
     F : int, optional
         Number of features.
 
@@ -315,19 +317,19 @@ class NoiseBound:
     Attributes
     ----------
     error : float
-            Upper bound on ||X - W H|| / ||X|| if X is put into the clusters of V.
-        clean : float
-            Upper bound on ||V - W H|| / ||V|| in the same case. W and H are computed from X, and
-            compared with the samples without noise.
-        unconditional : float
-            Upper bound on ||X - W H|| / ||X|| for any clusters that Algorithm 1 may find.
-        tolerance : float
-            If ||e_n|| / ||v_n|| is below this for every sample, and each cluster of V has a sample,
-            Algorithm 1 puts X into the clusters of V, whatever the first centre. 0 if nothing is
-            certain.
-        clusters_kept : bool
-            Whether Algorithm 1 certainly finds the clusters of V at the given noise. If False, it
-            may still find them.
+        Upper bound on ||X - W H|| / ||X|| if X is put into the clusters of V.
+    clean : float
+        Upper bound on ||V - W H|| / ||V|| in the same case. W and H are computed from X, and
+        compared with the samples without noise.
+    unconditional : float
+        Upper bound on ||X - W H|| / ||X|| for any clusters that Algorithm 1 may find.
+    tolerance : float
+        If ||e_n|| / ||v_n|| is below this for every sample, and each cluster of V has a sample,
+        Algorithm 1 puts X into the clusters of V, whatever the first centre. 0 if nothing is
+        certain.
+    clusters_kept : bool
+        Whether Algorithm 1 certainly finds the clusters of V at the given noise. If False, it may
+        still find them.
     """
 
     error: float

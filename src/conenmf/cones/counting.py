@@ -220,13 +220,13 @@ class EdgeCount(NamedTuple):
     values : array (min(F, n),)
         The singular values of n samples, scaled to equal noise, over the edge of the noise.
     misfit : float
-            Largest relative difference between four quantiles of the other singular values and of
-            the law of Marchenko and Pastur. It is a few per cent if the noise is alike in all
-            features, and infinite if half of all singular values are above the edge.
-        axes : array (F, K)
-            The left singular vectors above the edge, up to their lengths.
-        scales : array (n,)
-            Factors that give all samples the same noise.
+        Largest relative difference between four quantiles of the other singular values and of the
+        law of Marchenko and Pastur. It is a few per cent if the noise is alike in all features, and
+        infinite if half of all singular values are above the edge.
+    axes : array (F, K)
+        The left singular vectors above the edge, up to their lengths.
+    scales : array (n,)
+        Factors that give all samples the same noise.
     """
 
     K: int
@@ -548,13 +548,13 @@ class Linkage(NamedTuple):
     Attributes
     ----------
     order : array (n,)
-            An order of the samples in which every cluster is contiguous.
-        steps : array (n,)
-            The distance of each sample to the nearest earlier one in this order; infinite for the
-            first.
-        between, within : array (n,)
-            For k = 1, ..., n clusters: the smallest distance between two clusters (infinite for k =
-            1), and the largest distance within a cluster.
+        An order of the samples in which every cluster, for every number of clusters, is contiguous.
+    steps : array (n,)
+        The distance of each sample to the nearest earlier one in this order; infinite for the
+        first.
+    between, within : array (n,)
+        For k = 1, ..., n clusters: the smallest distance between two clusters (infinite for k = 1),
+        and the largest distance within a cluster.
     """
 
     order: Array

@@ -537,13 +537,13 @@ class Plane(NamedTuple):
     energy : float
         The part of ||V||^2 that the projection to the plane keeps.
     samples : (float, float)
-            The smallest and the largest angle of a projected sample.
-        cone : (float, float)
-            Exactly the vectors of the plane between these angles are nonnegative.
-        lost : float
-            How much larger the squared error of the best nonnegative factors with components in the
-            plane is than the squared error of the projection, as a share of ||V||^2. It is 0 if the
-            rank-2 part is nonnegative.
+        The smallest and the largest angle of a projected sample.
+    cone : (float, float)
+        Exactly the vectors of the plane between these angles are nonnegative.
+    lost : float
+        How much larger the squared error of the best nonnegative factors with components in the
+        plane is than the squared error of the projection, as a share of ||V||^2. It is 0 if the
+        rank-2 part is nonnegative.
     """
 
     vectors: Array

@@ -62,13 +62,13 @@ class CoveringCentres(NamedTuple):
     Attributes
     ----------
     centres : array (K,)
-            The chosen samples, in the order in which the greedy algorithm chose them.
-        directions : array (F, K)
-            The chosen samples as unit vectors.
-        radius : float
-            All compared samples except the outliers are within this angle of a centre.
-        least_radius : float
-            No K samples as centres cover as many samples within a smaller angle.
+        The chosen samples, in the order in which the greedy algorithm chose them.
+    directions : array (F, K)
+        The chosen samples as unit vectors.
+    radius : float
+        All compared samples except the outliers are within this angle of a centre.
+    least_radius : float
+        No K samples as centres cover as many samples within a smaller angle.
     """
 
     centres: Array

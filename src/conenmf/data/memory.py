@@ -42,6 +42,8 @@ class LocalMatrix(DataMatrix):
 
     Parameters
     ----------
+    shape, dtype
+        As for `DataMatrix`.
     block_samples : int
         Samples in a block.
     budget : int, optional

@@ -87,9 +87,9 @@ class MappedMatrix(DataMatrix):
         Arrays that `change` needs, with one row per sample.
     dtype : float64 or float32
         The type of the new blocks.
-    Whether V may have missing entries; if False, such V are rejected. The caller sets which entries
-    of the view are missing; by default none are.
-        its maker says which.
+    holes : bool
+        Whether V may have missing entries; if False, such V are rejected. The caller sets which
+        entries of the view are missing; by default none are.
     """
 
     def __init__(

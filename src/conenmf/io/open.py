@@ -153,6 +153,16 @@ def from_columns(
 
     Sparse matrices in CSC format need no conversion.
 
+    Parameters
+    ----------
+    V : array, scipy sparse matrix or array, open file or Dask array, shape (F, N)
+    negative, n_threads, max_memory, persist, names, block_samples
+        As in `from_rows`.
+    missing, mask, weights, sigma
+        As in `from_rows`; arrays have the shape of V.
+
+    Examples
+    --------
     >>> from_columns([[3.0, 0.0, 1.0], [4.0, 2.0, 0.0]]).norms_squared
     array([25.,  4.,  1.])
     """
@@ -210,13 +220,15 @@ def open_data(
         the names of samples and features in its attribute ``names``, if the file has them, and
         ``remarks`` says how the file was read.
     samples_in : {"rows", "columns"}
-        The samples of an array of three axes are the pixels of an image of (rows, columns, bands),
-        or, with "columns", of (bands, rows, columns).
+        Whether the samples are the rows or the columns of the matrix in the file. The samples of an
+        array of three axes are the pixels of an image of (rows, columns, bands), or, with
+        "columns", of (bands, rows, columns).
     dataset : str, optional
         The member of the file to read, such as ``"/group/counts"`` or ``"layers/counts"``; you can
         also write ``"file.h5:/group/counts"``. By default the only member, or X.
-    For text: whether the first line is a header. By default it is a header if it has texts above
-    numbers. If it has numbers that may be titles, an `InputWarning` says how it was read.
+    header : bool, optional
+        For text: whether the first line is a header. By default it is a header if it has texts
+        above numbers. If it has numbers that may be titles, an `InputWarning` says how it was read.
     names_column : str or int, optional
         For tables: the column with the names of the rows, by its title or its number, counted from
         0. By default the first column, if it contains texts or looks like row numbers.
@@ -232,16 +244,17 @@ def open_data(
         For text: the columns of users, items and ratings, by title or number, if each row is one
         rating. Users become the samples; pairs without a rating are missing. By default such a
         table is recognised by its titles or its content; ``()`` reads it as an ordinary table.
-    negative, n_threads, names, block_samples, missing, mask, weights, sigma
+    negative, n_threads
         As in `from_rows`.
     max_memory : int or str, optional
-        The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for
         The memory that data and results may take, such as ``"1GB"``, besides some 300 MB for Python
         and the libraries; by default half of the memory of the machine or container. A quarter of
         it is for the blocks in use, and at most a sixteenth for any array with one row per sample.
         If H takes more, it is stored in a temporary file in the folder of the data (or in the
         system's temporary folder, if the former is read-only); save the result to keep it. A table
         that takes more than a quarter is converted once to a temporary file of numbers.
+    names, block_samples, missing, mask, weights, sigma
+        As in `from_rows`.
 
     Notes
     -----

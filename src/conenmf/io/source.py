@@ -36,6 +36,8 @@ class Reading(NamedTuple):
     ----------
     budget : int
         Bytes of memory.
+    dataset, header, names_column, drop, text_column, triples
+        As in `open_data`; `drop` and `triples` are tuples.
     """
 
     budget: int

@@ -107,7 +107,7 @@ class Evidence:
     trust : int
         The piece with the largest trust decides: 2 or 3 if the data meet its assumptions, 1 if it
         can serve as a guess, 0 if it is only shown, -1 if it does not support a number either.
-        ks, scores : array
+    ks, scores : array
         A score for each of these numbers, for the figure.
     meaning : str
         What the scores are.

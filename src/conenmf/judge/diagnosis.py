@@ -49,6 +49,8 @@ def typical_samples(coefficients: Array, count: int) -> Array:
     ----------
     coefficients : array (S, K)
         ||w_k|| H(k, n) of each sample.
+    count : int
+        The number of samples for each component.
     """
     shares = over(coefficients, coefficients.sum(axis=1, keepdims=True))
     typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
@@ -204,9 +206,9 @@ class ConeDiagnosis:
     mixing : float
         The share of `error` that disappears if samples may mix cones; see `mixing` of
         `conenmf.solve`.
-    Whether one cone explains each sample about as well as a mixture of cones; ``init="auto"`` uses
-    this. It does not mean that the cones are apart.
-        by it. It does not say that the cones are apart.
+    unmixed : bool
+        Whether one cone explains each sample about as well as a mixture of cones; ``init="auto"``
+        uses this. It does not mean that the cones are apart.
     """
 
     geometry: ConeGeometry

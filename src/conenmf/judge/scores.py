@@ -31,6 +31,13 @@ def scores(labels_true: ArrayLike, labels_pred: ArrayLike) -> dict[str, float]:
     Purity is the share of the samples that belong to the majority class of their cluster. Dice is
     the mean over true classes A of the largest 2 |A and B| / (|A| + |B|) over all clusters B.
 
+    Parameters
+    ----------
+    labels_true, labels_pred : array (N,)
+        The class and the cluster of each sample, as numbers or texts.
+
+    Examples
+    --------
     >>> scores([0, 0, 1, 1], [5, 5, 3, 3])
     {'nmi': 1.0, 'purity': 1.0, 'dice': 1.0}
     """

@@ -98,11 +98,13 @@ class Consensus(NamedTuple):
         The medians, scaled to a sum of one; None if there is no consensus.
     clusters : array (n_runs, K), integers
         The component of the consensus to which each component of a run belongs; -1 if left out.
-        distances : array (n_runs, K)
-            The mean distance to the nearest neighbours; infinite for components that are zero.
-        silhouettes : array (n_runs, K)
-            The silhouette in the cluster; NaN if left out, or without a consensus.
-        problem : str
+    distances : array (n_runs, K)
+        The mean distance of each component of a run to its nearest neighbours; infinite for
+        components that are zero.
+    silhouettes : array (n_runs, K)
+        The silhouette of each component of a run in its cluster; NaN if left out, or without a
+        consensus.
+    problem : str
         Why there is no consensus; empty if there is one.
     """
 
@@ -428,9 +430,10 @@ class Stability:
         The components of the run with the lowest objective; refined on V for the Poisson loss.
     best_relative_error : float
         The error of `best_run` with the best coefficients.
+    is_kept : array (n_runs,)
         Whether each run is used for the consensus, see `max_excess`.
     n_left_out : int
-        How many components of these runs are left out because they have few near neighbours.
+        How many components of the kept runs are left out because they have few near neighbours.
     n_minima : int
         The number of distinct solutions among the runs. Two solutions are distinct if a component
         has a cosine below 0.99 with its partner. If data are resampled, all runs may be distinct.
@@ -693,6 +696,7 @@ def stability(
         The statistics of the runs describe them before that. Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
+    max_excess : float
         With "start", runs are left out of the consensus if their error exceeds the lowest by more
         than this share, or by more than a twentieth of what a component explains, unless fewer than
         a quarter of the runs would remain. Infinity keeps all.

@@ -206,10 +206,11 @@ def uniqueness(
     H : array (K, N)
     loss : {"frobenius", "poisson"}
         The loss of the fit.
-    Number of known components (`fixed`), which come first. They do not move and get no verdict.
-        verdict.
-    Approximate number of iterations of the whole search. With 0 there are only proofs and exact
-    turns, and V is not read.
+    n_given : int
+        Number of known components (`fixed`), which come first. They do not move and get no verdict.
+    max_iter : int
+        Approximate number of iterations of the whole search. With 0 there are only proofs and exact
+        turns, and V is not read.
     thorough : bool
         Try up to 28 directions for each component, and refit the others until they converge. This
         may take tens of times the CPU time of the fit. There is no search if the fit is exact up to
@@ -424,12 +425,12 @@ class _Proof:
     has_rank : bool
         X and X' certainly have rank K.
     of_sample : float
-            Bounds the norm of X' - X in a sample.
-        off, off_unscaled : float
-            The largest distance of a vector of norm 1 in the column space (the row space) of scaled
-            X' from that of scaled X, and before features are scaled.
-        of_inverse : float
-            Bounds the norm of X' - X times a column of the inverse of scaled Y.
+        Bounds the norm of X' - X in a sample.
+    off, off_unscaled : float
+        The largest distance of a vector of norm 1 in the column space (the row space) of scaled X'
+        from that of scaled X, and before features are scaled.
+    of_inverse : float
+        Bounds the norm of X' - X times a column of the inverse of scaled Y.
     """
 
     def __init__(self, A: Array, Y: Array, difference: float) -> None:

@@ -60,6 +60,7 @@ def subspace_energy(
     ----------
     found : vectors (F, m), values (m,) and images (F, m)
         Orthonormal vectors Q, their values in descending order, and A Q; m >= k.
+    k : int
     total : float
         The trace of A.
     rounding : float
@@ -117,6 +118,7 @@ def energy_above(
         Ritz values, the diagonal of T, in descending order.
     residual_gram : array (m, m)
         R'R, with R = A Q - Q T.
+    k : int
     tail : float
         An upper bound on the largest eigenvalue of C.
     rest : float

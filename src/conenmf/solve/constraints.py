@@ -51,10 +51,12 @@ class Penalties:
 
     Attributes
     ----------
-    l1_h, l1_w : float
-        2 l1 times the sum of the entries.
-    l2_h, l2_w : float
-        l2 times the sum of the squared entries.
+    l1_h : float
+        2 l1 times the sum of the entries of H.
+    l2_h : float
+        l2 times the sum of the squared entries of H.
+    l1_w, l2_w : float
+        The same for W.
     orthogonality : float
         Weight of the sum, over pairs of components, of the products of their rows of H. It makes
         each sample use few components.

@@ -87,10 +87,18 @@ _DESCRIPTIONS = {
 class Iteration:
     """The argument of a callback after every iteration; the callback stops the run with True.
 
-    `iteration` counts from 1, and is 0 while other inits compete. `elapsed` (seconds) and `passes`
-    (passes over V) count from the call of `factorize`, or from the start of a run without it.
-    `objective` is the value of the loss plus penalties, such as ||V - W H||^2 for least squares.
-    `relative_error` is relative to the data, such as ||V - W H|| / ||V||.
+    Attributes
+    ----------
+    iteration : int
+        Counts from 1; it is 0 while other inits compete.
+    elapsed : float
+        Seconds since the call of `factorize`, or since the start of a run without it.
+    relative_error : float
+        The error relative to the data, such as ||V - W H|| / ||V||.
+    passes : float
+        Passes over V, counted from the same moment as `elapsed`.
+    objective : float
+        The value of the loss plus penalties, such as ||V - W H||^2 for least squares.
 
     Examples
     --------

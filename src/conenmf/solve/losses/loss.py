@@ -265,11 +265,11 @@ class Objective(ABC):
         A power of two; 1 with penalties, which depend on the scale of the factors.
     total : float
         The value that corresponds to a relative error of 1.
-    terms : pair of Term or None
-        The penalties of H and W, in units of the value.
     knows_after : bool
         Whether the sums of a pass give the value at every W, so also at the W updated from them. If
         False, they give only the value at the W of the pass.
+    terms : pair of Term or None
+        The penalties of H and W, in units of the value.
     aligned : tuple of arrays (N, ...)
         Arrays that the step needs, such as weights; it gets their rows before the rows of H.
     number : int
