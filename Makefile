@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-all oldest dist attack bench reproduce docs lint clean
+.PHONY: demo quick test test-all test-storages test-machines oldest dist attack bench reproduce docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor digits and the cones of the paper, write demo.png and a report
 	$(BIN)/python examples/demo.py
@@ -20,6 +20,12 @@ test: $(VENV)/test.stamp lint  ## everything that must hold before a change land
 
 test-all: $(VENV)/test.stamp lint  ## also browsers, kills, clusters, large data; prints the coverage
 	$(BIN)/python -m pytest -n auto -m "" --cov=conenmf --cov-report=term:skip-covered
+
+test-storages: $(VENV)/test.stamp  ## storages, containers and own parts under two kernels of OpenBLAS
+	$(BIN)/python tests/machines.py storages
+
+test-machines: $(VENV)/test.stamp  ## the tests as each of several processors (LEGS="haswell twins" for some)
+	$(BIN)/python tests/machines.py $(LEGS)
 
 oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS="tests/cones" for a part)
 	$(PYTHON) -m venv .venv-oldest
@@ -67,4 +73,4 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-dist dist demo.png demo.html docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) .venv-oldest .venv-dist .venv-without-numba .machines dist demo.png demo.html docs/_build docs/auto_examples docs/generated
