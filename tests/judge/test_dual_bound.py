@@ -1,5 +1,7 @@
 """Lower bounds of the errors of nonnegative factors: of the squared error and of the divergence."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -250,12 +252,52 @@ def test_steps_raise_the_bound_of_counts_far_above_correspondence_analysis():
     assert raised.failure_probability == 0
 
 
+def rare_counts(seed):
+    """Counts most of which are zero, of features and samples with different totals."""
+    rng = np.random.default_rng(seed)
+    W = rng.gamma(0.3, size=(60, 5)) * rng.lognormal(0.0, 1.5, (60, 1))
+    H = rng.dirichlet(np.full(5, 0.3), 70).T * rng.lognormal(3.0, 0.5, 70)
+    return from_columns(rng.poisson(0.02 * W @ H).astype(float))
+
+
+@pytest.mark.parametrize("side", [0, dual_bound._MAX_GRAM_SIDE], ids=["subspace", "Gram matrix"])
+@pytest.mark.parametrize("seed", [1, 6, 11])
+def test_more_effort_never_lowers_the_bound_of_counts(seed, side, monkeypatch):
+    """The weights with the best approximate bound may have a lower certain bound than others."""
+    monkeypatch.setattr(dual_bound, "_MAX_GRAM_SIDE", side)
+    V = rare_counts(seed)
+    values = [divergence_bound(V, 3, effort=effort).value for effort in (0, 9, 12, 24, 40)]
+    assert values == sorted(values)
+    assert values[0] < values[-1]
+
+
+def test_all_weights_that_may_have_the_best_bound_are_certified():
+    class Weights(NamedTuple):
+        approximate: float
+        bound: float
+
+        def value(self, K):
+            return self.approximate
+
+        def certain(self, K):
+            certified.append(self.bound)
+            return self.bound, 1e-9
+
+        def forget_matrix(self):
+            pass
+
+    certified = []
+    tried = [Weights(1.8, 1.7), Weights(2.0, 1.9), Weights(3.0, 1.5), Weights(1.9, 1.9)]
+    assert dual_bound._best_certain(tried, 3) == (1.9, 2e-9)
+    assert certified == [1.5, 1.9]
+
+
 def test_long_sides_are_bounded_by_a_subspace(monkeypatch):
     V = topics(np.random.default_rng(1))
     whole = divergence_bound(from_columns(sp.csc_array(V)), 4)
     monkeypatch.setattr(dual_bound, "_MAX_GRAM_SIDE", 0)
     part = divergence_bound(from_columns(sp.csc_array(V)), 4)
-    assert part.failure_probability == 1e-9
+    assert part.failure_probability == 1e-9  # one bound was computed
     assert whole.value * 0.99 <= part.value <= whole.value + 1e-9 * whole.of_margins
 
 

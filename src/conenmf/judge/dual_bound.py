@@ -125,7 +125,7 @@ def best_lower_bound(
     K : int
     effort : int
         Largest number of steps; 0 gives the bound of Eckart and Young. A larger effort never lowers
-        the bound. The steps end early if they gain nothing.
+        a bound that is certain. The steps end early if they gain nothing.
     spectrum : Spectrum, optional
         The spectrum of V, to reuse one that was computed before.
 
@@ -323,7 +323,8 @@ class DivergenceBound(NamedTuple):
         The divergence of one component, the product of the margins. It is the smallest divergence
         for K = 1, and the unit of relative errors.
     failure_probability : float
-        0.0, or the probability, over random vectors, that `value` is not a bound.
+        0.0, or the probability, over random vectors, that `value` is not a bound. It counts all
+        bounds from which `value` was chosen.
     """
 
     value: float
@@ -339,7 +340,8 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
     V : DataMatrix (F, N)
     K : int
     effort : int
-        Number of steps that raise the bound; 0 gives the bound of correspondence analysis.
+        Number of steps that raise the bound; 0 gives the bound of correspondence analysis. A larger
+        effort never lowers the bound.
 
     Examples
     --------
@@ -362,7 +364,7 @@ def divergence_bound(V: DataMatrix, K: int, *, effort: int = COUNT_EFFORT) -> Di
         if K == 1 < min(V.shape):
             value = of_margins * (1 - _ROUNDING)
         elif K < min(V.shape):
-            value, chance = _ascend_counts(first, K, effort).certain(K)
+            value, chance = _ascend_counts(first, K, effort)
     return DivergenceBound(max(min(value, of_margins), 0.0), of_margins, chance)
 
 
@@ -381,21 +383,42 @@ def _with_few_features(V: DataMatrix) -> DataMatrix:
     return V.other_order or hold(canonical_rows(rows.T), n_threads=V.n_threads)
 
 
-def _ascend_counts(trial: _Trial, K: int, effort: int) -> _Trial:
-    """Return the best weights found, judged by singular values that are not certain."""
-    best = trial
+def _ascend_counts(trial: _Trial, K: int, effort: int) -> Interval:
+    """Return the best bound of all weights on the way that holds for certain."""
+    tried = [trial]
     if effort:
+        start = trial.leading(K).vectors
         other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=_OTHER_POWER))
-        if other.value(K, best.leading(K).vectors) > best.value(K):
-            best = other
-    trial = best
+        tried.append(other)
+        if other.value(K, start) > trial.value(K):
+            trial = other
     for number in range(effort):
         length = _FIRST_LENGTH / (1 + number / _SHORTER_AFTER)
-        start = trial.leading(K).vectors
-        trial = trial.moved(K, length)
-        if trial.value(K, start) > best.value(K):
-            best = trial
-    return best
+        before = trial
+        trial = before.moved(K, length)
+        trial.leading(K, before.leading(K).vectors)
+        before.forget_matrix()
+        tried.append(trial)
+    return _best_certain(tried, K)
+
+
+def _best_certain(tried: list[_Trial], K: int) -> Interval:
+    """Return the largest certain bound, and the probability that it does not hold.
+
+    The values of `_Trial.value` come from Ritz values, which are never above the eigenvalues. So
+    they are never below the certain bounds, and the search ends at the first one that is below the
+    best certain bound. The probability counts all bounds that were computed.
+    """
+    best = -math.inf
+    chance = 0.0
+    for trial in sorted(tried, key=lambda one: one.value(K), reverse=True):
+        if trial.value(K) <= best:
+            break
+        value, of_this = trial.certain(K)
+        trial.forget_matrix()
+        best = max(best, value)
+        chance += of_this
+    return best, chance
 
 
 class _Weights(NamedTuple):
@@ -429,6 +452,10 @@ class _Trial:
         change = partial(_scaled_weights, weights=self.weights)
         view = MappedMatrix(self.V, change, self.c, *self.rights)
         return held_if_small(view, _MAX_DENSE_ENTRIES)
+
+    def forget_matrix(self) -> None:
+        """Free the copy of A; it is computed again when it is needed."""
+        vars(self).pop("matrix", None)
 
     @property
     def trace(self) -> float:
