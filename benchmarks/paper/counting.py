@@ -9,6 +9,15 @@ the first was drawn, so no verdict depends on where rows end.
 geometric assumption, and 4, 3, 2 and 1 times alpha. The paper observes that results are superior if
 the assumption holds at least approximately. The matrices of one repetition have the same random
 numbers.
+
+**Other ways to find K**: the paper says that automatic relevance determination (ARD) by Tan and
+Fevotte (2013) "does not work well" for data matrices generated under the geometric assumption, and
+leaves it out. Here it runs on the matrices of Figure 3, smaller, without noise and with it, from
+twice as many components as there are cones, with both priors, hyperparameters as its authors
+recommend, and the noise variance estimated from the singular values. Beside it are the methods for
+numbers of clusters that the paper cites, on samples of unit length, because cones differ in
+direction only; the paper's own estimate; and the number of singular values above the edge of the
+noise.
 """
 
 from __future__ import annotations
@@ -17,6 +26,7 @@ import statistics
 from itertools import product
 
 import numpy as np
+from cluster_counts import cluster_counts
 from experiment import Experiment, Key, Part, every
 from page import (
     NOT_MEASURED,
@@ -32,9 +42,10 @@ from page import (
     spread,
     table,
 )
+from relevance import PRIORS, determine_relevance
 
 from conenmf import from_columns, make_cones
-from conenmf.cones.counting import estimate_rank
+from conenmf.cones.counting import count_above_edge, estimate_rank
 
 ALPHA = 0.3
 
@@ -175,4 +186,61 @@ VIOLATED_ASSUMPTION = Part(
     ),
     estimate_at,
     show_angles,
+)
+
+# --- other ways to find K ---------------------------------------------------------------------
+
+METHODS = {f"ARD, {prior}": prior for prior in PRIORS}
+BESIDE = {"X-means": "X-means", "gap": "gap statistic", "silhouette": "silhouette"}
+BESIDE |= {"elbow": "elbow", "ratio": "ratio (the paper's)", "edge": "edge"}
+
+
+def count_components(rows: Experiment, delta: float, matrix: int) -> Key:
+    F, K, N, *_, iterations = rows.size
+    X = make_cones(F, K, ALPHA, n_samples=N, noise=delta, rng=rows.rng(matrix=matrix)).V
+    V = from_columns(X)
+    left = (np.linalg.svd(X, compute_uv=False)[2 * K :] ** 2).sum()
+    noise = float(left) / ((F - 2 * K) * (N - 2 * K))
+    found: Key = {"true": K}
+    for name, prior in METHODS.items():
+        rng = rows.rng(matrix=matrix, prior=prior)
+        found[name] = determine_relevance(X, 2 * K, prior, noise, iterations, rng).n_relevant
+    unit = (X / np.linalg.norm(X, axis=0)).T
+    clusters = cluster_counts(unit, 2 * K, rows.rng(matrix=matrix, delta=delta))
+    return found | clusters | {"ratio": estimate_rank(V, 2, 2 * K).K, "edge": count_above_edge(V).K}
+
+
+def show_counts(rows: list[Row]) -> Section:
+    """What each method counts, and whether relevance fails as the paper says."""
+    truth, lines, cases = int(rows[0]["true"]), [], []
+    for delta, group in sorted(grouped(rows, "delta").items()):
+        cells = []
+        for name in (*METHODS, *BESIDE):
+            found = counts(group, name)
+            right = found.count(truth)
+            cells.append(f"{spread(found)} ({right} of {len(found)})")
+            if name in METHODS:
+                wrong = len(found) - right
+                cases.append(share_above(f"{name}, delta {delta}", wrong, len(found), 0.5))
+        lines.append([delta, *cells])
+    claim = "ARD does not work well in cones: K is wrong for at least half of the matrices"
+    note = (
+        f"The number found of K = {truth} cones, at most {2 * truth}, and in brackets for how many "
+        "matrices it is right; delta is the noise. Without noise, the part of a sample beside the "
+        "axis of its cone is not the noise of a few components, and components remain for it."
+    )
+    header = ["delta", *METHODS, *BESIDE.values()]
+    return Section([table(header, lines), note], [judged(claim, cases)])
+
+
+ARD = Part(
+    "Section V: relevance determination, and the number of clusters",
+    {  # F, K, N, values of delta, matrices, iterations
+        "tiny": (60, 3, 120, (0.0, 0.1), 1, 200),
+        "quick": (400, 10, 1000, (0.0, 0.01, 0.1, 0.5), 10, 2000),
+        "full": (1600, 40, 2000, (0.0, 0.01, 0.1, 0.5), 20, 10000),
+    },
+    lambda rows: every(matrix=range(rows.size[4]), delta=rows.size[3]),
+    count_components,
+    show_counts,
 )

@@ -33,6 +33,7 @@ PARTS: dict[str, Part] = {
     "table1": cones.TABLE_1,
     "figure3": counting.FIGURE_3,
     "violated": counting.VIOLATED_ASSUMPTION,
+    "ard": counting.ARD,
     "table2": races.TABLE_2,
     "table3": races.TABLE_3,
     "table4": races.TABLE_4,
