@@ -93,7 +93,7 @@ SIZES = {
     },
     "full": {
         "ck": Size(200, 100, 500, 20),
-        "faces94 / 2": Size(100, 20, 200, 6),
+        "faces94 / 2": Size(100, 20, 200, 9),
         "georgia_tech": Size(200, 100, 500, 20),
         "georgia_tech_crop": Size(200, 100, 500, 20),
         "paviau": Size(200, 100, 500, 20),

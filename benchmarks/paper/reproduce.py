@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import cited_inits
 import clustering
 import cones
 import counting
@@ -40,6 +41,7 @@ PARTS: dict[str, Part] = {
     "figure4": races.FIGURE_4,
     "table5": races.TABLE_5,
     "supplement": races.SUPPLEMENT,
+    "cited_inits": cited_inits.CITED_INITS,
     "figure6": clustering.FIGURE_6,
     "example": cones.EXAMPLE,
     "table6": clustering.TABLE_6,

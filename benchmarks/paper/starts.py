@@ -22,6 +22,7 @@ from conenmf.solve.inits import initialize, lift_zeros
 from conenmf.solve.run import Iteration, Solution, Stopping, alternate
 from conenmf.solve.solvers import SOLVERS
 
+# the paper's four; others have the library's names
 INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}
 DETERMINISTIC = "nndsvd"  # one run says all
 
@@ -36,7 +37,7 @@ def begin(
         W, H = cr1(V, K, rng)
         H = lift_zeros(V, H) if solver_.lift_zeros else None
     else:
-        point = initialize(V, K, INITS[init], solver_, rng)
+        point = initialize(V, K, INITS.get(init, init), solver_, rng)
         W, H = point.W, point.H
     return W, H, time.process_time() - began
 
