@@ -67,6 +67,28 @@ def test_fewer_cones_are_found_if_they_overlap(rows):
     assert found["4 alpha + 0.01"] == 5 > found["alpha"]
 
 
+def test_the_number_of_cones_is_counted_in_other_ways(rows):
+    counts = ("ARD, l1", "ARD, l2", "X-means", "gap", "silhouette", "elbow", "ratio", "edge")
+    found = rows("ard")
+    assert {row["delta"] for row in found} == {"0.0", "0.1"}
+    for row in found:
+        assert all(1 <= int(row[name]) <= 6 for name in counts)
+        assert row["silhouette"] == row["ratio"] == row["true"] == "3"
+
+
+def test_relevance_is_judged_at_each_level_of_noise(paper):
+    """By an exact test of a share of one half, for each prior."""
+    row = dict.fromkeys(("X-means", "gap", "silhouette", "elbow", "ratio", "edge"), "9")
+    rows = [
+        row | {"delta": delta, "true": "10", "ARD, l1": l1, "ARD, l2": "13"}
+        for delta, l1 in (("0.0", "18"), ("0.1", "10")) for _ in range(10)
+    ]  # fmt: skip
+    section = paper("counting").show_counts(rows)
+    assert section.body[0].splitlines()[2].startswith("| 0.0 | 18 (0 of 10) | 13 (0 of 10) | 9 (0")
+    (verdict,) = section.verdicts
+    assert verdict.evidence.startswith("holds in 3, fails in 1 of 4 cases; fails: ARD, l1, delta 0.1")
+
+
 def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     row = {
         "dataset": "d", "solver": "mult", "init": "spkm", "run": "0", "iterations": "4",
@@ -107,6 +129,35 @@ def test_published_starts_and_the_librarys_agree(paper):
         assert (W.shape, H.shape) == ((50, 4), (4, 120))
         assert min(W.min(), H.min(), seconds) >= 0
         assert starts.begin(V, 4, init, "nnlsb", np.random.default_rng(2))[1] is None
+
+
+def test_cited_inits_are_followed_on_both_losses(paper, rows):
+    module, found = paper("cited_inits"), rows("cited_inits")
+    inits = {module.OURS, *module.CITED}
+    for loss in module.SOLVERS:
+        here = [row for row in found if row["loss"] == loss]
+        assert {row["init"] for row in here} == inits
+        assert len(here) == 2 * len(inits) - 1  # nndsvd draws nothing
+        assert all(0 < float(row["last"]) == float(row["soon"]) < 1 for row in here)
+
+
+def test_eight_cited_inits_need_nine_runs(paper):
+    module = paper("cited_inits")
+
+    def verdicts(runs):
+        rows = [
+            {
+                "dataset": "d", "loss": "frobenius", "init": init, "run": str(run),
+                "iterations": "200", "soon": "0.3" if init == "cr1-nmf" else "0.4",
+                "last": "0.2", "seconds": "2" if init == "cr1-nmf" else "1",
+            }
+            for init in (module.OURS, *module.CITED) for run in range(runs)
+            if run == 0 or init != "nndsvd"
+        ]  # fmt: skip
+        return [one.verdict for one in module.show_inits(rows).verdicts]
+
+    assert verdicts(9) == ["holds", "not decided", "does not hold"]
+    assert verdicts(8) == ["too few runs"] * 3
 
 
 def test_rank_one_nmf_is_better_than_a_mean_direction(rows):
