@@ -221,7 +221,8 @@ def show_counts(rows: list[Row]) -> Section:
             cells.append(f"{spread(found)} ({right} of {len(found)})")
             if name in METHODS:
                 wrong = len(found) - right
-                cases.append(share_above(f"{name}, delta {delta}", wrong, len(found), 0.5))
+                text = f"{name}, delta {delta}, K wrong"
+                cases.append(share_above(text, wrong, len(found), 0.5))
         lines.append([delta, *cells])
     claim = "ARD does not work well in cones: K is wrong for at least half of the matrices"
     note = (
