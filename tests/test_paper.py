@@ -240,6 +240,25 @@ def test_clusterings_have_scores(paper, rows):
     assert all(0 < float(row["nmi"]) <= 1 for row in found)
 
 
+def test_a_claim_uses_all_runs_of_the_ways_that_it_compares(paper):
+    """Nine runs of cr1-nmf and of k-means decide nine cases, whatever else has run."""
+    clustering = paper("clustering")
+    ways = [("k-means", "", 9, 0.9), ("spkm", "", 9, 0.5)]
+    for solver in clustering.ITERATIONS:
+        ways += [("cr1-nmf", solver, 9, 0.4), ("rand", solver, 3, 0.1)]
+        ways += [("spkm", solver, 3, 0.1), ("nndsvd", solver, 1, 0.1)]
+    rows = [
+        {"dataset": "d", "init": init, "solver": solver, "run": str(run)}
+        | dict.fromkeys(clustering.SCORES, str(score + run / 100))
+        for init, solver, runs, score in ways for run in range(runs)
+    ]  # fmt: skip
+    best, alone = clustering.show_scores(rows, {}).verdicts
+    assert best.verdict == "too few runs"
+    assert "ahead in 3 of 3" in best.evidence
+    assert alone.evidence.startswith("fails in 9 of 9 cases")
+    assert "ahead in 0 of 9" in alone.evidence
+
+
 def test_bounds_hold_under_noise(rows):
     for row in rows("open_noise"):
         assert float(row["error of cr1-nmf"]) <= float(row["bound of error"])

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -66,7 +67,8 @@ WHOSE = {  # what was done to the paper's sets
     "georgia_tech_crop": " (supplement, crops)",
     "wap": " (supplement)",
 }
-Paper = dict[tuple[str, str], tuple[tuple[float, float], ...]]  # (mean, deviation) of each score
+Way = tuple[str, str]  # an init and a solver, which is empty for a clustering alone
+Paper = dict[Way, tuple[tuple[float, float], ...]]  # (mean, deviation) of each score
 
 
 def all_ways(rows: Experiment) -> Iterator[Key]:
@@ -135,7 +137,7 @@ def show_scores(rows: list[Row], paper: dict[str, Paper], expected: Sequence[str
     """
     lines, verdicts = [], []
     for name, here in grouped(rows, "dataset").items():
-        ways = in_pairs(grouped(here, "init", "solver"))
+        ways = grouped(here, "init", "solver")
         solvers = [one for one in ITERATIONS if all((init, one) in ways for init in INITS)]
         if not solvers:
             continue  # none has run from all inits yet
@@ -162,17 +164,15 @@ def text_of_paper(numbers: tuple[tuple[float, float], ...]) -> list[str]:
 
 
 def _verdicts(
-    name: str, solvers: list[str], ways: dict[tuple[str, str], list[Row]], paper: Paper
+    name: str, solvers: list[str], ways: dict[Way, list[Row]], paper: Paper
 ) -> list[Verdict]:
     best, plain, within = [], [], []
-    for score in SCORES:
-        values = {way: column(group, score) for way, group in ways.items()}
-        for solver in solvers:
-            ours, text = values["cr1-nmf", solver], f"{solver}, {score}"
-            others = {init: values[init, solver] for init in INITS if init != "cr1-nmf"}
-            best.append(ahead(text, ours, others, largest=True))
-            others = {f"{way} alone": values[way, ""] for way in CLUSTERINGS}
-            plain.append(ahead(text, ours, others, largest=True))
+    for score, solver in product(SCORES, solvers):
+        text, way = f"{solver}, {score}", ("cr1-nmf", solver)
+        rivals = {(init, solver): init for init in INITS if init != "cr1-nmf"}
+        best.append(_ahead(text, score, way, rivals, ways))
+        rivals = {(alone, ""): f"{alone} alone" for alone in CLUSTERINGS}
+        plain.append(_ahead(text, score, way, rivals, ways))
     for way, ((mean, deviation), *_) in paper.items():
         values = column(ways[way], "nmi")
         text = f"{' '.join(way).strip()}: {spread(values)}, paper {mean} ± {deviation}"
@@ -182,6 +182,15 @@ def _verdicts(
     verdicts = [judged(f"{whose}: {BEST}", best), judged(f"{whose}: {better}", plain)]
     claim = f"{name}: the mean nmi of each method is within the paper's standard deviation"
     return [*verdicts, judged(claim, within)] if within else verdicts
+
+
+def _ahead(
+    text: str, score: str, way: Way, rivals: dict[Way, str], ways: dict[Way, list[Row]]
+) -> Case:
+    """The case that a way to cluster scores higher than its rivals, in the runs of all of them."""
+    pairs = in_pairs({one: ways[one] for one in (way, *rivals)})
+    others = {name: column(pairs[rival], score) for rival, name in rivals.items()}
+    return ahead(text, column(pairs[way], score), others, largest=True)
 
 
 # nmi, Dice, purity, each with its standard deviation
