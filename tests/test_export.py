@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from anndata import AnnData, read_h5ad
+from anndata import AnnData, read_h5ad, settings
 
 from conenmf import export, factorize, from_rows, make_cones, open_data
 from conenmf.export import annotate_file, facts, write_coefficients, write_tables
@@ -108,6 +108,27 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
         np.testing.assert_array_equal(back.layers["twice"], 2 * frame.to_numpy())
         source, target = target, tmp_path / "again.h5ad"
     assert (tmp_path / "cells.h5ad").read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", [object, "string"])
+def test_genes_are_counted_in_every_layout_of_their_names(result, frame, tmp_path, kind):
+    """pandas 3 writes texts as a group of two arrays, pandas 2 as an array."""
+    source, target = tmp_path / "cells.h5ad", tmp_path / "out.h5ad"
+    genes = pd.DataFrame(index=pd.Index(frame.columns, dtype=kind))
+    cells = pd.DataFrame(index=pd.Index(frame.index, dtype=kind))
+    adata = AnnData(frame.to_numpy(), cells, genes)
+    adata.raw = adata
+    with settings.override(allow_write_nullable_strings=True):
+        adata[:, :12].copy().write_h5ad(source)
+    annotate_file(source, target, result)
+    back = read_h5ad(target)
+    np.testing.assert_array_equal(back.raw.varm["conenmf"], result.W)
+    assert (dict(back.varm), back.shape) == ({}, (70, 12))
+    few = factorize(from_rows(adata.X[:, :12]), 2)
+    annotate_file(source, target, few)
+    back = read_h5ad(target)
+    np.testing.assert_array_equal(back.varm["conenmf"], few.W)
+    assert list(back.raw.varm) == []
 
 
 # --- packages ---------------------------------------------------------------------------------

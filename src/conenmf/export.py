@@ -409,8 +409,13 @@ def _add(file: Any, annotations: Sequence[Annotation]) -> None:
 
 
 def _home(file: Any, place: str, values: Any) -> Any:
-    """Return the group for an annotation; for genes it is raw's if only raw has as many genes."""
-    names = file["var"][file["var"].attrs["_index"]]
+    """Return the group for an annotation; for genes it is raw's if only raw has as many genes.
+
+    Names are an array or a group of arrays, by the versions of pandas and anndata that wrote them.
+    """
+    from anndata.io import read_elem
+
+    names = read_elem(file["var"][file["var"].attrs["_index"]])
     if place in ("var", "varm") and len(values) != len(names) and "raw" in file:
         place = f"raw/{place}"
     return file.require_group(place)

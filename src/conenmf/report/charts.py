@@ -98,7 +98,7 @@ def date_axis(times: Array) -> tuple[Array, Axis]:
     ends = np.fmin.reduce(times), np.fmax.reduce(times)
     for unit in "YMDhms":
         first, last = (end.astype(f"datetime64[{unit}]") for end in ends)
-        starts = np.arange(first, last + 1)
+        starts = np.append(np.arange(first, last), last)
         starts = starts[starts >= ends[0]]
         if starts.size > 2:
             break
