@@ -13,7 +13,6 @@ V is never converted to dense. A sketch is read through its coordinates.
 
 from __future__ import annotations
 
-import inspect
 import math
 from functools import partial
 from itertools import pairwise
@@ -55,7 +54,6 @@ _GATHERED_SAMPLES = 256  # whose products with all samples are computed at a tim
 _STARTS_BY_PASSES = 8  # random vectors; each pass multiplies all of them
 _STARTS_IN_MEMORY = 3
 
-_HAS_SEED = "rng" in inspect.signature(eigsh).parameters  # from SciPy 1.17 on
 _VECTORS_PER_EIGENVECTOR = 2.5  # size of ARPACK's basis
 _MIN_VECTORS = 20  # ... at least this much beyond the requested number
 _MAX_RESTARTS = 100
@@ -279,9 +277,7 @@ class Spectrum:
     def _operator(self) -> tuple[Apply, int, bool]:
         """Return VV', or V'V if shorter and V is in memory; its side; and if V is in memory."""
         V = self.V
-        rows = self._rows
-        if rows is None and _HAS_SEED:
-            rows = V.held_rows(_MAX_DENSE_ENTRIES)
+        rows = V.held_rows(_MAX_DENSE_ENTRIES) if self._rows is None else self._rows
         if rows is None:
             return lambda X: np.asarray(V.sweep(_apply, X=X)[0]), V.n_features, False
         rows = rows.astype(float, copy=False)
