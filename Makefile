@@ -60,7 +60,7 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 		"certainty.py unique" "fields.py cells" "fields.py signatures" "fields.py measurements" "fields.py hyperspy" \
 		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
 
-reproduce: $(VENV)/cli.stamp  ## the paper's tables and figures, and a verdict per claim
+reproduce: $(VENV)/reproduce.stamp  ## the paper's tables and figures, and a verdict per claim
 	$(BIN)/python benchmarks/paper/reproduce.py
 
 docs: $(VENV)/docs.stamp  ## the documentation, into docs/_build/html; needs no internet

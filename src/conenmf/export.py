@@ -1,12 +1,14 @@
 """Results for other programs: tables in CSV or Parquet, annotations of AnnData, plain facts.
 
-pyarrow writes tables a few thousand rows at a time, because H may be larger than memory. Every file
-appears under its name only when it is complete. `save` writes results that this library can read
-again.
+Tables are written a few thousand rows at a time, because H may be larger than memory; CSV by Python
+alone, Parquet by pyarrow. Every file appears under its name only when it is complete. `save` writes
+results that this library can read again.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
 import importlib.util
 import json
 import re
@@ -91,10 +93,11 @@ def json_values(value: object) -> Any:
 
 def check_packages(tables: str, *, anndata: bool = False) -> None:
     """Check that the packages for writing are installed, before there are results."""
-    packages = [("pyarrow", "'conenmf[files]'")] if tables in TABLES else []
-    for package, install in packages + [("anndata", "anndata")] * anndata:
-        if importlib.util.find_spec(package) is None:
-            raise ImportError(f"the package {package} is needed for this: pip install {install}")
+    needed = {"pyarrow": tables == "parquet", "anndata": anndata}
+    for package, is_needed in needed.items():
+        if is_needed and importlib.util.find_spec(package) is None:
+            install = "pip install 'conenmf[files]'"
+            raise ImportError(f"the package {package} is needed for this: {install}")
 
 
 def write_tables(
@@ -204,23 +207,55 @@ def _rows_of_factor(
 
 
 def _write_batches(stream: BinaryIO, kind: str, batches: Iterator[Facts]) -> None:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
+    if kind == "parquet":
+        _write_parquet(stream, batches)
+        return
+    first = next(batches)
+    write_lines(stream, [map(no_formula, first)], quoting=csv.QUOTE_NONNUMERIC)
+    for batch in chain([first], batches):
+        columns = [
+            plain(values) if isinstance(values, np.ndarray) else map(no_formula, values)
+            for values in batch.values()
+        ]
+        write_lines(stream, zip(*columns, strict=True), quoting=csv.QUOTE_NONNUMERIC)
 
-    is_csv = kind == "csv"
-    title = no_formula if is_csv else str
-    tables = (pa.table({title(key): _column(x, is_csv) for key, x in b.items()}) for b in batches)
+
+def write_lines(stream: BinaryIO, rows: Iterable[Iterable[object]], **form: Any) -> None:
+    r"""Write rows of texts and numbers in a form of `csv.writer`.
+
+    >>> from io import BytesIO
+    >>> stream = BytesIO()
+    >>> write_lines(stream, [["an oak", 0.1], ["elm", 3]], delimiter=" ")
+    >>> stream.getvalue()
+    b'"an oak" 0.1\nelm 3\n'
+    """
+    text: Any = codecs.getwriter("utf-8")(stream)
+    csv.writer(text, lineterminator="\n", **form).writerows(rows)
+
+
+def plain(numbers: Array) -> list[Any]:
+    """Return numbers that `csv` writes with the shortest digits of their precision.
+
+    >>> plain(np.array([0.1, 3.0], np.float32))
+    [np.float32(0.1), np.float32(3.0)]
+    """
+    return list(numbers) if numbers.dtype == np.float32 else numbers.tolist()
+
+
+def _write_parquet(stream: BinaryIO, batches: Iterator[Facts]) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    tables = (pa.table({title: _column(x) for title, x in batch.items()}) for batch in batches)
     first = next(tables)
-    open_writer = csv.CSVWriter if is_csv else parquet.ParquetWriter
-    with open_writer(stream, first.schema) as writer:
+    with parquet.ParquetWriter(stream, first.schema) as writer:
         for table in chain([first], tables):
             writer.write_table(table)
 
 
-def _column(values: Iterable[str], is_csv: bool) -> Array | list[str]:
-    if isinstance(values, np.ndarray):
-        return np.ascontiguousarray(values)
-    return [no_formula(name) for name in values] if is_csv else list(values)
+def _column(values: Iterable[str]) -> Array | list[str]:
+    is_array = isinstance(values, np.ndarray)
+    return np.ascontiguousarray(values) if is_array else list(values)
 
 
 def no_formula(name: str) -> str:

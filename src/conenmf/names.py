@@ -153,6 +153,22 @@ class Names:
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """An array of numbers or texts with the names of its rows and columns, like a data frame."""
+
+    values: npt.NDArray[Any]
+    names: Names
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.values.ndim
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.array(self.values, dtype, copy=copy)
+
+
 def _texts(name: str, values: object) -> Texts:
     texts = values if isinstance(values, tuple) else tuple(several(name, values, _TEXTS))
     if not all(isinstance(one, str) for one in texts):
@@ -165,18 +181,20 @@ def _visible(values: list[object] | None) -> Texts | None:
 
 
 def names_of(table: object) -> Names:
-    """Return the names in a data frame of pandas or polars whose rows are samples.
+    """Return the names in a data frame of pandas or polars whose rows are samples, or a `Labelled`.
 
     The index of a pandas Series names samples too. Default indices of pandas (0, 1, 2, ...) do not
     count as names.
     """
+    if isinstance(table, Labelled):
+        return table.names
     if isinstance(table, type) or not hasattr(table, "dtypes"):
         return Names()
     return Names.of(_given(table, "index"), _given(table, "columns"))
 
 
 def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
-    """Return a data frame or a pandas Series in the order of the data, matched by name.
+    """Return a data frame, a pandas Series or a `Labelled` in the order of the data, by name.
 
     `sides` says what its rows and columns are: "sample", "feature", or "" for neither. Names that
     the data do not have raise an error. If the table or the data have no names, values are matched

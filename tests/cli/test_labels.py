@@ -32,7 +32,9 @@ def test_labels_in_files(tmp_path, content, names, labels):
     [
         (b"z,b\ny,a\nq,c\n", DataError, "not in labels: 'x'"),
         (b"a\n", DataError, "has 1 labels for 3 samples"),
-        (b"\xff\xfe\x00", FileFormatError, "is not a text file of labels"),
+        (b"a,b\nc\nd\n", FileFormatError, r"has rows of \[1, 2\] fields"),
+        (b"", DataError, "has 0 labels for 3 samples"),
+        (b"\xff\xfe\x00", FileFormatError, "it is not UTF-8"),
     ],
 )
 def test_files_that_are_no_labels_of_the_data(tmp_path, content, error, message, refuses):

@@ -14,7 +14,7 @@ different numbers of programs may share a folder if they use the same data and g
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -51,7 +51,9 @@ from ..export import (
     categories,
     json_values,
     no_formula,
+    plain,
     unstructured,
+    write_lines,
 )
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
@@ -535,21 +537,19 @@ def write_programs(
     if counts is None and copy_of is None:
         del names["annotated"]
     facts = json_values({**run_facts(programs), "source": source, "genes": genes})
-    added = _annotations(programs, facts)
     with writing(target):
         target.mkdir(exist_ok=True)
     paths = {what: target / file for what, file in names.items()}
     with writing(target), files_written_whole(list(paths.values())) as opened:
         streams = dict(zip(paths, opened, strict=True))
-        tables = _tables(programs)
-        for what, table in tables.items():
-            table.to_csv(streams[what], sep="\t")
-        streams["genes"].write("\n".join(tables["spectra"].columns).encode())
+        for what, rows in _tables(programs).items():
+            write_lines(streams[what], rows, delimiter="\t")
+        streams["genes"].write("\n".join(_titles_of_genes(programs)).encode())
         streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
         if copy_of is not None:
-            annotated_copy(copy_of, streams["annotated"], added)
+            annotated_copy(copy_of, streams["annotated"], _annotations(programs, facts))
         elif counts is not None:
-            annotated_counts(counts, streams["annotated"], added)
+            annotated_counts(counts, streams["annotated"], _annotations(programs, facts))
     return list(paths.values())
 
 
@@ -593,26 +593,37 @@ def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
     ]
 
 
-def _tables(programs: Programs) -> Facts:
-    """Return the tables as data frames; programs are rows, except in usages, where cells are.
+def _titles_of_genes(programs: Programs) -> list[str]:
+    return [no_formula(programs.names.feature(f)) for f in programs.genes.tolist()]
+
+
+def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
+    """Return the rows of each table; they are programs, except in usages, where they are cells.
 
     Names that a spreadsheet would read as formulas get an apostrophe.
     """
-    import pandas as pd
-
     names = programs.names
     tpm = programs.spectra_tpm
+    chosen = _titles_of_genes(programs)
     all_genes = [no_formula(names.feature(f)) for f in range(len(tpm))]
-    chosen = [all_genes[f] for f in programs.genes.tolist()]
-    numbers = range(1, programs.K + 1)
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
+    numbers = range(1, programs.K + 1)
     deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
     starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]
     starcat /= np.where(deviation > 0, deviation, 1.0)[:, None]
     return {
-        "spectra": pd.DataFrame(programs.spectra.T, numbers, chosen),
-        "usages": pd.DataFrame(programs.usages, cells, numbers),
-        "tpm": pd.DataFrame(tpm.T, numbers, all_genes),
-        "score": pd.DataFrame(programs.spectra_score.T, numbers, all_genes),
-        "starcat": pd.DataFrame(starcat.T, [f"GEP{number}" for number in numbers], chosen),
+        "spectra": _rows(programs.spectra.T, numbers, chosen),
+        "usages": _rows(programs.usages, cells, numbers),
+        "tpm": _rows(tpm.T, numbers, all_genes),
+        "score": _rows(programs.spectra_score.T, numbers, all_genes),
+        "starcat": _rows(starcat.T, [f"GEP{number}" for number in numbers], chosen),
     }
+
+
+def _rows(
+    values: Array, names: Iterable[object], columns: Iterable[object]
+) -> Iterator[list[object]]:
+    """Yield the names of the columns, and then the name and the numbers of each row."""
+    yield ["", *columns]
+    for name, numbers in zip(names, values, strict=True):
+        yield [name, *plain(numbers)]

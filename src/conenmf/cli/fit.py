@@ -14,7 +14,7 @@ import click
 
 from .. import __version__
 from ..arguments import path as checked_path
-from ..atomic import writing, written_whole
+from ..atomic import writing
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError
 from ..export import (
@@ -282,10 +282,10 @@ def demo(request: Request) -> int:
     check_folder(target, request.force or is_ours)
     with writing(target):
         target.mkdir(exist_ok=True)
-    digits = load_digits(as_frame=True)
-    digits.data.index = [f"a {digit} (no. {n})" for n, digit in enumerate(digits.target)]
-    with written_whole(path) as stream:
-        digits.data.to_csv(stream, index_label="image")
+    digits = load_digits()
+    names = (f"a {digit} (no. {n})" for n, digit in enumerate(digits.target))
+    rows = ((name, *pixels) for name, pixels in zip(names, digits.data.tolist(), strict=True))
+    write_csv(path, ("image", *digits.feature_names), rows)
     words = ["fit", str(path), "-k", "10", "--image-shape", "8x8", "-o", str(target / "result")]
     if not request.as_json:
         click.echo(f"{path}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")

@@ -35,18 +35,18 @@ from ..data.matrix import DataMatrix, PerSample
 from ..data.prepare import Vocabulary, Words, prepare
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn
-from ..errors import ConeNMFError, DataError, FileFormatError, Message, Option, OptionError
+from ..errors import ConeNMFError, DataError, Message, Option, OptionError
 from ..export import TABLES, json_values
 from ..io.hdf5 import read_annotation, read_coordinates
 from ..io.limits import named_damage
 from ..io.open import open_data, split_member
 from ..io.source import Reading
-from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names
+from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..judge.choose_k import Selection, select_k
 from ..judge.scores import matched_rows
 from ..judge.stability import RESAMPLINGS
 from ..mutations import mutation_types
-from ..names import Names, in_order
+from ..names import Labelled, Names, in_order
 from ..progress import Display
 from ..ratings import Ratings
 from ..report import VIEWS, render
@@ -577,20 +577,19 @@ _MAX_CHARS = 1000  # of a text; the report shows its beginning
 
 def read_entries(request: Request) -> Facts:
     """Read masks, weights and uncertainties as tables in the orientation of the data."""
-    import pandas as pd
-
     entries = {}
     for option, path in request.chosen(("mask", "weights", "sigma")).items():
         M = _opened(request, option, path, samples_in=request.samples_in)
-        rows = M.sweep(_rows)[0]
-        table = pd.DataFrame(rows, M.names.sample_names, M.names.feature_names)
+        rows = np.asarray(M.sweep(_rows)[0])
         if M.observed is not None:
-            table = table.where(np.asarray(M.observed.weights) > 0)
+            rows = np.where(np.asarray(M.observed.weights) > 0, rows, np.nan)
+        rows = rows != 0 if option == "mask" else rows
         if option == "weights" and M.n_samples == 1:  # one weight for each feature
-            entries[option] = table.iloc[0]
-            continue
-        table = table.ne(0) if option == "mask" else table
-        entries[option] = table if request.samples_in == "rows" else table.T
+            entries[option] = Labelled(rows[0], M.names.turned())
+        elif request.samples_in == "rows":
+            entries[option] = Labelled(rows, M.names)
+        else:
+            entries[option] = Labelled(rows.T, M.names.turned())
     return entries
 
 
@@ -710,17 +709,13 @@ def read_labels(path: str, N: int, names: Names) -> Array:
     The last column contains the classes. If there are more columns, the first one contains the
     names. The first row may be a header.
     """
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path, header=None, dtype=str, keep_default_na=False)
-    except ValueError as problem:  # includes errors of pandas, and bytes that are not text
-        raise FileFormatError(f"{path} is not a text file of labels: {problem}") from problem
-    if len(table) == N + 1:
-        table = table[1:].reset_index(drop=True)  # drops the header
-    if len(table) != N:
-        raise DataError(f"{path} has {len(table)} labels for {N} samples: give one for each")
-    classes = table.iloc[:, -1]
-    if table.shape[1] > 1:
-        classes.index = pd.Index(table[0].map(visible))
-    return np.asarray(in_order(names, "labels", classes, "sample"))
+    rows = read_rows(path)
+    if len(rows) == N + 1:
+        del rows[0]  # the header
+    if len(rows) != N:
+        raise DataError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
+    classes = np.array([row[-1] for row in rows])
+    if len(rows[0]) == 1:
+        return classes
+    samples = Names.of([row[0] for row in rows])
+    return np.asarray(in_order(names, "labels", Labelled(classes, samples), "sample"))

@@ -12,8 +12,6 @@ the next command can replace the result.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -22,6 +20,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,15 @@ from ..data.blocks import dense
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..errors import OptionError, OutputError
-from ..export import ANNOTATED_FILE, REPORT_FILE, RESULT_FILE, TABLE_NAMES, TABLES, no_formula
+from ..export import (
+    ANNOTATED_FILE,
+    REPORT_FILE,
+    RESULT_FILE,
+    TABLE_NAMES,
+    TABLES,
+    no_formula,
+    write_lines,
+)
 from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis
 from ..report.sections import Context, verdict
 from ..result import Factorization
@@ -183,14 +190,9 @@ def list_in_summary(folder: Path, name: str) -> None:
 
 def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
     """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(
-        [no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows
-    )
+    lines = ([no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     with written_whole(target) as stream:
-        stream.write(text.getvalue().encode())
+        write_lines(stream, chain([header], lines))
 
 
 def check_picture(path: str | None) -> None:

@@ -336,20 +336,35 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     # Try the delimiter that splits off the title, or gives the most fields.
     divided = {sign: _fields(first, sign) for sign in ",;\t|"}
     sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
-    csv.field_size_limit(sys.maxsize)
-    stream = io.StringIO(content, newline="")
-    rows = [row for row in csv.reader(stream, delimiter=sign, strict=True) if row]
-    widths = {len(row) for row in rows}
-    if len(widths) != 1:
-        raise FileFormatError(
-            f"{path} has rows of {sorted(widths)} fields, expected the same number in all"
-        )
+    rows = _rows(path, content, sign)
+    if not rows:
+        raise FileFormatError(f"{path} is empty: it needs at least one text")
+    width = len(rows[0])
     titles = None if reading.header is False else rows.pop(0)
-    columns = Columns(min(widths), titles, None).chosen(path, reading)
+    columns = Columns(width, titles, None).chosen(path, reading)
     named_by = columns.named_by
     names = None if named_by is None else [row[named_by] for row in rows]
     place = columns.place(path, column or 0)
     return NamedMatrix([row[place] for row in rows], Names.of(names), fixed=_FIXED)
+
+
+def read_rows(path: PathLike) -> list[list[str]]:
+    """Read the rows of a small CSV file as texts; a quoted text may span several lines."""
+    path = Path(path)
+    with named_damage(path):
+        return _rows(path, "".join(_lines(path)), ",")
+
+
+def _rows(path: Path, content: str, delimiter: str) -> list[list[str]]:
+    csv.field_size_limit(sys.maxsize)
+    stream = io.StringIO(content, newline="")
+    rows = [row for row in csv.reader(stream, delimiter=delimiter, strict=True) if row]
+    widths = {len(row) for row in rows}
+    if len(widths) > 1:
+        raise FileFormatError(
+            f"{path} has rows of {sorted(widths)} fields, expected the same number in all"
+        )
+    return rows
 
 
 def read_names(path: PathLike, budget: int) -> list[str]:
