@@ -78,6 +78,7 @@ def test_every_option_that_reads_text_works_without_the_other_packages(folder, r
         f"fit cells.csv -o fixed {fit} --fixed fixed.csv",
         f"fit counts.csv -o counted {fit} --samples-in columns --mask known.csv",
         "transform many turned.csv -o new.csv -q",
+        "demo -o demo -q",
         "report fixed --data cells.csv --classes labels.csv -q",
         "compare cells.csv -k 3 --labels labels.csv --inits cr1 --max-iter 2 -q",
         f"cells counts.csv -o programs -k 2 --runs 2 --samples-in columns {WITHOUT}",
