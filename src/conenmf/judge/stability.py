@@ -416,10 +416,10 @@ class Stability:
     cosines : array (n_runs, K)
         The cosine between each component and its partner in each run.
     lower, upper : arrays (F, K)
-        Limits of the entries of W, designed to contain at least nine in ten true entries. Their
-        distance from W combines the error over runs (`entry_limits`) with how far noise can move
-        the component (`moved_ranges`). For least squares they allow for noise that was clipped at
-        zero (`without_clipping`). Limits that are withheld are NaN.
+        90 % limits of the entries of W; in simulations they usually contain 97 to 99 of 100 true
+        entries. Their distance from W combines the error over runs (`entry_limits`) with how far
+        noise can move the component (`moved_ranges`). For least squares they allow for noise that
+        was clipped at zero (`without_clipping`). Limits that are withheld are NaN.
     moves : array (K,)
         How far each component can be moved within the noise of the data, in radians; NaN if this is
         not known, see `no_moves`. A stable component may still be movable: all runs may end at the

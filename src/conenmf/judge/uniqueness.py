@@ -2,11 +2,11 @@
 
 A small error does not prove that components are the true ones. `uniqueness` gives each component a
 verdict. *Unique*: it is proved that all exact factors of W H have a component within at most 1
-degree of it. *Can be moved*: the search found other nonnegative factors with K components and an
-error of at most 1.001 times that of W H, and none of their components is within 5 degrees of it.
-*No move found*: a thorough search found no such factors, which is no proof. *Undecided*: none of
-these. *Given*: the component was fixed. The band of a component is the range of each entry over all
-factors that were found.
+degree of it; this is about the factors of W H, not of V. *Can be moved*: the search found other
+nonnegative factors with K components and an error of at most 1.001 times that of W H, and none of
+their components is within 5 degrees of it. *No move found*: a thorough search found no such
+factors, which is no proof. *Undecided*: none of these. *Given*: the component was fixed. The band
+of a component is the range of each entry over all factors that were found.
 
 There are three parts: the proof, exact turns, and the search. The first two do not read V.
 """
@@ -43,7 +43,7 @@ MAX_ERROR_RATIO = 1.001  # largest error of other factors over that of the given
 
 # The verdicts, and the words for components with each verdict in a summary.
 VERDICTS = {
-    "unique": "unique (exact factors of WH move them by at most 1°)",
+    "unique": "unique as factors of WH, not of the data (exact factors move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
     "no move found": "no move found",
     "undecided": "undecided",
@@ -127,7 +127,7 @@ class Uniqueness:
         search = f"a short search {tried}" if self.was_searched else "exact turns"
         words = {
             "given": "known component, not judged",
-            "unique": f"unique: {radius}",
+            "unique": f"unique as a factor of WH, not of the data: {radius}",
             "can be moved": f"can be moved {self._move_in_words(k, names)}; {radius}",
             "no move found": (
                 f"no move of 5° found {tried}, in {self.directions[k]} directions; no proof"
