@@ -10,7 +10,9 @@ demo: $(VENV)/demo.stamp  ## factor digits and the cones of the paper, write dem
 
 QUICK := $(addprefix tests/, cones/test_clustering.py cones/test_rank_one.py cones/test_bounds.py \
 	data/test_doors.py judge/test_dual_bound.py linalg/test_nnls.py solve/test_inits.py \
-	solve/test_loop.py solve/test_poisson.py solve/test_solvers.py test_estimator.py test_pipeline.py)
+	solve/test_loop.py solve/test_poisson.py solve/test_solvers.py test_estimator.py test_pipeline.py \
+	io/test_columns.py test_same_answer.py cli/test_known_parts.py::test_fixed_components_are_matched_by_name \
+	scale/test_dask.py::test_large_data_begin_in_single_on_every_storage)
 
 quick: $(VENV)/test.stamp  ## oracles, theorems, every storage, the estimator: within a minute
 	$(BIN)/python -m pytest -n auto $(QUICK)

@@ -286,7 +286,7 @@ def in_words(result):
         f"OpenBLAS {' and '.join(result['kernels'])} in {result['processes']} workers; "
         f"{result['passed']} passed, {result['failed'] + result['error']} failed, "
         f"{result['skipped']} skipped; all {len(result['always'])} functions of storages, "
-        f"containers and doctests and {n_kept} of {n_kept + n_left_out} others"
+        f"containers and doctests and {n_kept} of {n_kept + n_left_out} others ({n_left_out} left out)"
     )
 
 
