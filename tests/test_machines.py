@@ -35,7 +35,7 @@ def test_every_test_runs_in_two_legs_whose_kernels_differ(machine):
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 11, 12])
 def test_a_leg_runs_a_third_and_three_legs_run_everything(count):
-    names = {f"tests/test_names.py::test_{number}" for number in range(count)}
+    names = {f"tests/test_text.py::test_{number}" for number in range(count)}
     parts = [machines.chosen(names, part) for part in range(3)]
     assert all(3 * len(part) >= count for part in parts)
     assert set().union(*parts) == names
@@ -53,8 +53,8 @@ def test_storages_and_doctests_are_in_every_leg():
         assert (ROOT / path).exists()
         assert machines.is_always_run(item(f"{path}::test_x[y]"))
     for fixture in BACKENDS:
-        assert machines.is_always_run(item("tests/test_names.py::test_x", fixture))
-    assert not machines.is_always_run(item("tests/test_names.py::test_x", "rng"))
+        assert machines.is_always_run(item("tests/test_text.py::test_x", fixture))
+    assert not machines.is_always_run(item("tests/test_text.py::test_x", "rng"))
     assert machines.is_always_run(object.__new__(Doctest))
 
 
