@@ -169,10 +169,12 @@ def loaded_numba():
         return "missing"
     if not kernels.AVAILABLE:
         return "off"
-    from numba.core.registry import cpu_target
+    from numba.core import config, registry
 
-    _, processor, _ = cpu_target.target_context.codegen().magic_tuple()
-    return "generic" if processor == "generic" else "host"
+    _, processor, features = registry.cpu_target.target_context.codegen().magic_tuple()
+    if config.CPU_NAME is None and config.CPU_FEATURES is None:
+        return "host"  # which LLVM calls generic, too, if it does not know this processor
+    return "generic" if (processor, features) == ("generic", "") else f"{processor} {features}"
 
 
 def differences(leg, kernels, numba, numpy_features):
