@@ -283,12 +283,13 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def in_words(result):
     """Return what a leg loaded, ran and left out."""
-    n_kept, n_left_out = len(result["kept"]), len(result["left_out"])
+    n_always, n_kept = len(result["always"]), len(result["kept"])
+    n_left_out = len(result["left_out"])
     return (
         f"OpenBLAS {' and '.join(result['kernels'])} in {result['processes']} workers; "
         f"{result['passed']} passed, {result['failed'] + result['error']} failed, "
-        f"{result['skipped']} skipped; all {len(result['always'])} functions of storages, "
-        f"containers and doctests and {n_kept} of {n_kept + n_left_out} others ({n_left_out} left out)"
+        f"{result['skipped']} skipped; all {n_always} functions of storages, containers and "
+        f"doctests, and {n_kept} of {n_kept + n_left_out} others ({n_left_out} left out)"
     )
 
 
