@@ -11,4 +11,6 @@ def test_each_fault_is_in_one_place(name):
     assert text.count(fault["old"]) == 1
     assert fault["new"] != fault["old"]
     for test in fault["tests"].split():
-        assert (ROOT / "tests" / test).exists(), test
+        file, _, function = test.partition("::")
+        assert (ROOT / "tests" / file).exists(), test
+        assert f"def {function}" in (ROOT / "tests" / file).read_text("utf-8"), test
