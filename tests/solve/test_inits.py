@@ -207,6 +207,10 @@ def test_components_of_acol_are_means_of_twenty_samples():
 def test_random_c_draws_from_the_longest_samples_only():
     W, _ = INITS["random-c"](from_columns(np.diag(np.arange(1.0, 101))), 3, rng())
     assert np.flatnonzero(W.any(axis=1)).min() >= 80
+    W, _ = INITS["random-c"](from_columns(np.diag(np.arange(1.0, 201))), 3, rng())
+    assert ((W > 0).sum(axis=0) == 20).all()  # the mean of as many of the forty longest
+    sizes = 20 * W[W > 0]
+    np.testing.assert_allclose(sizes, np.rint(sizes))
 
 
 def test_components_of_cur_are_different_samples():

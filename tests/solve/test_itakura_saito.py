@@ -70,6 +70,18 @@ def test_transform_is_the_fit_and_ends_at_a_stationary_point():
     assert "divergence" in model.result_.summary()[0]
 
 
+def test_the_distance_from_a_stationary_point_is_that_of_both_factors():
+    V, W = spectra(), np.random.default_rng(2).random((F, K)) + 0.1
+    end = ITAKURA_SAITO.on(from_columns(V, block_samples=7)).finish(W, sort=False)
+    X = W @ end.H
+    slopes = 1 / X - V / X**2
+    distance = np.abs(W * (slopes @ end.H.T)).sum() + np.abs(end.H * (W.T @ slopes)).sum()
+    assert end.kkt_residual == pytest.approx(distance / V.size, rel=1e-9)
+    assert end.squared_error == end.objective == pytest.approx(divergence(V, W, end.H))
+    masses = W.sum(axis=0) * end.H.sum(axis=1)
+    np.testing.assert_allclose(end.shares, masses / masses.sum())
+
+
 def fit(V, **options):
     return factorize(V, K, **OPTIONS, **options)
 

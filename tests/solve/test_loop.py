@@ -221,3 +221,11 @@ def test_iterations_that_were_undone_are_no_evidence_unless_all_are():
     assert stopping.reason([*falls, 0.80997], 0.0) is StopReason.CONVERGED
     assert stopping.reason([0.5] * 6, 0.0) is None
     assert stopping.reason([0.5] * 7, 0.0) is StopReason.CONVERGED  # as many as two windows
+
+
+def test_the_fall_is_a_share_of_the_error():
+    stopping = Stopping(tol=1e-3, window=1)
+    assert stopping.reason([1e-5, 0.998e-5], 0.0) is None
+    assert stopping.reason([1e-5, 0.9995e-5], 0.0) is StopReason.CONVERGED
+    assert stopping.reason([0.5, 0.4, 0.39999], 0.0, since=2) is None  # those before do not count
+    assert Stopping().reason([0.5, 1e-9], 0.0, since=2) is None

@@ -3,7 +3,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, make_cones
-from conenmf.solve.coefficients import coefficients
+from conenmf.solve.coefficients import coefficients, sorting
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Stopping, alternate
 from conenmf.solve.solvers import Solver, extrapolated, nnlsb
@@ -83,6 +83,22 @@ def test_a_fit_ends_with_sorted_components(main_backend, both_twins, small_block
         np.testing.assert_array_equal(np.asarray(again[0]), H)
         np.testing.assert_array_equal(np.asarray(again[1]), np.asarray(end.labels))
         assert end.objective == again[2]
+
+
+def test_components_are_sorted_by_what_is_more_than_rounding():
+    shares = np.array([0.2, 0.3999, 0.4001])
+    assert sorting(shares, 0).tolist() == [2, 1, 0]
+    assert sorting(shares, 2).tolist() == [0, 1, 2]
+    assert sorting(np.array([0.2, 0.4, 0.4 + 1e-13]), 0).tolist() == [1, 2, 0]
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_contributions_that_are_rounding_have_no_label(scale):
+    """Of equal ones up to rounding, the first is the label; the units do not matter."""
+    V = from_columns(scale * np.array([[1.0, 1.0], [1.0, 1.0 + 1e-9], [0.0, 1e-12]]))
+    assert coefficients(V, np.eye(3)[:, :2])[1].tolist() == [0, 0]
+    assert coefficients(V, np.eye(3)[:, 2:])[1].tolist() == [-1, -1]
+    assert coefficients(V, scale * np.eye(3)[:, 2:])[1].tolist() == [-1, -1]
 
 
 def test_labels_weigh_components_by_their_length():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.open_problems import SKETCH_SIZE
 from conenmf.cones.rank_one import cr1_error
+from conenmf.solve import online
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.online import ConeStream
 
@@ -200,3 +201,30 @@ def test_the_past_weighs_as_the_root_of_its_share():
         h = b @ w / (w @ w)
         w = (past * 8 * a * np.linalg.norm(a) + 8 * b * h) / (past * 8 * (a @ a) + 8 * h**2)
     np.testing.assert_allclose(stream.W[:, 0], w / np.linalg.norm(w), rtol=1e-6)
+
+
+def test_the_cheapest_merge_is_that_of_the_smallest_singular_value(rng):
+    """Of all pairs, w h' + w' h'' is nearest to rank one."""
+    W, H = rng.random((6, 4)), rng.random((4, 30))
+    W /= np.linalg.norm(W, axis=0)
+    B, unused = rng.random((6, 4)), np.zeros((4, 4))
+    factors = online._Factors(W, unused, B, H @ H.T)
+    errors = {
+        (i, j): np.linalg.svd(W[:, [i, j]] @ H[[i, j]], compute_uv=False)[1] ** 2
+        for i in range(4)
+        for j in range(i + 1, 4)
+    }
+    error, *pair = factors.cheapest_merge()
+    assert tuple(pair) == min(errors, key=errors.get)
+    assert error == pytest.approx(min(errors.values()))
+    i, j = pair
+    total = rng.random(6)
+    merged = factors.with_merged(i, j, total, 5.0)
+    np.testing.assert_allclose(merged.W[:, j], total / np.linalg.norm(total))
+    assert merged.D[j, j] == merged.A[j, j] == pytest.approx(total @ total / 5)
+    joint = np.sqrt(np.diagonal(H @ H.T))[[i, j]] @ W[:, [i, j]].T
+    np.testing.assert_allclose(merged.W[:, i], joint / np.linalg.norm(joint))
+    shares = merged.W[:, i] @ W[:, [i, j]]
+    own = shares @ H[[i, j]]
+    assert merged.D[i, i] == pytest.approx(own @ own)
+    np.testing.assert_allclose(merged.B[:, i], B[:, [i, j]] @ shares)

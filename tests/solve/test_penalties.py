@@ -4,12 +4,24 @@ from scipy.optimize import minimize
 from sklearn.decomposition import NMF
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows
-from conenmf.errors import OptionError
+from conenmf.data.known import weigh_samples
+from conenmf.errors import DataError, OptionError
 from conenmf.judge.scores import match_spectra
+from conenmf.linalg.nnls import nnls
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.constraints import Penalties, Term, best_rows, sum_to_one, update_unit_columns
+from conenmf.solve.constraints import (
+    Fixed,
+    Penalties,
+    Term,
+    best_rows,
+    penalised_update,
+    sum_to_one,
+    unit_steps,
+    update_unit_columns,
+)
 from conenmf.solve.losses import FROBENIUS
-from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.problem import Problem
+from conenmf.solve.solvers import SOLVERS, hals
 
 KINDS = {
     "L1": Penalties(l1_h=0.3, l1_w=0.2),
@@ -128,9 +140,24 @@ def test_columns_of_unit_length_are_minimised_over_one_by_one(rng):
     before = ((V - W @ H) ** 2).sum()
     after = update_unit_columns(H @ H.T, V @ H.T, W, sweeps=1)
     assert ((V - after @ H) ** 2).sum() < before
+    in_turn, moved = W.copy(), 0.0
+    for k, h in enumerate(H):
+        apart = W @ H - np.outer(W[:, k], h)
+        in_turn[:, k] = np.maximum((V - (in_turn @ H - np.outer(in_turn[:, k], h))) @ h, 0)
+        in_turn[:, k] /= np.linalg.norm(in_turn[:, k])
+        alone = np.maximum((V - apart) @ h, 0)
+        moved += ((W[:, k] - alone / np.linalg.norm(alone)) ** 2).sum() * (h**2).sum()
+    np.testing.assert_allclose(after, in_turn)
+    assert unit_steps(H @ H.T, V @ H.T, W, np.arange(3)) == pytest.approx(moved)
+    kept = update_unit_columns(H @ H.T, V @ H.T, W, sweeps=1, n_fixed=2)
+    np.testing.assert_array_equal(kept[:, :2], W[:, :2])
+    unused = update_unit_columns(np.zeros((3, 3)), np.zeros((6, 3)), 2 * W, sweeps=1)
+    np.testing.assert_allclose(unused, W)  # extrapolation may have moved them
     np.testing.assert_allclose(np.linalg.norm(after, axis=0), 1)
     hopeless = update_unit_columns(H @ H.T, V @ H.T - 1e3, W, sweeps=1)  # no entry pays
     np.testing.assert_allclose(np.sort(hopeless, axis=0)[-1], 1)
+    rest = V @ H.T - 1e3 - W @ (H @ H.T) + W * np.diagonal(H @ H.T)
+    assert hopeless[:, 0].argmax() == rest[:, 0].argmax()
 
 
 def test_few_components_for_each_sample(X):
@@ -180,6 +207,9 @@ def test_the_volume_of_uniform_mixtures_is_weighed_by_a_quarter_of_the_noise(rng
     V = from_rows(X, negative="keep")
     auto = Penalties(min_volume="auto", sum_to_one=True)
     result = factorize(V, 3, penalties=auto)
+    alone = factorize(V, 3, penalties=Penalties(min_volume="auto"), max_iter=1)
+    noise = 0.01**2 * 2000 / (X**2).sum()
+    assert alone.settings["penalties"]["min_volume"] == pytest.approx(noise, rel=0.1)
     expected = 0.01**2 * 2000 / 4 / (X**2).sum()
     assert result.settings["penalties"]["min_volume"] == pytest.approx(expected, rel=0.1)
     again = factorize(V, 3, penalties=Penalties.of_plain(result.settings["penalties"]))
@@ -262,3 +292,114 @@ def test_components_that_no_sample_uses_cost_nothing(mask, rng):
         assert unused.any()
         assert not result.W[:, n_fixed:][:, unused].any()
         assert fixed is None or np.array_equal(result.W[:, :1], given)
+
+
+def test_the_majorant_of_the_volume_touches_it_from_above(rng):
+    """Term.at(W) adds y'Gy, with the value and the gradient of the volume at W."""
+    W, term = rng.random((6, 3)), Term(volume=0.7, shift=0.2)
+    G, C = term.at(W)(np.eye(3), W, W)
+    weights = G - np.eye(3)
+    np.testing.assert_array_equal(C, W)
+
+    def quadratic(Y):
+        return np.vdot(Y @ weights, Y)
+
+    volume = 0.7 * np.linalg.slogdet(W.T @ W / 0.2 + np.eye(3))[1]
+    assert term.value(W) == pytest.approx(volume)
+    for _ in range(20):
+        move = rng.standard_normal((6, 3))
+        slope = (term.value(W + 1e-6 * move) - term.value(W - 1e-6 * move)) / 2e-6
+        assert 2 * np.vdot(W @ weights, move) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+        Y = np.abs(W + move)
+        assert term.value(Y) - volume <= quadratic(Y) - quadratic(W) + 1e-12
+
+
+def test_of_two_minima_the_better_is_taken(rng):
+    """Descent from the best single component, and from the best without the penalty."""
+    W = rng.gamma(0.5, 1.0, (7, 4))
+    C, pairs = rng.gamma(0.6, 1.0, (200, 4)) @ (W.T @ W), 1.5
+    G = W.T @ W + pairs * (1 - np.eye(4))
+    gains = C**2 / np.diagonal(G)
+    alone = np.where(gains == gains.max(axis=1, keepdims=True), C / np.diagonal(G), 0)
+    starts = alone, nnls(W.T @ W, C)
+    values = [
+        np.vecdot(Y @ G / 2 - C, Y)
+        for Y in (
+            *(hals(G, C, start, sweeps=3000, floor=0.0) for start in starts),
+            best_rows(W.T @ W, C, Term(pairs=pairs), simplex=False),
+        )
+    ]
+    limit = 1e-9 * np.abs(values[2])
+    assert (values[2] <= values[0] + limit).all()
+    assert (values[2] <= values[1] + limit).all()
+    assert (values[0] < values[1] - limit).any()
+    assert (values[1] < values[0] - limit).any()
+
+
+def test_fractional_weights_of_samples_take_no_penalty_that_depends_on_them(X, refuses):
+    weighed = weigh_samples(from_rows(X), np.linspace(0.5, 1.5, 60))
+    repeated = weigh_samples(from_rows(X), 1 + np.arange(60) % 2)
+    l1, sums = Penalties(l1_h=0.1, l1_w=0.1), Penalties(sum_to_one=True, min_volume=1e-5)
+    for penalties in (l1, sums):
+        words = "sample_weight.* works with L2 penalties on coefficients, but not with L1"
+        refuses(OptionError, words, factorize, weighed, 3, penalties=penalties)
+        factorize(repeated, 3, penalties=penalties, max_iter=1)
+    factorize(weighed, 3, penalties=Penalties(l2_h=0.1, l1_w=0.1), max_iter=1)
+
+
+def test_columns_have_unit_length_where_one_factor_alone_is_penalised():
+    """An L1 penalty on one factor and an L2 penalty on the other fix the scale as well."""
+    for name, is_fixed in (
+        ("l1_h l1_w", False),
+        ("l1_h l2_w", False),
+        ("l2_h l1_w", False),
+        ("l2_h l2_w", False),
+        ("l1_h l2_h", True),
+        ("l1_w l2_w", True),
+        ("orthogonality", True),
+        ("min_volume", True),
+        ("l1_h orthogonality", True),
+        ("l1_h l1_w orthogonality", False),
+        ("sum_to_one", False),
+    ):
+        given = dict.fromkeys(name.split(), 0.1) | {"sum_to_one": name == "sum_to_one"}
+        assert Penalties(**given).fixes_columns == is_fixed, name
+    assert not Penalties().fixes_columns
+
+
+def test_an_unused_column_is_zero_only_if_that_pays():
+    def update(term, n_kept):
+        zeros, ones = np.zeros((2, 2)), np.ones((3, 2))
+        same = {"update": lambda G, C, Y: Y, "term": term, "n_kept": n_kept}
+        return penalised_update(zeros, np.zeros((3, 2)), ones, **same)
+
+    np.testing.assert_array_equal(update(Term(l1=0.1), 0), np.zeros((3, 2)))
+    np.testing.assert_array_equal(update(Term(l1=0.1), 1), np.ones((3, 2)) * [1, 0])
+    np.testing.assert_array_equal(update(Term(l1=0.1), None), np.ones((3, 2)))
+    np.testing.assert_array_equal(update(Term(pairs=0.1), 0), np.ones((3, 2)))  # it costs nothing
+
+
+def test_inits_of_problems_with_restrictions(X):
+    V, hals = from_rows(X), SOLVERS["hals"]
+    given, sums = Fixed(X[:1].T), Penalties(sum_to_one=True)
+    volume = Penalties(sum_to_one=True, min_volume=1e-5)
+    for penalties, fixed, K, first in (
+        (Penalties(), None, 4, "nndsvd"),
+        (Penalties(), given, 4, "nndsvd"),
+        (Penalties(), given, 3, "rank-two"),  # two others
+        (Penalties(), given, 2, "cr1"),
+        (sums, None, 4, "snpa"),
+        (volume, None, 15, "simplex"),  # as many as features
+        (volume, None, 16, "snpa"),
+        (volume, given, 4, "snpa"),
+    ):
+        problem = Problem(FROBENIUS, penalties, fixed)
+        assert problem.inits(V, K, hals)[0] == first
+
+
+def test_known_components_are_in_the_units_of_the_data(X, refuses):
+    words = "fixed components are from .* times as large as the data: give them in the units"
+    for dtype, size in ((np.float32, 1e16), (np.float32, 1e-17), (float, 1e101)):
+        V = from_rows(X.astype(dtype))
+        refuses(DataError, words, factorize, V, 3, fixed=size * X[:1].T)
+    factorize(from_rows(X), 3, fixed=1e16 * X[:1].T, max_iter=1)

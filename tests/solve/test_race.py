@@ -115,3 +115,12 @@ def test_a_race_can_be_saved(hard):
     race = factorize(from_columns(hard), 5).race
     assert Race.of_plain(race.plain()) == race
     assert Race.of_plain(None) is None
+
+
+def test_the_best_of_the_others_goes_on_as_far_as_the_first_and_none_beyond_the_limit():
+    V = from_columns(np.random.default_rng(0).random((20, 60)) ** 3)
+    first, *others = (one.iterations for one in factorize(V, 8, tol=1e-6).race.entrants)
+    assert 30 < max(others) <= first
+    assert sorted(others)[1] <= 30
+    short = factorize(V, 8, tol=0, max_iter=8).race
+    assert {one.iterations for one in short.entrants} == {8}

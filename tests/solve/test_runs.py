@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Run, Stopping, alternate, run_together
@@ -216,3 +217,107 @@ def test_runs_share_a_pass_and_keep_their_bits(
         same_factors(one, other)
         assert np.array_equal(one.history.relative_error, other.history.relative_error)
         assert one.stop_reason == other.stop_reason
+
+
+# --- momentum ---------------------------------------------------------------------------------
+
+
+@pytest.mark.seed(4)
+def test_the_momentum_is_that_of_ang_and_gillis(init, rng):
+    """beta grows by 1.05 up to a ceiling that grows by 1.01; both fall when a step is undone."""
+    V = from_columns(rng.random((12, 40)) ** 5)
+    run = Run(FROBENIUS.on(V), *init, SOLVERS["hals"], Stopping(0, max_iter=80))
+    undone = 0
+    assert run.parts().plain["momentum"] == [0.5, 1.0, True]
+    while run.reason is None:
+        beta, ceiling, rests = run.parts().plain["momentum"]
+        before, updated = run.W, run._Ht_before
+        run.step()
+        tried = 0.0 if rests else beta
+        if run.parts().plain["momentum"][-1]:
+            undone += 1
+            assert run.parts().plain["momentum"] == [tried / 1.5, tried, True]
+            assert run.errors[-1] == run.errors[-2]
+            np.testing.assert_array_equal(run.W, before)
+            continue
+        grown = min(ceiling, 1.05 * tried), min(1.0, 1.01 * ceiling)
+        now = [*grown, False] if tried else [beta, ceiling, False]
+        assert run.parts().plain["momentum"] == now
+        np.testing.assert_array_equal(run._W_before, before)
+        moved = np.maximum(run._Ht_before + tried * (run._Ht_before - updated), 0)
+        np.testing.assert_allclose(run.Ht, moved, rtol=1e-12, atol=1e-15)
+    assert 0 < undone < 20
+
+
+def test_coefficients_that_sum_to_one_are_not_moved_from_there(sample_matrix, init):
+    V, penalties = from_columns(sample_matrix), Penalties(sum_to_one=True)
+    run = Run(FROBENIUS.on(V, penalties), *init, SOLVERS["hals"], Stopping(0, max_iter=9))
+    while run.reason is None:
+        run.step()
+        np.testing.assert_allclose(run.Ht.sum(axis=1), 1)
+
+
+def test_time_before_a_run_was_resumed_does_not_count(sample_matrix, init):
+    V = from_columns(sample_matrix)
+    run = Run(FROBENIUS.on(V), *init, SOLVERS["hals"], Stopping(0, max_iter=2))
+    run.run()
+    parts = run.parts()
+    parts.plain["history"][1] = [90.0, 100.0]  # seconds
+    limits = Stopping(0, max_iter=9, max_time=50)
+    again = Run(FROBENIUS.on(V), *init, SOLVERS["hals"], limits, resume=parts)
+    assert again.reason is None
+    again.run()
+    assert again.reason == "max_iter"
+    assert 100 < again.elapsed[2] < again.elapsed[-1] < 150
+    assert again.passes[2] == parts.plain["history"][2][1] + 1
+
+
+# --- approximations ---------------------------------------------------------------------------
+
+
+def test_when_an_approximation_no_longer_shows_how_the_error_falls(rng):
+    plain = FROBENIUS.on(from_columns(rng.random((8, 30))))
+    for error, fall, is_blurred in (
+        (0.5, 1.3e-7, False),  # rounding moves the error by 3e-8 of its square
+        (0.5, 1.1e-7, True),
+        (0.1, 3.1e-6, False),
+        (0.1, 2.9e-6, True),
+        (0.011, 1.0, False),
+        (0.009, 1.0, True),
+    ):
+        assert plain.is_blurred(error, fall, 0.0) == is_blurred
+    plain.basis = np.eye(8)
+    assert not plain.is_blurred(0.1, 6e-6, 1e-5)
+    assert plain.is_blurred(0.1, 4e-6, 1e-5)
+    plain.number = 150
+    assert plain.is_blurred(0.1, 1.0, 1e-5)
+
+
+def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
+    """2 K vectors must leave much less than K, which leave little; other data begin in single."""
+    W, H = rng.random((450, 6)), rng.random((6, 300))
+    kinds = {
+        "fading": W * 0.1 ** np.arange(6) @ H,
+        "noise": W[:, :3] @ H[:3] + 1e-3 * rng.random((450, 300)),
+    }
+    found = {}
+    for kind, X in kinds.items():
+        V = from_columns(X)
+        spectrum = Spectrum(V)
+        found[kind] = FROBENIUS.approximation(V, 3, spectrum)
+        assert found[kind].dtype == np.float32
+        values = np.linalg.eigvalsh(X.T @ X)[::-1]
+        bound = np.sqrt(values[3:].sum() / values.sum())
+        assert FROBENIUS.lower_bound(V, 3, spectrum) == pytest.approx(bound, rel=1e-3)
+    assert found["fading"].basis.shape == (450, 6)
+    assert found["noise"].basis is None
+    X, V = kinds["noise"], from_columns(kinds["noise"])
+    start, stopping = (W[:, :3], 1.1 * H[:3]), Stopping(0, max_iter=9)
+    how = {"approximation": FROBENIUS.approximation(V, 3, None)}
+    run = Run(FROBENIUS.on(V), *start, SOLVERS["hals"], stopping, **how)
+    run.run()
+    assert 0 < run._since < run.n_iter  # only errors of V itself count from there on
+    assert (run.V, run.W.dtype) == (V, float)
+    assert (np.diff(run.errors) <= 0).all()
+    exact = np.linalg.norm(X - run.W @ run.factors()[1]) / np.linalg.norm(X)
+    assert run.errors[-1] == pytest.approx(exact, rel=1e-6)

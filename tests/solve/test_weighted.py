@@ -5,6 +5,7 @@ import scipy.sparse as sp
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
 from conenmf.data.known import observed_only
 from conenmf.errors import (
+    DataError,
     InputWarning,
     NotAvailableError,
     OptionError,
@@ -14,6 +15,7 @@ from conenmf.linalg.nnls import nnls
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
 from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.solvers import Solver
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +197,9 @@ def test_empty_samples_and_features_are_zero_and_counted(X):
     assert not model.components_[:, 4].any()
     assert model.labels_[3] == -1
     assert np.isnan(model.inverse_transform(np.ones((1, 3)))[0, 4])
+    with pytest.warns(InputWarning):
+        own = ConeNMF(3, init=np.ones((3, 20)), tol=1e-2).fit(X, mask=mask)
+    assert not own.components_[:, 4].any()  # whatever it began with
 
 
 def test_the_bound_with_two_ridges(X, rng):
@@ -224,6 +229,14 @@ def test_known_components_and_penalties_with_holes(X, refuses):
     np.testing.assert_allclose(np.asarray(sums.H).sum(axis=0), 1, atol=1e-9)
     volume = Penalties(min_volume=1.0)
     refuses(OptionError, "complete data", lambda: factorize(V, 3, penalties=volume))
+
+
+def test_an_update_of_weighted_entries_that_is_no_factor_is_named(X, refuses):
+    V = from_rows(X, weights=1 / (1 + X))
+    for wrong in (-1.0, np.nan):
+        solver = Solver(lambda G, C, Y, wrong=wrong: np.full_like(Y, wrong), first="W")
+        message = "the solver returned entries that are negative or not finite"
+        refuses(DataError, message, factorize, V, 3, solver=solver, init=X[:3].T)
 
 
 def test_files_with_holes(tmp_path, X):
