@@ -238,6 +238,14 @@ def test_sample_size_from_below_by_hand():
     assert found == pytest.approx(expected, abs=1.5)
 
 
+def test_every_cone_needs_the_logarithm_of_the_number_of_features():
+    """The matrices of K cones have F eigenvalues each."""
+    angles, rates, options = [0.2, 0.3, 0.25], [1.0, 2.0, 0.5], {"epsilon": 0.02, "delta": 0.05}
+    sizes = np.array([sample_size(angles, rates, **options, F=F) for F in (10, 100, 10**6)])
+    chances = np.log(2 / 0.05) + 3 * np.log([10, 100, 10**6])
+    np.testing.assert_allclose(sizes / chances, sizes[0] / chances[0], rtol=1e-3)
+
+
 def test_theorem_9_asks_for_a_tiny_epsilon():
     """The paper's Figure 3, by hand: f = 0.02946, a = 1.842e-5, b = 0.02426, beta = 1.21."""
     a, drop = 0.0294646 / 1599, (1 - 0.0294646 - 1.8427e-5) / 40 * (1 - np.cos(1.21))

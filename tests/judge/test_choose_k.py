@@ -1,6 +1,7 @@
 """Tests of `judge.choose_k`."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf.cones.counting import estimate_rank
 from conenmf.data.resample import draw_samples
+from conenmf.data.views import unit_samples
 from conenmf.errors import InputWarning
-from conenmf.judge.choose_k import Question, choose_k
+from conenmf.judge.choose_k import Evidence, Question, _among, _decision, _ratio, choose_k
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.losses import LOSSES
 
 
@@ -375,3 +379,69 @@ def test_few_counts_are_no_reason_to_fail():
     X = np.zeros((5, 4))
     X[2, 1] = 1
     assert select_k(from_rows(X), loss="poisson").K == 1
+
+
+# --- the decision -------------------------------------------------------------------------------
+
+
+def piece(name, K, trust, **more):
+    scores = np.ones(1)
+    given = {"interval": (K - 1, K + 2), "text": f"{name} text", "meaning": ""} | more
+    return Evidence(name=name, K=K, trust=trust, ks=np.array([K]), scores=scores, **given)
+
+
+@pytest.mark.parametrize(
+    ("K", "below", "interval"),
+    [
+        (9, None, (6, 15)),
+        (9, 2, (7, 16)),
+        (1, None, (1, 2)),
+        (15, 1, (14, 20)),
+        (19, None, (13, 20)),
+    ],
+)
+def test_a_guess_is_as_far_below_as_it_says_and_the_rest_of_its_number_above(K, below, interval):
+    one = piece("one", K, 3, below=below, is_sure=True)
+    chosen = _decision([one, piece("other", K + 1, 1)], 20, is_complete=True)
+    assert (chosen.K, chosen.interval, chosen.grade) == (K, interval, "guess")
+    assert chosen.reason == f"one text; other says {K + 1}"
+
+
+def test_a_sure_number_needs_another_that_agrees_and_all_evidence():
+    sure, other = piece("sure", 5, 2, is_sure=True), piece("other", 5, 0)
+
+    def grade(*pieces, is_complete=True):
+        chosen = _decision([*pieces], 20, is_complete=is_complete)
+        return chosen.grade, chosen.decided_by, chosen.interval
+
+    assert grade(sure, other) == ("supported", "sure", (4, 7))
+    assert grade(sure, other, is_complete=False) == ("guess", "sure", (4, 9))
+    assert grade(sure, replace(other, K=6))[0] == "guess"
+    assert grade(sure, replace(other, trust=-1))[0] == "guess"  # it supports no number
+    assert grade(replace(sure, is_sure=False), other)[0] == "guess"
+    assert grade(replace(sure, trust=1), other)[0] == "guess"
+    assert grade(sure)[0] == "guess"
+    proof = piece("proof", 3, -1, theorem="a theorem")
+    assert grade(sure, other, proof) == ("proved", "proof", (3, 3))
+    assert grade(sure, piece("most", 8, 3))[1] == "most"
+    assert _decision([piece("none", 0, 1)], 20, is_complete=True).K == 1
+
+
+def test_the_nearest_candidate_is_taken():
+    chosen = _decision([piece("one", 6, 2)], 20, is_complete=True)
+    assert _among(chosen, np.array([2, 6, 9])) is chosen
+    assert [_among(chosen, np.array(ks)).K for ks in ([2, 5, 9], [7, 12], [1, 3])] == [5, 7, 3]
+
+
+def test_the_papers_estimate_is_as_clear_as_with_and_without_unit_norms(rng):
+    """The smaller of the two margins counts."""
+    smaller = []
+    for spread in (0.5, 2.5):
+        V = from_columns(mixtures(np.ones(5), 0.02) * rng.lognormal(0, spread, 250))
+        (found,) = _ratio(Question(V, LOSSES["frobenius"], None, Spectrum(V), np.inf))
+        ratios = [estimate_rank(one) for one in (V, unit_samples(V))]
+        margins = [one.margin for one in ratios]
+        assert [one.K for one in ratios] == [5, 5]
+        assert f"stands out by a factor of {min(margins):.3g}" in found.text
+        smaller.append(int(np.argmin(margins)))
+    assert smaller == [1, 0]

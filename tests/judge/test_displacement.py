@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 
 from conenmf import factorize, from_rows
-from conenmf.judge.displacement import displacement
+from conenmf.judge.displacement import _held_column, displacement
 
 
 def drawn(seed, N=12, F=4, K=2):
@@ -85,3 +85,22 @@ def test_smaller_uncertainties_give_narrower_limits():
     narrow = displacement(V, fit.W, fit.H, [4.0], features=[0])
     ratio = (narrow.upper - narrow.lower)[0, 0] / (wide.upper - wide.lower)[0, 0]
     np.testing.assert_allclose(ratio, 0.25, atol=0.08)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 0.99])
+def test_a_column_with_a_held_share_is_the_best_of_its_kind(share, rng):
+    """With w_f = r sum z for the other entries z, it is least squares in z alone."""
+    ratio = share / (1 - share)
+    for _ in range(20):
+        a, b = rng.lognormal(0.0, 3.0, 5), rng.normal(0.3, 1.0, 5)
+        a[0] *= rng.choice([1.0, 1e-6])  # an entry of which the data say little
+        rows = np.vstack([np.diag(np.sqrt(a[1:])), np.full(4, ratio * np.sqrt(a[0]))])
+        z, _ = nnls(rows, np.r_[b[1:] / np.sqrt(a[1:]), b[0] / np.sqrt(a[0])])
+        column = _held_column(a, b, 0, share)
+        np.testing.assert_allclose(column, [ratio * z.sum(), *z], rtol=1e-6)
+
+
+def test_a_share_of_one_leaves_one_entry():
+    a, b = np.array([2.0, 4.0, 1.0]), np.array([3.0, 6.0, -1.0])
+    assert _held_column(a, b, 1, 1.0).tolist() == [0.0, 1.5, 0.0]
+    assert _held_column(a, b, 2, 1.0).tolist() == [0.0, 0.0, 0.0]

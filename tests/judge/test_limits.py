@@ -202,3 +202,20 @@ def test_noise_that_was_clipped_is_allowed_for():
 def test_data_without_noise_have_nothing_that_was_clipped():
     W, H = np.eye(3), np.array([[1.0, 0.0, 0.0, 2.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 3.0, 1.0]])
     np.testing.assert_allclose(without_clipping(W @ H, W, H), W, atol=1e-9)
+
+
+def test_what_is_fitted_exactly_does_not_weigh_infinitely():
+    """The noise of a sample, or a feature, is not zero because it has no residual."""
+    rng = np.random.default_rng(0)
+    W, H = rng.random((12, 3)), rng.dirichlet(np.ones(3), 40).T
+    W /= W.sum(axis=0)
+    X = W @ H + 0.003 * rng.normal(size=(12, 40))
+    steps, window = np.full((3, 3), 0.01), Window(X, W, H)
+    squares = (X - W @ H) ** 2
+    mean = squares.sum() / (9 * 37)
+    of_features = (squares.sum(axis=1) / mean + 5) / (37 + 5)
+    of_samples = (squares.T @ (1 / of_features) + 5 * mean) / (9 + 5)
+    scaled = (X / np.sqrt(of_features)[:, None]) / np.sqrt(of_samples)
+    np.testing.assert_allclose(window.A, window.Q.T @ scaled)
+    X[:, 0], X[0] = W @ H[:, 0], W[0] @ H
+    assert np.isfinite(moved_ranges(X, W, H, steps).angles).all()
