@@ -7,7 +7,7 @@ import pytest
 from anndata import AnnData, read_h5ad, settings
 
 from conenmf import export, factorize, from_rows, make_cones, open_data
-from conenmf.export import annotate_file, facts, write_coefficients, write_tables
+from conenmf.export import annotate_file, categories, facts, write_coefficients, write_tables
 from conenmf.names import Names
 
 
@@ -89,6 +89,13 @@ def test_facts_are_json_and_include_certificate_and_diagnosis(frame):
 
 
 # --- AnnData ----------------------------------------------------------------------------------
+
+
+def test_cells_without_a_component_have_no_category():
+    found = categories(np.array([2, -1, 0, 2]))
+    assert list(found.categories) == ["0", "2"]
+    assert [None if one != one else one for one in found] == ["2", None, "0", "2"]
+    assert list(categories(np.array([2, -1, 0]), first=1).categories) == ["1", "3"]
 
 
 def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):

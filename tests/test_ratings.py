@@ -6,7 +6,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, fit_ratings, open_data
+from conenmf import ConeNMF, fit_ratings, from_rows, open_data
+from conenmf import ratings as module
+from conenmf.data.blocks import entries_of
 from conenmf.errors import DataError, FileFormatError, InputWarning, OptionError
 from conenmf.ratings import Ratings, with_averages
 
@@ -259,3 +261,23 @@ def test_unknown_users_are_named(model, refuses):
 def test_averages_are_appended():
     found = with_averages(sp.csr_array([[5.0, 0.0]]), 2.0, 2).toarray()
     np.testing.assert_array_equal(found, [[5, 0, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]])
+
+
+def test_the_printed_error_is_of_ratings_that_chose_nothing(monkeypatch):
+    """A tenth is left out of all fits but the last; the last but one measures the error with it."""
+    _, noisy, known = drawn(1, (25, 15), 0.6)
+    X = sp.csr_array(noisy * known)
+    first = np.random.default_rng(0).integers(module._FOLDS, size=X.nnz) == 0
+    seen, fit = [], module._fit
+    everything = entries_of(from_rows(X).columns(np.arange(25)))
+    places = {*zip(everything.samples[first], everything.features[first], strict=True)}
+
+    def watched(entries, *rest):
+        seen.append(places & {*zip(entries.samples, entries.features, strict=True)})
+        return fit(entries, *rest)
+
+    monkeypatch.setattr(module, "_fit", watched)
+    fit_ratings(X, 2)
+    assert seen[-1] == places
+    assert not any(seen[:-1])
+    assert len(seen) > 3

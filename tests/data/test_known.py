@@ -350,3 +350,19 @@ def test_weighed_samples_keep_the_names_of_their_features(weights):
     ]
     same(*models)
     np.testing.assert_array_equal(models[1].components_[0], X[0])
+
+
+def test_with_weights_beside_uncertainties_the_error_is_no_longer_q():
+    sigma = 0.1 + X
+    alone = factorize(from_rows(X, sigma=sigma), K, max_iter=2)
+    assert alone.data.observed.of_sigma
+    assert alone.settings["Q"] == pytest.approx(alone.objective)
+    masked = observed_only(from_rows(X, sigma=sigma), mask=A)
+    assert masked.observed.of_sigma
+    for V in (
+        from_rows(X, sigma=sigma, weights=P),
+        observed_only(from_rows(X, sigma=sigma), weights=P),
+    ):
+        assert not V.observed.of_sigma
+        assert "Q" not in factorize(V, K, max_iter=2).settings
+        np.testing.assert_allclose(weights_of(V), P / sigma**2)

@@ -73,6 +73,8 @@ def test_counts_drawn_again_are_poisson_or_overdispersed(mean, options):
     variance = mean + options.get("dispersion", 0.0) * mean**2
     assert drawn.mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / drawn.size))
     assert drawn.var() == pytest.approx(variance, rel=0.05)
+    between = np.corrcoef(drawn)[np.triu_indices(50, 1)]
+    assert abs(between.mean()) < 0.02  # each count varies by itself
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])

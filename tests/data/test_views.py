@@ -6,7 +6,14 @@ from tests.entries import entries
 from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.data.prepare import to_sums
-from conenmf.data.views import held, shuffled_samples, take_features, take_samples, unit_samples
+from conenmf.data.views import (
+    held,
+    in_single,
+    shuffled_samples,
+    take_features,
+    take_samples,
+    unit_samples,
+)
 from conenmf.linalg.svd import Spectrum
 from conenmf.names import Names
 
@@ -115,3 +122,17 @@ def test_a_view_can_be_held(make):
     assert view.passes - passes == 1
     assert kept.names.feature_names == view.names.feature_names == ("a", "d")
     np.testing.assert_array_equal(entries(kept), X[:, [0, 3]].T)
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1.0, 1e35])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_single_precision_is_for_large_data_of_ordinary_sizes(make, scale):
+    X = np.random.default_rng(0).random((400, 200)) + 0.1
+    single = in_single(from_rows(make(scale * X)))
+    if scale != 1.0:  # squares would leave the range of the type
+        assert single is None
+        return
+    assert single.dtype == single.columns([0]).dtype == np.float32
+    np.testing.assert_array_equal(entries(single, [3, 390]), X[[3, 390]].T.astype(np.float32))
+    assert in_single(from_rows(make(X[:100]))) is None  # too few to save time
+    assert in_single(single) is None

@@ -251,6 +251,22 @@ def test_own_factors_and_functions_belong_to_the_run(cones, run, own, other, mes
     resumed(V, run, **functions if own is OWN else own)
 
 
+def test_every_part_of_an_identity_counts(tmp_path, refuses):
+    """Also what only the saved run has, or only the new one."""
+    file = tmp_path / "state.npz"
+    checkpoint_module._write(file, {"K": 3, "known": None}, {"W": W}, {"rng": None})
+    facts, arrays = checkpoint_module._read(file, {"K": 3, "known": None})
+    assert facts["rng"] is None
+    np.testing.assert_array_equal(arrays["W"], W)
+    for other, message in (
+        ({"K": 3}, "the mask, the weights or the missing entries are not those"),
+        ({"K": 3, "known": None, "groups": "a"}, "its groups is None, now it is 'a'"),
+        ({"K": 3, "known": None, "groups": None}, "its groups is None, now it is None"),
+        ({"K": 4, "known": None}, "its K is 3, now it is 4"),
+    ):
+        refuses(CheckpointError, message, checkpoint_module._read, file, other)
+
+
 # --- damage -----------------------------------------------------------------------------------
 
 
