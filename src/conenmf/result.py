@@ -14,6 +14,7 @@ from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .arguments import Pair, Shape, flag, integer
 from .data.blocks import Array
@@ -31,12 +32,9 @@ from .judge.certificate import (
     usual_effort,
 )
 from .judge.choose_k import Selection
-from .judge.diagnosis import (
-    Diagnosis,
-    cones_in_words,
-    diagnose,
-    error_in_words,
-)
+from .judge.details import Details, cones_in_words, describe, error_in_words
+from .judge.diagnosis import About, Diagnosis, Fitted, judge
+from .judge.halves import N_SPLITS, Stop
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
@@ -49,6 +47,9 @@ from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
+
+_MIN_SECONDS = 3.0  # of processor time that a diagnosis may take, at least
+_MAX_FITS = 5.0  # ... and fits of the same data
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +230,7 @@ class Factorization:
         if self.known_uniqueness is not None:
             lines.append(self.known_uniqueness.summary())
         if self.diagnosis is not None:
-            lines.append(cones_in_words(self.diagnosis.cones))
+            lines.append(cones_in_words(self.diagnosis.details.cones))
         return tuple(filter(None, lines))
 
     def _remember(self, **values: object) -> None:
@@ -272,32 +273,101 @@ class Factorization:
         sums = bool(given.get("sum_to_one", False))
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
 
-    def diagnose(self, *, effort: int | None = None) -> Diagnosis:
-        """Return the spectrum, the cones and a description of the data.
+    def diagnose(
+        self,
+        *,
+        groups: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        n_splits: int = N_SPLITS,
+        effort: int | None = None,
+        stop: Stop = lambda: False,
+    ) -> Diagnosis:
+        """Judge the fit: whether its components may be interpreted, and what keeps them from it.
 
-        It also computes the certificate, and which components are unique or can be moved without
-        changing the error.
+        Both halves of random splits of the samples are fitted again, which takes about as long as
+        one or two fits. The whole call takes at most five fits or 3 seconds of processor time,
+        whichever is more. Later calls return `diagnosis`, unless you pass arguments.
 
-        The first call takes some tens of passes over the data; later calls return `diagnosis`,
-        unless you pass more `effort`, which is used for the certificate.
+        Parameters
+        ----------
+        groups : array (N,), optional
+            The group of each sample, such as its donor. Halves of the samples are then halves of
+            the groups, and a component that follows a group is to be interpreted with care.
+        classes : array (N,), optional
+            Known classes of the samples; a component that follows them is marked too.
+        n_splits : int
+            The number of splits into halves. With 0, components are not checked.
+        effort : int, optional
+            The effort of the certificate.
+        stop : callable, optional
+            Asked again and again without arguments; True ends the fits of halves, and the finished
+            splits count.
         """
-        effort = self._effort(effort, self.certificate)
-        if self.diagnosis is None:
-            V = self._require_data("diagnose(V, W, H, labels)")
-            certificate = self.first_certificate  # all there is if the loss has no lower bound
-            if certificate is None or get_loss(self.loss).lower_bounds:
-                certificate = self._judge(V, effort)  # checks that the data are the same
-            own = V.unweighed
-            V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
-            facts = diagnose(V, self.W, self.H, self.labels, spectrum=spectrum)
-            if "Q" in self.settings:
-                facts = replace(facts, residuals=self.residuals().summary())
-            self._remember(certificate=certificate, diagnosis=facts)
-            self.uniqueness(max_iter=0)
-        elif self.certificate is None or effort > self.certificate.effort:
-            self.certify(effort=effort)
-        assert self.diagnosis is not None
-        return self.diagnosis
+        asks = groups is not None or classes is not None or n_splits != N_SPLITS
+        if self.diagnosis is not None and not asks:
+            if effort is not None:
+                self.certify(effort=effort)
+            return self.diagnosis
+        V = self._require_data("diagnose(V, W, H)")
+        n_splits = integer("n_splits", n_splits, at_least=0)
+        certificate = self.first_certificate  # all there is if the loss has no lower bound
+        if certificate is None or get_loss(self.loss).lower_bounds:
+            certificate = self._judge(V, self._effort(effort, self.certificate))
+        diagnosis = judge(
+            self._fitted(V),
+            certificate,
+            self._described(V),
+            lambda more: self.uniqueness(max_iter=200 if more else 0),
+            self._about(),
+            groups=groups,
+            classes=classes,
+            n_splits=n_splits,
+            max_seconds=max(_MIN_SECONDS, _MAX_FITS * self.total_seconds),
+            stop=stop,
+        )
+        self._remember(certificate=certificate, diagnosis=diagnosis)
+        return diagnosis
+
+    def _fitted(self, V: DataMatrix) -> Fitted:
+        """Return what a diagnosis judges."""
+        return Fitted(
+            V,
+            self.W,
+            self._H_of(V),
+            get_loss(self.loss),
+            Penalties.of_plain(self.settings.get("penalties")),
+            self._n_fixed,
+            self.init_used if self.init_used == "simplex" and not self.n_iter else "random",
+            self.component_names,
+            self.total_seconds,
+        )
+
+    def _described(self, V: DataMatrix) -> Details:
+        own = V.unweighed
+        V, spectrum = (V, self.spectrum) if own is None else (own.V, None)
+        details = describe(V, self.W, self.H, self.labels, spectrum=spectrum)
+        if "Q" not in self.settings:
+            return details
+        return replace(details, residuals=self.residuals().summary())
+
+    def _details(self) -> Details:
+        """Return the details of the diagnosis, or compute them alone."""
+        if self.diagnosis is not None:
+            return self.diagnosis.details
+        return self._described(self._require_data("diagnose(V, W, H)"))
+
+    def _about(self) -> About:
+        """Return what is known of the fit besides its factors."""
+        Q = self.settings.get("Q")
+        return About(
+            error_in_words(
+                self.loss, self.relative_error, self.objective, self.settings.get("observed")
+            ),
+            self.problem,
+            self.selection,
+            self.K_decided_by,
+            None if Q is None else (Q, self.settings["Q_expected"]),
+        )
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
         """Decide for each component whether it is unique, can be moved, or neither is known.
@@ -436,7 +506,7 @@ class Factorization:
 
     def plot_spectrum(self, ax: object = None) -> plots.Axes:
         """Draw the singular values and their ratios; return the matplotlib axes."""
-        return plots.spectrum(self.diagnose().rank, self.K, ax)
+        return plots.spectrum(self._details().rank, self.K, ax)
 
     def plot_components(
         self,
@@ -512,7 +582,7 @@ class Factorization:
 
     def plot_cones(self, ax: object = None) -> plots.Axes:
         """Draw the angles between cones, and mark those too small for the assumption."""
-        cones = self.diagnose().cones
+        cones = self._details().cones
         if cones is None:
             raise NotAvailableError(
                 "there are no cones to draw: the samples have fewer directions than there are "

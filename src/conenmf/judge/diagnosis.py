@@ -1,394 +1,726 @@
-"""A diagnosis: a description of a factorization and its data.
+"""The verdict on a fit: may its components be interpreted, and what keeps them from it.
 
-It collects results of other modules: the singular values, the cones, and whether the geometric
-assumption (Section II of the paper) holds. Cones are numbered like the components they belong to.
-It stores some samples, evenly spread over the data, so that the report can be drawn without the
-matrix. This module also contains the sentences that a result, its report and the command line
-share.
+A diagnosis has a headline, rows in the order in which a reader needs them, and a grade for each
+component. The rows are about the data first, then about structure and components, and about the
+optimum last: a small error, even the smallest possible one, says nothing about the components.
+
+The grade of a component follows from two experiments on halves of the samples (`halves`): whether
+both halves contain the component, and whether components predict hidden features at all.
+`grade_components` turns this evidence into grades. Its limits were chosen on half of the draws of
+``benchmarks/certainty.py verdict``, which prints how often they are right.
 """
 
 from __future__ import annotations
 
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from time import process_time
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.linalg import norm
+from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Shape
-from ..cones.bounds import deterministic_bound
-from ..cones.counting import RankEstimate, default_range, estimate_rank
-from ..cones.geometry import ConeGeometry, cone_geometry
-from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, dense, exact, over, slices
-from ..data.known import completed, known_entries
+from ..arguments import classes as numbered
+from ..arguments import integer
+from ..data.blocks import Array, exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, check_labels, require_data_matrix
-from ..errors import ComponentsError
-from ..linalg.svd import KnownSpectrum, Spectrum
-from ..solve.inits import MAX_CONE_MIXING, mixing
-from ..solve.losses import get_loss
-from ..text import Facts
-from .residuals import ResidualSummary
-from .scores import match_components
+from ..data.validate import check_factors, require_data_matrix
+from ..data.views import take_samples
+from ..errors import DataError
+from ..solve.constraints import NO_PENALTIES, Penalties
+from ..solve.losses import Loss, get_loss
+from ..text import Texts, counted, visible
+from .certificate import AnyCertificate, certify
+from .choose_k import GUESS, Selection
+from .details import Details, cones_in_words, describe
+from .halves import (
+    N_SPLITS,
+    HalfFit,
+    Stop,
+    cosines_in_halves,
+    enough_features,
+    enough_units,
+    half_spectra,
+    structure,
+    units_of,
+)
+from .pitfalls import FeatureFit, Looked, Pitfall, named, pitfalls
+from .residuals import advice_on_sigma
+from .uniqueness import Uniqueness, uniqueness
 
-# --- typical samples ----------------------------------------------------------------------------
+GRADES = ("good", "fair", "poor", "open")
+COMPONENT_GRADES = ("interpret", "with care", "do not", "open")
 
-_MAX_RESIDUAL_SQ = 0.25  # of ||V||^2: largest residual of cr1-nmf for samples in cones
-_MAX_SIDE = 48  # pixels of a thumbnail
-_MAX_PIXELS = 1_000_000  # in all thumbnails together
-_SHARE_DIGITS = 2  # shares are compared to this precision, so that faint samples do not come first
+# Chosen by `benchmarks/certainty.py verdict`, on the draws that are marked there.
+_SAME_COSINE = 0.96  # in all halves but one: the component returns
+_ALIKE_COSINE = 0.8  # in most halves: something like it returns
+_MIN_STRUCTURE = 0.42  # share of samples that components predict better than one does
+_MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
-
-def typical_samples(coefficients: Array, count: int) -> Array:
-    """Return the samples (K, count) with the largest share of each component; -1 if too few.
-
-    If shares agree to two digits, the sample with more of the component comes first.
-
-    Parameters
-    ----------
-    coefficients : array (S, K)
-        ||w_k|| H(k, n) of each sample.
-    count : int
-        The number of samples for each component.
-    """
-    shares = over(coefficients, coefficients.sum(axis=1, keepdims=True))
-    typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
-    for k, row in enumerate(typical):
-        rough = shares[:, k].round(_SHARE_DIGITS)
-        order = np.lexsort((-coefficients[:, k], -rough))[: row.size]
-        found = order[shares[order, k] > 0]
-        found = found[np.argsort(-shares[found, k], kind="stable")]
-        row[: found.size] = found
-    return typical
-
-
-def shrink(image: Array, factor: int) -> Array:
-    """Return means over squares of pixels; incomplete squares at the ends are cut off."""
-    high, wide = (max(1, min(factor, side)) for side in image.shape)
-    rows = image.shape[0] // high
-    columns = image.shape[1] // wide
-    squares = image[: rows * high, : columns * wide].reshape(rows, high, columns, wide)
-    return squares.mean(axis=(1, 3))
+_MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
+_SEARCH_FITS = 7.0  # fits that a search for other factors may take
+_NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
+_FAR_ABOVE_FLOOR = 0.1  # of the noise floor
+_MAX_LISTED = 12  # components that are listed rather than counted
+_WIDTH = 100  # characters of a printed line
+_MAX_LINES = 12  # of a printed diagnosis
+_NAME_WIDTH = 11
 
 
-def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape | None) -> Array:
-    """Return typical samples as images (K T, rows, columns) from 0 to 255; none without a shape.
-
-    Each image is scaled to full brightness. Positions without a sample are black.
-    """
-    places = typical.ravel()
-    if image_shape is None or not (places >= 0).any():
-        return np.zeros((0, 1, 1), dtype=np.uint8)
-    pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.n_features / _MAX_PIXELS))
-    factor = int(np.ceil(pixels))
-    known = np.flatnonzero(places >= 0)
-    images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
-    for part in (known[rows] for rows in slices(known.size, V.max_gather)):
-        for place, column in zip(
-            part, samples_and_weights(V, indices[places[part]])[0].T, strict=True
-        ):
-            image = shrink(column.reshape(image_shape), factor)
-            images[place] = (image * (255.0 / (image.max() or 1.0))).round()
-    return images
-
-
-def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
-    """Return samples (F, n) and the weights of their entries, 0 for missing ones."""
-    unique, back = np.unique(indices, return_inverse=True)
-    block = V.columns(unique)
-    observed = V.observed
-    columns = dense(block)
-    if observed is None:
-        weights = np.ones_like(columns)
-    elif observed.weights is None:
-        weights = known_entries(block, None).T
-    else:
-        weights = exact(np.asarray(observed.weights[unique])).T
-    return columns[:, back], weights[:, back]
-
-
-# --- inspected samples --------------------------------------------------------------------------
-
-_MAX_INSPECTED_SAMPLES = 2000
-_MAX_EXAMPLES = 6  # inspected samples that are stored with all their features
-_MAX_TYPICAL_SAMPLES = 6  # of each component
-
-
-@dataclass(frozen=True, eq=False)
-class InspectedSamples:
-    """Statistics of some samples, which are evenly spread over the data.
+class Row(NamedTuple):
+    """One line of a diagnosis.
 
     Attributes
     ----------
-    indices : array (S,)
-        Their indices in the data.
-    coefficients : array (S, K)
-        ||w_k|| H(k, n): the norm of the contribution of each component.
-    labels : array (S,)
-        The main component of each sample, or -1.
-    errors : array (S,)
-        The relative error of each sample; 0 for a zero sample.
-    examples : array (E,)
-        Positions within `indices` of the samples stored with all features, sorted from the best
-        reconstructed to the worst.
-    originals : array (F, E)
-        The samples `examples`; NaN at missing entries.
-    typical : array (K, T)
-        Positions within `indices` of the samples with the largest share of each component; -1 if
-        there are too few.
-    thumbnails : array (K T, rows, columns), integers from 0 to 255
-        The typical samples as small images if features are pixels; otherwise empty.
+    name : str
+        What is judged: "Data", "Structure", "Components", "Number", "Optimum" and others.
+    grade : {"good", "fair", "poor", "open"}
+        "open" if it was not settled.
+    finding : str
+    advice : str
+        What to do, or how to settle it; "" if there is nothing to do.
     """
 
-    indices: Array
-    coefficients: Array
-    labels: Array
-    errors: Array
-    examples: Array
-    originals: Array
-    typical: Array
-    thumbnails: Array
-
-
-def inspected_samples(
-    V: DataMatrix, described: DataMatrix, W: Array, H: Aligned, labels: Aligned
-) -> InspectedSamples:
-    """Compute statistics of samples that are evenly spread over V (F, N), and store some of them.
-
-    `described` is V, or a view of it without missing or negative entries, for thumbnails.
-    """
-    indices = evenly_spaced(V.n_samples, _MAX_INSPECTED_SAMPLES)
-    Ht = np.asarray(H[:, indices], dtype=float).T
-    norms, errors = np.zeros((2, indices.size))
-    for part in slices(indices.size, V.max_gather):
-        columns, weights = samples_and_weights(V, indices[part])
-        roots = np.sqrt(weights)
-        norms[part] = norm(columns * roots, axis=0)
-        errors[part] = norm((columns - W @ Ht[part].T) * roots, axis=0)
-    errors = over(errors, norms)
-    by_error = np.lexsort((errors, norms == 0))  # zero samples come last: their images are empty
-    count = int((norms > 0).sum()) or indices.size
-    examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
-    coefficients = Ht * norm(W, axis=0)
-    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
-    originals, weights = samples_and_weights(V, indices[examples])
-    return InspectedSamples(
-        indices=indices,
-        coefficients=coefficients,
-        labels=np.asarray(labels[indices]),
-        errors=errors,
-        examples=examples,
-        originals=np.where(weights == 0, np.nan, originals),
-        typical=typical,
-        thumbnails=thumbnails(described, indices, typical, V.names.image_shape),
-    )
-
-
-# --- the diagnosis ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ConeDiagnosis:
-    """The cones that Algorithm 1 finds for this number of components.
-
-    Attributes
-    ----------
-    geometry : ConeGeometry
-        Cone k belongs to component k.
-    sizes : array (K,)
-        The number of samples in each cone.
-    error : float
-        Relative error of cr1-nmf, one rank-one factor for each cone.
-    bound : float
-        Proven upper bound for `error`: max sin(alpha_k) of the cones round the axes of cr1-nmf
-        (Theorem 4).
-    mixing : float
-        The share of `error` that disappears if samples may mix cones; see `mixing` of
-        `conenmf.solve`.
-    unmixed : bool
-        Whether one cone explains each sample about as well as a mixture of cones; ``init="auto"``
-        uses this. It does not mean that the cones are apart.
-    """
-
-    geometry: ConeGeometry
-    sizes: Array
-    error: float
-    bound: float
-    mixing: float
-    unmixed: bool
+    name: str
+    grade: str
+    finding: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """A description of a factorization and its data.
+    """The verdict on a fit.
 
     Attributes
     ----------
-    rank : RankEstimate
-        The singular values, their ratios, and where the largest ratio is.
-    cones : ConeDiagnosis or None
-        None if the samples have fewer directions than there are components.
-    inspected : InspectedSamples
-        Statistics of some samples, which are evenly spread over the data.
-    sizes : array (K,)
-        The number of samples to which each component contributes most.
-    residuals : ResidualSummary or None
-        Residuals in units of the uncertainties of the entries, if these are known.
+    headline : str
+        How many components may be interpreted, and which.
+    rows : tuple of Row
+        The findings, the most important first.
+    components : tuple of K str
+        The grade of each component: "interpret", "with care", "do not" or "open".
+    reasons : tuple of K str
+        The reason for each grade.
+    cosines : array (n, K)
+        The cosine between each component and its partner in each of n fits of halves.
+    structure : float
+        The share of samples whose hidden features are predicted better by components than by one;
+        NaN if it was not computed.
+    class_shares : array (K,)
+        The share of the variation of each component that groups or classes explain; NaN without.
+    details : Details
+        The spectrum, the cones and some samples, as arrays.
 
     Examples
     --------
-    >>> from conenmf import factorize, from_columns, make_cones
-    >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> facts = factorize(from_columns(model.V), 3).diagnose()
-    >>> int(facts.sizes.sum()), facts.cones.geometry.verdict
-    (200, 'holds')
+    >>> from conenmf import ConeNMF
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.dirichlet(np.full(3, 0.3), 200) @ rng.gamma(0.5, 1.0, (3, 40))
+    >>> found = ConeNMF(3).fit(X + 0.01 * rng.random(X.shape)).diagnose()
+    >>> found.headline, found.components[0]
+    ('all 3 components can be interpreted', 'interpret')
     """
 
-    rank: RankEstimate
-    cones: ConeDiagnosis | None
-    inspected: InspectedSamples
-    sizes: Array
-    residuals: ResidualSummary | None = None
+    headline: str
+    rows: tuple[Row, ...]
+    components: tuple[str, ...]
+    reasons: tuple[str, ...]
+    cosines: Array
+    structure: float
+    class_shares: Array
+    details: Details
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", tuple(Row(*row) for row in self.rows))
 
     @property
-    def advice(self) -> tuple[str, str]:
-        """The init that suits these data, and the reason: ("cr1", "...")."""
-        if self.cones is None:
-            return "nndsvda", "the samples have fewer directions than there are components"
-        unexplained = f"{self.cones.error**2:.1%} of the squared norm"
-        if self.cones.unmixed:
-            return "cr1", (
-                f"one cone for each sample leaves {unexplained} unexplained, and mixing cones "
-                "explains hardly more"
-            )
-        return "auto", (
-            "the samples are mixtures rather than cones: one cone for each sample leaves "
-            f"{unexplained} unexplained, and mixing cones lowers the error by "
-            f"{self.cones.mixing:.0%} (for cones, by at most {MAX_CONE_MIXING:.0%}), so several "
-            "inits should compete"
+    def agreement(self) -> Array:
+        """The second lowest cosine (K,) of each component: one fit in a poor optimum is allowed."""
+        return agreement(self.cosines)
+
+    def row(self, name: str) -> Row:
+        """Return the row with a name, such as "Data"."""
+        return next(row for row in self.rows if row.name == name)
+
+    def lines(self) -> list[str]:
+        """Return the headline and the rows as at most 12 lines of at most 100 characters.
+
+        If the advice does not fit, it is left out.
+        """
+        with_advice = [
+            (row.name, row.grade, _sentences(row.finding, row.advice)) for row in self.rows
+        ]
+        without = [(row.name, row.grade, _sentences(row.finding)) for row in self.rows]
+        shown = [_shortened(self.headline)]
+        for rows in (with_advice, without):
+            lines = [line for row in rows for line in _wrapped(*row)]
+            if len(lines) < _MAX_LINES:
+                return shown + lines
+        return shown + [_wrapped(*row)[0] for row in without]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
+        rows = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<p><b>{escape(self.headline)}</b></p><table>{rows}</table>"
+
+
+def _shortened(text: str) -> str:
+    return textwrap.shorten(visible(text, None), _WIDTH, placeholder=" ...")
+
+
+def _sentences(*texts: str) -> str:
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in texts if text)
+
+
+def _wrapped(name: str, grade: str, text: str) -> list[str]:
+    """Return a row as lines of text."""
+    head = f"{name:<{_NAME_WIDTH}}{grade:<6}"
+    return textwrap.wrap(
+        visible(text, None), _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
+    )
+
+
+# --- the evidence -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The fit that is judged.
+
+    Attributes
+    ----------
+    V : DataMatrix (F, N)
+    W : array (F, K)
+    H : array (K, N)
+    loss : Loss
+    penalties : Penalties
+    n_fixed : int
+        The number of known components, which come first.
+    init : str
+        The init if it is the whole fit, otherwise "random".
+    names : tuple of K str
+        The names of the components.
+    seconds : float
+        The time of the fit.
+    """
+
+    V: DataMatrix
+    W: Array
+    H: Aligned
+    loss: Loss
+    penalties: Penalties = NO_PENALTIES
+    n_fixed: int = 0
+    init: str = "random"
+    names: Texts = ()
+    seconds: float = 0.0
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return int(self.W.shape[1])
+
+    def name(self, k: int) -> str:
+        """Return the number of a component, or its name if it has one of its own."""
+        return self.names[k].removeprefix("component ") if self.names else str(k)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the halves of the samples show.
+
+    Attributes
+    ----------
+    cosines, structure
+        As in `Diagnosis`.
+    why_open : str
+        Why the structure was not tested; "" if it was.
+    class_shares : array (K,)
+        As in `Diagnosis`.
+    class_name : str
+        What the classes are called.
+    n_judged, n_samples : int
+        How many samples were fitted again, and how many there are.
+    """
+
+    cosines: Array
+    structure: float
+    why_open: str
+    class_shares: Array
+    class_name: str
+    n_judged: int
+    n_samples: int
+
+
+def gather(
+    fitted: Fitted,
+    looked: Looked,
+    *,
+    groups: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    n_splits: int = N_SPLITS,
+    stop: Stop = lambda: False,
+) -> Evidence:
+    """Fit halves of the samples, and test whether components predict hidden features.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    looked : Looked
+    groups : array (N,), optional
+        The group of each sample, such as its donor. A group is in one half only.
+    classes : array (N,), optional
+        Known classes of the samples. They do not change the halves.
+    n_splits : int
+        Number of splits into halves.
+    stop : callable
+        Asked after each iteration of the fits; True ends them, and finished splits count.
+    """
+    V, K = fitted.V, fitted.K
+    shares = np.full(K, np.nan)
+    given = groups if groups is not None else classes
+    name = "group" if groups is not None else "class"
+    if given is not None:
+        labels = _labels(name, given, V.n_samples)
+        shares = class_shares(fitted.W, fitted.H, labels)
+    own = V if V.unweighed is None else V.unweighed.V
+    indices = evenly_spaced(own.n_samples, _n_held(own))
+    part = take_samples(own, indices)
+    equal = units_of(part)
+    units = (
+        equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
+    )
+    rng = default_rng(0)
+    why_open = _why_open(part, looked, equal, K)
+    predicted = math.nan
+    if not why_open:
+        once = np.unique(equal, return_index=True)[1]
+        predicted = structure(part, K, units, once[equal[once] >= 0], rng)
+    how = HalfFit(
+        fitted.loss, fitted.penalties, exact(fitted.W[:, : fitted.n_fixed]), fitted.init, stop
+    )
+    spectra = half_spectra(part, K, how, units, rng, n_splits)
+    return Evidence(
+        cosines=cosines_in_halves(fitted.W, spectra),
+        structure=predicted,
+        why_open=why_open,
+        class_shares=shares,
+        class_name=name,
+        n_judged=len(indices),
+        n_samples=own.n_samples,
+    )
+
+
+def _labels(name: str, values: ArrayLike, n_samples: int) -> Array:
+    """Number the classes (N,) of the samples."""
+    given = numbered(name, values)
+    if given.size != n_samples:
+        raise DataError(
+            f"there are {given.size} labels of the {name} for {n_samples} samples: give one each"
         )
+    return np.unique(given, return_inverse=True)[1]
+
+
+def _n_held(V: DataMatrix) -> int:
+    """Return how many samples are fitted again: all, unless they take too much memory."""
+    per_sample = max(V.n_entries / V.n_samples, 1.0)
+    return int(min(V.n_samples, max(_MAX_HELD_ENTRIES / per_sample, 1)))
+
+
+def _why_open(V: DataMatrix, looked: Looked, equal: Array, K: int) -> str:
+    """Return why halves cannot show whether components predict; "" if they can."""
+    if K == 1:
+        return "one component describes the mean, and is not compared with less"
+    if not enough_features(V.n_features, K):
+        return f"{counted(V.n_features, 'feature')} are too few to hide half of them"
+    if not enough_units(equal, K):
+        return f"{counted(int(equal.max()) + 1, 'different sample')} are too few for two halves"
+    return "a few large features decide" if looked.features().is_of_few else ""
+
+
+def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
+    """Return the share (K,) of the variation of each component that classes explain.
+
+    It is eta squared of the share of the component in each sample, less what chance gives.
+
+    >>> H = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]])
+    >>> class_shares(np.eye(2), H + 0.5, np.array([0, 0, 1, 1])).round(2)
+    array([0.57, 0.  ])
+    """
+    amounts = np.asarray(H, dtype=float).T * np.linalg.norm(exact(W), axis=0)
+    usages = over(amounts, amounts.sum(axis=1, keepdims=True))
+    sizes = np.bincount(labels).astype(float)
+    sums = np.zeros((sizes.size, usages.shape[1]))
+    np.add.at(sums, labels, usages)
+    mean = usages.mean(axis=0)
+    between = (sums**2 / sizes[:, None]).sum(axis=0) - len(labels) * mean**2
+    explained = over(between, ((usages - mean) ** 2).sum(axis=0))
+    chance = (sizes.size - 1) / max(len(labels) - 1, 1)
+    return np.clip((explained - chance) / max(1 - chance, 1e-12), 0.0, 1.0)
+
+
+# --- grades -------------------------------------------------------------------------------------
+
+
+def agreement(cosines: Array) -> Array:
+    """Return the second lowest of the cosines (n, K) of each component; NaN without fits."""
+    if not len(cosines):
+        return np.full(cosines.shape[1], np.nan)
+    return np.sort(cosines, axis=0)[min(1, len(cosines) - 1)]
+
+
+def grade_components(cosines: Array, structure: float) -> list[str]:
+    """Return the grade of each component from what halves of the samples show.
+
+    Parameters
+    ----------
+    cosines : array (n, K)
+        The cosine of each component with its partner in each fit of a half.
+    structure : float
+        The share of samples that components predict better than one; NaN if it is not known.
+
+    Examples
+    --------
+    >>> grade_components(np.array([[0.99, 0.9, 0.3], [0.99, 0.9, 0.9], [0.2, 0.9, 0.4]]), 0.8)
+    ['interpret', 'with care', 'do not']
+    >>> grade_components(np.array([[0.99, 0.9], [0.99, 0.9]]), 0.3)
+    ['with care', 'do not']
+    """
+    n_fits, K = cosines.shape
+    if not n_fits:
+        return ["open"] * K
+    returns = agreement(cosines) >= _SAME_COSINE
+    resembles = np.median(cosines, axis=0) >= _ALIKE_COSINE
+    if structure < _MIN_STRUCTURE:
+        return np.where(returns, "with care", "do not").tolist()
+    best = "with care" if math.isnan(structure) else "interpret"
+    return np.select([returns, resembles], [best, "with care"], "do not").tolist()
+
+
+def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | None) -> list[str]:
+    """Return for each component why it has its grade, and what is known of other factors."""
+    n_fits = len(evidence.cosines)
+    typical = np.median(evidence.cosines, axis=0) if n_fits else ()
+    n_same = (evidence.cosines >= _SAME_COSINE).sum(axis=0)
+    reasons = []
+    for k in range(fitted.K):
+        parts = ["no half of the samples was fitted"]
+        if k < fitted.n_fixed:
+            parts = ["given, not estimated"]
+        elif n_fits:
+            parts = [f"found in {n_same[k]} of {n_fits} halves (typical cosine {typical[k]:.2f})"]
+        if _follows(evidence, k):
+            share = evidence.class_shares[k]
+            parts.append(f"follows the {evidence.class_name} ({share:.0%} of its variation)")
+        parts.append(
+            "other factors: not searched" if found is None else found.in_words(k, fitted.names)
+        )
+        reasons.append("; ".join(parts))
+    return reasons
+
+
+def _follows(evidence: Evidence, k: int) -> bool:
+    return bool(evidence.class_shares[k] > _MAX_CLASS_SHARE)
+
+
+def _grades(evidence: Evidence, fitted: Fitted) -> list[str]:
+    """Return the grades; known components need no evidence, and others must not follow a class."""
+    grades = grade_components(evidence.cosines, evidence.structure)
+    for k, grade in enumerate(grades):
+        if k < fitted.n_fixed:
+            grades[k] = "interpret"
+        elif grade == "interpret" and _follows(evidence, k):
+            grades[k] = "with care"
+    return grades
+
+
+# --- the rows -----------------------------------------------------------------------------------
+
+
+def _headline(grades: Sequence[str], fitted: Fitted) -> str:
+    chosen = [fitted.name(k) for k, grade in enumerate(grades) if grade == "interpret"]
+    total = counted(fitted.K, "component")
+    if set(grades) == {"open"}:
+        return f"open: the {total} were not checked"
+    if not chosen:
+        return (
+            f"none of {total} can be interpreted"
+            if fitted.K > 1
+            else "the component cannot be interpreted"
+        )
+    if len(chosen) == fitted.K:
+        return (
+            f"all {total} can be interpreted"
+            if fitted.K > 1
+            else "the component can be interpreted"
+        )
+    listed = f": {', '.join(chosen)}" if fitted.K <= _MAX_LISTED else ""
+    return f"{len(chosen)} of {total} can be interpreted{listed}"
+
+
+def data_row(found: Sequence[Pitfall]) -> Row:
+    """Return the row about the data."""
+    if not found:
+        return Row("Data", "good", "nothing stands in the way of a factorization")
+    grade = max((one.grade for one in found), key=GRADES.index)
+    first = next(one for one in found if one.grade == grade)
+    others = [one.finding for one in found if one is not first]
+    return Row("Data", grade, "; ".join([first.finding, *others]), first.advice)
+
+
+def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
+    """Return the row about structure: whether components predict what they have not seen."""
+    if math.isnan(evidence.structure):
+        return Row("Structure", "open", evidence.why_open)
+    share = f"{evidence.structure:.0%} of the samples"
+    finding = f"components predict hidden features better than one component does in {share}"
+    if evidence.structure < _MIN_STRUCTURE:
+        return Row(
+            "Structure", "poor", finding, "what repeats in these data is one profile or noise"
+        )
+    grade = "good" if "interpret" in grades else "fair"
+    return Row("Structure", grade, f"{finding}{worst}")
+
+
+def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted) -> Row:
+    """Return the row about the components."""
+    parts = []
+    for grade in COMPONENT_GRADES:
+        chosen = [fitted.name(k) for k, one in enumerate(grades) if one == grade]
+        if chosen:
+            is_listed = fitted.K <= _MAX_LISTED
+            parts.append(f"{grade}: {', '.join(chosen) if is_listed else len(chosen)}")
+    following = [fitted.name(k) for k in range(fitted.K) if _follows(evidence, k)]
+    if following:
+        parts.append(
+            f"{', '.join(following)} follow{'s' * (len(following) == 1)} the {evidence.class_name}"
+        )
+    if evidence.n_judged < evidence.n_samples:
+        parts.append(f"judged on {evidence.n_judged:,} of {evidence.n_samples:,} samples")
+    n_good = grades.count("interpret")
+    if set(grades) == {"open"}:
+        return Row(
+            "Components", "open", "not checked", "call diagnose() to fit halves of the samples"
+        )
+    grade = "good" if n_good == fitted.K else "fair" if n_good else "poor"
+    advice = "" if n_good == fitted.K else "try fewer components, or more samples"
+    return Row("Components", grade, "; ".join(parts), advice)
+
+
+def number_row(K: int, selection: Selection | None, decided_by: str) -> Row:
+    """Return the row about the number of components, which repeats what `choose_k` found."""
+    if selection is None and decided_by == "user":
+        advice = "compare with select_k(X)"
+        return Row("Number", "open", f"{counted(K, 'component')}, as you chose", advice)
+    is_guess = f" a {GUESS}: " in decided_by if selection is None else selection.grade == GUESS
+    return Row("Number", "open" if is_guess else "good", visible(decided_by, None))
+
+
+def optimum_row(certificate: AnyCertificate, error: str, problem: str) -> Row:
+    """Return the row about the optimiser: how near the error is to the lowest possible one."""
+    lower = certificate.lower_bound
+    if problem:
+        return Row("Optimum", "poor", error, problem)
+    if not certificate.is_bound_telling:
+        return Row("Optimum", "open", f"{error}; no useful lower bound is known")
+    finding = f"{error}; no fit with as many components is below {lower:.4g}"
+    near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
+    return Row("Optimum", "good" if near else "fair", finding)
+
+
+def other_rows(
+    certificate: AnyCertificate, Q: tuple[float, float] | None, details: Details
+) -> Iterator[Row]:
+    """Yield the rows that apply to some data: noise of counts, residuals, cones."""
+    floor = getattr(certificate, "floor_in_words", str)()
+    if floor:
+        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR  # type: ignore[union-attr]
+        advice = "try a larger K, or check whether the counts are overdispersed" if is_far else ""
+        yield Row("Noise", "poor" if is_far else "good", f"the fit is {floor}", advice)
+    if Q is not None:
+        advice = advice_on_sigma(*Q)
+        finding = f"Q is {Q[0]:,.0f}; the expected Q is {Q[1]:,.0f}"
+        yield Row("Residuals", "poor" if advice else "good", finding, advice)
+    cones = cones_in_words(details.cones)
+    if cones:
+        yield Row("Cones", "good", cones)
+
+
+# --- the door -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a fit besides its factors.
+
+    Attributes
+    ----------
+    error : str
+        The error in words.
+    problem : str
+        What to do if the run found nothing or ended too early; "" otherwise.
+    selection : Selection or None
+        How the number of components was chosen.
+    K_decided_by : str
+        As in `Factorization`.
+    Q : (float, float) or None
+        Q and the expected Q, if the uncertainties are known.
+    """
+
+    error: str
+    problem: str = ""
+    selection: Selection | None = None
+    K_decided_by: str = "user"
+    Q: tuple[float, float] | None = None
+
+
+def judge(
+    fitted: Fitted,
+    certificate: AnyCertificate,
+    details: Details,
+    search: Callable[[bool], Uniqueness],
+    about: About,
+    *,
+    groups: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    n_splits: int = N_SPLITS,
+    max_seconds: float = math.inf,
+    stop: Stop = lambda: False,
+) -> Diagnosis:
+    """Gather evidence about a fit, and turn it into a diagnosis.
+
+    Parameters
+    ----------
+    fitted : Fitted
+    certificate, details
+        What is known of its error and of its data.
+    search : callable
+        Returns the `Uniqueness` of the fit; True asks to search for other factors with more error.
+    about : About
+    groups, classes, n_splits
+        As in `diagnose`.
+    max_seconds : float
+        Processor time; fits of halves that do not end in it are not counted.
+    stop : callable
+        Asked after each iteration of such a fit; True ends it.
+    """
+    began = process_time()
+
+    def is_over() -> bool:
+        return stop() or process_time() - began > max_seconds
+
+    looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
+    evidence = gather(
+        fitted, looked, groups=groups, classes=classes, n_splits=n_splits, stop=is_over
+    )
+    left = max_seconds - (process_time() - began)
+    found = search(left > _SEARCH_FITS * fitted.seconds and not stop())
+    features = looked.features()
+    grades = _grades(evidence, fitted)
+    for_counts = fitted.loss.degree != 2
+    wrong = list(pitfalls(fitted.V, looked, features, fitted.K, for_counts=for_counts))
+    rows = (
+        data_row(wrong),
+        structure_row(evidence, grades, _worst_described(features, fitted)),
+        components_row(evidence, grades, fitted),
+        number_row(fitted.K, about.selection, about.K_decided_by),
+        optimum_row(certificate, about.error, about.problem),
+        *other_rows(certificate, about.Q, details),
+    )
+    return Diagnosis(
+        headline=_headline(grades, fitted),
+        rows=rows,
+        components=tuple(grades),
+        reasons=tuple(_component_reasons(evidence, fitted, found)),
+        cosines=evidence.cosines,
+        structure=evidence.structure,
+        class_shares=evidence.class_shares,
+        details=details,
+    )
+
+
+def _worst_described(features: FeatureFit, fitted: Fitted) -> str:
+    """Name the features that the fit hardly describes; "" if there are none."""
+    poor = features.poor
+    if not poor.size:
+        return ""
+    n_features = len(features.squares)
+    return f"; {poor.size} of {n_features} features have R2 < 0.1: {named(poor, fitted.V.names)}"
 
 
 def diagnose(
     V: DataMatrix,
-    W: Array,
-    H: Aligned,
-    labels: Aligned,
+    W: ArrayLike,
+    H: Any,
     *,
-    spectrum: KnownSpectrum = None,
+    loss: str = "frobenius",
+    groups: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    n_splits: int = N_SPLITS,
 ) -> Diagnosis:
-    """Describe V ~ W H and its data: spectrum, cones, samples; some tens of passes over V.
+    """Judge V ~ W H: whether its components may be interpreted, and what keeps them from it.
 
-    `certify` measures how good the fit is. For singular values and cones, missing entries are
-    replaced by W H and negative entries by zeros.
+    A fitted model, and a result, have a method of this name that knows more: penalties, known
+    components, and how the number of components was chosen.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     W : array (F, K)
     H : array (K, N)
-    labels : array (N,)
-        The main component of each sample, or -1.
-    spectrum : Spectrum, optional
-        The spectrum of V, to reuse one that was computed before.
+    loss : str
+        The loss of the fit.
+    groups : array (N,), optional
+        The group of each sample, such as its donor. Halves of the samples are then halves of the
+        groups, and a component that follows a group is to be interpreted with care.
+    classes : array (N,), optional
+        Known classes of the samples; a component that follows them is marked too.
+    n_splits : int
+        The number of splits into halves; both halves of each are fitted. With 0, components are
+        not checked.
 
     Examples
     --------
-    >>> from conenmf import factorize, from_columns, make_cones
-    >>> model = make_cones(80, 3, 0.1, n_samples=200, rng=np.random.default_rng(0))
-    >>> V = from_columns(model.V)
+    >>> from conenmf import factorize, from_rows
+    >>> rng = np.random.default_rng(0)
+    >>> V = from_rows(rng.random((200, 40)))
     >>> result = factorize(V, 3)
-    >>> facts = diagnose(V, result.W, result.H, result.labels)
-    >>> facts.cones.geometry.holds, facts.rank.K, facts.advice[0]
-    (True, 3, 'cr1')
+    >>> diagnose(V, result.W, result.H).row("Structure").grade
+    'poor'
     """
     require_data_matrix(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
-    K = W.shape[1]
-    is_whole = V.observed is None and V.measures.lowest >= 0
-    spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
-    labels = check_labels(V, labels, K)
-    # Every singular value that is shown needs a next one, for their ratio.
-    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
+    n_splits = integer("n_splits", n_splits, at_least=0)
+    fitted = Fitted(V, W, Ht.T, get_loss(loss))
     with V.own_threads():
-        described = V if is_whole else completed(V, W, Ht)
-        known = spectrum if is_whole else None
-        return Diagnosis(
-            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
-            cones=_diagnose_cones(described, W),
-            inspected=inspected_samples(V, described, W, Ht.T, labels),
-            sizes=_component_sizes(labels, K),
+        amounts = V.by_rows(lambda _, rows: rows * norm(W, axis=0), Ht)
+        labels = V.by_rows(
+            lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
         )
+        certificate = certify(V, W, H, loss=loss)
+        error = f"relative error {certificate.relative_error:.4g}"
+        details = describe(V, W, Ht.T, labels)
 
+        def search(more: bool) -> Uniqueness:
+            return uniqueness(V, W, H, loss=loss, max_iter=200 if more else 0)
 
-def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
-    K = W.shape[1]
-    try:
-        axes, H, cones = cr1_nmf(V, K)
-    except ComponentsError:
-        return None
-    error = cr1_error(V, axes, H)
-    mixed = mixing(V, axes)
-    component, _ = match_components(axes, W)
-    renumber = np.append(component, -1)  # label -1 stays -1
-    labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
-    return ConeDiagnosis(
-        geometry=cone_geometry(V, labels),
-        sizes=_component_sizes(labels, K),
-        error=error,
-        bound=deterministic_bound(V, axes[:, np.argsort(component)], labels),
-        mixing=mixed,
-        unmixed=error**2 <= _MAX_RESIDUAL_SQ and mixed <= MAX_CONE_MIXING,
-    )
-
-
-def _component_sizes(labels: Aligned, K: int) -> Array:
-    components = np.asarray(labels)
-    return np.bincount(components[components >= 0], minlength=K)
-
-
-# --- sentences ----------------------------------------------------------------------------------
-
-NO_GUARANTEE = "the fit is not affected; only the paper's guarantee for cones does not apply"
-
-
-def error_in_words(
-    loss: str, relative_error: float, objective: float, observed: Facts | None
-) -> str:
-    """Describe the error; for counts, the share of the deviance that is explained.
-
-    `observed` contains the settings of a result about missing and weighted entries.
-    """
-    return get_loss(loss).words.summary.format(
-        error=relative_error,
-        objective=objective,
-        explained=max(1 - relative_error, 0.0),
-        known=_known_in_words(observed),
-    )
-
-
-def _known_in_words(observed: Facts | None) -> str:
-    if not observed:
-        return ""
-    missing = float(observed.get("missing", 0.0))
-    if not missing:
-        return " of the weighted entries"
-    weighted = "weighted " * bool(observed.get("weighted"))
-    return f" of the {weighted}entries that are known ({missing:.3g} of all are missing)"
-
-
-def cones_in_words(cones: ConeDiagnosis | None) -> str:
-    """Say that samples fall into cones; "" if they do not, which is usual."""
-    geometry = None if cones is None else cones.geometry
-    if geometry is None or geometry.angles.size == 1:  # any data lie in a single cone
-        return ""
-    if geometry.holds:
-        return f"the data fall into cones: yes, margin {geometry.margin:.3g} rad"
-    apart = geometry.pairwise.value
-    if apart <= 0:
-        return ""
-    return (
-        f"the data fall into cones: yes, samples of different cones are {apart:.3g} rad farther "
-        "apart than samples of one; the paper's stricter assumption is not shown to hold"
-    )
+        return judge(
+            fitted,
+            certificate,
+            details,
+            search,
+            About(error),
+            groups=groups,
+            classes=classes,
+            n_splits=n_splits,
+        )

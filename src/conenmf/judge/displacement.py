@@ -26,7 +26,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import require_data_matrix
 from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
-from .diagnosis import samples_and_weights
+from .details import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF
 _SWEEPS = 3  # over the columns of W, for each H

@@ -67,7 +67,7 @@ from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
-from .diagnosis import samples_and_weights
+from .details import samples_and_weights
 from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (

@@ -1,0 +1,254 @@
+"""Independent halves of the samples: which components return, and whether components predict.
+
+A component is a property of the data, not of one sample of them, if fits of both halves of the
+samples contain it. `half_spectra` fits both halves of several random splits from random starts, and
+`agreement` compares these fits with the components that are to be judged.
+
+`structure` asks whether there is anything to interpret at all. Components are learned from one half
+of the samples. In the other half, coefficients are fitted to half of the features, and the rest is
+predicted. In noise, and in data of one component, K components predict the rest worse than one.
+
+Equal samples stay in one half, and so do the samples of a group, because they are not independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.random import Generator, default_rng
+
+from ..data.blocks import Array, exact
+from ..data.known import packed, unpacked
+from ..data.matrix import DataMatrix, multiplied
+from ..data.resample import evenly_spaced
+from ..data.views import take_samples, unit_samples
+from ..errors import ConeNMFError
+from ..linalg.nnls import nnls
+from ..solve.constraints import Fixed, Penalties
+from ..solve.losses import Loss, get_loss
+from ..solve.problem import Problem
+from ..solve.run import Iteration, Run, Stopping
+from .details import samples_and_weights
+from .scores import match_components
+
+N_SPLITS = 3
+_HALF_STOPPING = Stopping(tol=1e-3, max_iter=60)  # the cosines hardly change after that
+_MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
+_MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
+_MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features are predicted
+_DIGITS = 9  # of projections of a sample that are compared with those of others
+
+_LEAST_SQUARES = get_loss("frobenius")
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class HalfFit:
+    """How a half of the samples is fitted: like the whole, but briefly and from a random start.
+
+    Attributes
+    ----------
+    loss : Loss
+    penalties : Penalties
+    fixed : array (F, n)
+        Known components.
+    init : str
+        "random", or the name of an init that is the whole fit.
+    stop : callable
+        Asked after each iteration; True ends the fit.
+    """
+
+    loss: Loss
+    penalties: Penalties
+    fixed: Array
+    init: str
+    stop: Stop
+
+    def of(self, V: DataMatrix, K: int, share: float, rng: Generator) -> Array | None:
+        """Return W (F, K) of a fit of V, a share of the samples; None if it was stopped."""
+        solver = None if self.init != "random" else self.loss.solver("auto")
+        fixed = Fixed(self.fixed) if self.fixed.size else None
+        penalties = self._of_share(share)
+        problem = Problem.of(V, self.loss, solver, fixed, penalties)
+        data, problem = problem.iterated(V)
+        init = problem.inits(data, K, solver)[0] if penalties.sum_to_one else self.init
+        start = problem.begin(data, K, init, solver, rng)
+        if solver is None:
+            return exact(start.W)
+        run = Run(
+            problem.objective(data),
+            start.W,
+            start.H,
+            solver,
+            _HALF_STOPPING,
+            callback=self._asked,
+        )
+        run.run()
+        return None if self.stop() else exact(problem.restored(run.factors()[0]))
+
+    def _asked(self, now: Iteration) -> bool:
+        return self.stop()
+
+    def _of_share(self, share: float) -> Penalties:
+        """Return the penalties whose weight on W is as large beside a share of the samples."""
+        given = self.penalties
+        return replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
+
+
+# --- splits -------------------------------------------------------------------------------------
+
+
+def units_of(V: DataMatrix, groups: Array | None = None) -> Array:
+    """Number the units (N,) that are drawn together: groups, or else equal samples; -1 for zeros.
+
+    >>> from conenmf import from_rows
+    >>> units_of(from_rows([[1.0, 2.0], [0.0, 0.0], [3.0, 0.0], [1.0, 2.0]])).tolist()
+    [0, -1, 1, 0]
+    """
+    squared = np.asarray(V.norms_squared)
+    nonzero = np.flatnonzero(squared > 0)
+    if groups is not None:
+        own = np.asarray(groups)[nonzero]
+    else:
+        directions = default_rng(0).standard_normal((V.n_features, 2))
+        (projections, _) = V.sweep(multiplied, X=directions)
+        size = np.sqrt(squared[nonzero])
+        marks = np.column_stack([np.asarray(projections)[nonzero] / size[:, None], np.log(size)])
+        own = marks.round(_DIGITS)
+    _, first, numbers = np.unique(own, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.intp)
+    rank[np.argsort(first)] = np.arange(first.size)
+    units = np.full(V.n_samples, -1)
+    units[nonzero] = rank[numbers.ravel()]
+    return units
+
+
+def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Array]]:
+    """Yield the indices of both halves of random splits; a unit is in one half only."""
+    sizes = np.bincount(units[units >= 0])
+    for _ in range(count):
+        in_first = np.zeros(sizes.size, dtype=bool)
+        taken = left = 0
+        for unit in rng.permutation(sizes.size):
+            in_first[unit] = taken <= left
+            taken += sizes[unit] * in_first[unit]
+            left += sizes[unit] * (not in_first[unit])
+        half = np.where(units < 0, -1, in_first[units])
+        yield np.flatnonzero(half == 1), np.flatnonzero(half == 0)
+
+
+# --- components that return ---------------------------------------------------------------------
+
+
+def half_spectra(
+    V: DataMatrix, K: int, how: HalfFit, units: Array, rng: Generator, n_splits: int = N_SPLITS
+) -> Array:
+    """Return W (n, F, K) of fits of both halves of splits; fewer than asked for if stopped.
+
+    A half that cannot be fitted, for instance because it has too few directions, has zeros.
+    """
+    found: list[Array] = []
+    for pair in splits(units, n_splits, rng):
+        fits = []
+        for indices in pair:
+            try:
+                W = how.of(take_samples(V, indices), K, len(indices) / V.n_samples, rng)
+            except ConeNMFError:
+                W = np.zeros((V.n_features, K))
+            if W is None:
+                return np.array(found).reshape(-1, V.n_features, K)
+            fits.append(W)
+        found += fits
+    return np.array(found).reshape(-1, V.n_features, K)
+
+
+def cosines_in_halves(W: Array, spectra: Array) -> Array:
+    """Return the cosine (n, K) of each component of W (F, K) with its partner in n fits.
+
+    >>> cosines_in_halves(np.eye(2), np.array([np.eye(2)[::-1], [[1.0, 0.0], [1.0, 1.0]]])).round(2)
+    array([[1.  , 1.  ],
+           [0.71, 1.  ]])
+    """
+    found = [match_components(W, one)[1] for one in spectra]
+    return np.array(found).reshape(-1, W.shape[1])
+
+
+def enough_units(units: Array, K: int) -> bool:
+    """Return whether there are enough independent samples for halves, whatever they show."""
+    return int(units.max()) + 1 >= _MIN_UNITS_PER_COMPONENT * K
+
+
+# --- structure ----------------------------------------------------------------------------------
+
+
+def enough_features(n_features: int, K: int) -> bool:
+    """Return whether there are enough features to predict a half from the other half."""
+    return n_features >= _MIN_FEATURES_PER_COMPONENT * K
+
+
+def structure(V: DataMatrix, K: int, units: Array, once: Array, rng: Generator) -> float:
+    """Return the share of samples whose hidden features K components, or 2, predict better than 1.
+
+    Samples count with equal norm.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    K : int
+    units : array (N,)
+        The samples with one number stay in one half.
+    once : array of integers
+        The indices of the samples that count: one of each set of equal samples.
+    rng : Generator
+
+    Examples
+    --------
+    >>> from conenmf import from_rows
+    >>> rng = np.random.default_rng(0)
+    >>> mixtures = rng.dirichlet(np.full(3, 0.3), 200) @ rng.gamma(0.5, 1.0, (3, 40))
+    >>> noise = rng.random((200, 40))
+    >>> each = np.arange(200)
+    >>> shares = [structure(from_rows(X), 3, each, each, rng) for X in (mixtures, noise)]
+    >>> shares[0] > 0.9, shares[1] < 0.5
+    (True, True)
+    """
+    numbers = sorted({1, 2, max(K, 2)})
+    at_most = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
+    shares = []
+    for pair in splits(units, N_SPLITS, rng):
+        halves = [np.intersect1d(half, once) for half in pair]
+        is_hidden = rng.permutation(V.n_features) < V.n_features // 2
+        for learned, predicted in (halves, halves[::-1]):
+            part = take_samples(V, learned)
+            data = part if part.observed is not None else unit_samples(part)
+            fits = [_LEARNED.of(data, k, 1.0, rng) for k in numbers]
+            rows = predicted[evenly_spaced(len(predicted), at_most)]
+            errors = _prediction_errors(V, rows, [W for W in fits if W is not None], is_hidden)
+            shares.append((errors[:, 1:] < errors[:, :1]).mean(axis=0))
+    return float(np.mean(shares, axis=0).max())
+
+
+def _prediction_errors(V: DataMatrix, rows: Array, fits: list[Array], is_hidden: Array) -> Array:
+    """Return squared errors (n, fits) of the features, each predicted from the other half."""
+    columns, weights = samples_and_weights(V, rows)
+    errors = np.zeros((len(rows), len(fits)))
+    for hidden in (is_hidden, ~is_hidden):
+        known = weights * ~hidden[:, None]
+        for place, W in enumerate(fits):
+            left = columns - W @ _coefficients(columns, known, W).T
+            errors[:, place] += (left**2 * weights * hidden[:, None]).sum(axis=0)
+    return errors
+
+
+def _coefficients(columns: Array, weights: Array, W: Array) -> Array:
+    """Return the best coefficients (n, K) for weighted columns (F, n)."""
+    sides = (columns * weights).T @ W
+    if (weights == weights[:, :1]).all():
+        return nnls(W.T @ (weights[:, :1] * W), sides)
+    return nnls(unpacked(weights.T @ packed(W), W.shape[1]), sides)
+
+
+_LEARNED = HalfFit(_LEAST_SQUARES, Penalties(), np.zeros((0, 0)), "random", lambda: False)

@@ -1,0 +1,221 @@
+"""Pitfalls of the data: what keeps a factorization from meaning anything, whatever the fit.
+
+Least squares describes what is large. If one feature in other units holds nearly all of the squared
+norm, or one sample half of it, the components describe that, and a small error says nothing about
+the rest. Columns of classes, identifiers or dates, and codes for missing numbers, are no amounts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.blocks import Array, over
+from ..data.matrix import Aligned, DataMatrix
+from ..data.resample import evenly_spaced
+from ..names import Names
+from ..text import counted, excerpt
+from .details import samples_and_weights
+
+_MAX_ENTRIES = 1 << 22  # of the samples that are looked at
+_MIN_SAMPLES = 200  # that are looked at, however many features there are
+_FEW_FEATURES = 2.2  # an effective number of features up to which the others hardly count
+_POORLY_DESCRIBED = 0.1  # R squared
+_MANY_POOR = 0.2  # share of features
+_LARGEST_SAMPLE = 0.5  # share of the squared norm
+_MOSTLY = 0.9  # share of the samples in which a total is larger than all others together
+_LIKE_A_SUM = 0.6  # correlation of a total with the sum of the others
+_SHOWN = 3  # names in a finding
+_MAX_CLASSES = 20  # different values of a column that may be classes
+_MIN_ROWS = 20  # from which on consecutive numbers are no accident
+_N_CODES = 3  # equal entries that may be a code
+_CODE_RATIO = 3.0  # of a code over the largest other value of its feature
+_CODES = (99, 999, 9999, 99999)
+_MOSTLY_ZEROS = 0.6  # share of entries; counts, rather than brightness of pixels
+_TABLE_FEATURES = 200  # columns of a table that somebody wrote; only these may be classes or dates
+
+_CLASSES = re.compile(r"(target|class|labels?|y|species|cluster|category|diagnosis|group)", re.I)
+_IDENTIFIERS = re.compile(r"((.*[_ .-])?(id|index|key)|no|nr|row|number|unnamed: ?0)", re.I)
+_DATES = re.compile(r"(.*[_ .-])?(date|datetime|time|timestamp|year|month|day)", re.I)
+
+
+class Pitfall(NamedTuple):
+    """One finding about the data, the advice, and whether it is a remark only."""
+
+    finding: str
+    advice: str
+    grade: str = "poor"
+
+
+class FeatureFit(NamedTuple):
+    """How large each feature is, and how well it is described.
+
+    Attributes
+    ----------
+    squares : array (F,)
+        The squared norm of each feature, with the weights of entries.
+    r_squared : array (F,)
+        The share of the variance of a feature that the fit explains; NaN if it does not vary.
+    """
+
+    squares: Array
+    r_squared: Array
+
+    @property
+    def effective_number(self) -> float:
+        """The number of equally large features that would hold the norm as evenly."""
+        return float(over(self.squares.sum() ** 2, (self.squares**2).sum()))
+
+    @property
+    def poor(self) -> Array:
+        """The features that are hardly described, the least described first."""
+        order = np.argsort(self.r_squared, kind="stable")
+        return order[self.r_squared[order] < _POORLY_DESCRIBED]
+
+    @property
+    def is_of_few(self) -> bool:
+        """Whether so few features decide that others are not described."""
+        varying = np.isfinite(self.r_squared).sum()
+        is_uneven = self.effective_number <= _FEW_FEATURES
+        return bool(is_uneven and self.poor.size >= _MANY_POOR * max(varying, 1))
+
+
+class Looked(NamedTuple):
+    """Some samples, evenly spread over the data, with the weights of their entries, both (F, n)."""
+
+    columns: Array
+    weights: Array
+    fitted: Array
+
+    @classmethod
+    def at(cls, V: DataMatrix, W: Array, H: Aligned) -> Looked:
+        """Read the samples, and what a fit makes of them."""
+        indices = evenly_spaced(V.n_samples, max(_MIN_SAMPLES, _MAX_ENTRIES // V.n_features))
+        columns, weights = samples_and_weights(V, indices)
+        return cls(columns, weights, W @ np.asarray(H[:, indices], dtype=float))
+
+    def features(self) -> FeatureFit:
+        """Return how large each feature is, and how well it is described."""
+        total = self.weights.sum(axis=1)
+        means = over((self.weights * self.columns).sum(axis=1), total)[:, None]
+        left = (self.weights * (self.columns - self.fitted) ** 2).sum(axis=1)
+        varies = (self.weights * (self.columns - means) ** 2).sum(axis=1)
+        squares = (self.weights * self.columns**2).sum(axis=1)
+        is_varying = varies > 1e-12 * squares
+        share = np.divide(left, varies, out=np.full(left.shape, np.nan), where=is_varying)
+        return FeatureFit(squares, 1.0 - share)
+
+
+def pitfalls(
+    V: DataMatrix, looked: Looked, features: FeatureFit, K: int, *, for_counts: bool
+) -> Iterator[Pitfall]:
+    """Yield what is wrong with the data, the gravest first."""
+    yield from _units(features, looked, V.names)
+    yield from _largest_sample(V)
+    yield from _columns_that_are_no_amounts(looked, V.names)
+    yield from _codes(looked, V.names)
+    if min(V.shape) <= K:
+        side = "features" if V.n_features <= V.n_samples else "samples"
+        few = f"{counted(K, 'component')} describe any data of {min(V.shape)} {side}"
+        yield Pitfall(few, "use fewer components")
+    constant = np.flatnonzero(np.isnan(features.r_squared) & (features.squares > 0))
+    if constant.size:
+        finding = f"{counted(constant.size, 'feature')} never vary: {named(constant, V.names)}"
+        yield Pitfall(finding, "leave them out", "fair")
+    if not for_counts and _may_be_counts(looked):
+        advice = "if they are counts, loss='poisson' fits their noise"
+        yield Pitfall("the entries are whole numbers, mostly zeros", advice, "good")
+
+
+def _units(features: FeatureFit, looked: Looked, names: Names) -> Iterator[Pitfall]:
+    if not features.is_of_few:
+        return
+    order = np.argsort(-features.squares, kind="stable")
+    largest = order[: max(1, round(features.effective_number))]
+    share = features.squares[largest].sum() / features.squares.sum()
+    poor = features.poor
+    finding = (
+        f"{named(largest, names)} {'holds' if largest.size == 1 else 'hold'} {share:.0%} of the "
+        f"squared norm, and {poor.size} of {len(features.squares)} features have R2 < "
+        f"{_POORLY_DESCRIBED}: {named(poor, names)}"
+    )
+    is_total = largest.size == 1 and _is_total(looked, int(largest[0]))
+    advice = "leave out this total" if is_total else "scale the features, or leave these out"
+    yield Pitfall(finding, advice)
+
+
+def _is_total(looked: Looked, feature: int) -> bool:
+    """Return whether a feature rises and falls with the sum of the others, and is larger."""
+    values = looked.columns[feature]
+    others = looked.columns.sum(axis=0) - values
+    is_larger = (values >= others).mean() > _MOSTLY
+    return bool(is_larger and np.corrcoef(values, others)[0, 1] > _LIKE_A_SUM)
+
+
+def _largest_sample(V: DataMatrix) -> Iterator[Pitfall]:
+    squared = np.asarray(V.norms_squared)
+    largest = int(squared.argmax())
+    share = squared[largest] / V.total
+    if share >= _LARGEST_SAMPLE and V.nonzero > 2 / _LARGEST_SAMPLE:
+        finding = f"{excerpt(V.names.sample(largest))} holds {share:.0%} of the squared norm"
+        yield Pitfall(finding, "leave it out, or scale samples to equal norm")
+
+
+def _columns_that_are_no_amounts(looked: Looked, names: Names) -> Iterator[Pitfall]:
+    """Find classes, identifiers and dates by their names; identifiers also by their values."""
+    if len(looked.columns) > _TABLE_FEATURES:
+        return
+    found: dict[str, list[int]] = {"classes": [], "identifiers": [], "dates": []}
+    for place, values in enumerate(looked.columns):
+        kind = _kind_of_column(names.feature(place), values)
+        if kind:
+            found[kind].append(place)
+    for kind, places in found.items():
+        if places:
+            finding = f"{named(np.array(places), names)} looks like {kind}"
+            yield Pitfall(
+                finding,
+                "leave it out, or pass it as classes" if kind == "classes" else "leave it out",
+            )
+
+
+def _kind_of_column(name: str, values: Array) -> str:
+    """Return "classes", "identifiers", "dates", or "" for a column of amounts."""
+    are_whole = bool((values == np.rint(values)).all())
+    if not are_whole:
+        return ""
+    steps = np.diff(values)
+    if values.size >= _MIN_ROWS and (steps == steps[0]).all() and steps[0] > 0:
+        return "identifiers"
+    n_values = np.unique(values).size
+    if _CLASSES.fullmatch(name) and n_values <= _MAX_CLASSES:
+        return "classes"
+    if _DATES.fullmatch(name):
+        return "dates"
+    return "identifiers" if _IDENTIFIERS.fullmatch(name) and n_values > values.size / 2 else ""
+
+
+def _codes(looked: Looked, names: Names) -> Iterator[Pitfall]:
+    for code in _CODES:
+        is_code = (looked.columns == code) & (looked.weights > 0)
+        others = np.where(is_code, 0.0, looked.columns).max(axis=1)
+        places = np.flatnonzero((is_code.sum(axis=1) >= _N_CODES) & (code > _CODE_RATIO * others))
+        if places.size:
+            finding = f"{named(places, names)}: {code} may be a code for a missing number"
+            yield Pitfall(finding, f"missing={code}")
+
+
+def _may_be_counts(looked: Looked) -> bool:
+    columns = looked.columns[looked.weights > 0]
+    is_mostly_zero = (columns == 0).mean() > _MOSTLY_ZEROS
+    return bool(is_mostly_zero and columns.max() > 1 and (columns == np.rint(columns)).all())
+
+
+def named(places: Array, names: Names) -> str:
+    """Return the names of some features, for a finding."""
+    shown = ", ".join(excerpt(names.feature(int(place))) for place in places[:_SHOWN])
+    rest = len(places) - _SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
