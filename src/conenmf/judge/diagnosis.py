@@ -64,7 +64,13 @@ _MIN_STRUCTURE = 0.42  # share of samples that components predict better than on
 _MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
-_SEARCH_FITS = 7.0  # fits that a search for other factors may take
+# Processor time that a diagnosis may take, unless more is asked for, and what its parts may take
+# in times of the fit.
+_USUAL_SECONDS = 1.5
+_USUAL_FITS = 3.0
+_SPLIT_FITS = 0.5
+_CERTIFICATE_FITS = 3.0
+_SEARCH_FITS = 7.0
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MAX_LISTED = 12  # components that are listed rather than counted
@@ -201,6 +207,7 @@ class Fitted:
     Attributes
     ----------
     V : DataMatrix (F, N)
+        The original samples, if samples have weights.
     W : array (F, K)
     H : array (K, N)
     loss : Loss
@@ -270,6 +277,7 @@ def gather(
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
+    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
@@ -285,17 +293,18 @@ def gather(
         Number of splits into halves.
     stop : callable
         Asked after each iteration of the fits; True ends them, and finished splits count.
+    is_late : callable
+        Asked before each split, with its number; True ends the fits.
     """
     V, K = fitted.V, fitted.K
+    indices = evenly_spaced(V.n_samples, _n_held(V))
     shares = np.full(K, np.nan)
     given = groups if groups is not None else classes
     name = "group" if groups is not None else "class"
     if given is not None:
-        labels = _labels(name, given, V.n_samples)
-        shares = class_shares(fitted.W, fitted.H, labels)
-    own = V if V.unweighed is None else V.unweighed.V
-    indices = evenly_spaced(own.n_samples, _n_held(own))
-    part = take_samples(own, indices)
+        labels = _labels(name, given, V.n_samples)[indices]
+        shares = class_shares(fitted.W, np.asarray(fitted.H[:, indices]), labels)
+    part = take_samples(V, indices)
     equal = units_of(part)
     units = (
         equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
@@ -309,7 +318,7 @@ def gather(
     how = HalfFit(
         fitted.loss, fitted.penalties, exact(fitted.W[:, : fitted.n_fixed]), fitted.init, stop
     )
-    spectra = half_spectra(part, K, how, units, rng, n_splits)
+    spectra = half_spectra(part, K, how, units, rng, n_splits, is_late)
     return Evidence(
         cosines=cosines_in_halves(fitted.W, spectra),
         structure=predicted,
@@ -317,7 +326,7 @@ def gather(
         class_shares=shares,
         class_name=name,
         n_judged=len(indices),
-        n_samples=own.n_samples,
+        n_samples=V.n_samples,
     )
 
 
@@ -526,11 +535,13 @@ def number_row(K: int, selection: Selection | None, decided_by: str) -> Row:
     return Row("Number", "open" if is_guess else "good", visible(decided_by, None))
 
 
-def optimum_row(certificate: AnyCertificate, error: str, problem: str) -> Row:
+def optimum_row(certificate: AnyCertificate | None, error: str, problem: str) -> Row:
     """Return the row about the optimiser: how near the error is to the lowest possible one."""
-    lower = certificate.lower_bound
     if problem:
         return Row("Optimum", "poor", error, problem)
+    if certificate is None:
+        return Row("Optimum", "open", error, "certify() computes a lower bound")
+    lower = certificate.lower_bound
     if not certificate.is_bound_telling:
         return Row("Optimum", "open", f"{error}; no useful lower bound is known")
     finding = f"{error}; no fit with as many components is below {lower:.4g}"
@@ -539,7 +550,7 @@ def optimum_row(certificate: AnyCertificate, error: str, problem: str) -> Row:
 
 
 def other_rows(
-    certificate: AnyCertificate, Q: tuple[float, float] | None, details: Details
+    certificate: AnyCertificate | None, Q: tuple[float, float] | None, details: Details
 ) -> Iterator[Row]:
     """Yield the rows that apply to some data: noise of counts, residuals, cones."""
     floor = getattr(certificate, "floor_in_words", str)()
@@ -584,17 +595,33 @@ class About:
     Q: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True)
+class Judges:
+    """What else is asked about a fit, each when it is needed.
+
+    Attributes
+    ----------
+    describe : callable
+        Returns the `Details`.
+    certify : callable
+        Returns the certificate; True asks for a better one than is known, which takes time.
+    search : callable
+        Returns the `Uniqueness`; True asks to search for other factors with more error.
+    """
+
+    describe: Callable[[], Details]
+    certify: Callable[[bool], AnyCertificate | None]
+    search: Callable[[bool], Uniqueness]
+
+
 def judge(
     fitted: Fitted,
-    certificate: AnyCertificate,
-    details: Details,
-    search: Callable[[bool], Uniqueness],
+    judges: Judges,
     about: About,
     *,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
-    max_seconds: float = math.inf,
     stop: Stop = lambda: False,
 ) -> Diagnosis:
     """Gather evidence about a fit, and turn it into a diagnosis.
@@ -602,29 +629,33 @@ def judge(
     Parameters
     ----------
     fitted : Fitted
-    certificate, details
-        What is known of its error and of its data.
-    search : callable
-        Returns the `Uniqueness` of the fit; True asks to search for other factors with more error.
+    judges : Judges
     about : About
     groups, classes, n_splits
         As in `diagnose`.
-    max_seconds : float
-        Processor time; fits of halves that do not end in it are not counted.
     stop : callable
-        Asked after each iteration of such a fit; True ends it.
+        Asked after each iteration of a fit of a half; True ends it.
     """
     began = process_time()
+    allowed = max(_USUAL_SECONDS, _USUAL_FITS * fitted.seconds)
 
-    def is_over() -> bool:
-        return stop() or process_time() - began > max_seconds
+    def has_time_for(fits: float) -> bool:
+        """Return whether as much time is left as so many fits of the whole take."""
+        return not stop() and process_time() - began + fits * fitted.seconds <= allowed
 
     looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
     evidence = gather(
-        fitted, looked, groups=groups, classes=classes, n_splits=n_splits, stop=is_over
+        fitted,
+        looked,
+        groups=groups,
+        classes=classes,
+        n_splits=n_splits,
+        stop=stop,
+        is_late=lambda number: 0 < number < N_SPLITS and not has_time_for(_SPLIT_FITS),
     )
-    left = max_seconds - (process_time() - began)
-    found = search(left > _SEARCH_FITS * fitted.seconds and not stop())
+    details = judges.describe()
+    certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))
+    found = judges.search(has_time_for(_SEARCH_FITS))
     features = looked.features()
     grades = _grades(evidence, fitted)
     for_counts = fitted.loss.degree != 2
@@ -708,19 +739,14 @@ def diagnose(
             lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
         )
         certificate = certify(V, W, H, loss=loss)
-        error = f"relative error {certificate.relative_error:.4g}"
-        details = describe(V, W, Ht.T, labels)
-
-        def search(more: bool) -> Uniqueness:
-            return uniqueness(V, W, H, loss=loss, max_iter=200 if more else 0)
-
-        return judge(
-            fitted,
-            certificate,
-            details,
-            search,
-            About(error),
-            groups=groups,
-            classes=classes,
-            n_splits=n_splits,
+        judges = Judges(
+            describe=lambda: describe(V, W, Ht.T, labels),
+            certify=lambda more: certificate,
+            search=lambda more: uniqueness(V, W, H, loss=loss, max_iter=_search_iterations(more)),
         )
+        about = About(f"relative error {certificate.relative_error:.4g}")
+        return judge(fitted, judges, about, groups=groups, classes=classes, n_splits=n_splits)
+
+
+def _search_iterations(more: bool) -> int:
+    return 200 if more else 0

@@ -13,6 +13,7 @@ Equal samples stay in one half, and so do the samples of a group, because they a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ from ..data.blocks import Array, exact
 from ..data.known import packed, unpacked
 from ..data.matrix import DataMatrix, multiplied
 from ..data.resample import evenly_spaced
-from ..data.views import take_samples, unit_samples
+from ..data.views import held, take_samples, unit_samples
 from ..errors import ConeNMFError
 from ..linalg.nnls import nnls
 from ..solve.constraints import Fixed, Penalties
@@ -37,6 +38,8 @@ N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=60)  # the cosines hardly change after that
 _MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
 _MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
+_PREDICTED_SAMPLES = 500  # of each half, to learn components from and to predict
+_SAMPLES_PER_COMPONENT = 20  # ... at least
 _MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features are predicted
 _DIGITS = 9  # of projections of a sample that are compared with those of others
 
@@ -144,14 +147,22 @@ def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Ar
 
 
 def half_spectra(
-    V: DataMatrix, K: int, how: HalfFit, units: Array, rng: Generator, n_splits: int = N_SPLITS
+    V: DataMatrix,
+    K: int,
+    how: HalfFit,
+    units: Array,
+    rng: Generator,
+    n_splits: int = N_SPLITS,
+    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Array:
-    """Return W (n, F, K) of fits of both halves of splits; fewer than asked for if stopped.
+    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped or is late.
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
     found: list[Array] = []
-    for pair in splits(units, n_splits, rng):
+    for number, pair in enumerate(splits(units, n_splits, rng)):
+        if is_late(number):
+            break
         fits = []
         for indices in pair:
             try:
@@ -216,19 +227,24 @@ def structure(V: DataMatrix, K: int, units: Array, once: Array, rng: Generator) 
     (True, True)
     """
     numbers = sorted({1, 2, max(K, 2)})
-    at_most = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
+    at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
     shares = []
-    for pair in splits(units, N_SPLITS, rng):
-        halves = [np.intersect1d(half, once) for half in pair]
+    for pair in splits(units, math.ceil(N_SPLITS * min(1.0, at_most / len(once))), rng):
+        halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         is_hidden = rng.permutation(V.n_features) < V.n_features // 2
         for learned, predicted in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            data = part if part.observed is not None else unit_samples(part)
+            data = part if part.observed is not None else held(unit_samples(part))
             fits = [_LEARNED.of(data, k, 1.0, rng) for k in numbers]
-            rows = predicted[evenly_spaced(len(predicted), at_most)]
+            rows = _some(predicted, max(_MAX_PREDICTED_ENTRIES // V.n_features, 1))
             errors = _prediction_errors(V, rows, [W for W in fits if W is not None], is_hidden)
             shares.append((errors[:, 1:] < errors[:, :1]).mean(axis=0))
     return float(np.mean(shares, axis=0).max())
+
+
+def _some(indices: Array, at_most: int) -> Array:
+    """Return some of the indices, evenly spaced."""
+    return indices[evenly_spaced(len(indices), at_most)]
 
 
 def _prediction_errors(V: DataMatrix, rows: Array, fits: list[Array], is_hidden: Array) -> Array:
