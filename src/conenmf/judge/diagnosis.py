@@ -12,7 +12,6 @@ both halves contain the component, and whether components predict hidden feature
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,6 +42,7 @@ from .halves import (
     N_SPLITS,
     HalfFit,
     Stop,
+    Structure,
     cosines_in_halves,
     enough_features,
     enough_units,
@@ -58,9 +58,11 @@ GRADES = ("good", "fair", "poor", "open")
 COMPONENT_GRADES = ("interpret", "with care", "do not", "open")
 
 # Chosen by `benchmarks/certainty.py verdict`, on the draws that are marked there.
-_SAME_COSINE = 0.96  # in all halves but one: the component returns
+_SAME_COSINE = 0.95  # in all halves but one: the component returns
 _ALIKE_COSINE = 0.8  # in most halves: something like it returns
-_MIN_STRUCTURE = 0.42  # share of samples that components predict better than one does
+_MIN_STRUCTURE = 0.45  # share of samples that components predict better than one does
+_MIN_FAR_STRUCTURE = 0.3  # ... if neighbouring features are hidden too
+_NEARLY_SAME_COSINE = 0.9  # without structure, in all halves but one
 _MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
@@ -115,9 +117,9 @@ class Diagnosis:
         The reason for each grade.
     cosines : array (n, K)
         The cosine between each component and its partner in each of n fits of halves.
-    structure : float
-        The share of samples whose hidden features are predicted better by components than by one;
-        NaN if it was not computed.
+    structure, far_structure : float
+        The share of samples whose hidden features are predicted better by components than by one,
+        with random features hidden, and with neighbouring ones; NaN if it was not computed.
     class_shares : array (K,)
         The share of the variation of each component that groups or classes explain; NaN without.
     details : Details
@@ -139,6 +141,7 @@ class Diagnosis:
     reasons: tuple[str, ...]
     cosines: Array
     structure: float
+    far_structure: float
     class_shares: Array
     details: Details
 
@@ -261,7 +264,7 @@ class Evidence:
     """
 
     cosines: Array
-    structure: float
+    structure: Structure | None
     why_open: str
     class_shares: Array
     class_name: str
@@ -311,10 +314,10 @@ def gather(
     )
     rng = default_rng(0)
     why_open = _why_open(part, looked, equal, K)
-    predicted = math.nan
+    predicted = None
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
-        predicted = structure(part, K, units, once[equal[once] >= 0], rng)
+        predicted = structure(part, K, fitted.loss, units, once[equal[once] >= 0], rng)
     how = HalfFit(
         fitted.loss, fitted.penalties, exact(fitted.W[:, : fitted.n_fixed]), fitted.init, stop
     )
@@ -388,32 +391,34 @@ def agreement(cosines: Array) -> Array:
     return np.sort(cosines, axis=0)[min(1, len(cosines) - 1)]
 
 
-def grade_components(cosines: Array, structure: float) -> list[str]:
+def grade_components(cosines: Array, found: Structure | None) -> list[str]:
     """Return the grade of each component from what halves of the samples show.
 
     Parameters
     ----------
     cosines : array (n, K)
         The cosine of each component with its partner in each fit of a half.
-    structure : float
-        The share of samples that components predict better than one; NaN if it is not known.
+    found : Structure or None
+        Whether components predict; None if it is not known.
 
     Examples
     --------
-    >>> grade_components(np.array([[0.99, 0.9, 0.3], [0.99, 0.9, 0.9], [0.2, 0.9, 0.4]]), 0.8)
+    >>> cosines = np.array([[0.99, 0.9, 0.3], [0.99, 0.9, 0.9], [0.2, 0.9, 0.4]])
+    >>> grade_components(cosines, Structure(0.8, 0.8))
     ['interpret', 'with care', 'do not']
-    >>> grade_components(np.array([[0.99, 0.9], [0.99, 0.9]]), 0.3)
-    ['with care', 'do not']
+    >>> grade_components(cosines, Structure(0.3, 0.3))
+    ['with care', 'with care', 'do not']
     """
     n_fits, K = cosines.shape
     if not n_fits:
         return ["open"] * K
-    returns = agreement(cosines) >= _SAME_COSINE
+    known = agreement(cosines)
     resembles = np.median(cosines, axis=0) >= _ALIKE_COSINE
-    if structure < _MIN_STRUCTURE:
-        return np.where(returns, "with care", "do not").tolist()
-    best = "with care" if math.isnan(structure) else "interpret"
-    return np.select([returns, resembles], [best, "with care"], "do not").tolist()
+    if found is not None and found.share < _MIN_STRUCTURE:
+        return np.where(known >= _NEARLY_SAME_COSINE, "with care", "do not").tolist()
+    is_clear = found is not None and found.far >= _MIN_FAR_STRUCTURE
+    best = "interpret" if is_clear else "with care"
+    return np.select([known >= _SAME_COSINE, resembles], [best, "with care"], "do not").tolist()
 
 
 def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | None) -> list[str]:
@@ -489,14 +494,17 @@ def data_row(found: Sequence[Pitfall]) -> Row:
 
 def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
     """Return the row about structure: whether components predict what they have not seen."""
-    if math.isnan(evidence.structure):
+    found = evidence.structure
+    if found is None:
         return Row("Structure", "open", evidence.why_open)
-    share = f"{evidence.structure:.0%} of the samples"
-    finding = f"components predict hidden features better than one component does in {share}"
-    if evidence.structure < _MIN_STRUCTURE:
-        return Row(
-            "Structure", "poor", finding, "what repeats in these data is one profile or noise"
-        )
+    finding = (
+        f"components predict unseen features better than one does, in {found.share:.0%} of samples"
+    )
+    if found.share < _MIN_STRUCTURE:
+        return Row("Structure", "poor", finding, "the data are one profile, or noise")
+    if found.far < _MIN_FAR_STRUCTURE:
+        advice = "neighbouring features are correlated, which looks like components"
+        return Row("Structure", "fair", finding, advice)
     grade = "good" if "interpret" in grades else "fair"
     return Row("Structure", grade, f"{finding}{worst}")
 
@@ -655,7 +663,8 @@ def judge(
     )
     details = judges.describe()
     certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))
-    found = judges.search(has_time_for(_SEARCH_FITS))
+    others = judges.search(has_time_for(_SEARCH_FITS))
+    found = evidence.structure
     features = looked.features()
     grades = _grades(evidence, fitted)
     for_counts = fitted.loss.degree != 2
@@ -672,9 +681,10 @@ def judge(
         headline=_headline(grades, fitted),
         rows=rows,
         components=tuple(grades),
-        reasons=tuple(_component_reasons(evidence, fitted, found)),
+        reasons=tuple(_component_reasons(evidence, fitted, others)),
         cosines=evidence.cosines,
-        structure=evidence.structure,
+        structure=math.nan if found is None else found.share,
+        far_structure=math.nan if found is None else found.far,
         class_shares=evidence.class_shares,
         details=details,
     )
