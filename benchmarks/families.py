@@ -47,9 +47,11 @@ class Family(NamedTuple):
     draw: Callable[[Rng], Drawn]
 
     def drawn(self, seed: int) -> Drawn:
+        """The set of a seed."""
         return self.draw(np.random.default_rng([crc32(self.name.encode()), seed]))
 
     def may_choose(self, seed: int) -> bool:
+        """Whether constants of the verdict may be chosen on the set of this seed."""
         is_held_out = any(self.name.startswith(name) for name in HELD_OUT)
         return seed % 2 == 0 and not is_held_out
 
