@@ -249,16 +249,9 @@ def one_component(rng: Rng) -> Drawn:
 # --- noise --------------------------------------------------------------------------------------
 
 
-def sparse_noise(rng: Rng) -> Drawn:
-    N, F, K = sizes(rng)
-    density = between(rng, max(0.01, 3 / F), 0.2)
-    X = sp.random_array((N, F), density=density, rng=rng, format="csr")
-    return Drawn(X[np.flatnonzero(X.sum(axis=1))], None, K)
-
-
-def gamma_noise(rng: Rng) -> Drawn:
-    N, F, K = sizes(rng)
-    return Drawn(rng.gamma(between(rng, 0.1, 5.0), 1.0, (N, F)), None, K)
+def sparse(rng: Rng, N: int, F: int) -> Any:
+    X = sp.random_array((N, F), density=between(rng, max(0.01, 3 / F), 0.2), rng=rng, format="csr")
+    return X[np.flatnonzero(X.sum(axis=1))]
 
 
 def margins(rng: Rng, N: int, F: int) -> Array:
@@ -268,30 +261,34 @@ def margins(rng: Rng, N: int, F: int) -> Array:
     return between(rng, 0.1, 20) * rows * columns
 
 
-def poisson_noise(rng: Rng) -> Drawn:
-    N, F, K = sizes(rng)
-    return Drawn(rng.poisson(margins(rng, N, F)).astype(float), None, K, "poisson")
-
-
-def overdispersed_noise(rng: Rng) -> Drawn:
-    N, F, K = sizes(rng)
+def overdispersed_margins(rng: Rng, N: int, F: int) -> Array:
     variance = between(rng, 0.1, 2.0)
-    rates = margins(rng, N, F) * rng.gamma(1 / variance, variance, (N, F))
-    return Drawn(rng.poisson(rates).astype(float), None, K, "poisson")
+    return rng.poisson(margins(rng, N, F) * rng.gamma(1 / variance, variance, (N, F)))
 
 
-def lognormal_noise(rng: Rng) -> Drawn:
+NOISE: dict[str, Callable[[Rng, int, int], Any]] = {
+    "sparse": sparse,
+    "gamma": lambda rng, N, F: rng.gamma(between(rng, 0.1, 5.0), 1.0, (N, F)),
+    "log-normal": lambda rng, N, F: rng.lognormal(0.0, rng.uniform(0.3, 1.5), (N, F)),
+    "Poisson with margins": lambda rng, N, F: rng.poisson(margins(rng, N, F)),
+    "overdispersed with margins": overdispersed_margins,
+}
+
+
+def noise(rng: Rng, *, name: str) -> Drawn:
+    """Independent entries; counts depend on the sizes of samples and features alone."""
     N, F, K = sizes(rng)
-    return Drawn(rng.lognormal(0.0, rng.uniform(0.3, 1.5), (N, F)), None, K)
+    X = NOISE[name](rng, N, F)
+    return Drawn(X.astype(float), None, K, "poisson" if "margins" in name else "frobenius")
 
 
 def repeated_noise(rng: Rng) -> Drawn:
-    """Noise of which samples are there several times, in different sizes."""
-    drawn = (sparse_noise, gamma_noise, lognormal_noise)[rng.integers(3)](rng)
+    """Noise of which samples are there several times, half of the sets in different sizes."""
+    drawn = noise(rng, name=list(NOISE)[rng.integers(3)])
     X = repeated(rng, drawn.X)
     if rng.random() < 0.5:
-        X = sp.csr_array(X) * rng.lognormal(0.0, 1.0, (X.shape[0], 1))
-        X = X.toarray() if isinstance(drawn.X, np.ndarray) else X.tocsr()
+        sums = rng.lognormal(0.0, 1.0, (X.shape[0], 1))
+        X = X.multiply(sums).tocsr() if sp.issparse(X) else X * sums
     return drawn._replace(X=X)
 
 
@@ -302,15 +299,6 @@ def correlated_noise(rng: Rng, axis: int) -> Drawn:
     Z = lfilter([np.sqrt(1 - rho**2)], [1, -rho], rng.standard_normal((N, F)), axis=axis)
     X = np.exp(rng.uniform(0.3, 1.0) * Z) if rng.random() < 0.5 else np.maximum(2 + Z, 0)
     return Drawn(X, None, K)
-
-
-NOISE = {
-    "sparse": sparse_noise,
-    "gamma": gamma_noise,
-    "Poisson with margins": poisson_noise,
-    "overdispersed with margins": overdispersed_noise,
-    "log-normal": lognormal_noise,
-}
 
 
 def families() -> list[Family]:
@@ -326,7 +314,7 @@ def families() -> list[Family]:
         Family("groups, labels unknown", "groups", partial(groups, are_known=False)),
         Family("one component", "one component", one_component),
     ]
-    found += [Family(f"noise: {name}", "noise", draw) for name, draw in NOISE.items()]
+    found += [Family(f"noise: {name}", "noise", partial(noise, name=name)) for name in NOISE]
     found += [Family("noise: repeated", "repeated noise", repeated_noise)]
     for name, axis in (("features", 1), ("samples", 0)):
         draw = partial(correlated_noise, axis=axis)

@@ -1,20 +1,19 @@
 """The verdict of `diagnose` beside the truth, over families of drawn data; and on real sets.
 
 `verdict` and `named` are parts of certainty.py. Where a checkout has no verdict yet, a component
-that it calls unique counts as one to interpret, and the rows and the agreement are not there.
+that it calls unique counts as one to interpret, and there is no grade of the structure.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,67 +25,57 @@ from zoo_matrices import load_real
 from conenmf import ConeNMF
 
 GRADES = "interpret", "with care", "do not", "open"
-DRAWS = {"noise": 10, "correlated": 10}  # at least, of each family: what the goals count
+STRUCTURES = "good", "fair", "poor", "open"
 SHORTEST_FIT = 0.3  # CPU seconds: below that a ratio to it says little
-DIAGNOSED = hasattr(ConeNMF, "diagnose")
+PLANTS = ["planted", "two too many", "one too few", "beside"]
+MAIN = [*PLANTS, "one component", "noise", "repeated noise"]
 
 
-class Judged(NamedTuple):
-    """A drawn set, what was said of its components, and what is true."""
-
-    family: str
-    kind: str
-    seed: int
-    may_choose: bool
-    n_true: int
-    grades: list[str]
-    recovered: list[bool]
-    surplus: list[bool]
-    structure: str  # a grade, or "-"
-    fit_seconds: float
-    seconds: float  # of the verdict
+def said(model: ConeNMF, X: Any, labels: Any) -> tuple[list[str], str]:
+    """The grades of the components and of the structure."""
+    if not hasattr(model, "diagnose"):
+        verdicts = model.result_.uniqueness(max_iter=0).verdicts
+        return ["interpret" if one == "unique" else "open" for one in verdicts], ""
+    found = model.diagnose(X, groups=labels)
+    (structure,) = (grade for name, grade, *_ in found.rows if name == "Structure")
+    return list(found.components), structure
 
 
-def judged(family: Family, seed: int) -> Judged:
-    """Draw a set, fit it, and ask for the verdict."""
+def judged(family: Family, seed: int) -> dict[str, Any]:
+    """Draw a set, fit it, ask for the verdict, and compare it with the truth."""
     drawn = family.drawn(seed)
     model = ConeNMF(drawn.K, loss=drawn.loss, n_threads=1)
     fit_seconds, _ = timed(partial(model.fit, drawn.X))
     seconds, (grades, structure) = timed(partial(said, model, drawn.X, drawn.labels))
     is_true, is_surplus = recovered(model.components_, drawn.truth)
-    n_true = 0 if drawn.truth is None else len(drawn.truth)
-    about = (family.name, family.kind, seed, family.may_choose(seed), n_true)
-    truth = is_true.tolist(), is_surplus.tolist()
-    return Judged(*about, grades, *truth, structure, fit_seconds, seconds)
+    return {
+        "family": family.name,
+        "kind": family.kind,
+        "may_choose": family.may_choose(seed),
+        "n_true": 0 if drawn.truth is None else len(drawn.truth),
+        "n_recovered": int(is_true.sum()),
+        "structure": structure,
+        "fit_seconds": fit_seconds,
+        "price": seconds / fit_seconds,
+        "grade": grades,  # from here on one for each component
+        "recovered": is_true.tolist(),
+        "surplus": is_surplus.tolist(),
+    }
 
 
-def said(model: ConeNMF, X: Any, labels: Any) -> tuple[list[str], str]:
-    """The grades of the components and of the structure."""
-    if not DIAGNOSED:
-        verdicts = model.result_.uniqueness(max_iter=0).verdicts
-        return ["interpret" if one == "unique" else "open" for one in verdicts], "-"
-    verdict = model.diagnose(X, groups=labels)
-    return list(verdict.components), {one[0]: one[1] for one in verdict.rows}["Structure"]
-
-
-def compiled() -> None:
-    """Make small fits of both losses and ask for their verdicts, so that no time has compiling."""
-    for loss in ("frobenius", "poisson"):
-        X = np.random.default_rng(0).poisson(5.0, (60, 20)).astype(float)
-        said(ConeNMF(2, loss=loss, n_threads=1).fit(X), X, None)
-
-
-def every(draws: int) -> Iterator[Judged | str]:
+def every(draws: int) -> Iterator[dict[str, Any]]:
     """All sets of all families, so many seeds of each; for a set that fails, what was raised."""
     use_one_thread()
     warnings.simplefilter("ignore")
-    compiled()
+    small = np.random.default_rng(0).poisson(5.0, (60, 20)).astype(float)
+    for loss in ("frobenius", "poisson"):  # compiles
+        said(ConeNMF(2, loss=loss, n_threads=1).fit(small), small, None)
     for family in families():
         for seed in range(draws):
             try:
                 yield judged(family, seed)
             except Exception:  # reported at the end: one set must not hide the others
-                yield f"{family.name}, seed {seed}: {traceback.format_exc().strip()[-400:]}"
+                yield {"failed": f"{family.name}, seed {seed}: {traceback.format_exc()[-400:]}"}
 
 
 def print_all(draws: int) -> None:
@@ -95,149 +84,131 @@ def print_all(draws: int) -> None:
         print(json.dumps(one))
 
 
-def of_checkout(checkout: Path, draws: int) -> Iterator[Judged | str]:
+def of_checkout(checkout: Path, draws: int) -> Iterator[dict[str, Any]]:
     """The same sets, judged by another checkout."""
     with tempfile.TemporaryDirectory() as cache:
         source = str(checkout.resolve() / "src")
         program = f"import verdicts; verdicts.print_all({draws})"
-        lines = output_of(program, PYTHONPATH=source, NUMBA_CACHE_DIR=cache).splitlines()
-    for line in lines:
-        one = json.loads(line)
-        yield one if isinstance(one, str) else Judged(*one)
+        printed = output_of(program, PYTHONPATH=source, NUMBA_CACHE_DIR=cache)
+    return map(json.loads, printed.splitlines())
 
 
-# --- what the goals ask -------------------------------------------------------------------------
+# --- tables: `sets` has a row for each set, `each` one for each component -----------------------
 
-Sets = list[Judged]
-
-
-def of_kinds(sets: Sets, *kinds: str) -> Sets:
-    return [one for one in sets if one.kind in kinds]
+Frame = pd.DataFrame
 
 
-def share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%} of {whole}" if whole else "-"
+def components_of(sets: Frame) -> Frame:
+    each = sets.explode(["grade", "recovered", "surplus"])
+    return each.astype({"recovered": bool, "surplus": bool})
 
 
-def right(sets: Sets, grade: str = "interpret") -> tuple[int, int]:
-    """Of components with this grade: recovered ones, all."""
-    pairs = [pair for one in sets for pair in zip(one.grades, one.recovered, strict=True)]
-    called = [is_true for said_of_it, is_true in pairs if said_of_it == grade]
-    return sum(called), len(called)
+def share(holds: pd.Series) -> str:
+    return f"{holds.mean():.1%} of {len(holds)}" if len(holds) else "-"
 
 
-def cover(sets: Sets) -> tuple[int, int]:
-    """Of recovered components: those called interpret, all."""
-    return right(sets)[0], sum(sum(one.recovered) for one in sets)
+def right(each: Frame, grade: str = "interpret") -> pd.Series:
+    """Whether each component with this grade is recovered."""
+    return each.recovered[each.grade == grade]
 
 
-def worst(sets: Sets, measure: Callable[[Sets], tuple[int, int]], least: int) -> str:
+def covered(each: Frame) -> pd.Series:
+    """Whether each recovered component is called interpret."""
+    return each.grade[each.recovered] == "interpret"
+
+
+def worst(each: Frame, measure: Callable[[Frame], pd.Series], least: int = 1) -> str:
     """The family with the smallest share, of those with so many cases."""
-    found = []
-    for name in dict.fromkeys(one.family for one in sets):
-        part, whole = measure([one for one in sets if one.family == name])
-        if whole >= max(least, 1):
-            found.append((part / whole, f"{share(part, whole)} ({name})"))
-    return min(found)[1] if found else "-"
-
-
-def with_interpret(sets: Sets) -> str:
-    return share(sum("interpret" in one.grades for one in sets), len(sets))
-
-
-def structured(sets: Sets, *grades: str) -> str:
-    return share(sum(one.structure in grades for one in sets), len(sets))
-
-
-def well_recovered(sets: Sets) -> Sets:
-    """Planted sets of which half of the true components are recovered."""
-    return [one for one in sets if one.n_true and 2 * sum(one.recovered) >= one.n_true]
-
-
-def surplus_called(sets: Sets) -> str:
-    pairs = [pair for one in sets for pair in zip(one.grades, one.surplus, strict=True)]
-    called = [grade == "interpret" for grade, is_surplus in pairs if is_surplus]
-    return share(sum(called), len(called))
-
-
-def price(sets: Sets) -> str:
-    """Of sets whose fit takes long enough: the median and the largest price, in fits."""
-    prices = [one.seconds / one.fit_seconds for one in sets if one.fit_seconds > SHORTEST_FIT]
-    if not prices:
+    found = {name: measure(own) for name, own in each.groupby("family")}
+    enough = {name: holds for name, holds in found.items() if len(holds) >= least}
+    if not enough:
         return "-"
-    return f"{statistics.median(prices):.2f}; {max(prices):.2f} of {len(prices)}"
+    name = min(enough, key=lambda name: enough[name].mean())
+    return f"{share(enough[name])} ({name})"
 
 
-PLANTS = "planted", "two too many", "one too few", "beside"
-MAIN = *PLANTS, "one component", "noise", "repeated noise"
+def structured(sets: Frame, *grades: str) -> str:
+    """How many sets have one of these grades for their structure, if it was graded."""
+    return share(sets.structure[sets.structure != ""].isin(grades))
 
 
-def goals(sets: Sets) -> Iterator[tuple[str, str, str]]:
+def with_interpret(sets: Frame) -> str:
+    return share(sets.grade.map(lambda grades: "interpret" in grades))
+
+
+def price(sets: Frame) -> str:
+    """The median and the largest price in fits, of sets whose fit takes long enough."""
+    prices = sets.price[sets.fit_seconds > SHORTEST_FIT]
+    return f"{prices.median():.2f}; {prices.max():.2f} of {len(prices)}" if len(prices) else "-"
+
+
+def goals(sets: Frame) -> Iterator[tuple[str, str, str]]:
     """What is measured, its goal, and what was found."""
-    main, planted, noise, correlated, many = (
-        of_kinds(sets, *kinds)
-        for kinds in (MAIN, PLANTS, ("noise",), ("correlated",), ("two too many",))
+    each = components_of(sets)
+    main, plants, many = (each[each.kind.isin(kinds)] for kinds in (MAIN, PLANTS, ["two too many"]))
+    known, unknown = (each[each.family == f"groups, labels {one}"] for one in ("known", "unknown"))
+    noise, correlated = (sets[sets.kind == kind] for kind in ("noise", "correlated"))
+    well = sets[sets.kind.isin(PLANTS) & (2 * sets.n_recovered >= sets.n_true)]
+    yield "interpret, planted and noise: recovered", "95 %", share(right(main))
+    yield "the same, worst planted family of 30 calls", "85 %", worst(plants, right, 30)
+    yield "interpret, all families: recovered", "", share(right(each))
+    yield "recovered, planted and noise: interpret", "80 %", share(covered(main))
+    yield "the same, worst planted family", "35 %", worst(plants, covered)
+    yield "groups, labels known: right", "80 %", share(right(known))
+    yield "groups, labels known: covered", "40 %", share(covered(known))
+    yield "groups, labels unknown: right", "", share(right(unknown))
+    yield "groups, labels unknown: covered", "", share(covered(unknown))
+    yield "with care: recovered", "about 40 %", share(right(main, "with care"))
+    yield "do not: recovered", "at most 5 %", share(right(main, "do not"))
+    yield "noise of five kinds: with an interpret", "at most 1 of 50", with_interpret(noise)
+    yield "noise of five kinds: structure poor", "45 of 50", structured(noise, "poor")
+    yield "correlated noise: with an interpret", "at most 2 of 20", with_interpret(correlated)
+    yield "correlated noise: structure good", "0", structured(correlated, "good")
+    yield (
+        "half recovered: structure poor or open",
+        "0",
+        share(well.structure.isin(["poor", "open"])),
     )
-    known, unknown = (
-        [one for one in sets if one.family == f"groups, labels {name}"]
-        for name in ("known", "unknown")
+    yield (
+        "surplus of K two too large: interpret",
+        "5 %",
+        share(many.grade[many.surplus] == "interpret"),
     )
-    yield "interpret: recovered, planted and noise", "95%", share(*right(main))
-    yield "interpret: recovered, all families", "printed", share(*right(sets))
-    yield "the same, worst planted family of 30 calls", "85%", worst(planted, right, 30)
-    yield "recovered: called interpret", "80%", share(*cover(main))
-    yield "the same, worst planted family", "35%", worst(planted, cover, 1)
-    yield "groups, labels known: right", "80%", share(*right(known))
-    yield "groups, labels known: covered", "40%", share(*cover(known))
-    yield "groups, labels unknown: right", "printed", share(*right(unknown))
-    yield "groups, labels unknown: covered", "printed", share(*cover(unknown))
-    yield "with care: recovered", "about 40%", share(*right(main, "with care"))
-    yield "do not: recovered", "at most 5%", share(*right(main, "do not"))
-    yield "noise of five kinds: with an interpret", "at most 2%", with_interpret(noise)
-    yield "noise of five kinds: structure poor", "90%", structured(noise, "poor")
-    yield "correlated noise: with an interpret", "at most 10%", with_interpret(correlated)
-    yield "correlated noise: structure good", "0%", structured(correlated, "good")
-    halves = well_recovered(planted)
-    yield "half recovered: structure poor or open", "0%", structured(halves, "poor", "open")
-    yield "surplus of K two too large: interpret", "at most 5%", surplus_called(many)
     yield "price in fits above 0.3 s: median; worst", "3; 5", price(sets)
 
 
-def family_rows(sets: Sets, title: str) -> None:
-    """A line for each family: what was said of its components, and what is true."""
-    heading(title, "sets", "components", "recovered", *(f"{one}: right" for one in GRADES),
-            "covered", "with an interpret", "structure good", "fair", "poor", "open")  # fmt: skip
-    names = dict.fromkeys(one.family for one in sets)
-    for name in [*names, "in all"]:
-        own = [one for one in sets if name in (one.family, "in all")]
-        each = [share(*right(own, grade)) for grade in GRADES]
-        structures = [one.structure for one in own]
-        count = [structures.count(grade) for grade in ("good", "fair", "poor", "open")]
-        components, found = sum(len(one.grades) for one in own), sum(sum(r.recovered) for r in own)
-        row(name, len(own), components, found, *each, share(*cover(own)), with_interpret(own),
-            *count)  # fmt: skip
+def print_families(sets: Frame, title: str) -> None:
+    """A line for each family: what was said of its components and structure, and what is true."""
+    heading(title, "sets", "components", "recovered", *(f"{one}: recovered" for one in GRADES),
+            "recovered: interpret", "sets with an interpret", "/".join(STRUCTURES))  # fmt: skip
+    each = components_of(sets)
+    for name in [*sets.family.unique(), "in all"]:
+        own, parts = (one[(one.family == name) | (name == "in all")] for one in (sets, each))
+        calls = [share(right(parts, grade)) for grade in GRADES]
+        structures = "/".join(str((own.structure == grade).sum()) for grade in STRUCTURES)
+        numbers = len(own), len(parts), parts.recovered.sum()
+        row(name, *numbers, *calls, share(covered(parts)), with_interpret(own), structures)
     print()
 
 
 def verdict(draws: int = 10, other: Path = Path()) -> None:
     """What the verdict says of components whose truth is known, by family, beside the goals."""
-    sources = {"this": every(draws)}
+    found = {"this": list(every(draws))}
     if other != Path():
-        sources["other"] = of_checkout(other, draws)
-    parts: dict[str, Sets] = {}
-    failures: list[str] = []
-    for checkout, source in sources.items():
-        found = list(source)
-        failures += [f"{checkout}: {one}" for one in found if isinstance(one, str)]
-        sets = [one for one in found if isinstance(one, Judged)]
-        parts[f"{checkout}, held out"] = [one for one in sets if not one.may_choose]
-        parts[f"{checkout}, may choose"] = [one for one in sets if one.may_choose]
+        found["other"] = list(of_checkout(other, draws))
+    parts: dict[str, Frame] = {}
+    for checkout, each in found.items():
+        sets = Frame([one for one in each if "failed" not in one])
+        parts[f"{checkout}, held out"] = sets[~sets.may_choose]
+        parts[f"{checkout}, may choose"] = sets[sets.may_choose]
     for title, sets in parts.items():
-        family_rows(sets, title)
+        print_families(sets, title)
     heading("what", "goal", *parts)
-    for lines in zip(*map(goals, parts.values()), strict=True):
-        row(*lines[0][:2], *(found for _, _, found in lines))
-    print("\n".join([f"\n{len(failures)} sets failed", *failures]))
+    for (what, goal, first), *rest in zip(*map(goals, parts.values()), strict=True):
+        row(what, goal, first, *(cell for _, _, cell in rest))
+    for checkout, each in found.items():
+        failed = [one["failed"] for one in each if "failed" in one]
+        print(f"\n{len(failed)} sets failed with {checkout}", *failed, sep="\n")
 
 
 # --- real sets ----------------------------------------------------------------------------------
@@ -270,5 +241,5 @@ def named(data: Path = Path("data")) -> None:
     heading("set", "expected", "data", "finding", "advice", "headline")
     for name, X, K, loss in real_sets(data):
         found = ConeNMF(K, loss=loss).fit(X).diagnose(X)
-        _, grade, finding, advice = found.rows[0]
-        row(name, "named" if name in NAMED else "silent", grade, finding, advice, found.headline)
+        (facts,) = (one for one in found.rows if one[0] == "Data")
+        row(name, "named" if name in NAMED else "silent", *facts[1:], found.headline)
