@@ -77,6 +77,12 @@ def unit(rows: Array) -> Array:
     return rows / np.maximum(rows.sum(axis=1, keepdims=True), 1e-300)
 
 
+def varying(rng: Rng, rates: Array, low: float, high: float) -> Array:
+    """Gamma factors of mean one, one for each rate, whose variance is drawn from a range."""
+    variance = between(rng, low, high)
+    return rng.gamma(1 / variance, variance, rates.shape)
+
+
 def profiles(rng: Rng, K: int, F: int) -> Array:
     """Sparse components, every feature in one of them at least."""
     found = rng.gamma(rng.uniform(0.2, 0.8), 1.0, (K, F)) + 1e-6
@@ -87,34 +93,37 @@ def profiles(rng: Rng, K: int, F: int) -> Array:
 # --- planted components -------------------------------------------------------------------------
 
 
+def rates_of(rng: Rng, least: int = 2, n_true: int | None = None) -> tuple[Array, Array, int]:
+    """Noiseless samples of different sizes, the sparse components, and how many to ask for."""
+    N, F, K = sizes(rng, least)
+    truth = profiles(rng, n_true or K, F)
+    sums = rng.lognormal(0.0, rng.uniform(0.1, 0.7), (N, 1))
+    return sums * (weights(rng, N, len(truth)) @ truth), truth, K
+
+
+def measured(rng: Rng, rates: Array, truth: Array, K: int) -> Drawn:
+    """Normal noise on the rates, for least squares."""
+    return Drawn(noisy(rates, rng, between(rng, 0.02, 0.7)), truth, K)
+
+
+def counted(rng: Rng, rates: Array, truth: Array, K: int) -> Drawn:
+    """Poisson counts, 50 to 5000 for a sample of size one."""
+    X = rng.poisson(between(rng, 50, 5000) * rates).astype(float)
+    return Drawn(X, truth, K, "poisson")
+
+
 def mixtures(rng: Rng, least: int = 2) -> Drawn:
-    """Mixtures of sparse gamma components by least squares."""
-    N, F, K = sizes(rng, least)
-    truth = profiles(rng, K, F)
-    sums = rng.lognormal(0.0, rng.uniform(0.0, 0.7), (N, 1))
-    X = noisy(F * sums * (weights(rng, N, K) @ truth), rng, between(rng, 0.02, 0.7))
-    return Drawn(X, truth, K)
-
-
-def rates_of_counts(rng: Rng, least: int) -> tuple[Array, Array]:
-    """Expected counts of samples of different totals, and the components."""
-    N, F, K = sizes(rng, least)
-    truth = profiles(rng, K, F)
-    totals = rng.lognormal(np.log(between(rng, 50, 5000)), rng.uniform(0.1, 0.7), (N, 1))
-    return totals * (weights(rng, N, K) @ truth), truth
+    return measured(rng, *rates_of(rng, least))
 
 
 def counts(rng: Rng, least: int = 2) -> Drawn:
-    rates, truth = rates_of_counts(rng, least)
-    return Drawn(rng.poisson(rates).astype(float), truth, len(truth), "poisson")
+    return counted(rng, *rates_of(rng, least))
 
 
 def overdispersed(rng: Rng, least: int = 2) -> Drawn:
     """Negative binomial counts: rates vary by a gamma factor of variance 0.05 to 1."""
-    rates, truth = rates_of_counts(rng, least)
-    variance = between(rng, 0.05, 1.0)
-    rates *= rng.gamma(1 / variance, variance, rates.shape)
-    return Drawn(rng.poisson(rates).astype(float), truth, len(truth), "poisson")
+    rates, truth, K = rates_of(rng, least)
+    return counted(rng, rates * varying(rng, rates, 0.05, 1.0), truth, K)
 
 
 def texts(rng: Rng, least: int = 2) -> Drawn:
@@ -156,10 +165,8 @@ def peaks(rng: Rng, least: int = 2) -> Drawn:
     for _ in range(few(rng, 2, 5)):
         places, widths = rng.random((K, 1)), rng.uniform(0.01, 0.08, (K, 1))
         truth += rng.uniform(0.2, 1.0, (K, 1)) * np.exp(-0.5 * ((x - places) / widths) ** 2)
-    variance = between(rng, 1e-4, 0.1)
     X = weights(rng, N, K) @ truth
-    X *= rng.gamma(1 / variance, variance, X.shape)
-    return Drawn(noisy(X, rng, 0.01), truth, K)
+    return Drawn(noisy(X * varying(rng, X, 1e-4, 0.1), rng, 0.01), truth, K)
 
 
 def blocks(rng: Rng, least: int = 2) -> Drawn:
@@ -199,11 +206,9 @@ def outlier(rng: Rng) -> Drawn:
     """
     drawn = (mixtures, counts)[rng.integers(2)](rng)
     X, share = drawn.X, rng.uniform(0.1, 0.6)
-    profile = rng.gamma(0.3, 1.0, X.shape[1])
-    size = np.sqrt(share / (1 - share)) * np.linalg.norm(X) / np.linalg.norm(profile)
-    X[rng.integers(len(X))] = size * profile if drawn.loss == "frobenius" else rng.poisson(
-        size * profile
-    )  # fmt: skip
+    sample = rng.gamma(0.3, 1.0, X.shape[1])
+    sample *= np.sqrt(share / (1 - share)) * np.linalg.norm(X) / np.linalg.norm(sample)
+    X[rng.integers(len(X))] = np.round(sample) if drawn.loss == "poisson" else sample
     return drawn._replace(X=X, K=drawn.K + 1)
 
 
@@ -220,30 +225,20 @@ def duplicates(rng: Rng) -> Drawn:
 
 def groups(rng: Rng, *, are_known: bool) -> Drawn:
     """Each group scales each feature by a log-normal factor; the truth is the mean over groups."""
-    N, F, K = sizes(rng)
+    rates, truth, K = rates_of(rng)
+    N, F = rates.shape
     n_groups = few(rng, 3, 10)
-    truth = profiles(rng, K, F)
-    labels = rng.integers(n_groups, size=N)
+    labels = np.sort(rng.integers(n_groups, size=N))
     factors = rng.lognormal(0.0, rng.uniform(0.1, 0.8), (n_groups, F))
-    rates = (weights(rng, N, K) @ truth) * factors[labels]
-    truth = truth * factors.mean(axis=0)
-    known = labels if are_known else None
-    if rng.random() < 0.5:
-        X = noisy(F * rates, rng, between(rng, 0.02, 0.4))
-        return Drawn(X, truth, K, labels=known)
-    X = rng.poisson(between(rng, 200, 5000) * rates).astype(float)
-    return Drawn(X, truth, K, "poisson", known)
+    observed = (measured, counted)[rng.integers(2)]
+    drawn = observed(rng, rates * factors[labels], truth * factors.mean(axis=0), K)
+    return drawn._replace(labels=labels if are_known else None)
 
 
 def one_component(rng: Rng) -> Drawn:
     """One component in samples of different sizes, and noise; more components are asked for."""
-    N, F, K = sizes(rng)
-    truth = profiles(rng, 1, F)
-    sums = rng.lognormal(0.0, rng.uniform(0.1, 0.8), (N, 1))
-    if rng.random() < 0.5:
-        return Drawn(noisy(F * sums * truth, rng, between(rng, 0.05, 0.7)), truth, K)
-    X = rng.poisson(between(rng, 200, 5000) * sums * truth).astype(float)
-    return Drawn(X, truth, K, "poisson")
+    observed = (measured, counted)[rng.integers(2)]
+    return observed(rng, *rates_of(rng, n_true=1))
 
 
 # --- noise --------------------------------------------------------------------------------------
@@ -262,8 +257,8 @@ def margins(rng: Rng, N: int, F: int) -> Array:
 
 
 def overdispersed_margins(rng: Rng, N: int, F: int) -> Array:
-    variance = between(rng, 0.1, 2.0)
-    return rng.poisson(margins(rng, N, F) * rng.gamma(1 / variance, variance, (N, F)))
+    rates = margins(rng, N, F)
+    return rng.poisson(rates * varying(rng, rates, 0.1, 2.0))
 
 
 NOISE: dict[str, Callable[[Rng, int, int], Any]] = {
