@@ -40,7 +40,11 @@ class Drawn(NamedTuple):
 
 
 class Family(NamedTuple):
-    """`kind` says what the goals ask of it: planted, surplus, missing, groups, noise and so on."""
+    """A way to draw sets; families of one kind have goals in common.
+
+    Kinds are planted, two too many, one too few, beside (something that is no component), groups,
+    one component, noise, repeated noise, and correlated.
+    """
 
     name: str
     kind: str
