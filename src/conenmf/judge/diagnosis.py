@@ -12,6 +12,7 @@ both halves contain the component, and whether components predict hidden feature
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -793,7 +793,9 @@ class _Search:
     def change(self, l: int, w: Array) -> float:
         """Estimate the squared change of W H if component l is put at w, without a refit."""
         t = self.inverse @ w
-        h = self.H[l] / max(t[l], _TINY)
+        if t[l] <= _TINY:  # nothing of the component is left
+            return math.inf
+        h = self.H[l] / t[l]
         lost = np.maximum(np.outer(t, h) - self.H, 0)
         beyond = w - self.W @ t
         return float((lost * (self.gram @ lost)).sum() + (beyond @ beyond) * (h @ h))
