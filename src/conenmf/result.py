@@ -34,7 +34,7 @@ from .judge.certificate import (
 from .judge.choose_k import Selection
 from .judge.details import Details, cones_in_words, describe, error_in_words
 from .judge.diagnosis import About, Diagnosis, Fitted, judge
-from .judge.halves import N_SPLITS, Stop
+from .judge.halves import N_SPLITS, Stop, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
@@ -281,6 +281,7 @@ class Factorization:
         n_splits: int = N_SPLITS,
         effort: int | None = None,
         stop: Stop = lambda: False,
+        watch: Watch = str,
     ) -> Diagnosis:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
 
@@ -296,12 +297,14 @@ class Factorization:
         classes : array (N,), optional
             Known classes of the samples; a component that follows them is marked too.
         n_splits : int
-            The number of splits into halves. With 0, components are not checked.
+            The number of splits into halves. With 0, only the data and the error are judged.
         effort : int, optional
             The effort of the certificate.
         stop : callable, optional
             Asked again and again without arguments; True ends the fits of halves, and the finished
             splits count.
+        watch : callable, optional
+            Called with a note such as "split 2 of 3" before the fits of each split.
         """
         asks = groups is not None or classes is not None or n_splits != N_SPLITS
         if self.diagnosis is not None and not asks:
@@ -324,6 +327,7 @@ class Factorization:
             n_splits=n_splits,
             max_seconds=max(_MIN_SECONDS, _MAX_FITS * self.total_seconds),
             stop=stop,
+            watch=watch,
         )
         self._remember(certificate=certificate, diagnosis=diagnosis)
         return diagnosis

@@ -43,6 +43,7 @@ from .halves import (
     N_SPLITS,
     HalfFit,
     Stop,
+    Watch,
     cosines_in_halves,
     enough_features,
     enough_units,
@@ -270,6 +271,7 @@ def gather(
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
+    watch: Watch = str,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
@@ -282,9 +284,11 @@ def gather(
     classes : array (N,), optional
         Known classes of the samples. They do not change the halves.
     n_splits : int
-        Number of splits into halves.
+        Number of splits into halves; with 0, nothing is fitted.
     stop : callable
         Asked after each iteration of the fits; True ends them, and finished splits count.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     """
     V, K = fitted.V, fitted.K
     shares = np.full(K, np.nan)
@@ -301,13 +305,18 @@ def gather(
         equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
     )
     rng = default_rng(0)
-    why_open = _why_open(part, looked, equal, K)
+    why_open = _why_open(part, looked, equal, K) if n_splits else "not checked"
     predicted = math.nan
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
         predicted = structure(part, K, units, once[equal[once] >= 0], rng)
     how = HalfFit(
-        fitted.loss, fitted.penalties, exact(fitted.W[:, : fitted.n_fixed]), fitted.init, stop
+        fitted.loss,
+        fitted.penalties,
+        exact(fitted.W[:, : fitted.n_fixed]),
+        fitted.init,
+        stop,
+        watch,
     )
     spectra = half_spectra(part, K, how, units, rng, n_splits)
     return Evidence(
@@ -596,6 +605,7 @@ def judge(
     n_splits: int = N_SPLITS,
     max_seconds: float = math.inf,
     stop: Stop = lambda: False,
+    watch: Watch = str,
 ) -> Diagnosis:
     """Gather evidence about a fit, and turn it into a diagnosis.
 
@@ -613,6 +623,8 @@ def judge(
         Processor time; fits of halves that do not end in it are not counted.
     stop : callable
         Asked after each iteration of such a fit; True ends it.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     """
     began = process_time()
 
@@ -621,10 +633,16 @@ def judge(
 
     looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
     evidence = gather(
-        fitted, looked, groups=groups, classes=classes, n_splits=n_splits, stop=is_over
+        fitted,
+        looked,
+        groups=groups,
+        classes=classes,
+        n_splits=n_splits,
+        stop=is_over,
+        watch=watch,
     )
     left = max_seconds - (process_time() - began)
-    found = search(left > _SEARCH_FITS * fitted.seconds and not stop())
+    found = search(n_splits > 0 and left > _SEARCH_FITS * fitted.seconds and not stop())
     features = looked.features()
     grades = _grades(evidence, fitted)
     for_counts = fitted.loss.degree != 2

@@ -43,6 +43,7 @@ _DIGITS = 9  # of projections of a sample that are compared with those of others
 _LEAST_SQUARES = get_loss("frobenius")
 
 Stop = Callable[[], bool]
+Watch = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class HalfFit:
         "random", or the name of an init that is the whole fit.
     stop : callable
         Asked after each iteration; True ends the fit.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     """
 
     loss: Loss
@@ -66,6 +69,7 @@ class HalfFit:
     fixed: Array
     init: str
     stop: Stop
+    watch: Watch = str
 
     def of(self, V: DataMatrix, K: int, share: float, rng: Generator) -> Array | None:
         """Return W (F, K) of a fit of V, a share of the samples; None if it was stopped."""
@@ -151,7 +155,8 @@ def half_spectra(
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
     found: list[Array] = []
-    for pair in splits(units, n_splits, rng):
+    for number, pair in enumerate(splits(units, n_splits, rng), 1):
+        how.watch(f"split {number} of {n_splits}")
         fits = []
         for indices in pair:
             try:
