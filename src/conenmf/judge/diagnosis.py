@@ -305,7 +305,11 @@ def gather(
         equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
     )
     rng = default_rng(0)
-    why_open = _why_open(part, looked, equal, K) if n_splits else "not checked"
+    if units.max() < 1:  # a single sample or group has no halves
+        n_splits = 0
+    why_open = "the samples were not split into halves"
+    if n_splits:
+        why_open = _why_open(part, looked, equal, K)
     predicted = math.nan
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
