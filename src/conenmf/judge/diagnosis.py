@@ -72,6 +72,7 @@ _MAX_LISTED = 12  # components that are listed rather than counted
 _WIDTH = 100  # characters of a printed line
 _MAX_LINES = 12  # of a printed diagnosis
 _NAME_WIDTH = 11
+_COLOURS = {"good": "#0b846b", "fair": "#957000", "poor": "#cc5a0b", "open": "#868f99"}
 
 
 class Row(NamedTuple):
@@ -171,9 +172,19 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<p><b>{escape(self.headline)}</b></p><table>{rows}</table>"
+        rows = "".join(_html_row(row) for row in self.rows)
+        return f"<p><b>{escape(visible(self.headline, None))}</b></p><table>{rows}</table>"
+
+
+def _html_row(row: Row) -> str:
+    """Return a row of a table, with the colour of its grade."""
+    cells = (row.name, row.grade, _sentences(row.finding), _sentences(row.advice))
+    name, grade, finding, advice = (escape(visible(cell, None)) for cell in cells)
+    colour = _COLOURS[row.grade]
+    return (
+        f'<tr><th>{name}</th><td style="color:{colour};font-weight:bold">{grade}</td>'
+        f'<td style="text-align:left">{finding} <i>{advice}</i></td></tr>'
+    )
 
 
 def _shortened(text: str) -> str:
