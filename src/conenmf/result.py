@@ -32,7 +32,7 @@ from .judge.certificate import (
     usual_effort,
 )
 from .judge.choose_k import Selection
-from .judge.details import Details, cones_in_words, describe, error_in_words
+from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import About, Diagnosis, Fitted, judge
 from .judge.halves import N_SPLITS, Stop, Watch
 from .judge.plots import Which
@@ -208,9 +208,21 @@ class Factorization:
     def summary(self) -> Texts:
         """Describe the result in sentences.
 
-        It includes the results of `certify()`, `diagnose()` and `uniqueness()` if you have called
-        them.
+        After `diagnose()` it has the headline and the findings of the diagnosis; before, it has the
+        results of `certify()` and `uniqueness()` if you have called them.
         """
+        lines = self.opening()
+        if self.diagnosis is not None:
+            lines.append(self.diagnosis.headline)
+            return (*lines, *(f"{row.name}: {row.finding}" for row in self.diagnosis.rows))
+        if self.certificate is not None:
+            lines += quality_in_words(self.certificate, self.K)
+        if self.known_uniqueness is not None:
+            lines.append(self.known_uniqueness.summary())
+        return tuple(lines)
+
+    def opening(self) -> list[str]:
+        """Return the first sentences of `summary`: the error, and how K was chosen."""
         K = counted(self.K, "component")
         error = error_in_words(
             self.loss, self.relative_error, self.objective, self.settings.get("observed")
@@ -225,13 +237,7 @@ class Factorization:
             if expected > 0:
                 said = f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}"
             lines.append("; ".join(filter(None, (said, advice_on_sigma(Q, expected)))))
-        if self.certificate is not None:
-            lines += quality_in_words(self.certificate, self.K)
-        if self.known_uniqueness is not None:
-            lines.append(self.known_uniqueness.summary())
-        if self.diagnosis is not None:
-            lines.append(cones_in_words(self.diagnosis.details.cones))
-        return tuple(filter(None, lines))
+        return list(filter(None, lines))
 
     def _remember(self, **values: object) -> None:
         vars(self).update(values)  # the fields are frozen for other code
