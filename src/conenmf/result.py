@@ -380,7 +380,7 @@ class Factorization:
         )
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
-        """Decide for each component whether it is unique, can be moved, or neither is known.
+        """Look for other factors that fit as well, or prove that there are none of W H.
 
         The search takes about as long as the fit; `max_iter` is its approximate number of
         iterations. A `thorough` search tries many more directions and may take tens of times as
