@@ -80,7 +80,7 @@ def files_written_whole(targets: Sequence[Path]) -> Iterator[list[Any]]:
             with writing(target):
                 path = hidden_path(target)
                 stack.callback(_remove, path)
-                streams.append(open(path, "xb"))
+                streams.append(stack.enter_context(open(path, "xb")))
                 stack.callback(_abandon, streams[-1])
         yield streams
         for target, stream in zip(targets, streams, strict=True):
