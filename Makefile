@@ -59,8 +59,8 @@ lint: $(VENV)/test.stamp
 bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken side by side
 	set -e; for part in sets small iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
 	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
-		"certainty.py unique" "fields.py cells" "fields.py signatures" "fields.py measurements" "fields.py hyperspy" \
-		"large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
+		"certainty.py unique" "certainty.py verdict" "fields.py cells" "fields.py signatures" \
+		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
 
 reproduce: $(VENV)/reproduce.stamp  ## the paper's tables and figures, and a verdict per claim
 	$(BIN)/python benchmarks/paper/reproduce.py

@@ -1,10 +1,12 @@
-"""How sure we can be: lower bounds, limits of entries, uniqueness of components.
+"""How sure we can be: the verdict, lower bounds, limits of entries, uniqueness of components.
 
 The pages are docs/certificate.md (bounds, unique) and docs/stability.md (limits).
 
     python benchmarks/certainty.py bounds [SET ...]
     python benchmarks/certainty.py limits [--lines dense] [--seeds 6]
     python benchmarks/certainty.py unique [SET ...]
+    python benchmarks/certainty.py verdict [--draws 10] [--other DIR]
+    python benchmarks/certainty.py named --data DIR
 
 ``bounds``: for real datasets, the lower bound of singular values alone, that of the default and of
 a large effort, and which share of the gap to the smallest error of a few fits each closes.
@@ -17,6 +19,10 @@ limits are. The limits were chosen on seeds 0 to 11; seeds 12 to 17 were drawn a
 and by the thorough one; how many the thorough search did not find to move, and how many are
 undecided; how many have a proved radius of at most 1 degree; CPU seconds of the fit and of both
 searches. "*" marks sets on which constants of the short search were chosen.
+``verdict``: what `diagnose` says of components whose truth is known, by family of drawn data, and
+the goals beside what was found. Sets that were held out from the choice of constants are reported
+apart from the others. --other judges the same draws with another checkout.
+``named``: what it says of the data of real sets; those in a folder need --data.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ from typing import Any
 import numpy as np
 import zoo_matrices
 from measure import command, heading, row, timed
+from verdicts import named, verdict
 from zoo_matrices import SPARSE, Member, zoo
 
 from conenmf import datasets, factorize, from_columns, from_rows, stability, uniqueness
@@ -341,4 +348,4 @@ def unique(*sets: str) -> None:
 
 
 if __name__ == "__main__":
-    command(__doc__, bounds, limits, unique)
+    command(__doc__, bounds, limits, unique, verdict, named)

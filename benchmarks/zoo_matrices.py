@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -287,20 +288,20 @@ TABLES = {  # columns of names or dates before the numbers, delimiter, component
 }
 
 
-def load_real(name: str) -> Drawn:
+def load_real(name: str, data: Path = DATA) -> Drawn:
     """A dataset as it is, counts as counts."""
     if name == "digits":
         return load_digits().data, 10
     if name in TABLES:
         skipped, delimiter, K = TABLES[name]
-        rows = pd.read_csv(DATA / name, sep=delimiter, float_precision="round_trip")
+        rows = pd.read_csv(data / name, sep=delimiter, float_precision="round_trip")
         X = rows.iloc[:, skipped:].dropna().to_numpy(float)
         return np.ascontiguousarray(X.T if "catalog" in name else X), K
     if name in SPARSE:
-        return sp.csr_array(sp.load_npz(DATA / name / "V.npz"), dtype=np.float64), SPARSE[name]
+        return sp.csr_array(sp.load_npz(data / name / "V.npz"), dtype=np.float64), SPARSE[name]
     if name == "pbmc_facs":
-        return sp.csr_array(sp.load_npz(DATA / name / "counts.npz"), dtype=np.float64), 5
-    return np.load(DATA / name / "V.npz")["V"].astype(np.float64), DENSE[name]
+        return sp.csr_array(sp.load_npz(data / name / "counts.npz"), dtype=np.float64), 5
+    return np.load(data / name / "V.npz")["V"].astype(np.float64), DENSE[name]
 
 
 def zoo() -> Iterator[Member]:

@@ -66,9 +66,11 @@ def facts(result: Factorization) -> Facts:
         }
     diagnosis = result.diagnosis
     if diagnosis is not None:
-        found = attributes(diagnosis, "headline", "components", "reasons", "agreement", "structure")
-        rows = [row._asdict() for row in diagnosis.rows]
-        values["verdict"] = {**found, "rows": rows}
+        values["verdict"] = {
+            **attributes(diagnosis, "headline", "components", "reasons", "agreement"),
+            **attributes(diagnosis, "structure", "far_structure", "class_shares"),
+            "rows": [row._asdict() for row in diagnosis.rows],
+        }
         details = diagnosis.details
         values["rank"] = {"K": details.rank.K, "margin": details.rank.margin}
         values["samples_of_component"] = details.sizes

@@ -33,7 +33,7 @@ from .judge.certificate import (
 )
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
-from .judge.diagnosis import About, Diagnosis, Fitted, judge
+from .judge.diagnosis import About, Diagnosis, Fitted, Judges, judge
 from .judge.halves import N_SPLITS, Stop, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
@@ -47,9 +47,6 @@ from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
-
-_MIN_SECONDS = 3.0  # of processor time that a diagnosis may take, at least
-_MAX_FITS = 5.0  # ... and fits of the same data
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,9 +288,9 @@ class Factorization:
     ) -> Diagnosis:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
 
-        Both halves of random splits of the samples are fitted again, which takes about as long as
-        one or two fits. The whole call takes at most five fits or 3 seconds of processor time,
-        whichever is more. Later calls return `diagnosis`, unless you pass arguments.
+        Both halves of random splits of the samples are fitted again. The whole call takes about as
+        long as three fits, or 1.5 seconds of processor time if that is more. Later calls return
+        `diagnosis`, unless you pass arguments.
 
         Parameters
         ----------
@@ -319,31 +316,41 @@ class Factorization:
             return self.diagnosis
         V = self._require_data("diagnose(V, W, H)")
         n_splits = integer("n_splits", n_splits, at_least=0)
-        certificate = self.first_certificate  # all there is if the loss has no lower bound
-        if certificate is None or get_loss(self.loss).lower_bounds:
-            certificate = self._judge(V, self._effort(effort, self.certificate))
+        judges = Judges(
+            describe=lambda: self._described(V),
+            certify=lambda more: self._certificate(V, effort, more),
+            search=lambda more: self.uniqueness(max_iter=200 if more else 0),
+        )
         diagnosis = judge(
             self._fitted(V),
-            certificate,
-            self._described(V),
-            lambda more: self.uniqueness(max_iter=200 if more else 0),
+            judges,
             self._about(),
             groups=groups,
             classes=classes,
             n_splits=n_splits,
-            max_seconds=max(_MIN_SECONDS, _MAX_FITS * self.total_seconds),
             stop=stop,
             watch=watch,
         )
-        self._remember(certificate=certificate, diagnosis=diagnosis)
+        self._remember(diagnosis=diagnosis)
         return diagnosis
+
+    def _certificate(
+        self, V: DataMatrix, effort: int | None, is_cheap: bool
+    ) -> AnyCertificate | None:
+        """Return the best certificate: a new one if it is asked for or cheap, else a known one."""
+        known = self.certificate
+        if (effort is None and (known or not is_cheap)) or not get_loss(self.loss).lower_bounds:
+            return known or self.first_certificate
+        certificate = self._judge(V, self._effort(effort, known))
+        self._remember(certificate=certificate)
+        return certificate
 
     def _fitted(self, V: DataMatrix) -> Fitted:
         """Return what a diagnosis judges."""
         return Fitted(
-            V,
+            V if V.unweighed is None else V.unweighed.V,
             self.W,
-            self._H_of(V),
+            self.H,
             get_loss(self.loss),
             Penalties.of_plain(self.settings.get("penalties")),
             self._n_fixed,

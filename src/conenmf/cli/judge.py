@@ -122,6 +122,8 @@ def diagnose(request: Request) -> None:
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
     result = request.described(result)
+    with display.working("certifying the error"):
+        result.certify(effort=request.effort)
     request.judge(result, **labels)
     request.answer(facts(result), diagnosis_text(result), V)
 

@@ -43,6 +43,7 @@ from .halves import (
     N_SPLITS,
     HalfFit,
     Stop,
+    Structure,
     Watch,
     cosines_in_halves,
     enough_features,
@@ -59,13 +60,21 @@ GRADES = ("good", "fair", "poor", "open")
 COMPONENT_GRADES = ("interpret", "with care", "do not", "open")
 
 # Chosen by `benchmarks/certainty.py verdict`, on the draws that are marked there.
-_SAME_COSINE = 0.96  # in all halves but one: the component returns
+_SAME_COSINE = 0.95  # in all halves but one: the component returns
 _ALIKE_COSINE = 0.8  # in most halves: something like it returns
-_MIN_STRUCTURE = 0.42  # share of samples that components predict better than one does
+_MIN_STRUCTURE = 0.45  # share of samples that components predict better than one does
+_MIN_FAR_STRUCTURE = 0.3  # ... if neighbouring features are hidden too
+_NEARLY_SAME_COSINE = 0.9  # without structure, in all halves but one
 _MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
-_SEARCH_FITS = 7.0  # fits that a search for other factors may take
+# Processor time that a diagnosis may take, unless more is asked for, and what its parts may take
+# in times of the fit.
+_USUAL_SECONDS = 1.5
+_USUAL_FITS = 3.0
+_SPLIT_FITS = 0.5
+_CERTIFICATE_FITS = 3.0
+_SEARCH_FITS = 7.0
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MAX_LISTED = 12  # components that are listed rather than counted
@@ -111,9 +120,9 @@ class Diagnosis:
         The reason for each grade.
     cosines : array (n, K)
         The cosine between each component and its partner in each of n fits of halves.
-    structure : float
-        The share of samples whose hidden features are predicted better by components than by one;
-        NaN if it was not computed.
+    structure, far_structure : float
+        The share of samples whose hidden features are predicted better by components than by one,
+        with random features hidden, and with neighbouring ones; NaN if it was not computed.
     class_shares : array (K,)
         The share of the variation of each component that groups or classes explain; NaN without.
     details : Details
@@ -135,6 +144,7 @@ class Diagnosis:
     reasons: tuple[str, ...]
     cosines: Array
     structure: float
+    far_structure: float
     class_shares: Array
     details: Details
 
@@ -213,6 +223,7 @@ class Fitted:
     Attributes
     ----------
     V : DataMatrix (F, N)
+        The original samples, if samples have weights.
     W : array (F, K)
     H : array (K, N)
     loss : Loss
@@ -266,7 +277,7 @@ class Evidence:
     """
 
     cosines: Array
-    structure: float
+    structure: Structure | None
     why_open: str
     class_shares: Array
     class_name: str
@@ -283,6 +294,7 @@ def gather(
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
     watch: Watch = str,
+    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
@@ -300,17 +312,18 @@ def gather(
         Asked after each iteration of the fits; True ends them, and finished splits count.
     watch : callable
         Called with a note such as "split 2 of 3" before the fits of each split.
+    is_late : callable
+        Asked before each split, with its number; True ends the fits.
     """
     V, K = fitted.V, fitted.K
+    indices = evenly_spaced(V.n_samples, _n_held(V))
     shares = np.full(K, np.nan)
     given = groups if groups is not None else classes
     name = "group" if groups is not None else "class"
     if given is not None:
-        labels = _labels(name, given, V.n_samples)
-        shares = class_shares(fitted.W, fitted.H, labels)
-    own = V if V.unweighed is None else V.unweighed.V
-    indices = evenly_spaced(own.n_samples, _n_held(own))
-    part = take_samples(own, indices)
+        labels = _labels(name, given, V.n_samples)[indices]
+        shares = class_shares(fitted.W, np.asarray(fitted.H[:, indices]), labels)
+    part = take_samples(V, indices)
     equal = units_of(part)
     units = (
         equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
@@ -321,10 +334,10 @@ def gather(
     why_open = "the samples were not split into halves"
     if n_splits:
         why_open = _why_open(part, looked, equal, K)
-    predicted = math.nan
+    predicted = None
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
-        predicted = structure(part, K, units, once[equal[once] >= 0], rng)
+        predicted = structure(part, K, fitted.loss, units, once[equal[once] >= 0], rng)
     how = HalfFit(
         fitted.loss,
         fitted.penalties,
@@ -333,7 +346,7 @@ def gather(
         stop,
         watch,
     )
-    spectra = half_spectra(part, K, how, units, rng, n_splits)
+    spectra = half_spectra(part, K, how, units, rng, n_splits, is_late)
     return Evidence(
         cosines=cosines_in_halves(fitted.W, spectra),
         structure=predicted,
@@ -341,7 +354,7 @@ def gather(
         class_shares=shares,
         class_name=name,
         n_judged=len(indices),
-        n_samples=own.n_samples,
+        n_samples=V.n_samples,
     )
 
 
@@ -403,32 +416,34 @@ def agreement(cosines: Array) -> Array:
     return np.sort(cosines, axis=0)[min(1, len(cosines) - 1)]
 
 
-def grade_components(cosines: Array, structure: float) -> list[str]:
+def grade_components(cosines: Array, found: Structure | None) -> list[str]:
     """Return the grade of each component from what halves of the samples show.
 
     Parameters
     ----------
     cosines : array (n, K)
         The cosine of each component with its partner in each fit of a half.
-    structure : float
-        The share of samples that components predict better than one; NaN if it is not known.
+    found : Structure or None
+        Whether components predict; None if it is not known.
 
     Examples
     --------
-    >>> grade_components(np.array([[0.99, 0.9, 0.3], [0.99, 0.9, 0.9], [0.2, 0.9, 0.4]]), 0.8)
+    >>> cosines = np.array([[0.99, 0.9, 0.3], [0.99, 0.9, 0.9], [0.2, 0.9, 0.4]])
+    >>> grade_components(cosines, Structure(0.8, 0.8))
     ['interpret', 'with care', 'do not']
-    >>> grade_components(np.array([[0.99, 0.9], [0.99, 0.9]]), 0.3)
-    ['with care', 'do not']
+    >>> grade_components(cosines, Structure(0.3, 0.3))
+    ['with care', 'with care', 'do not']
     """
     n_fits, K = cosines.shape
     if not n_fits:
         return ["open"] * K
-    returns = agreement(cosines) >= _SAME_COSINE
+    known = agreement(cosines)
     resembles = np.median(cosines, axis=0) >= _ALIKE_COSINE
-    if structure < _MIN_STRUCTURE:
-        return np.where(returns, "with care", "do not").tolist()
-    best = "with care" if math.isnan(structure) else "interpret"
-    return np.select([returns, resembles], [best, "with care"], "do not").tolist()
+    if found is not None and found.share < _MIN_STRUCTURE:
+        return np.where(known >= _NEARLY_SAME_COSINE, "with care", "do not").tolist()
+    is_clear = found is not None and found.far >= _MIN_FAR_STRUCTURE
+    best = "interpret" if is_clear else "with care"
+    return np.select([known >= _SAME_COSINE, resembles], [best, "with care"], "do not").tolist()
 
 
 def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | None) -> list[str]:
@@ -504,14 +519,17 @@ def data_row(found: Sequence[Pitfall]) -> Row:
 
 def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
     """Return the row about structure: whether components predict what they have not seen."""
-    if math.isnan(evidence.structure):
+    found = evidence.structure
+    if found is None:
         return Row("Structure", "open", evidence.why_open)
-    share = f"{evidence.structure:.0%} of the samples"
-    finding = f"components predict hidden features better than one component does in {share}"
-    if evidence.structure < _MIN_STRUCTURE:
-        return Row(
-            "Structure", "poor", finding, "what repeats in these data is one profile or noise"
-        )
+    finding = (
+        f"components predict unseen features better than one does, in {found.share:.0%} of samples"
+    )
+    if found.share < _MIN_STRUCTURE:
+        return Row("Structure", "poor", finding, "the data are one profile, or noise")
+    if found.far < _MIN_FAR_STRUCTURE:
+        advice = "neighbouring features are correlated, which looks like components"
+        return Row("Structure", "fair", finding, advice)
     grade = "good" if "interpret" in grades else "fair"
     return Row("Structure", grade, f"{finding}{worst}")
 
@@ -550,11 +568,13 @@ def number_row(K: int, selection: Selection | None, decided_by: str) -> Row:
     return Row("Number", "open" if is_guess else "good", visible(decided_by, None))
 
 
-def optimum_row(certificate: AnyCertificate, error: str, problem: str) -> Row:
+def optimum_row(certificate: AnyCertificate | None, error: str, problem: str) -> Row:
     """Return the row about the optimiser: how near the error is to the lowest possible one."""
-    lower = certificate.lower_bound
     if problem:
         return Row("Optimum", "poor", error, problem)
+    if certificate is None:
+        return Row("Optimum", "open", error, "certify() computes a lower bound")
+    lower = certificate.lower_bound
     if not certificate.is_bound_telling:
         return Row("Optimum", "open", f"{error}; no useful lower bound is known")
     finding = f"{error}; no fit with as many components is below {lower:.4g}"
@@ -563,7 +583,7 @@ def optimum_row(certificate: AnyCertificate, error: str, problem: str) -> Row:
 
 
 def other_rows(
-    certificate: AnyCertificate, Q: tuple[float, float] | None, details: Details
+    certificate: AnyCertificate | None, Q: tuple[float, float] | None, details: Details
 ) -> Iterator[Row]:
     """Yield the rows that apply to some data: noise of counts, residuals, cones."""
     floor = getattr(certificate, "floor_in_words", str)()
@@ -608,17 +628,33 @@ class About:
     Q: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True)
+class Judges:
+    """What else is asked about a fit, each when it is needed.
+
+    Attributes
+    ----------
+    describe : callable
+        Returns the `Details`.
+    certify : callable
+        Returns the certificate; True asks for a better one than is known, which takes time.
+    search : callable
+        Returns the `Uniqueness`; True asks to search for other factors with more error.
+    """
+
+    describe: Callable[[], Details]
+    certify: Callable[[bool], AnyCertificate | None]
+    search: Callable[[bool], Uniqueness]
+
+
 def judge(
     fitted: Fitted,
-    certificate: AnyCertificate,
-    details: Details,
-    search: Callable[[bool], Uniqueness],
+    judges: Judges,
     about: About,
     *,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
-    max_seconds: float = math.inf,
     stop: Stop = lambda: False,
     watch: Watch = str,
 ) -> Diagnosis:
@@ -627,24 +663,21 @@ def judge(
     Parameters
     ----------
     fitted : Fitted
-    certificate, details
-        What is known of its error and of its data.
-    search : callable
-        Returns the `Uniqueness` of the fit; True asks to search for other factors with more error.
+    judges : Judges
     about : About
     groups, classes, n_splits
         As in `diagnose`.
-    max_seconds : float
-        Processor time; fits of halves that do not end in it are not counted.
     stop : callable
-        Asked after each iteration of such a fit; True ends it.
+        Asked after each iteration of a fit of a half; True ends it.
     watch : callable
         Called with a note such as "split 2 of 3" before the fits of each split.
     """
     began = process_time()
+    allowed = max(_USUAL_SECONDS, _USUAL_FITS * fitted.seconds)
 
-    def is_over() -> bool:
-        return stop() or process_time() - began > max_seconds
+    def has_time_for(fits: float) -> bool:
+        """Return whether as much time is left as so many fits of the whole take."""
+        return not stop() and process_time() - began + fits * fitted.seconds <= allowed
 
     looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
     evidence = gather(
@@ -653,11 +686,14 @@ def judge(
         groups=groups,
         classes=classes,
         n_splits=n_splits,
-        stop=is_over,
+        stop=stop,
         watch=watch,
+        is_late=lambda number: 0 < number < N_SPLITS and not has_time_for(_SPLIT_FITS),
     )
-    left = max_seconds - (process_time() - began)
-    found = search(n_splits > 0 and left > _SEARCH_FITS * fitted.seconds and not stop())
+    details = judges.describe()
+    certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))
+    others = judges.search(n_splits > 0 and has_time_for(_SEARCH_FITS))
+    found = evidence.structure
     features = looked.features()
     grades = _grades(evidence, fitted)
     for_counts = fitted.loss.degree != 2
@@ -674,9 +710,10 @@ def judge(
         headline=_headline(grades, fitted),
         rows=rows,
         components=tuple(grades),
-        reasons=tuple(_component_reasons(evidence, fitted, found)),
+        reasons=tuple(_component_reasons(evidence, fitted, others)),
         cosines=evidence.cosines,
-        structure=evidence.structure,
+        structure=math.nan if found is None else found.share,
+        far_structure=math.nan if found is None else found.far,
         class_shares=evidence.class_shares,
         details=details,
     )
@@ -741,19 +778,14 @@ def diagnose(
             lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
         )
         certificate = certify(V, W, H, loss=loss)
-        error = f"relative error {certificate.relative_error:.4g}"
-        details = describe(V, W, Ht.T, labels)
-
-        def search(more: bool) -> Uniqueness:
-            return uniqueness(V, W, H, loss=loss, max_iter=200 if more else 0)
-
-        return judge(
-            fitted,
-            certificate,
-            details,
-            search,
-            About(error),
-            groups=groups,
-            classes=classes,
-            n_splits=n_splits,
+        judges = Judges(
+            describe=lambda: describe(V, W, Ht.T, labels),
+            certify=lambda more: certificate,
+            search=lambda more: uniqueness(V, W, H, loss=loss, max_iter=_search_iterations(more)),
         )
+        about = About(f"relative error {certificate.relative_error:.4g}")
+        return judge(fitted, judges, about, groups=groups, classes=classes, n_splits=n_splits)
+
+
+def _search_iterations(more: bool) -> int:
+    return 200 if more else 0

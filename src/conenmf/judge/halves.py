@@ -13,8 +13,10 @@ Equal samples stay in one half, and so do the samples of a group, because they a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
@@ -22,11 +24,12 @@ from numpy.random import Generator, default_rng
 from ..data.blocks import Array, exact
 from ..data.known import packed, unpacked
 from ..data.matrix import DataMatrix, multiplied
+from ..data.memory import hold
 from ..data.resample import evenly_spaced
-from ..data.views import take_samples, unit_samples
+from ..data.views import held, take_samples, unit_samples
 from ..errors import ConeNMFError
 from ..linalg.nnls import nnls
-from ..solve.constraints import Fixed, Penalties
+from ..solve.constraints import NO_PENALTIES, Fixed, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
 from ..solve.run import Iteration, Run, Stopping
@@ -37,10 +40,11 @@ N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=60)  # the cosines hardly change after that
 _MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
 _MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
+_PREDICTED_SAMPLES = 500  # of each half, to learn components from and to predict
+_SAMPLES_PER_COMPONENT = 20  # ... at least
+_LIFTED_SHARE = 1e-3  # of the mean of a component, added to its entries before it predicts
 _MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features are predicted
 _DIGITS = 9  # of projections of a sample that are compared with those of others
-
-_LEAST_SQUARES = get_loss("frobenius")
 
 Stop = Callable[[], bool]
 Watch = Callable[[str], object]
@@ -148,15 +152,23 @@ def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Ar
 
 
 def half_spectra(
-    V: DataMatrix, K: int, how: HalfFit, units: Array, rng: Generator, n_splits: int = N_SPLITS
+    V: DataMatrix,
+    K: int,
+    how: HalfFit,
+    units: Array,
+    rng: Generator,
+    n_splits: int = N_SPLITS,
+    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Array:
-    """Return W (n, F, K) of fits of both halves of splits; fewer than asked for if stopped.
+    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped or is late.
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
     found: list[Array] = []
-    for number, pair in enumerate(splits(units, n_splits, rng), 1):
-        how.watch(f"split {number} of {n_splits}")
+    for number, pair in enumerate(splits(units, n_splits, rng)):
+        if is_late(number):
+            break
+        how.watch(f"split {number + 1} of {n_splits}")
         fits = []
         for indices in pair:
             try:
@@ -194,15 +206,33 @@ def enough_features(n_features: int, K: int) -> bool:
     return n_features >= _MIN_FEATURES_PER_COMPONENT * K
 
 
-def structure(V: DataMatrix, K: int, units: Array, once: Array, rng: Generator) -> float:
-    """Return the share of samples whose hidden features K components, or 2, predict better than 1.
+class Structure(NamedTuple):
+    """In which share of the samples components predict hidden features better than one does.
 
-    Samples count with equal norm.
+    Attributes
+    ----------
+    share : float
+        With half of the features hidden, chosen at random.
+    far : float
+        With the first or the last half hidden, so that neighbours do not give features away.
+    """
+
+    share: float
+    far: float
+
+
+def structure(
+    V: DataMatrix, K: int, loss: Loss, units: Array, once: Array, rng: Generator
+) -> Structure:
+    """Ask whether K components, or 2, predict the hidden features of unseen samples better than 1.
+
+    For least squares, samples count with equal norm.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
     K : int
+    loss : Loss
     units : array (N,)
         The samples with one number stay in one half.
     once : array of integers
@@ -216,44 +246,56 @@ def structure(V: DataMatrix, K: int, units: Array, once: Array, rng: Generator) 
     >>> mixtures = rng.dirichlet(np.full(3, 0.3), 200) @ rng.gamma(0.5, 1.0, (3, 40))
     >>> noise = rng.random((200, 40))
     >>> each = np.arange(200)
-    >>> shares = [structure(from_rows(X), 3, each, each, rng) for X in (mixtures, noise)]
-    >>> shares[0] > 0.9, shares[1] < 0.5
+    >>> loss = get_loss("frobenius")
+    >>> found = [structure(from_rows(X), 3, loss, each, each, rng) for X in (mixtures, noise)]
+    >>> found[0].share > 0.9, found[1].share < 0.45
     (True, True)
     """
+    if V.observed is not None:
+        loss = get_loss("frobenius")  # coefficients for other losses need all entries
     numbers = sorted({1, 2, max(K, 2)})
-    at_most = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
+    at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
+    how = HalfFit(loss, NO_PENALTIES, np.zeros((0, 0)), "random", lambda: False)
+    is_first = np.arange(V.n_features) < V.n_features // 2
     shares = []
-    for pair in splits(units, N_SPLITS, rng):
-        halves = [np.intersect1d(half, once) for half in pair]
-        is_hidden = rng.permutation(V.n_features) < V.n_features // 2
+    for pair in splits(units, math.ceil(N_SPLITS * min(1.0, at_most / len(once))), rng):
+        halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         for learned, predicted in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            data = part if part.observed is not None else unit_samples(part)
-            fits = [_LEARNED.of(data, k, 1.0, rng) for k in numbers]
-            rows = predicted[evenly_spaced(len(predicted), at_most)]
-            errors = _prediction_errors(V, rows, [W for W in fits if W is not None], is_hidden)
-            shares.append((errors[:, 1:] < errors[:, :1]).mean(axis=0))
-    return float(np.mean(shares, axis=0).max())
+            has_units = loss.degree == 2 and part.observed is None
+            data = held(unit_samples(part)) if has_units else part
+            fits = [W for k in numbers if (W := how.of(data, k, 1.0, rng)) is not None]
+            rows = _some(predicted, max(_MAX_PREDICTED_ENTRIES // V.n_features, 1))
+            hidden = (rng.permutation(is_first), is_first)
+            shares.append([_better(V, rows, loss, fits, one) for one in hidden])
+    means = np.mean(shares, axis=0).max(axis=1)
+    return Structure(*map(float, means))
 
 
-def _prediction_errors(V: DataMatrix, rows: Array, fits: list[Array], is_hidden: Array) -> Array:
-    """Return squared errors (n, fits) of the features, each predicted from the other half."""
+def _some(indices: Array, at_most: int) -> Array:
+    """Return some of the indices, evenly spaced."""
+    return indices[evenly_spaced(len(indices), at_most)]
+
+
+def _better(V: DataMatrix, rows: Array, loss: Loss, fits: list[Array], is_hidden: Array) -> Array:
+    """Return the share of samples that each fit but the first predicts better than the first."""
     columns, weights = samples_and_weights(V, rows)
-    errors = np.zeros((len(rows), len(fits)))
+    errors = np.zeros((len(fits), len(rows)))
     for hidden in (is_hidden, ~is_hidden):
-        known = weights * ~hidden[:, None]
         for place, W in enumerate(fits):
-            left = columns - W @ _coefficients(columns, known, W).T
-            errors[:, place] += (left**2 * weights * hidden[:, None]).sum(axis=0)
-    return errors
+            lifted = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
+            H = _coefficients(columns[~hidden], weights[~hidden], loss, lifted[~hidden])
+            fitted = lifted[hidden] @ H.T
+            errors[place] += loss.sample_errors(columns[hidden], fitted, weights[hidden])
+    return (errors[1:] < errors[0]).mean(axis=1)
 
 
-def _coefficients(columns: Array, weights: Array, W: Array) -> Array:
-    """Return the best coefficients (n, K) for weighted columns (F, n)."""
+def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array:
+    """Return the best coefficients (n, K) for columns (F, n) with weights."""
+    if loss.degree != 2:
+        seen = hold(np.ascontiguousarray(columns.T))
+        return np.asarray(loss.coefficients(loss.data(seen), W)[0].T, dtype=float)
     sides = (columns * weights).T @ W
     if (weights == weights[:, :1]).all():
         return nnls(W.T @ (weights[:, :1] * W), sides)
     return nnls(unpacked(weights.T @ packed(W), W.shape[1]), sides)
-
-
-_LEARNED = HalfFit(_LEAST_SQUARES, Penalties(), np.zeros((0, 0)), "random", lambda: False)

@@ -15,12 +15,12 @@ import numpy as np
 
 from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
-from ..data.resample import evenly_spaced
+from ..data.resample import draw_longest, evenly_spaced
 from ..names import Names
 from ..text import counted, excerpt
 from .details import samples_and_weights
 
-_MAX_ENTRIES = 1 << 22  # of the samples that are looked at
+_MAX_ENTRIES = 1 << 20  # of the samples that are looked at
 _MIN_SAMPLES = 200  # that are looked at, however many features there are
 _FEW_FEATURES = 2.2  # an effective number of features up to which the others hardly count
 _POORLY_DESCRIBED = 0.1  # R squared
@@ -156,9 +156,8 @@ def _is_total(looked: Looked, feature: int) -> bool:
 
 
 def _largest_sample(V: DataMatrix) -> Iterator[Pitfall]:
-    squared = np.asarray(V.norms_squared)
-    largest = int(squared.argmax())
-    share = squared[largest] / V.total
+    (largest,) = draw_longest(V, 1)
+    share = float(np.asarray(V.norms_squared[largest : largest + 1])[0]) / V.total
     if share >= _LARGEST_SAMPLE and V.nonzero > 2 / _LARGEST_SAMPLE:
         finding = f"{excerpt(V.names.sample(largest))} holds {share:.0%} of the squared norm"
         yield Pitfall(finding, "leave it out, or scale samples to equal norm")

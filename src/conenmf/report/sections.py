@@ -173,7 +173,8 @@ class Context:
         self.stability = stability
         self.diagnosis = result.diagnose()
         self.details = self.diagnosis.details
-        self.certificate: AnyCertificate = result.certify()
+        known = result.certificate or result.first_certificate  # the diagnosis chose its effort
+        self.certificate: AnyCertificate = known or result.certify()
         self.uniqueness = result.uniqueness(max_iter=0)  # already computed by the diagnosis
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)

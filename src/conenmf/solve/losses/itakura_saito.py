@@ -62,6 +62,10 @@ class ItakuraSaito(Loss):
         means = np.log(sums / V.n_samples).sum() * V.n_samples - logs
         return float(means) if means > 1e-12 else float(V.n_entries)
 
+    def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
+        """Return the divergence of samples, up to a constant for each."""
+        return np.asarray((weights * (entries / fitted + np.log(fitted))).sum(axis=0))
+
     def inits(self, *given: object) -> tuple[Init, ...]:
         """Start with cones."""
         return ("cr1",)

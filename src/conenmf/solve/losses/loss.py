@@ -241,6 +241,10 @@ class Loss(ABC):
             "no score on held-out features is known for ", Option("loss", self.name)
         )
 
+    def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
+        """Return the loss (n,) of samples (F, n), up to a constant for each sample."""
+        return np.asarray((weights * (entries - fitted) ** 2).sum(axis=0))
+
     def relative_error(self, value: float, scale: float) -> float:
         """Return the relative error for a value of the loss and `scale`."""
         share = value / scale if scale else 0.0

@@ -604,6 +604,10 @@ class Poisson(Loss):
         W = np.asarray(W, V.dtype)
         return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
 
+    def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
+        """Return the negative log-likelihood of samples, up to a constant for each."""
+        return np.asarray((weights * (fitted - entries * np.log(fitted))).sum(axis=0))
+
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that other features explain."""
         return held_out_deviance(V, W, weights=weights)
