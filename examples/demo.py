@@ -1,4 +1,4 @@
-"""Factor handwritten digits and say how good the fit is; then the paper's cones and their bound."""
+"""Factor handwritten digits and judge the components; then the paper's cones and their bound."""
 
 from __future__ import annotations
 
@@ -22,19 +22,14 @@ def digits() -> None:
     """Factor 1797 images of 8 x 8 pixels; write a picture and a report."""
     data = load_digits()
     model = ConeNMF(n_components=16).fit(data.data)
-    certificate = model.certify()
-    unique, found = model.result_.uniqueness(), model.stability(data.data, 10)
-    print(f"Handwritten digits: {len(data.data)} images of 8 x 8 pixels, 16 components")
-    print(f"  relative error       {model.relative_error_:.4f}")
-    print(f"  proven lower bound   {certificate.lower_bound:.4f}")
-    print(f"  uniqueness           {unique.summary()}")
-    print(f"  stability            {found.is_stable.sum()} of 16 return in most of 10 fits")
-    print(f"  time of the fit      {model.result_.total_seconds:.2f} s")
+    print(f"Handwritten digits: {len(data.data)} images of 8 x 8 pixels, 16 components\n")
+    print(model.result_.diagnose())
+    print(f"\n  time of the fit      {model.result_.total_seconds:.2f} s")
     axes = model.result_.plot_components(image_shape=(8, 8))
     axes[0].figure.savefig(PICTURE, dpi=120)
     plt.close(axes[0].figure)
     options = {"title": "Handwritten digits", "image_shape": (8, 8), "classes": data.target}
-    write_report(model.result_, REPORT, stability=found, **options)
+    write_report(model.result_, REPORT, **options)
     print(f"  the components       {PICTURE.resolve()}")
     print(f"  the report           {REPORT.resolve()} (open it in a browser)\n")
 

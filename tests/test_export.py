@@ -76,16 +76,37 @@ def test_facts_are_json_and_include_certificate_and_diagnosis(frame):
     assert "certificate" not in facts(result)
     result.certify()
     assert facts(result)["certificate"]["lower_bound"] == result.certificate.lower_bound
-    diagnosis = result.diagnose()
+    verdict = result.diagnose()
+    diagnosis = verdict.details
     described = json.loads(json.dumps(facts(result)))
     assert described["samples_of_component"] == diagnosis.sizes.tolist()
     assert described["uniqueness"]["angles"] == result.known_uniqueness.angles.tolist()
+    found = described["verdict"]
+    assert found["headline"] == verdict.headline
+    assert [tuple(row.values()) for row in found["rows"]] == [*verdict.rows]
+    assert found["components"] == [*verdict.components]
+    assert found["agreement"] == verdict.agreement.tolist()
+    assert found["structure"] == verdict.structure
     cones = {
         "assumption": "holds",
         "samples": diagnosis.cones.sizes.tolist(),
         "cr1_error": diagnosis.cones.error,
     }
     assert described["cones"].items() >= cones.items()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_verdict_on_components_is_a_table(frame, tmp_path, kind):
+    result = factorize(from_rows(frame), 3)
+    names = [path.name for path in write_tables(result, tmp_path, kind)]
+    assert f"verdict.{kind}" not in names
+    found = result.diagnose()
+    table = read(write_tables(result, tmp_path, kind)[-1])
+    assert [*table.columns] == ["component", "grade", "reason", "agreement"]
+    assert table.component.tolist() == [*result.component_names]
+    assert table.grade.tolist() == [*found.components]
+    assert table.reason.tolist() == [*found.reasons]
+    np.testing.assert_array_equal(table.agreement, found.agreement)
 
 
 # --- AnnData ----------------------------------------------------------------------------------

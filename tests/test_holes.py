@@ -179,7 +179,7 @@ class TestNumbers:
 
     def test_the_diagnosis_uses_known_entries_only(self, V, p):
         result = factorize(V, K)
-        found = result.diagnose(effort=0)
+        found = result.diagnose(effort=0).details
         shown = np.where(p > 0, DATA, result.W @ result.H)
         values = np.linalg.svd(shown, compute_uv=False)
         seen = found.rank.singular_values

@@ -73,12 +73,24 @@ MIXTURES = np.tile(np.eye(5), 2)[:, :4] @ np.random.default_rng(0).dirichlet(np.
 def test_the_summary_mentions_cones_only_if_there_are_some(data, K, expected):
     result = factorize(from_columns(data), K, init="random", rng=np.random.default_rng(0))
     result.diagnose()
-    said = [line for line in result.summary() if "cones" in line]
+    said = [line for line in result.summary() if line.startswith("Cones: ")]
     if expected is None:
         assert said == []
     else:
         (line,) = said
-        assert line.startswith(f"the data fall into cones: {expected}")
+        assert line.startswith(f"Cones: the data fall into cones: {expected}")
+
+
+def test_after_a_diagnosis_the_summary_is_about_the_components(cones):
+    result = factorize(from_columns(cones), 4)
+    result.certify()
+    result.uniqueness()
+    first = result.summary()[0]
+    found = result.diagnose()
+    headline, *findings = result.summary()[1:]
+    assert result.summary()[0] == first
+    assert headline == found.headline
+    assert findings == [f"{row.name}: {row.finding}" for row in found.rows]
 
 
 # --- copies and changes ---------------------------------------------------------------------

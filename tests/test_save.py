@@ -26,7 +26,7 @@ def test_save_and_load(tmp_path, cones):
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-9"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-10"
 
 
 def test_any_damage_is_named(tmp_path, cones, rng):
@@ -76,13 +76,13 @@ def test_foreign_files_are_refused(tmp_path, refuses):
     refuses(FileFormatError, message, Factorization.load, tmp_path / "other.npz")
 
 
-@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-10"])
+@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-11"])
 def test_older_and_newer_formats_are_refused(saved, version, refuses):
     with np.load(saved) as stored:
         parts = dict(stored)
     facts = json.loads(str(parts["facts"])) | {"format": version}
     np.savez(saved, **{**parts, "facts": np.array(json.dumps(facts))})
-    message = f"result.npz has format '{version}', this .*-9'"
+    message = f"result.npz has format '{version}', this .*-10'"
     refuses(FileFormatError, message, Factorization.load, saved)
 
 
@@ -96,6 +96,6 @@ def test_names_certificates_and_diagnoses_are_saved(reloaded, named):
     assert back.summary() == named.summary()
     for name, array in arrays_of(diagnosis, "").items():
         np.testing.assert_array_equal(arrays_of(back.diagnosis, "")[name], array)
-    assert back.diagnosis.cones.geometry.closest == diagnosis.cones.geometry.closest
+    assert back.diagnosis.details.cones.geometry.closest == diagnosis.details.cones.geometry.closest
     images = replace(named, names=Names(image_shape=(8, 10)))
     assert reloaded(images).names.image_shape == (8, 10)

@@ -58,7 +58,7 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     "certify": (
         {
             "judge.certificate.lower_bound": "The bound alone.",
-            "diagnose": "The certificate, the spectrum, the cones and samples.",
+            "diagnose": "Whether the components may be interpreted.",
         },
         "It judges the error, not the components: others may have the same error (`uniqueness`).",
         ("eckart",),

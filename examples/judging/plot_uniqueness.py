@@ -39,7 +39,7 @@ pure = np.hstack([np.eye(3), rng.dirichlet([0.5, 0.5, 0.5], 147).T])
 # %%
 # The fits have almost no error. Two components of the mixtures can be moved; the short search does
 # not decide the third. In the second set the init "snpa" finds the pure samples, which need no
-# solver: all components are unique.
+# solver: it is proved that there are no other factors of WH.
 
 results = [
     factorize(from_columns(spectra @ mixed), 3),

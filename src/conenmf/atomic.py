@@ -81,6 +81,7 @@ def files_written_whole(targets: Sequence[Path]) -> Iterator[list[Any]]:
                 path = hidden_path(target)
                 stack.callback(_remove, path)
                 streams.append(stack.enter_context(open(path, "xb")))
+                stack.callback(_abandon, streams[-1])
         yield streams
         for target, stream in zip(targets, streams, strict=True):
             with writing(target):
@@ -90,6 +91,12 @@ def files_written_whole(targets: Sequence[Path]) -> Iterator[list[Any]]:
             with writing(target):
                 os.replace(stream.name, target)
                 flush_folder(target.parent)
+
+
+def _abandon(stream: BinaryIO) -> None:
+    """Close a file; if the disk is full, this fails again, and the first error says more."""
+    with suppress(OSError):
+        stream.close()
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
+from .judge.diagnosis import Diagnosis
 from .names import Names
 from .result import Factorization
 from .text import Facts, PathLike, Texts, Titles, attributes, shown
@@ -35,7 +36,7 @@ TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
 ANNOTATED_FILE = "annotated.h5ad"
 REPORT_FILE = "report.html"
-TABLE_NAMES = ("components", "coefficients", "labels", "history")
+TABLE_NAMES = ("components", "coefficients", "labels", "history", "verdict")
 _BATCH_ROWS = 1 << 16
 _FORMULA_SIGNS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}" + (
     "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
@@ -65,10 +66,16 @@ def facts(result: Factorization) -> Facts:
         }
     diagnosis = result.diagnosis
     if diagnosis is not None:
-        values["rank"] = {"K": diagnosis.rank.K, "margin": diagnosis.rank.margin}
-        values["samples_of_component"] = diagnosis.sizes
-        values["advised_init"] = dict(zip(("init", "reason"), diagnosis.advice, strict=True))
-        cones = diagnosis.cones
+        values["verdict"] = {
+            **attributes(diagnosis, "headline", "components", "reasons", "agreement"),
+            **attributes(diagnosis, "structure", "far_structure", "class_shares"),
+            "rows": [row._asdict() for row in diagnosis.rows],
+        }
+        details = diagnosis.details
+        values["rank"] = {"K": details.rank.K, "margin": details.rank.margin}
+        values["samples_of_component"] = details.sizes
+        values["advised_init"] = dict(zip(("init", "reason"), details.advice, strict=True))
+        cones = details.cones
         values["cones"] = cones and {
             "assumption": cones.geometry.verdict,
             "margin": cones.geometry.margin,
@@ -105,7 +112,9 @@ def write_tables(
     folder: PathLike,
     kind: str = "csv",
 ) -> list[Path]:
-    """Write components, coefficients, labels and history, one table each; return their paths.
+    """Write components, coefficients, labels, history and the verdict; return their paths.
+
+    The verdict on each component is written if the result was judged.
 
     Features and samples are rows, components are columns; the first column has the names. In CSV, a
     name that a spreadsheet would read as a formula gets an apostrophe in front.
@@ -139,18 +148,30 @@ def write_tables(
     }
     sample_names = _row_names(names.sample_names, labels.size)
     titles = result.component_names
-    tables = (
+    tables: tuple[Iterator[Facts], ...] = (
         _rows_of_factor("feature", names.feature_names, result.W, titles),
         _rows_of_factor("sample", names.sample_names, result.H.T, titles),
         iter([{"sample": sample_names, "component": labels}]),
         iter([history]),
     )
-    paths = [output_file(target / f"{name}.{kind}") for name in TABLE_NAMES]
+    if result.diagnosis is not None:
+        tables += (iter([_verdict_of_components(result.diagnosis, titles)]),)
+    paths = [output_file(target / f"{name}.{kind}") for name in TABLE_NAMES[: len(tables)]]
     with files_written_whole(paths) as streams:
         for path, stream, batches in zip(paths, streams, tables, strict=True):
             with writing(path):
                 _write_batches(stream, kind, batches)
     return paths
+
+
+def _verdict_of_components(diagnosis: Diagnosis, names: Texts) -> Facts:
+    """Return the grade of each component with its reason, as columns."""
+    return {
+        "component": names,
+        "grade": diagnosis.components,
+        "reason": diagnosis.reasons,
+        "agreement": diagnosis.agreement,
+    }
 
 
 def write_coefficients(

@@ -32,9 +32,9 @@ from .judge.certificate import (
     usual_effort,
 )
 from .judge.choose_k import Selection
-from .judge.details import Details, cones_in_words, describe, error_in_words
+from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import About, Diagnosis, Fitted, Judges, judge
-from .judge.halves import N_SPLITS, Stop
+from .judge.halves import N_SPLITS, Stop, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
@@ -205,9 +205,21 @@ class Factorization:
     def summary(self) -> Texts:
         """Describe the result in sentences.
 
-        It includes the results of `certify()`, `diagnose()` and `uniqueness()` if you have called
-        them.
+        After `diagnose()` it has the headline and the findings of the diagnosis; before, it has the
+        results of `certify()` and `uniqueness()` if you have called them.
         """
+        lines = self.opening()
+        if self.diagnosis is not None:
+            lines.append(self.diagnosis.headline)
+            return (*lines, *(f"{row.name}: {row.finding}" for row in self.diagnosis.rows))
+        if self.certificate is not None:
+            lines += quality_in_words(self.certificate, self.K)
+        if self.known_uniqueness is not None:
+            lines.append(self.known_uniqueness.summary())
+        return tuple(lines)
+
+    def opening(self) -> list[str]:
+        """Return the first sentences of `summary`: the error, and how K was chosen."""
         K = counted(self.K, "component")
         error = error_in_words(
             self.loss, self.relative_error, self.objective, self.settings.get("observed")
@@ -222,13 +234,7 @@ class Factorization:
             if expected > 0:
                 said = f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}"
             lines.append("; ".join(filter(None, (said, advice_on_sigma(Q, expected)))))
-        if self.certificate is not None:
-            lines += quality_in_words(self.certificate, self.K)
-        if self.known_uniqueness is not None:
-            lines.append(self.known_uniqueness.summary())
-        if self.diagnosis is not None:
-            lines.append(cones_in_words(self.diagnosis.details.cones))
-        return tuple(filter(None, lines))
+        return list(filter(None, lines))
 
     def _remember(self, **values: object) -> None:
         vars(self).update(values)  # the fields are frozen for other code
@@ -278,6 +284,7 @@ class Factorization:
         n_splits: int = N_SPLITS,
         effort: int | None = None,
         stop: Stop = lambda: False,
+        watch: Watch = str,
     ) -> Diagnosis:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
 
@@ -293,12 +300,14 @@ class Factorization:
         classes : array (N,), optional
             Known classes of the samples; a component that follows them is marked too.
         n_splits : int
-            The number of splits into halves. With 0, components are not checked.
+            The number of splits into halves. With 0, only the data and the error are judged.
         effort : int, optional
             The effort of the certificate.
         stop : callable, optional
             Asked again and again without arguments; True ends the fits of halves, and the finished
             splits count.
+        watch : callable, optional
+            Called with a note such as "split 2 of 3" before the fits of each split.
         """
         asks = groups is not None or classes is not None or n_splits != N_SPLITS
         if self.diagnosis is not None and not asks:
@@ -320,6 +329,7 @@ class Factorization:
             classes=classes,
             n_splits=n_splits,
             stop=stop,
+            watch=watch,
         )
         self._remember(diagnosis=diagnosis)
         return diagnosis
@@ -377,7 +387,7 @@ class Factorization:
         )
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
-        """Decide for each component whether it is unique, can be moved, or neither is known.
+        """Look for other factors that fit as well, or prove that there are none of W H.
 
         The search takes about as long as the fit; `max_iter` is its approximate number of
         iterations. A `thorough` search tries many more directions and may take tens of times as

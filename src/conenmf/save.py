@@ -25,7 +25,7 @@ from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
 
-_FORMAT = "conenmf-factorization-9"
+_FORMAT = "conenmf-factorization-10"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "loss", "objective", "relative_error", "passes")
 # The fields that are objects, and their classes by the name of the loss.

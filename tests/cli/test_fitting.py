@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
+from conenmf.progress import Display
 
 
 def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
@@ -19,7 +20,7 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
     for line in (
         "3 components; relative error 0.0",
         "3 components, proved: 3 clusters are apart",
-        "the data fall into cones: yes",
+        "The data fall into cones: yes",
         "open out/report.html in a browser",
     ):
         assert line in output
@@ -29,6 +30,7 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
         "coefficients.csv",
         "labels.csv",
         "history.csv",
+        "verdict.csv",
         "report.html",
         "summary.json",
     }
@@ -46,6 +48,10 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
     assert summary["relative_error"] == result.relative_error
     assert summary["cones"]["assumption"] == "holds"
     assert "cell 0" in Path("out/report.html").read_text()
+    assert f"\n\n{result.diagnosis}\n\n" in output
+    verdict = pd.read_csv("out/verdict.csv")
+    assert verdict.grade.tolist() == [*result.diagnosis.components]
+    assert "out/verdict.csv" in [f"out/{name}" for name in summary["files"]]
     assert [name for name in os.listdir() if name.startswith(".")] == []
 
 
@@ -162,13 +168,69 @@ def test_ctrl_c_saves_the_result_so_far_and_the_same_command_resumes_it(
 
 
 def test_fit_can_look_for_other_components(folder, output_of):
-    for options, was_searched in ((), False), (("--uniqueness",), True):
-        output = output_of("fit", "cells.csv", "-k", 3, "-o", "out", *options)
+    for options, was_searched in (("--quick",), False), (("--quick", "--uniqueness"), True):
+        output_of("fit", "cells.csv", "-k", 3, "-o", "out", *options)
         found = Factorization.load("out/result.npz").known_uniqueness
         assert found.was_searched == was_searched
-        assert found.summary() in " ".join(output.split())
         page = Path("out/report.html").read_text("utf-8")
-        assert ("only factors with the same" in page) != was_searched
+        assert ("<dt>Other factors</dt><dd>Not searched" in page) != was_searched
+
+
+def test_a_quick_fit_leaves_the_components_open(folder, output_of):
+    fit = ("fit", "cells.csv", "-k", 3, "-o", "out")
+    output = output_of(*fit, "--quick")
+    assert "\n\nopen: the 3 components were not checked\nData " in output
+    assert "To check them: conenmf report out --data cells.csv\n" in output
+    found = Factorization.load("out/result.npz").diagnosis
+    assert found.cosines.shape == (0, 3)
+    assert {found.row(name).grade for name in ("Structure", "Components")} == {"open"}
+    output_of("report", "out", "--data", "cells.csv", "--splits", 1)
+    assert "of 2 halves" in Path("out/report.html").read_text("utf-8")
+    output_of(*fit, "--splits", 4)
+    assert Factorization.load("out/result.npz").diagnosis.cosines.shape == (8, 3)
+
+
+def test_the_verdict_knows_groups_and_classes(folder, output_of, fails):
+    table = pd.read_csv("cells.csv", index_col=0)
+    donors = np.repeat(["ann", "bob", "eve"], 30)
+    table.assign(donor=donors).to_csv("donors.csv")
+    Path("donors.txt").write_text("\n".join(donors))
+    fit = ("fit", "-k", 3, "-o", "out")
+    for data, option, given in (
+        ("donors.csv", "--groups", "donor"),
+        ("cells.csv", "--groups", "donors.txt"),
+        ("cells.csv", "--classes", "donors.txt"),
+    ):
+        output_of(*fit, data, option, given)
+        result = Factorization.load("out/result.npz")
+        assert result.n_features == table.shape[1]
+        assert np.isfinite(result.diagnosis.class_shares).all()
+    answer = output_of("diagnose", "cells.csv", "-k", 3, "--groups", "donors.txt", "--json")
+    assert answer["verdict"]["components"] != []
+    fails(4, "--groups is for a new verdict", "report", "out", "--groups", "donors.txt")
+    fails(4, "--groups none.txt is not a file", *fit, "cells.npy", "--groups", "none.txt")
+
+
+def test_ctrl_c_ends_the_verdict_and_keeps_the_finished_splits(folder, run, capsys, monkeypatch):
+    update = Display.update
+    notes = []
+
+    def pressed(display, note, share=None, what=None):
+        update(display, note, share, what)
+        notes.append(what)
+        if what == "checking components: split 2 of 3":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Display, "update", pressed)
+    assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 130
+    output, problem = capsys.readouterr()
+    assert problem.startswith("conenmf: saving the result so far")
+    assert "checking components: split 3 of 3" not in notes
+    result = Factorization.load("out/result.npz")
+    assert result.stop_reason == "converged"
+    assert result.diagnosis.cosines.shape == (2, 3)
+    assert str(result.diagnosis) in output
+    assert Path("out/report.html").exists()
 
 
 def test_fit_says_what_else_the_data_may_be(folder, output_of, rng):

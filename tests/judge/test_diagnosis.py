@@ -1,12 +1,15 @@
 import re
+from dataclasses import replace
+from html import escape
 
 import numpy as np
 import pytest
 
-from conenmf import cr1_nmf, diagnose, factorize, from_columns, make_cones
+from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.counting import estimate_rank
-from conenmf.judge.diagnosis import Diagnosis
+from conenmf.judge.details import describe
+from conenmf.judge.diagnosis import Diagnosis, Row
 from conenmf.scale.checkpoint import arrays_of, part_of
 from conenmf.solve.inits import mixing
 
@@ -16,13 +19,13 @@ def model():
     return make_cones(60, 5, 0.15, n_samples=400, rng=np.random.default_rng(1))
 
 
-def diagnosed(V, K, **options):
+def described(V, K, **options):
     result = factorize(V, K, **options)
-    return result, diagnose(V, result.W, result.H, result.labels)
+    return result, describe(V, result.W, result.H, result.labels)
 
 
-def test_every_storage_is_diagnosed_alike(model, main_backend, small_blocks):
-    result, facts = diagnosed(main_backend(model.V), 5)
+def test_every_storage_is_described_alike(model, main_backend, small_blocks):
+    result, facts = described(main_backend(model.V), 5)
     expected = estimate_rank(from_columns(model.V, **small_blocks)).singular_values
     np.testing.assert_allclose(facts.rank.singular_values, expected, rtol=1e-6)
     assert facts.cones.geometry.holds
@@ -38,7 +41,7 @@ def test_cones_are_numbered_like_components(model):
     result = factorize(V, 5, init="cr1")
     order = np.array([3, 0, 4, 1, 2])  # no permutation that is its own inverse
     labels = np.argsort(order)[result.labels]
-    facts = diagnose(V, result.W[:, order], result.H[order], labels)
+    facts = describe(V, result.W[:, order], result.H[order], labels)
     W = result.W[:, order] / np.linalg.norm(result.W[:, order], axis=0)
     np.testing.assert_array_equal((facts.cones.geometry.axes.T @ W).argmax(axis=1), np.arange(5))
     np.testing.assert_array_equal([facts.cones.sizes, facts.sizes], [np.bincount(labels)] * 2)
@@ -49,7 +52,7 @@ def test_cones_are_numbered_like_components(model):
 
 
 def test_samples_are_looked_at_one_by_one(model):
-    result, facts = diagnosed(from_columns(model.V), 5)
+    result, facts = described(from_columns(model.V), 5)
     samples = facts.inspected
     np.testing.assert_array_equal(samples.indices, np.arange(400))
     rest = model.V - result.W @ result.H
@@ -63,13 +66,13 @@ def test_samples_are_looked_at_one_by_one(model):
 
 
 def test_few_of_many_samples_are_kept(rng):
-    kept = diagnosed(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
+    kept = described(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
     assert (kept.indices.size, kept.originals.shape) == (2000, (4, 6))
 
 
 def test_mixtures_are_no_cones(rng):
     parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
-    facts = diagnosed(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
+    facts = described(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
     assert not facts.cones.unmixed
     assert facts.cones.mixing > 0.05
     assert re.match("auto: .*mixtures rather than cones", ": ".join(facts.advice))
@@ -77,23 +80,41 @@ def test_mixtures_are_no_cones(rng):
 
 def test_fewer_directions_than_components():
     V = from_columns(np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 0.0]))
-    facts = diagnosed(V, 2, init="random", rng=np.random.default_rng(0))[1]
+    facts = described(V, 2, init="random", rng=np.random.default_rng(0))[1]
     assert (facts.cones, facts.advice[0]) == (None, "nndsvda")
     assert facts.inspected.errors[2] == 0
 
 
 @pytest.mark.parametrize("K", [1, 5])
 def test_a_diagnosis_is_stored_as_arrays_and_comes_back(model, K):
-    facts = diagnosed(from_columns(model.V), K)[1]
-    arrays = arrays_of(facts, "")
+    diagnosis = factorize(from_columns(model.V), K).diagnose(n_splits=1)
+    arrays = arrays_of(diagnosis, "")
     again = part_of(Diagnosis, "", arrays)
-    assert again.cones.geometry.closest == facts.cones.geometry.closest
-    assert again.advice == facts.advice
+    assert again.rows == diagnosis.rows
+    assert {type(row) for row in again.rows} == {Row}
+    assert (again.components, again.reasons) == (diagnosis.components, diagnosis.reasons)
+    assert str(again) == str(diagnosis)
+    facts = diagnosis.details
+    assert again.details.cones.geometry.closest == facts.cones.geometry.closest
+    assert again.details.advice == facts.advice
     np.testing.assert_equal(arrays_of(again, ""), arrays)
+
+
+def test_a_notebook_shows_grades_in_colour_and_no_markup_of_names(model):
+    diagnosis = factorize(from_columns(model.V), 5).diagnose(n_splits=1)
+    finding = "<script>alert(1)</script>\x1b & more"
+    rows = (Row("Data", "poor", finding, "<b>leave</b>"), *diagnosis.rows[1:])
+    page = replace(diagnosis, headline="<i>all</i>", rows=rows)._repr_html_()
+    assert not [one for one in ("<script>", "<b>leave", "<i>all", "\x1b") if one in page]
+    assert escape(finding.replace("\x1b", "\\x1b")) in page
+    assert "&lt;i&gt;all" in page
+    colours = dict(re.findall(r'color:(#\w+);font-weight:bold">(\w+)<', page))
+    assert set(colours.values()) == {row.grade for row in rows}
+    assert len(colours) == len(set(colours.values()))
 
 
 def test_every_singular_value_has_a_next():
     V = from_columns(np.random.default_rng(0).random((10, 30)))
-    facts = diagnosed(V, 10, init="random", rng=np.random.default_rng(0))[1]
+    facts = described(V, 10, init="random", rng=np.random.default_rng(0))[1]
     assert facts.rank.ratios.size == 9
     assert facts.rank.ratios[1:].max() < 3

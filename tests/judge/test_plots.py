@@ -44,7 +44,7 @@ def test_history_shows_the_errors_and_their_lower_bound(result, against):
 
 def test_spectrum_shows_values_and_ratios(result):
     ax = result.plot_spectrum()
-    rank = result.diagnose().rank
+    rank = result._details().rank
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), rank.singular_values)
     (other,) = (twin for twin in ax.figure.axes if twin is not ax)
     assert {bar.get_y() for bar in other.patches} == {1.0}

@@ -223,7 +223,10 @@ def test_pure_samples_and_anchor_features_make_all_unique(rng):
     np.testing.assert_allclose(found.lower, W, 0, 1e-6)
     np.testing.assert_allclose(found.upper, W, 0, 1e-6)
     freedom = exact_of(W, H)
-    assert freedom.verdicts == ("unique",) * K
+    assert (freedom.radii <= UNIQUE_RADIUS).all()
+    assert freedom.verdicts == ("undecided",) * K  # other errors were not searched
+    assert found.in_words(0).startswith("proved: no other factors of WH (exact factors")
+    assert freedom.in_words(0).startswith("other factors: not searched; exact factors of WH move")
     assert not freedom.angles.any()
     assert not freedom.spare.any()
 

@@ -11,6 +11,8 @@ from conenmf.judge.scores import match_components
 from conenmf.names import Names
 from conenmf.report import render
 
+STABLE = ("Stability", "fair")  # two of four components are in most runs
+
 
 @pytest.fixture(scope="module")
 def cones():
@@ -42,6 +44,8 @@ def test_the_report_shows_in_how_many_runs_each_component_appears(
     page = render(named, stability=found, view=view, image_shape=(8, 10))
     text = parsed(page).text
     assert 'id="stability"' in page
+    rows = re.findall(r"<dt>(\w+) <small>(\w+)</small></dt>", page)
+    assert rows[2:4] == [("Components", cones.diagnosis.row("Components").grade), STABLE]
     assert f"{found.n_minima} in 8" in text
     for k, partner in enumerate(partners):
         article = part_of(page, f"component-{k}")

@@ -9,7 +9,7 @@ import pytest
 from conenmf import factorize, from_columns, make_cones
 from conenmf.names import Names
 from conenmf.report import render
-from conenmf.report.sections import percent
+from conenmf.report.sections import percent, sentence
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,47 @@ def test_the_verdict_comes_first_then_components_then_details(scene, parsed):
         *("summary", "components", "maps", "samples"),
         *("reconstruction", "number", "cones", "settings"),
     ]
-    lines = re.findall(r'<div class="(\w+)"><dt>(\w+)</dt><dd>(.*?)</dd>', page)
-    levels, names, texts = zip(*lines, strict=True)
-    assert names[:4] == ("Error", "Number", "Stability", "Uniqueness")
-    assert {*levels} <= {"good", "fair", "poor", "open"}
-    assert texts[2].startswith("Not checked.")
+    diagnosis = scene.diagnose()
+    assert f'<p class="headline">{sentence(diagnosis.headline)}</p>' in page
+    lines = re.findall(
+        r'<div class="(\w+)"><dt>(\w+) <small>(\w+)</small></dt><dd>(.*?)</dd>', page
+    )
+    assert lines[0][1] == "Data"
+    for (level, name, said, text), row in zip(lines, diagnosis.rows, strict=True):
+        assert (name, said, level) == (row.name, row.grade, row.grade)
+        advice = f" {sentence(row.advice)}." if row.advice else ""
+        assert plain(text) == f"{sentence(row.finding)}.{advice}"
+
+
+def test_every_component_shows_its_grade_in_colour_and_the_reason(scene, part_of):
+    grades = ("interpret", "with care", "do not", "open")
+    reasons = tuple(f"reason {k}; <b> & more" for k in range(4))
+    judged = replace(scene.diagnose(), components=grades, reasons=reasons)
+    page = render(replace(scene, diagnosis=judged))
+    assert "nique" not in page.partition("<body>")[2]
+    _, *rows = rows_of_table(page)
+    shown = {plain(row[0]): row[3] for row in rows}
+    for k, level in enumerate(("good", "fair", "poor", "open")):
+        grade = f'<b class="grade {level}">{grades[k]}</b>'
+        reason = f"reason {k}; &lt;b&gt; &amp; more"
+        assert shown[str(k)] == f"{grade} <small>{reason}</small>"
+        card = part_of(page, f"component-{k}")
+        assert f"<dt>Interpret it?</dt><dd>{grade} <small>{sentence(reason)}</small>" in card
+        words = scene.known_uniqueness.in_words(k).removeprefix("other factors: ")
+        assert f"<dt>Other factors</dt><dd>{sentence(words)}" in card
+
+
+def test_a_component_of_which_other_factors_are_not_known_says_so(scene, part_of):
+    known = replace(
+        scene.known_uniqueness, was_searched=False, radii=np.zeros(4), angles=np.zeros(4)
+    )
+    searched = replace(known, was_searched=True)
+    for found, words in (
+        (known, "Not searched; exact factors of WH move it by at most 0.01°"),
+        (searched, "Proved: no other factors of WH (exact factors"),
+    ):
+        page = render(replace(scene, known_uniqueness=found))
+        assert f"<dt>Other factors</dt><dd>{words}" in part_of(page, "component-2")
 
 
 def test_the_table_has_all_components_by_their_share(scene):
@@ -55,11 +91,12 @@ def test_the_table_has_all_components_by_their_share(scene):
     assert sum(shares) == pytest.approx(1)
     np.testing.assert_allclose(scene.shares, shares)
     titles, *rows = rows_of_table(render(scene))
-    assert titles == ["component", "share of the reconstruction", "samples", "unique?", "peaks at"]
+    shown = ["component", "share of the reconstruction", "samples", "interpret it?", "peaks at"]
+    assert titles == shown
     order = np.argsort(shares)[::-1]
-    verdicts, peaks = scene.known_uniqueness.verdicts, 400 + 10 * W.argmax(axis=0)
-    expected = [[str(k), percent(shares[k]), verdicts[k], str(peaks[k])] for k in order]
-    assert [[plain(row[place]) for place in (0, 1, 3, 4)] for row in rows] == expected
+    peaks = 400 + 10 * W.argmax(axis=0)
+    expected = [[str(k), percent(shares[k]), str(peaks[k])] for k in order]
+    assert [[plain(row[place]) for place in (0, 1, 4)] for row in rows] == expected
     words = Names.of(feature_names=[f"word {f}" for f in range(40)])
     titles, *rows = rows_of_table(render(replace(scene, names=words)))
     assert titles[-1] == "largest features"
@@ -101,7 +138,7 @@ def test_typical_samples_have_thumbnails(scene, reloaded, part_of):
     again.diagnose()
     loaded = reloaded(again)
     assert part_of(render(loaded), "component-1").count("<img") == 7 + is_moved(loaded, 1)
-    inspected = loaded.diagnosis.inspected
+    inspected = loaded.diagnosis.details.inspected
     assert inspected.thumbnails.shape == (24, 5, 8)
     sample = V.columns([inspected.indices[inspected.typical[1, 2]]])[:, 0].reshape(5, 8)
     expected = (255 / sample.max() * sample).round()
@@ -109,7 +146,7 @@ def test_typical_samples_have_thumbnails(scene, reloaded, part_of):
 
 
 def test_typical_samples_are_those_with_the_largest_share(scene):
-    inspected = scene.diagnose().inspected
+    inspected = scene.diagnose().details.inspected
     shares = (
         inspected.coefficients / np.maximum(inspected.coefficients.sum(axis=1), 1e-300)[:, None]
     )

@@ -30,8 +30,8 @@ def cones():
 def test_it_describes_what_was_found(cones, parsed):
     page = parsed(render(cones, title="Four cones", source="cones.npy"))
     assert page.open == []
-    assert cones.summary()[0] in page.text
-    certificate, facts = cones.certify(), cones.diagnose().cones
+    assert cones.diagnose().headline.capitalize() in page.text
+    certificate, facts = cones.certify(), cones.diagnose().details.cones
     for value in (certificate.relative_error, certificate.lower_bound, facts.error, facts.bound):
         assert f"{value:.4g}" in page.text
     for sentence in (
@@ -50,7 +50,7 @@ def test_it_describes_what_was_found(cones, parsed):
 
 def test_the_numbers_to_point_at_are_those_of_the_result(cones, parsed):
     data = parsed(render(cones)).data
-    diagnosis = cones.diagnose()
+    diagnosis = cones.diagnose().details
     ratio = f"is {diagnosis.rank.ratios[3]:.4g} times the next"
     assert data["charts"]["ratios"]["text"][3].endswith(ratio)
     top = [shares[0][0] for shares in data["samples"]["shares"]]
@@ -119,7 +119,7 @@ def test_every_kind_of_result_has_a_report(kind, view, parsed):
     page = parsed(render(result, view=view, image_shape=(1, data.shape[0])))
     assert page.open == []
     assert "nan" not in page.text
-    assert ("There are no cones" in page.text) == (result.diagnose().cones is None)
+    assert ("There are no cones" in page.text) == (result.diagnose().details.cones is None)
     assert ("There was no iteration" in page.text) == (result.n_iter == 0)
 
 

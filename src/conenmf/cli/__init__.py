@@ -53,7 +53,10 @@ _CODES_OF_ERRORS: dict[int, tuple[type[BaseException], ...]] = {
 }
 # The module of each command, imported when the command runs, and its line in the help.
 _COMMANDS = {
-    "fit": ("fit", "Factor DATA; write the factors, labels, history and a report to a folder."),
+    "fit": (
+        "fit",
+        "Factor DATA and judge the fit; write the factors, the verdict and a report to a folder.",
+    ),
     "rank": (
         "judge",
         "Choose the number of components of DATA, with an interval, a confidence and the reasons.",
@@ -72,7 +75,7 @@ _COMMANDS = {
     ),
     "diagnose": (
         "judge",
-        "Report how good a fit of DATA is, whether samples lie in cones, and which init to use.",
+        "Say whether the components of a fit of DATA may be interpreted; write no files.",
     ),
     "compare": ("judge", "Compare inits and solvers on DATA: error, time, and clustering scores."),
     "transform": (

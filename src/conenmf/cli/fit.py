@@ -39,6 +39,7 @@ from ..solve.simplex import SCENE
 from ..text import Facts
 from .options import (
     ENTRIES,
+    LABELS,
     OUTPUT,
     PREPARING,
     READING,
@@ -51,7 +52,8 @@ from .options import (
     about_samples,
     choosing,
     command,
-    drop_class_column,
+    drop_label_columns,
+    labels_of,
     read_fixed,
     with_sample_weights,
 )
@@ -85,6 +87,8 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
     "tables",
     "anndata",
     "no_report",
+    "quick",
+    "n_splits",
     "effort",
     "uniqueness",
     "displacement",
@@ -96,13 +100,14 @@ _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoin
     *ENTRIES,
     *TERMS,
     *STOPPING,
+    *LABELS,
     *VIEWING,
     *RUNNING,
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
 def fit(request: Request) -> int:
-    """Factor DATA; write the factors, labels, history and a report to a folder.
+    """Factor DATA and judge the fit; write the factors, the verdict and a report to a folder.
 
     \b
     conenmf fit counts.csv
@@ -115,13 +120,15 @@ def fit(request: Request) -> int:
     conenmf fit words.npz -k 20 --loss poisson
     conenmf fit ratings.csv
     conenmf fit spectra.csv -k 5 --fixed library.csv
+    conenmf fit cells.h5ad -k 10 --groups donor
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
-    Ctrl-C stops after the current iteration and saves the result so far.
+    Ctrl-C stops after the current iteration and saves the result so far. Later it ends the
+    verdict, which keeps the finished splits.
     """
     if request.scene:
         request.read_as({**SCENE, "solver": "none"}, SCENE)
-    drop_class_column(request)
+    drop_label_columns(request)
     target = _check_options(request)
     display = request.display
     with Interruption() as interruption, new_result(target) as folder:
@@ -130,15 +137,17 @@ def fit(request: Request) -> int:
         own.remarks = (*own.remarks, hint) if hint else own.remarks
         check_view(request.view, own.names)
         replaces = bool(earlier_files(target))
-        about = {} if request.no_report else about_samples(request, own.shape[1], own.names)
+        about, labels = {}, {}
+        if not request.no_report:
+            labels = labels_of(request, own.n_samples, own.names)
+            about = about_samples(request, own.n_samples, own.names)
+            about["classes"] = labels.get("classes")
         result = _factorize(request, own, interruption)
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
         elif not request.no_report:
-            with interruption.optional(), display.working("judging the result"):
-                result.diagnose(effort=request.effort)
-                if request.uniqueness:
-                    result.uniqueness()
+            with interruption.optional():
+                request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
             summary = {**facts(result), "version": __version__}
             files = write_result(folder, result, summary, request, **about)

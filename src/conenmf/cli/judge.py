@@ -12,7 +12,6 @@ from ..atomic import output_file
 from ..data.blocks import exact
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, facts, json_values
-from ..judge.certificate import quality_in_words
 from ..judge.choose_k import select_k
 from ..judge.scores import named_after
 from ..judge.stability import Stability
@@ -23,6 +22,7 @@ from ..text import Facts, attributes, visible
 from .fit import result_folder, write_result
 from .options import (
     ENTRIES,
+    LABELS,
     OUTPUT,
     PREPARING,
     READING,
@@ -32,6 +32,8 @@ from .options import (
     Request,
     choosing,
     command,
+    drop_label_columns,
+    labels_of,
     read_labels,
     read_reference,
 )
@@ -48,6 +50,7 @@ from .output import (
 )
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
+_JUDGING = ("quick", "n_splits", "effort", "uniqueness")
 
 
 @command(*_DATA, "K", "loss", "max_time", "plot", of=factorize)
@@ -96,30 +99,32 @@ def rank(request: Request) -> None:
     request.answer(answer, f"{selection}{where}", V)
 
 
-@command(*_DATA, *STOPPING, "K", "loss", "effort", of=factorize)
+@command(*_DATA, *STOPPING, *LABELS, "K", "loss", *_JUDGING, of=factorize)
 def diagnose(request: Request) -> None:
-    """Report how good a fit of DATA is, whether samples lie in cones, and which init to use.
+    """Say whether the components of a fit of DATA may be interpreted; write no files.
 
-    Prints the certificate and uniqueness of a fit, the cones and whether the paper's geometric
-    assumption holds, and the recommended init with the reason. Writes no files.
+    Prints the verdict, then its details: the grade of each component with the reason, the
+    certificate, the cones, and the recommended init.
 
     \b
     conenmf diagnose counts.csv
+    conenmf diagnose cells.h5ad -k 12 --groups donor
     conenmf diagnose spectra.npy -k 12 --json
     conenmf diagnose words.npz -k 20 --loss poisson
     """
     display = request.display
+    drop_label_columns(request)
     V = request.open()
+    labels = labels_of(request, V.n_samples, V.names)
     show = display.iterations(request.max_iter)
     with display.working(choosing(request.K)):
         K = request.K if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
     result = request.described(result)
-    with display.working("judging the result"):
-        result.diagnose(effort=request.effort)
-    with display.working("searching for other components with nearly the same error"):
-        result.uniqueness()
+    with display.working("certifying the error"):
+        result.certify(effort=request.effort)
+    request.judge(result, **labels)
     request.answer(facts(result), diagnosis_text(result), V)
 
 
@@ -252,11 +257,10 @@ def _fit_many(request: Request, kind: str) -> None:
             more = {"component_names": names, "known_as": answer["known_as"]}
             result = replace(result, settings={**result.settings, **more})
         if not request.no_report:
-            with display.working("judging the consensus"):
-                result.diagnose(effort=request.effort)
-                result.uniqueness()  # takes about as long as one of the fits
+            request.uniqueness = True  # takes about as long as one of the fits
+            request.judge(result)
             answer["certificate"] = vars(result.certify())
-            lines += quality_in_words(result.certify(), K)
+            lines += ["", *result.diagnose().lines(), ""]
         lines += [f"component {k}: {one}" for k, one in enumerate(answer["known_as"])]
         with display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})

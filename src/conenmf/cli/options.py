@@ -51,6 +51,7 @@ from ..progress import Display
 from ..ratings import Ratings
 from ..report import VIEWS, render
 from ..result import Factorization
+from ..signals import Interruption
 from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES, get_loss
@@ -272,6 +273,11 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "name": ("Prefix of the file names; by default the name of DATA.",),
         "plot": ("Save a plot: .png, .pdf or .svg.", _FILE),
         "no_report": ("Do not judge the result; write no report.", bool),
+        "quick": (
+            "Leave out the verdict on components, which takes as long as a few fits.",
+            bool,
+        ),
+        "n_splits": ("Splits of the samples into halves that check components.", _NONE_OR_MORE),
         "effort": (
             "Steps to tighten the lower bound; 0 uses singular values alone. By default 3, or 1 "
             "for sparse data.",
@@ -290,8 +296,12 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
         "image_shape": ("Features are the pixels of images of this shape.", _shape),
         "view": ("How the report draws components.", Choice(VIEWS)),
         "classes": (
-            "Known classes, which colour the samples in the report: a column of DATA (of obs in "
-            ".h5ad), or a text file with one class per sample.",
+            "Known classes: a column of DATA (of obs in .h5ad), or a text file with one class per "
+            "sample. The verdict says which components follow them; they colour the report.",
+        ),
+        "groups": (
+            "Groups of samples that belong together, such as donors, given like --classes. The "
+            "verdict then compares groups, and says which components follow them.",
         ),
         "title": ("Heading of the report; by default the name of the file.",),
         "force": ("Write to a folder even if it holds other files.", bool),
@@ -309,6 +319,7 @@ _FLAGS = {
     "K": "-k --k --components",
     "output": "-o --output",
     "n_runs": "--runs",
+    "n_splits": "--splits",
     "sigma": "--uncertainty",
     "n_genes": "--genes",
     "n_threads": "--threads",
@@ -324,7 +335,7 @@ _METAVARS = {
     "triples": "USER,ITEM,RATING",
     "missing": "raise|nan|zeros|NUMBER",
     "min_volume": "auto|NUMBER",
-    "classes": "COLUMN|FILE",
+    **dict.fromkeys(("classes", "groups"), "COLUMN|FILE"),
     **dict.fromkeys(("pixels_shape", "image_shape"), "ROWSxCOLUMNS"),
     **dict.fromkeys(("inits", "solvers"), "NAME,..."),
     "normalize_total": "SUM",
@@ -343,7 +354,8 @@ WORDS = ("stop_words", "min_df", "max_df", "max_words")
 PREPARING = ("normalize_total", "log1p", "tfidf", "normalize")
 TERMS = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
 STOPPING = ("max_iter", "tol", "max_time")
-VIEWING = ("image_shape", "view", "classes", "title")
+LABELS = ("classes", "groups")
+VIEWING = ("image_shape", "view", "title")
 OUTPUT = ("output", "force")
 RUNNING = ("n_threads", "max_memory", "seed")
 PRINTING = ("quiet", "as_json", "debug")
@@ -354,6 +366,7 @@ _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     Words,
     Penalties.as_in_sklearn,
     render,
+    Factorization.diagnose,
 )
 
 
@@ -490,6 +503,29 @@ class Request(SimpleNamespace):
             return replace(result, settings=settings)
         reason: Facts = {"K_decided_by": self.K_decided_by, "selection": self.selection}
         return replace(result, settings=settings, **reason)
+
+    def judge(
+        self, result: Factorization, interruption: Interruption | None = None, **labels: Any
+    ) -> None:
+        """Judge a result, and show its progress.
+
+        Ctrl-C ends the fits of halves of the samples, if the command handles it; finished splits
+        count.
+        """
+        options = self.chosen(("effort", "n_splits"))
+        if self.quick:
+            options["n_splits"] = 0
+
+        def show(split: str) -> None:
+            self.display.update("", None, f"checking components: {split}")
+
+        options["watch"] = show
+        if interruption is not None:
+            options |= {"watch": interruption.watch(show), "stop": lambda: interruption.asked}
+        with self.display.working("judging the result"):
+            if self.uniqueness:
+                result.uniqueness()  # first, so that the verdict knows it
+            result.diagnose(**options, **labels)
 
     def read_as(
         self,
@@ -652,20 +688,23 @@ def _rows(block: Block) -> PerSample:
 # --- samples ----------------------------------------------------------------------------------
 
 
-def drop_class_column(request: Request) -> None:
-    """Do not read a column of classes as a feature."""
-    given = request.classes
-    is_column = given is not None and not Path(given).is_file()
-    if is_column and request.data and request.path.suffix.lower() in TABLE_SUFFIXES:
-        request.drop = (*request.drop, given)
+def drop_label_columns(request: Request) -> None:
+    """Do not read columns of classes and groups as features."""
+    for given in request.chosen(LABELS).values():
+        is_column = not Path(given).is_file()
+        if is_column and request.data and request.path.suffix.lower() in TABLE_SUFFIXES:
+            request.drop = (*request.drop, given)
+
+
+def labels_of(request: Request, N: int, names: Names) -> Facts:
+    """Read the classes and the groups of the N samples, those that are given."""
+    return {option: _labels(request, option, N, names) for option in request.chosen(LABELS)}
 
 
 def about_samples(request: Request, N: int, names: Names) -> Facts:
-    """Read the classes, the UMAP coordinates and the texts of the N samples, for the report."""
+    """Read the UMAP coordinates and the texts of the N samples, for the report."""
     budget = memory_budget(request.max_memory)
     about: Facts = {}
-    if request.classes is not None:
-        about["classes"] = _classes(request, N, names, budget)
     if not request.data:
         return about
     texts: Any = None
@@ -687,18 +726,18 @@ def _column(request: Request, column: str, budget: int) -> list[str]:
     return list(open_text_column(request.path, reading).matrix)
 
 
-def _classes(request: Request, N: int, names: Names, budget: int) -> Array:
-    """Return the class of each sample, from a file or from a column of the data."""
-    given = request.classes
+def _labels(request: Request, option: str, N: int, names: Names) -> Array:
+    """Return the class or group of each sample, from a file or from a column of the data."""
+    given = getattr(request, option)
     if Path(given).is_file():
         return read_labels(given, N, names)
     suffix = request.path.suffix.lower() if request.data else ""
     if suffix == ".h5ad":
         return np.array(read_annotation(request.path, given))
     if suffix in TABLE_SUFFIXES:
-        return np.array(_column(request, given, budget))
+        return np.array(_column(request, given, memory_budget(request.max_memory)))
     raise OptionError(
-        f"--classes {visible(given)} is not a file: name one, or a column of DATA, if that is "
+        f"--{option} {visible(given)} is not a file: name one, or a column of DATA, if that is "
         "a .csv, .tsv or .h5ad file"
     )
 

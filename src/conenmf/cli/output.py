@@ -48,8 +48,7 @@ from ..export import (
     no_formula,
     write_lines,
 )
-from ..judge.diagnosis import NO_GUARANTEE, ConeDiagnosis
-from ..report.sections import Context, verdict
+from ..judge.details import NO_GUARANTEE, ConeDiagnosis
 from ..result import Factorization
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
@@ -254,7 +253,9 @@ def advice(V: DataMatrix, request: Request) -> str:
 
 def fit_text(result: Factorization, request: Request, target: Path, replaces: bool) -> str:
     """Return the summary of a fit, the location of its files, and the next steps."""
-    lines = [*result.summary()]
+    lines = [*result.opening()]
+    if result.diagnosis is not None:
+        lines += ["", *result.diagnosis.lines(), ""]
     if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
     lines += _components(result)
@@ -274,6 +275,9 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
     else:
         words = shlex.join(["conenmf", "report", str(target)])
         lines.append(f"No report written. To create it: {visible(words, None)}")
+    if request.quick:
+        words = shlex.join(["conenmf", "report", str(target), "--data", request.data])
+        lines.append(f"Components were not checked. To check them: {visible(words, None)}")
     return "\n".join(lines)
 
 
@@ -294,19 +298,18 @@ def _components(result: Factorization) -> list[str]:
 
 
 def diagnosis_text(result: Factorization) -> str:
-    """Return the verdict as in the report, the certificate, components, cones and advice."""
+    """Return the verdict, then each component's grade, the certificate, cones and advice."""
     diagnosis = result.diagnose()
-    lines = [
-        f"{one.name} ({one.level}): {one.text}. {one.advice}".rstrip()
-        for one in verdict(Context(result))
-    ]
-    lines += ["", "certificate (it judges the error; other components may have the same error)"]
+    judged = zip(result.component_names, diagnosis.components, diagnosis.reasons, strict=True)
+    lines = [*diagnosis.lines(), ""]
+    lines += [visible(f"{name}: {grade}; {reason}", None) for name, grade, reason in judged]
+    lines += ["", "certificate (it judges the error, not the components)"]
     known = vars(result.certify())
     lines += [f"  {name.replace('_', ' '):24}{value:.6g}" for name, value in known.items()]
-    lines += ["", *(visible(line, None) for line in result.uniqueness().lines())]
-    if diagnosis.cones is not None:
-        lines += _cones(diagnosis.cones)
-    lines += ["", "recommended init: {}, because {}".format(*diagnosis.advice)]
+    details = diagnosis.details
+    if details.cones is not None:
+        lines += _cones(details.cones)
+    lines += ["", "recommended init: {}, because {}".format(*details.advice)]
     return "\n".join(lines)
 
 

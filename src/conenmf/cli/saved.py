@@ -19,16 +19,19 @@ from ..report import write_report
 from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
-from ..text import visible
+from ..text import Facts, visible
 from .options import (
     ENTRIES,
+    LABELS,
     READING,
     RUNNING,
     VIEWING,
     Request,
     about_samples,
     command,
-    drop_class_column,
+    drop_label_columns,
+    flags_of,
+    labels_of,
     with_sample_weights,
 )
 from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
@@ -97,10 +100,13 @@ def _load(path: str) -> Factorization:
 @command(
     *READING,
     *ENTRIES,
+    *LABELS,
     *VIEWING,
     *RUNNING,
     "output",
     "data",
+    "n_splits",
+    "uniqueness",
     "sample_weight",
     arguments={"result": {}},
     output={"help": "File of the report; by default report.html in the folder of RESULT."},
@@ -113,7 +119,7 @@ def report(request: Request) -> None:
     conenmf report result --data counts.csv
     conenmf report result --classes classes.txt
     """
-    drop_class_column(request)
+    drop_label_columns(request)
     folder = Path(request.result)
     if not folder.is_dir():
         folder = folder.parent
@@ -123,7 +129,8 @@ def report(request: Request) -> None:
     with locked_folder(folder) if is_locked else nullcontext():
         result = _load(request.result)
         request.read_as(result.settings)
-        result = _judged(result, request)
+        labels = labels_of(request, result.n_samples, result.names)
+        result = _judged(result, request, labels)
         consensus = folder / STABILITY_FILE
         has_consensus = result.init_used == "consensus" and consensus.is_file()
         write_report(
@@ -134,6 +141,7 @@ def report(request: Request) -> None:
             image_shape=request.image_shape,
             pixels_shape=request.pixels_shape,
             stability=Stability.load(consensus) if has_consensus else None,
+            classes=labels.get("classes"),
             **about_samples(request, result.n_samples, result.names),
         )
         if is_inside and target.name == REPORT_FILE:
@@ -142,13 +150,17 @@ def report(request: Request) -> None:
     request.answer(answer, f"open {visible(target, None)} in a browser")
 
 
-def _judged(result: Factorization, request: Request) -> Factorization:
+def _judged(result: Factorization, request: Request, labels: Facts) -> Factorization:
     """Return a result with its diagnosis, which may be computed from the data."""
     if request.data is None and result.diagnosis is None:
         request.data = result.settings.get("source")
         if request.data is None:
             raise OptionError(f"{request.result} was not judged: name its data with --data")
     if request.data is None:
+        judging = {"groups", "n_splits", "uniqueness"} & request.given
+        if judging:
+            flag = flags_of(report)[min(judging)]
+            raise OptionError(f"{flag} is for a new verdict: name the data with --data")
         return result
     if "ratings" in result.settings:
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
@@ -163,6 +175,5 @@ def _judged(result: Factorization, request: Request) -> Factorization:
         V = prepared(V, result.preparation)
     V = with_sample_weights(request, V, result.loss)
     result = replace(result, data=V, certificate=None, diagnosis=None)
-    with request.display.working("judging the result"):
-        result.diagnose()
+    request.judge(result, **labels)
     return result

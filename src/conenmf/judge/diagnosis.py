@@ -44,6 +44,7 @@ from .halves import (
     HalfFit,
     Stop,
     Structure,
+    Watch,
     cosines_in_halves,
     enough_features,
     enough_units,
@@ -80,6 +81,7 @@ _MAX_LISTED = 12  # components that are listed rather than counted
 _WIDTH = 100  # characters of a printed line
 _MAX_LINES = 12  # of a printed diagnosis
 _NAME_WIDTH = 11
+_COLOURS = {"good": "#0b846b", "fair": "#957000", "poor": "#cc5a0b", "open": "#868f99"}
 
 
 class Row(NamedTuple):
@@ -180,9 +182,19 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<p><b>{escape(self.headline)}</b></p><table>{rows}</table>"
+        rows = "".join(_html_row(row) for row in self.rows)
+        return f"<p><b>{escape(visible(self.headline, None))}</b></p><table>{rows}</table>"
+
+
+def _html_row(row: Row) -> str:
+    """Return a row of a table, with the colour of its grade."""
+    cells = (row.name, row.grade, _sentences(row.finding), _sentences(row.advice))
+    name, grade, finding, advice = (escape(visible(cell, None)) for cell in cells)
+    colour = _COLOURS[row.grade]
+    return (
+        f'<tr><th>{name}</th><td style="color:{colour};font-weight:bold">{grade}</td>'
+        f'<td style="text-align:left">{finding} <i>{advice}</i></td></tr>'
+    )
 
 
 def _shortened(text: str) -> str:
@@ -281,6 +293,7 @@ def gather(
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
+    watch: Watch = str,
     is_late: Callable[[int], bool] = lambda number: False,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
@@ -294,9 +307,11 @@ def gather(
     classes : array (N,), optional
         Known classes of the samples. They do not change the halves.
     n_splits : int
-        Number of splits into halves.
+        Number of splits into halves; with 0, nothing is fitted.
     stop : callable
         Asked after each iteration of the fits; True ends them, and finished splits count.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     is_late : callable
         Asked before each split, with its number; True ends the fits.
     """
@@ -314,13 +329,22 @@ def gather(
         equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
     )
     rng = default_rng(0)
-    why_open = _why_open(part, looked, equal, K)
+    if units.max() < 1:  # a single sample or group has no halves
+        n_splits = 0
+    why_open = "the samples were not split into halves"
+    if n_splits:
+        why_open = _why_open(part, looked, equal, K)
     predicted = None
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
         predicted = structure(part, K, fitted.loss, units, once[equal[once] >= 0], rng)
     how = HalfFit(
-        fitted.loss, fitted.penalties, exact(fitted.W[:, : fitted.n_fixed]), fitted.init, stop
+        fitted.loss,
+        fitted.penalties,
+        exact(fitted.W[:, : fitted.n_fixed]),
+        fitted.init,
+        stop,
+        watch,
     )
     spectra = half_spectra(part, K, how, units, rng, n_splits, is_late)
     return Evidence(
@@ -632,6 +656,7 @@ def judge(
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
+    watch: Watch = str,
 ) -> Diagnosis:
     """Gather evidence about a fit, and turn it into a diagnosis.
 
@@ -644,6 +669,8 @@ def judge(
         As in `diagnose`.
     stop : callable
         Asked after each iteration of a fit of a half; True ends it.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     """
     began = process_time()
     allowed = max(_USUAL_SECONDS, _USUAL_FITS * fitted.seconds)
@@ -660,11 +687,12 @@ def judge(
         classes=classes,
         n_splits=n_splits,
         stop=stop,
+        watch=watch,
         is_late=lambda number: 0 < number < N_SPLITS and not has_time_for(_SPLIT_FITS),
     )
     details = judges.describe()
     certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))
-    others = judges.search(has_time_for(_SEARCH_FITS))
+    others = judges.search(n_splits > 0 and has_time_for(_SEARCH_FITS))
     found = evidence.structure
     features = looked.features()
     grades = _grades(evidence, fitted)

@@ -47,6 +47,7 @@ _MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features a
 _DIGITS = 9  # of projections of a sample that are compared with those of others
 
 Stop = Callable[[], bool]
+Watch = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ class HalfFit:
         "random", or the name of an init that is the whole fit.
     stop : callable
         Asked after each iteration; True ends the fit.
+    watch : callable
+        Called with a note such as "split 2 of 3" before the fits of each split.
     """
 
     loss: Loss
@@ -70,6 +73,7 @@ class HalfFit:
     fixed: Array
     init: str
     stop: Stop
+    watch: Watch = str
 
     def of(self, V: DataMatrix, K: int, share: float, rng: Generator) -> Array | None:
         """Return W (F, K) of a fit of V, a share of the samples; None if it was stopped."""
@@ -164,6 +168,7 @@ def half_spectra(
     for number, pair in enumerate(splits(units, n_splits, rng)):
         if is_late(number):
             break
+        how.watch(f"split {number + 1} of {n_splits}")
         fits = []
         for indices in pair:
             try:

@@ -2,7 +2,8 @@
 
 A small error does not prove that components are the true ones. `uniqueness` gives each component a
 verdict. *Unique*: it is proved that all exact factors of W H have a component within at most 1
-degree of it; this is about the factors of W H, not of V. *Can be moved*: the search found other
+degree of it, and a search for other factors with slightly more error found none; this is about the
+factors of W H, not of V. *Can be moved*: the search found other
 nonnegative factors with K components and an error of at most 1.001 times that of W H, and none of
 their components is within 5 degrees of it. *No move found*: a thorough search found no such
 factors, which is no proof. *Undecided*: none of these. *Given*: the component was fixed. The band
@@ -43,7 +44,7 @@ MAX_ERROR_RATIO = 1.001  # largest error of other factors over that of the given
 
 # The verdicts, and the words for components with each verdict in a summary.
 VERDICTS = {
-    "unique": "unique as factors of WH, not of the data (exact factors move them by at most 1°)",
+    "unique": "proved: no other factors of WH (exact factors move them by at most 1°)",
     "can be moved": "can be moved by 5° or more",
     "no move found": "no move found",
     "undecided": "undecided",
@@ -112,7 +113,7 @@ class Uniqueness:
         cases = {
             "given": self.given.astype(bool),
             "can be moved": self.angles >= VISIBLE_ANGLE,
-            "unique": self.radii <= UNIQUE_RADIUS,
+            "unique": (self.radii <= UNIQUE_RADIUS) & self.was_searched,
             "no move found": self.directions > 0,
         }
         return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
@@ -124,15 +125,17 @@ class Uniqueness:
             degrees = math.ceil(100 * math.degrees(self.radii[k]) + 1e-6) / 100  # rounded up
             radius = f"exact factors of WH move it by at most {degrees:.2f}°"
         tried = f"at up to {MAX_ERROR_RATIO} times the error"
-        search = f"a short search {tried}" if self.was_searched else "exact turns"
+        undecided = f"undecided: {radius}, and a short search {tried} did not move it by 5°"
+        if not self.was_searched:
+            undecided = f"other factors: not searched; {radius}"
         words = {
             "given": "known component, not judged",
-            "unique": f"unique as a factor of WH, not of the data: {radius}",
+            "unique": f"proved: no other factors of WH ({radius})",
             "can be moved": f"can be moved {self._move_in_words(k, names)}; {radius}",
             "no move found": (
                 f"no move of 5° found {tried}, in {self.directions[k]} directions; no proof"
             ),
-            "undecided": f"undecided: {radius}, and {search} did not move it by 5°",
+            "undecided": undecided,
         }
         return words[self.verdicts[k]].removesuffix("; not proved unique")
 

@@ -24,7 +24,7 @@ from ..arguments import Shape, instance, optional, text
 from ..arguments import path as checked_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
-from ..judge.diagnosis import NO_GUARANTEE
+from ..judge.details import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import Factorization

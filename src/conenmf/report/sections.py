@@ -16,9 +16,9 @@ from ..arguments import Pair, Shape, array, choice, optional, several, text
 from ..arguments import classes as numbered
 from ..data.blocks import Array, exact
 from ..errors import DataError, Option, OptionError
-from ..judge.certificate import AnyCertificate, quality_in_words
-from ..judge.diagnosis import cones_in_words, shrink, thumbnails
-from ..judge.residuals import advice_on_sigma
+from ..judge.certificate import AnyCertificate
+from ..judge.details import shrink, thumbnails
+from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
 from ..judge.scores import (
     abundance_maps,
     cosines,
@@ -45,11 +45,10 @@ _MAX_ENLARGED_PIXELS = 200  # up to this side, pixels stay sharp
 _MAX_TEXT_CHARS = 240  # of a text that is typical of a component
 _MAX_BAND_RATIO = 1.6  # height of a band over the largest value
 _MAX_POINTED = 4  # components whose values are shown at the pointer
-_NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
-_FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
 _MAX_STEP_RATIO = 0.8  # of steps to neighbours over other steps, if neighbours are alike
 _USUAL_RANGE = 2.0  # in units of sigma, on both sides of zero in a chart of residuals
+_LEVELS = dict(zip(COMPONENT_GRADES, GRADES, strict=True))  # with the colours of rows
 _MAX_UNORDERED = 200  # samples that are drawn in order even if neighbours are not alike
 
 
@@ -141,7 +140,7 @@ class Context:
     Attributes
     ----------
     result : Factorization
-    diagnosis : Diagnosis
+    diagnosis, details : Diagnosis, Details
     W : array (F, K)
         The components in float64.
     names : Names
@@ -173,7 +172,9 @@ class Context:
         self.result = result
         self.stability = stability
         self.diagnosis = result.diagnose()
-        self.certificate: AnyCertificate = result.certify()
+        self.details = self.diagnosis.details
+        known = result.certificate or result.first_certificate  # the diagnosis chose its effort
+        self.certificate: AnyCertificate = known or result.certify()
         self.uniqueness = result.uniqueness(max_iter=0)  # already computed by the diagnosis
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
@@ -265,12 +266,12 @@ class Context:
     @cached_property
     def shares(self) -> Array:
         """The share (S, K) of each component in the inspected samples."""
-        return charts.rows_to_one(self.diagnosis.inspected.coefficients)
+        return charts.rows_to_one(self.details.inspected.coefficients)
 
     @cached_property
     def sample_axis(self) -> tuple[Curve, Axis]:
         """The axis of the inspected samples: over time if their names are dates."""
-        indices = self.diagnosis.inspected.indices
+        indices = self.details.inspected.indices
         times = self.names.sample_times
         if times is not None:
             seconds, axis = charts.date_axis(times)
@@ -280,7 +281,7 @@ class Context:
 
     def sample_name(self, position: int) -> str:
         """Return the name of an inspected sample; for an unnamed pixel, its row and column."""
-        index = int(self.diagnosis.inspected.indices[position])
+        index = int(self.details.inspected.indices[position])
         if self.names.sample_names is None and self.names.pixels_shape is not None:
             row, column = divmod(index, self.names.pixels_shape[1])
             return f"pixel ({row}, {column})"
@@ -289,7 +290,7 @@ class Context:
     def image(self, vector: Array, white: float, description: str) -> Image:
         """Return a vector over the pixels as an image; values of `white` are drawn white."""
         assert self.names.image_shape is not None
-        count = self.K + 2 * self.diagnosis.inspected.examples.size
+        count = self.K + 2 * self.details.inspected.examples.size
         factor = max(1, math.ceil(math.sqrt(count * len(self.W) / _MAX_PIXELS)))
         pixels = shrink(np.reshape(vector, self.names.image_shape), factor)
         return image(pixels, white, description)
@@ -309,92 +310,20 @@ def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
 # --- verdict ------------------------------------------------------------------------------------
 
 
-class Verdict(NamedTuple):
-    """One line of the verdict: the assessment, the finding, and the advice."""
-
-    level: str
-    name: str
-    text: str
-    advice: str = ""
-
-
-def verdict(context: Context) -> list[Verdict]:
-    """Return the first lines of the page."""
-    lines = [_error_verdict(context), _number_verdict(context)]
-    floor = getattr(context.certificate, "floor_in_words", str)()
-    if floor:
-        far = context.certificate.above_floor > _FAR_ABOVE_FLOOR  # type: ignore[union-attr]
-        advice = "Try a larger K, or check whether the counts are overdispersed." * far
-        lines.append(Verdict("poor" if far else "good", "Noise", f"the fit is {floor}", advice))
-    if context.diagnosis.residuals is not None:
-        lines.append(_sigma_verdict(context.result))
-    lines += [_stability_verdict(context), _uniqueness_verdict(context)]
-    cones = cones_in_words(context.diagnosis.cones)
-    return [*lines, Verdict("good", "Cones", cones)] if cones else lines
+def verdict(context: Context) -> Facts:
+    """Return the headline and the rows of the diagnosis, and a row of the stability if known."""
+    rows = list(context.diagnosis.rows)
+    if context.stability is not None:
+        names = [row.name for row in rows]
+        rows.insert(names.index("Components") + 1, _stability_row(context.stability))
+    return {"headline": context.diagnosis.headline, "rows": rows}
 
 
-def _error_verdict(context: Context) -> Verdict:
-    result = context.result
-    certificate = context.certificate
-    quality = quality_in_words(certificate, context.K)
-    lines = [result.summary()[0], *(line for line in quality if "noise floor" not in line)]
-    text = ". ".join(sentence(line) for line in lines)
-    if result.problem:
-        return Verdict("poor", "Error", text, f"{sentence(result.problem)}.")
-    if not certificate.is_bound_telling:
-        return Verdict("open", "Error", text, "No useful lower bound is known.")
-    if certificate.relative_error <= _NEAR_BOUND_RATIO * certificate.lower_bound + 1e-9:
-        return Verdict("good", "Error", text)
-    return Verdict("fair", "Error", text, "A better init, or a tighter bound, may close the gap.")
-
-
-def _sigma_verdict(result: Factorization) -> Verdict:
-    """Judge whether the residuals are as large as the uncertainties."""
-    Q, expected = (result.settings[name] for name in ("Q", "Q_expected"))
-    text = f"Q is {Q:,.0f}; the expected Q is {expected:,.0f}"
-    if advice := advice_on_sigma(Q, expected):
-        return Verdict("poor", "Residuals", text, f"{sentence(advice)}.")
-    return Verdict("good", "Residuals", text)
-
-
-def _number_verdict(context: Context) -> Verdict:
-    result = context.result
-    rank = context.diagnosis.rank
-    if result.K_decided_by != "user":
-        level = "open" if " a guess: " in result.K_decided_by else "good"
-        return Verdict(level, "Number", visible(result.K_decided_by, None))
-    text = f"{counted(context.K, 'component')}, as you chose"
-    if rank.K == context.K:
-        return Verdict("fair", "Number", f"{text}; the singular values suggest the same")
-    text += f"; the largest ratio of singular values is at K = {rank.K}"
-    return Verdict("open", "Number", text, "Compare estimates: select_k(V), or conenmf rank.")
-
-
-def _stability_verdict(context: Context) -> Verdict:
-    found = context.stability
-    if found is None:
-        advice = "Run stability(V, K), or conenmf stability, to see which components recur."
-        return Verdict("open", "Stability", "not checked", advice)
+def _stability_row(found: Stability) -> Row:
     n_stable = int(found.is_stable.sum())
-    level = "good" if n_stable == found.K else "fair" if n_stable else "poor"
-    advice = "Interpret only the stable components, or try a smaller K." * (n_stable < found.K)
-    return Verdict(level, "Stability", found.in_sentences()[0], advice)
-
-
-def _uniqueness_verdict(context: Context) -> Verdict:
-    found = context.uniqueness
-    text = found.summary()
-    if not found.was_searched:
-        text += "; only factors with the same reconstruction were searched"
-    if all(one in ("unique", "given") for one in found.verdicts):
-        return Verdict("good", "Uniqueness", text)
-    if "can be moved" in found.verdicts:
-        advice = (
-            "Other factors fit equally well: look at the bands before you interpret components."
-        )
-        return Verdict("poor", "Uniqueness", text, advice)
-    advice = "result.uniqueness() searches for other factors." * (not found.was_searched)
-    return Verdict("open", "Uniqueness", text, advice)
+    grade = "good" if n_stable == found.K else "fair" if n_stable else "poor"
+    advice = "interpret only the stable components, or try a smaller K"
+    return Row("Stability", grade, found.in_sentences()[0], advice * (n_stable < found.K))
 
 
 # --- components ---------------------------------------------------------------------------------
@@ -438,19 +367,22 @@ def _bands_in_words(context: Context) -> str:
 def _component(context: Context, k: int) -> Facts:
     """Return the contents of the page for one component."""
     share = float(context.result.shares[k])
-    found = context.uniqueness
     w = context.W[:, k]
     names = context.result.component_names
-    reason = found.in_words(k, names).removeprefix(found.verdicts[k]).lstrip(":, ")
+    grade = context.diagnosis.components[k]
+    other_factors = context.uniqueness.in_words(k, names)
+    reason = context.diagnosis.reasons[k].removesuffix(other_factors).rstrip("; ")
     card = {
         "k": k,
         "name": visible(names[k]),
         "share": percent(share),
         "part": share / (context.result.shares.max() or 1.0),
-        "size": int(context.diagnosis.sizes[k]),
+        "size": int(context.details.sizes[k]),
         "mean_share": percent(context.shares[:, k].mean()),
-        "unique": found.verdicts[k],
-        "unique_because": visible(reason, None),
+        "grade": grade,
+        "level": _LEVELS[grade],
+        "reason": visible(reason, None),
+        "other_factors": visible(other_factors.removeprefix("other factors: "), None),
         "typical": _typical_samples(context, k),
         "peak": context.names.feature(int(w.argmax())) if w.any() else "",
         "known_as": [*context.result.settings.get("known_as", ()), *[""] * context.K][k],
@@ -486,7 +418,7 @@ def _stability(found: Stability, k: int) -> Facts:
 
 def _typical_samples(context: Context, k: int) -> list[Facts]:
     """Return the samples with the largest share of a component, with thumbnails of images."""
-    inspected = context.diagnosis.inspected
+    inspected = context.details.inspected
     typical = inspected.typical[k]
     pixels = inspected.thumbnails[k * typical.size :]
     if context.view == "images" and not len(pixels) and context.result.data is not None:
@@ -636,12 +568,12 @@ def _palette() -> Array:
 
 def samples(context: Context) -> Facts:
     """Return the map of the inspected samples, and the contributions of components to them."""
-    inspected = context.diagnosis.inspected
+    inspected = context.details.inspected
     if context.coordinates is not None:
         layout = charts.map_at(exact(context.coordinates)[inspected.indices])
     else:
         layout = charts.map_of(context.shares, cosines(context.W) + cosines(context.shares))
-    sizes = enumerate(context.diagnosis.sizes.tolist())
+    sizes = enumerate(context.details.sizes.tolist())
     by_component = {"by": "component", "marks": layout.marks(inspected.labels)}
     groups = [{**by_component, "buttons": [(str(k), size) for k, size in sizes]}]
     data = {
@@ -669,7 +601,7 @@ def _largest_shares(row: Array) -> list[tuple[int, int]]:
 
 def _contributions(context: Context) -> Chart | None:
     """Draw the contributions of components to samples; None for many samples without an order."""
-    inspected = context.diagnosis.inspected
+    inspected = context.details.inspected
     S = inspected.indices.size
     curve, x = context.sample_axis
     is_ordered = x.name == "date" or S <= _MAX_UNORDERED
@@ -686,7 +618,7 @@ def _contributions(context: Context) -> Chart | None:
 
 def residuals(context: Context) -> Facts | None:
     """Return Q of features and samples, and residuals in units of sigma, if sigma is known."""
-    found = context.diagnosis.residuals
+    found = context.details.residuals
     if found is None:
         return None
     Q, expected = (context.result.settings[name] for name in ("Q", "Q_expected"))
@@ -707,7 +639,7 @@ def residuals(context: Context) -> Facts | None:
 def _sample_ratios(context: Context, by_sample: Array) -> Chart:
     """Draw Q over its expectation for each inspected sample."""
     curve, x = context.sample_axis
-    values = by_sample[context.diagnosis.inspected.indices]
+    values = by_sample[context.details.inspected.indices]
     y = charts.value_axis(np.nanmax(values, initial=0.0))
     highs = np.nan_to_num(curve.highs(values))
     names = curve.named(context.sample_name)
@@ -737,7 +669,7 @@ def _residual_ranges(context: Context, quantiles: Array) -> Chart:
 
 def reconstructions(context: Context) -> Facts:
     """Return some samples beside their reconstructions, from the best to the worst."""
-    inspected = context.diagnosis.inspected
+    inspected = context.details.inspected
     pairs = []
     for original, n in zip(inspected.originals.T, inspected.examples.tolist(), strict=True):
         pair = _compared(context, original, context.units @ inspected.coefficients[n])
@@ -773,7 +705,7 @@ def _compared(context: Context, original: Array, again: Array) -> Facts:
 
 def number(context: Context) -> Facts:
     """Return the ratios of singular values and the number of components that they suggest."""
-    rank = context.diagnosis.rank
+    rank = context.details.rank
     K = context.K
     ratios = rank.ratios
     first = " after the first" * (rank.K > 1)
