@@ -23,8 +23,9 @@ from ..data.blocks import Array, dense, exact, over, slices
 from ..data.known import completed, known_entries
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, check_labels, require_data_matrix
+from ..data.validate import check_factors, check_labels
 from ..errors import ComponentsError
+from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.losses import get_loss
@@ -271,7 +272,7 @@ class Diagnosis:
 
 
 def diagnose(
-    V: DataMatrix,
+    V: object,
     W: Array,
     H: Aligned,
     labels: Aligned,
@@ -285,7 +286,7 @@ def diagnose(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
     H : array (K, N)
     labels : array (N,)
@@ -303,7 +304,7 @@ def diagnose(
     >>> facts.cones.geometry.holds, facts.rank.K, facts.advice[0]
     (True, 3, 'cr1')
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     K = W.shape[1]
     is_whole = V.observed is None and V.measures.lowest >= 0
