@@ -21,14 +21,14 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from .arguments import choice, instance, text
+from .arguments import choice, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .names import Names
-from .result import Factorization
+from .result import Factorization, result_of
 from .text import Facts, PathLike, Texts, Titles, attributes, shown
 
 TABLES = ("csv", "parquet")
@@ -101,7 +101,7 @@ def check_packages(tables: str, *, anndata: bool = False) -> None:
 
 
 def write_tables(
-    result: Factorization,
+    result: object,
     folder: PathLike,
     kind: str = "csv",
 ) -> list[Path]:
@@ -112,7 +112,7 @@ def write_tables(
 
     Parameters
     ----------
-    result : Factorization
+    result : Factorization or fitted ConeNMF
     folder : path
         An existing folder.
     kind : {"csv", "parquet"}
@@ -125,7 +125,7 @@ def write_tables(
     >>> [path.name for path in write_tables(result, tempfile.mkdtemp())]
     ['components.csv', 'coefficients.csv', 'labels.csv', 'history.csv']
     """
-    instance("result", result, Factorization)
+    result = result_of(result)
     kind = choice("tables", kind, TABLES)
     check_packages(kind)
     names = result.names
@@ -271,9 +271,7 @@ def no_formula(name: str) -> str:
 # --- AnnData ----------------------------------------------------------------------------------
 
 
-def annotate(
-    adata: Any, result: Factorization, key: str = "conenmf", genes: Array | None = None
-) -> None:
+def annotate(adata: Any, result: object, key: str = "conenmf", genes: Array | None = None) -> None:
     """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
@@ -284,7 +282,7 @@ def annotate(
     ----------
     adata : AnnData
         Changed in place.
-    result : Factorization
+    result : Factorization or fitted ConeNMF
     key : str
         The name of the added entries.
     genes : array of integers, optional
@@ -301,7 +299,7 @@ def annotate(
     ((3, 1), (2, 1))
     """
     check_annotated(adata)
-    instance("result", result, Factorization)
+    result = result_of(result)
     key = _checked_key(key)
     if tuple(adata.shape) != (result.n_samples, result.n_features) and genes is None:
         raise DataError(
