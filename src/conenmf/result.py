@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, integer
+from .arguments import Pair, Shape, flag, instance, integer
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import Preparation, Vocabulary
@@ -174,6 +174,16 @@ class Factorization:
     def n_features(self) -> int:
         """The number of features, F."""
         return int(self.W.shape[0])
+
+    @property
+    def components(self) -> Array:
+        """The components (K, F), one per row, as `ConeNMF.components_`: W transposed."""
+        return self.W.T
+
+    @property
+    def coefficients(self) -> Aligned:
+        """The coefficients (N, K) of the samples, as `ConeNMF.transform` returns: H transposed."""
+        return self.H.T
 
     @property
     def component_names(self) -> Texts:
@@ -473,7 +483,8 @@ class Factorization:
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "
-                f"is pickled or saved: call it before, or use conenmf.{function}"
+                "is pickled or saved: call it before, give the data to a fitted model, as in "
+                f"model.certify(X), or use conenmf.{function}"
             )
         return self.data
 
@@ -612,12 +623,18 @@ class Factorization:
 
         The file gets exactly this name, and replaces an earlier file only when it is complete. It
         does not contain the data. It contains the certificate and the diagnosis if they have been
-        computed.
+        computed. `ConeNMF.save` also stores the model.
         """
         write_factorization(path, vars(self))
 
     @classmethod
     def load(cls, path: PathLike) -> Factorization:
         """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
-        with saved_factorization(path) as fields:
+        with saved_factorization(path) as (fields, _):
             return cls(**fields)
+
+
+def result_of(fitted: object) -> Factorization:
+    """Return a result as it is, or the result of a fitted model."""
+    result = getattr(fitted, "result_", fitted)
+    return instance("result", result, Factorization, "factorize, or a fitted ConeNMF")

@@ -30,9 +30,10 @@ from ..arguments import integer
 from ..data.blocks import Array, exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, require_data_matrix
+from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
+from ..io.open import as_data
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
 from ..text import Texts, counted, visible
@@ -745,7 +746,7 @@ def diagnose(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
     H : array (K, N)
     loss : str
@@ -768,7 +769,7 @@ def diagnose(
     >>> diagnose(V, result.W, result.H).row("Structure").grade
     'poor'
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
     fitted = Fitted(V, W, Ht.T, get_loss(loss))
