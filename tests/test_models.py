@@ -199,7 +199,7 @@ def test_reports_and_tables_take_a_model(X, tmp_path, refuses):
     write_report(model, tmp_path / "report.html")
     assert (tmp_path / "report.html").read_text("utf-8") == render(model.result_)
     (tmp_path / "tables").mkdir()
-    assert len(write_tables(model, tmp_path / "tables")) == 4
+    assert len(write_tables(model, tmp_path / "tables")) == 5
     adata = AnnData(X)
     annotate(adata, model)
     np.testing.assert_array_equal(adata.obsm["X_conenmf"], model.result_.coefficients)

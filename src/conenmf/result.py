@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from .arguments import Pair, Shape, flag, instance, integer
 from .data.blocks import Array
-from .data.matrix import Aligned, DataMatrix
+from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
 from .judge import plots
@@ -47,6 +47,11 @@ from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
+
+_CHANGED = (
+    "the data were changed after the fit, so it cannot be judged: fit again, and call certify() or "
+    "diagnose() before changing the data"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +331,9 @@ class Factorization:
             return self.diagnosis
         V = self._require_data("diagnose(V, W, H)")
         n_splits = integer("n_splits", n_splits, at_least=0)
+        (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
+        if not np.isclose(squared, V.total, rtol=1e-6):
+            raise DataChangedError(_CHANGED)
         judges = Judges(
             describe=lambda: self._described(V),
             certify=lambda more: self._certificate(V, effort, more),
@@ -473,10 +481,7 @@ class Factorization:
             # stationarity includes the penalties, which only the fit knows
             certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
-            raise DataChangedError(
-                "the data were changed after the fit, so it cannot be judged: fit again, and call "
-                "certify() or diagnose() before changing the data"
-            )
+            raise DataChangedError(_CHANGED)
         return certificate
 
     def _require_data(self, function: str) -> DataMatrix:

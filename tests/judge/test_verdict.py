@@ -122,7 +122,7 @@ def test_a_component_that_follows_a_group_is_interpreted_with_care(rng):
     assert np.isnan(plain.class_shares).all()
     assert found.components[follows] != "interpret"
     assert "follows the group (" in found.reasons[follows]
-    with pytest.raises(DataError, match="3 labels of the group for 240 samples"):
+    with pytest.raises(DataError, match="groups has 3 labels for 240 samples"):
         result.diagnose(groups=[1, 2, 3])
 
 
