@@ -89,3 +89,15 @@ def test_checkouts_are_compared_on_every_file_of_a_folder(tmp_path, rng):
         for kind in ("dense", "sparse")
         for ratio in ("this / other", "scikit-learn / this")
     ]
+
+
+def test_a_true_component_counts_once(monkeypatch):
+    """Two fitted components are near one true one; the second has no partner."""
+    monkeypatch.syspath_prepend(FOLDER)
+    families = module("families")
+    fitted = np.array([[1.0, 0.0, 0.1], [0.0, 2.0, 0.0], [3.0, 0.0, 0.0]])
+    truth = np.array([[0.0, 5.0, 0.0], [1.0, 0.0, 0.0]])
+    is_recovered, is_surplus = families.recovered(fitted, truth)
+    assert is_recovered.tolist() == [False, True, True]
+    assert is_surplus.tolist() == [True, False, False]
+    assert not families.recovered(fitted, None)[0].any()
