@@ -10,16 +10,25 @@ import importlib
 import inspect
 import pickle
 import re
+from dataclasses import is_dataclass
+from itertools import product
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
+import scipy.sparse as sp
 from anndata import AnnData
+from tests.entries import entries
 
 import conenmf
-from conenmf import ConeNMF, ConeNMFError, factorize, from_columns
+from conenmf import ConeNMF, ConeNMFError, factorize, from_columns, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.cones.simulate import make_cones
+from conenmf.data.matrix import DataMatrix
+from conenmf.errors import DataError
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.constraints import Penalties
 from conenmf.text import shown
@@ -54,7 +63,7 @@ NO_ARRAY = [None, "zebra", {"a": 1}, [[1], [1, 2]], ["a", "b"], np.zeros(0), int
 BAD_ARRAYS = [np.full((F, K), NAN), np.full((F, K), -INF), np.ones((2, 2, 2)), X + 0j]
 TEXTS = ["zebra", ""]
 WRONG = {
-    "data": [*NO_ARRAY, "", X, True, [X]],
+    "data": [*NO_ARRAY, "", np.where(X > 0.5, NAN, X), -X, "table.csv", True, [X]],
     "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
     "spectra": [*NO_ARRAY, np.full((2, F, K), NAN), -np.ones((2, F, K)), np.ones((F, K))],
@@ -154,7 +163,12 @@ ESTIMATOR = {
         * N)},
     "ConeNMF.explained_share": {"X": ("matrix", X)},
     "ConeNMF.inverse_transform": {"X": ("array", H.T)},
-    "ConeNMF.certify": {"effort": ("integer?", 0)},
+    "ConeNMF.certify": {"X": ("matrix?", X), "effort": ("integer?", 0)},
+    "ConeNMF.diagnose": {"X": ("matrix?", X), "options": (ANYTHING, {"effort": 0})},
+    "ConeNMF.uniqueness": {"X": ("matrix?", X), "max_iter": ("integer", 1), "thorough": ("flag",
+        False)},
+    "ConeNMF.save": {"path": ("path", "model.npz")},
+    "ConeNMF.load": {"path": ("path", "model.npz")},
 }
 OPTIONS = {  # classes in which users state what they want
     "data.prepare.Words": {"stop_words": ("choice", "none"), "min_df": ("integer", 1),
@@ -290,6 +304,7 @@ def folder(tmp_path, monkeypatch):
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")
     np.savetxt("table.csv", X, delimiter=",")
+    MODEL_OF_X.save("model.npz")
     yield tmp_path
     plt.close("all")
 
@@ -352,3 +367,89 @@ def test_wrong_arguments_have_named_errors_and_none_is_accepted(path, folder):
                 if not (is_named(problem, name) and is_said(problem, value)):
                     raw.append(f"{name}={shown(value)}: {type(problem).__name__}: {problem}")
     assert (raw, accepted) == ([], [])
+
+
+# --- what people have -------------------------------------------------------------------------
+
+READERS = [path for path, arguments in FUNCTIONS.items() if "V" in arguments]
+READERS.remove("from_columns")  # its V has samples in columns
+
+
+def titles(rows):
+    """The names of the samples and features of the data frames."""
+    return [f"oak {n}" for n in range(len(rows))], [f"elm {f}" for f in range(rows.shape[1])]
+
+
+def on_disk(rows, folder):
+    np.save(folder / "rows.npy", rows)
+    return np.load(folder / "rows.npy", mmap_mode="r")
+
+
+CONTAINERS = {
+    "array": lambda rows, folder: rows,
+    "pandas": lambda rows, folder: pd.DataFrame(rows, *titles(rows)),
+    "polars": lambda rows, folder: pl.DataFrame(rows, schema=titles(rows)[1]),
+    "csr": lambda rows, folder: sp.csr_array(rows),
+    "csc": lambda rows, folder: sp.csc_matrix(rows),
+    "memmap": on_disk,
+    "dask": lambda rows, folder: da.from_array(rows, chunks=(10, -1)),
+}
+READINGS = [*product(READERS, CONTAINERS)]
+READINGS.remove(("judge.displacement.displacement", "dask"))  # which needs data in memory
+
+
+def leaves(answer):
+    """What an answer consists of, as arrays and plain values, without times."""
+    if isinstance(answer, DataMatrix):
+        yield from (entries(answer), answer.names, answer.remarks)
+    elif isinstance(answer, dict):
+        for name, part in answer.items():
+            if name not in ("data", "elapsed", "seconds", "spectrum"):
+                yield name
+                yield from leaves(part)
+    elif isinstance(answer, tuple) and hasattr(answer, "_asdict"):
+        yield from leaves(answer._asdict())
+    elif isinstance(answer, tuple | list):
+        for part in answer:
+            yield from leaves(part)
+    elif is_dataclass(answer):
+        yield type(answer)
+        yield from leaves(vars(answer))
+    else:
+        yield np.asarray(answer) if hasattr(answer, "dtype") else answer
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("path", "container"), READINGS)
+def test_every_function_reads_what_from_rows_reads(path, container, tmp_path):
+    rows = np.ascontiguousarray(entries(CALLS[path]["V"][1]).T)
+    given = CONTAINERS[container](rows, tmp_path)
+    same = {"spectrum": None} if "spectrum" in CALLS[path] else {}
+    found, expected = (
+        list(leaves(call(path, V=V, **same, **fresh(path)))) for V in (given, from_rows(given))
+    )
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_equal(one, other)
+
+
+def fresh(path):
+    return {"rng": np.random.default_rng(0)} if "rng" in CALLS[path] else {}
+
+
+def test_names_of_data_frames_reach_the_result():
+    frame = pd.DataFrame(X, *titles(X))
+    names = factorize(frame, K).names
+    assert names.sample_names == tuple(frame.index)
+    assert names.feature_names == tuple(frame.columns)
+
+
+@pytest.mark.parametrize("path", READERS)
+def test_errors_show_the_call_that_reads_such_data(path, refuses):
+    rows = entries(CALLS[path]["V"][1]).T.copy()
+    rows[3, 2] = np.nan
+    message = r"row 3.*, column 2.* is NaN: .*; options .* go to from_rows\(X, missing='nan'\)"
+    refuses(DataError, message, call, path, V=rows)
+    rows[3, 2] = -1
+    message = r"row 3.*, column 2.* is -1.*; options .* go to from_rows\(X, negative='keep'\)"
+    refuses(DataError, message, call, path, V=rows)

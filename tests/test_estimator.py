@@ -241,7 +241,7 @@ def test_partial_fit(X, refuses):
     np.testing.assert_array_equal(model.predict(X), A.argmax(axis=1))
     assert list(model.get_feature_names_out()) == [f"conenmf{k}" for k in range(4)]
     assert not any(hasattr(model, name) for name in OF_A_FIT)
-    refuses(AttributeError, r"use conenmf.certify\(from_rows\(X\)", model.certify)
+    refuses(AttributeError, r"give samples, as in model.certify\(X\)", model.certify)
 
 
 def test_partial_fit_before_and_after_fit(X):

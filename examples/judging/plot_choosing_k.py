@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from conenmf import ConeNMF, from_rows, select_k
+from conenmf import ConeNMF, select_k
 from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(800, 200, 7, alpha=0.2, noise=0.02, random_state=0)
@@ -38,7 +38,7 @@ plt.show()
 # not look like noise. So ``select_k`` calls its number a guess, and gives an interval.
 
 digits = load_digits().data[:800]
-selection = select_k(from_rows(digits))
+selection = select_k(digits)
 print(selection)
 
 # %%

@@ -10,10 +10,10 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.datasets import load_digits
 
-from conenmf import compare, from_rows
+from conenmf import compare
 
 X, y = load_digits(return_X_y=True)
-found = compare(from_rows(X[:800]), 10, inits=["cr1", "random", "nndsvd", "spkm"], labels=y[:800])
+found = compare(X[:800], 10, inits=["cr1", "random", "nndsvd", "spkm"], labels=y[:800])
 pd.DataFrame(found.rows()).round(4)
 
 # %%

@@ -9,11 +9,11 @@ ones, and return them: ``plot_history``, ``plot_spectrum``, ``plot_components`` 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 
-from conenmf import factorize, from_rows
+from conenmf import factorize
 from conenmf.cones.simulate import make_cone_data
 
 X, _ = make_cone_data(1000, 300, 8, alpha=0.15, random_state=1)
-result = factorize(from_rows(X))
+result = factorize(X)
 result.certify()  # computed now, and drawn from now on
 print("\n".join(result.summary()))
 
@@ -49,7 +49,7 @@ plt.show()
 # and as the features with the largest values if features have names, as in
 # :doc:`/auto_examples/data/plot_topics`.
 
-digits = factorize(from_rows(load_digits().data), 12)
+digits = factorize(load_digits().data, 12)
 digits.plot_components(image_shape=(8, 8))
 plt.show()
 

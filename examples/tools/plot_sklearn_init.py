@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.decomposition import NMF
 from sklearn.exceptions import ConvergenceWarning
 
-from conenmf import cr1_nmf, from_rows
+from conenmf import cr1_nmf
 from conenmf.cones.simulate import make_cone_data
 from conenmf.estimator import sklearn_init
 
@@ -34,7 +34,7 @@ print(f"{model.n_iter_} iterations, error {model.reconstruction_err_ / np.linalg
 # coordinate descent leaves that point slowly. ``sklearn_init`` replaces their zeros by small
 # numbers: the error of the first iterations is higher, and the error of later iterations is lower.
 
-axes, coefficients, _ = cr1_nmf(from_rows(X), 15)
+axes, coefficients, _ = cr1_nmf(X, 15)
 inits = {
     "random": ("0.75", {}),
     "nndsvd": ("C1", {}),

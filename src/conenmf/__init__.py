@@ -1,9 +1,10 @@
 """Nonnegative matrix factorization that knows how good its answer is.
 
 A Python library built on Liu and Tan, "Rank-One NMF-Based Initialization for NMF and Relative
-Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the functions beside it take
-a matrix opened with `from_rows`, `from_columns` or `open_data`. Everything else is public in its
-folder: `conenmf.data`, `conenmf.linalg`, `conenmf.cones`, `conenmf.solve` and `conenmf.judge`.
+Error Bounds under a Geometric Assumption". Most users want `ConeNMF`; the functions beside it
+read the same data, with samples in rows, or take a matrix opened with `from_rows`, `from_columns`
+or `open_data`. Everything else is public in its folder: `conenmf.data`, `conenmf.linalg`,
+`conenmf.cones`, `conenmf.solve` and `conenmf.judge`.
 
 Names are imported when they are first used, so that ``import conenmf`` is fast.
 """
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from .cones.clustering import cluster_cones
     from .cones.rank_one import cr1_nmf
     from .cones.simulate import make_cones
-    from .data.prepare import prepare
     from .errors import ConeNMFError
     from .estimator import ConeNMF
-    from .io.open import from_columns, from_rows, from_texts, open_data
+    from .io.open import from_columns, from_rows, from_texts, open_data, prepare
     from .judge.certificate import certify
     from .judge.choose_k import select_k
     from .judge.diagnosis import diagnose
@@ -53,7 +53,7 @@ _HOMES = {
     "from_texts": "io.open",
     "make_cones": "cones.simulate",
     "open_data": "io.open",
-    "prepare": "data.prepare",
+    "prepare": "io.open",
     "select_k": "judge.choose_k",
     "stability": "judge.stability",
     "uniqueness": "judge.uniqueness",

@@ -28,11 +28,13 @@ from .arguments import (
     several,
 )
 from .data.matrix import DataMatrix
-from .data.validate import require_data_matrix, require_nonnegative
+from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
+from .io.open import as_data
 from .judge import plots
 from .judge.scores import scores
 from .pipeline import factorize
+from .result import Factorization
 from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
@@ -122,7 +124,7 @@ class Comparison:
 
 
 def compare(
-    V: DataMatrix,
+    V: object,
     K: int,
     *,
     inits: Iterable[str | InitFunction] = INITS_COMPARED,
@@ -139,7 +141,7 @@ def compare(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     K : int
     inits, solvers : names in `INITS` and `SOLVERS`, or functions as `factorize` takes them
         The table shows functions by their names. An init that fails on these data (fewer directions
@@ -153,9 +155,10 @@ def compare(
     watch : callable, optional
         Called with the names of init and solver before each fit; returns a callback for the fit.
     others : dict, optional
-        Other programs by name: an estimator with ``fit_transform`` and ``components_``, such as
-        scikit-learn's ``NMF(K)``, or a function of X (N, F) that returns the coefficients (N, K)
-        and the components (K, F). V must be in memory. All errors are computed in the same way.
+        Others by name: an estimator with ``fit_transform`` and ``components_``, such as
+        scikit-learn's ``NMF(K)``; a function of X (N, F) that returns the coefficients (N, K) and
+        the components (K, F); or a fitted `ConeNMF` or a `Factorization` of V, which is not fitted
+        again. V must be in memory. All errors are computed in the same way.
 
     Examples
     --------
@@ -174,7 +177,7 @@ def compare(
     >>> sorted(one.init for one in table.contenders)
     ['auto', 'scikit-learn']
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     require_nonnegative(V, "a comparison")
     K = components(K)
     seed = integer("seed", seed, at_least=0)
@@ -223,7 +226,11 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
     if X is None or V.observed is not None:
         raise OptionError("others need complete data in memory: leave out `others`")
     began = perf_counter()
-    if hasattr(program, "fit_transform"):
+    fitted = getattr(program, "result_", program)
+    if isinstance(fitted, Factorization):
+        began -= fitted.total_seconds
+        A, C = fitted.coefficients, fitted.components
+    elif hasattr(program, "fit_transform"):
         A = program.fit_transform(X)
         C = program.components_
     else:
@@ -240,7 +247,8 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
     error = sqrt(end.squared_error / V.total)
     judged = {} if true is None else scores(true, np.asarray(end.labels))
     history = History(np.array([error]), np.array([seconds]), np.zeros(0))
-    return Contender(name, "", error, seconds, getattr(program, "n_iter_", 0), history, judged)
+    n_iter = getattr(fitted, "n_iter", getattr(program, "n_iter_", 0))
+    return Contender(name, "", error, seconds, n_iter, history, judged)
 
 
 def _checked(name: str, values: object, valid: Collection[str]) -> list[Any]:

@@ -7,10 +7,11 @@ transpose of the paper's H.
 
 from __future__ import annotations
 
+import os
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from types import MethodType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -32,24 +33,36 @@ from .data.matrix import Aligned, DataMatrix
 from .data.prepare import prepared
 from .data.resources import MemorySize
 from .data.validate import Negative, checked_components, unmasked
-from .errors import DataError, DataTypeError, NotAvailableError, Option, OptionError
+from .errors import (
+    DataError,
+    DataTypeError,
+    FileFormatError,
+    NotAvailableError,
+    Option,
+    OptionError,
+)
 from .io.open import from_rows, is_elsewhere
-from .judge.certificate import AnyCertificate
+from .judge.certificate import AnyCertificate, first_certificate
 from .judge.choose_k import choose_k, hidden_share
+from .judge.diagnosis import Diagnosis
 from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .judge.stability import Stability, stability
+from .judge.uniqueness import Uniqueness
 from .names import NameList, Names, in_order, names_of
 from .pipeline import checked_K, factorize
 from .progress import watching
+from .result import Factorization
+from .save import saved_factorization, write_factorization
 from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
 from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
+from .solve.problem import Problem
 from .solve.run import Callback
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import attributes
+from .text import PathLike, attributes
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -60,6 +73,10 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "result_",
     "_unknown",
 )
+_SETTINGS_OF_X = ("observed", "Q", "Q_expected")
+# What a file has besides the result, in plain values.
+_Plain: TypeAlias = bool | int | float | str | np.generic | None
+_SAVED = ("n_features_in_", "feature_names_in_", "reconstruction_err_", "_weights", "_unknown")
 
 
 class _ForBatches:
@@ -314,6 +331,17 @@ class ConeNMF(
                 penalties=self._penalties(V),
                 **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
             )
+        self._take(result)
+        left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
+        self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
+        self._unknown = None if V.observed is None else V.observed.empty_features
+        for name in ("n_samples_seen_", "_stream"):
+            self.__dict__.pop(name, None)
+        if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
+            warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
+        return result.H.T if is_elsewhere(X) else np.array(result.H.T)
+
+    def _take(self, result: Factorization) -> None:
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_ = result.K
@@ -321,15 +349,7 @@ class ConeNMF(
         self.labels_ = result.labels
         self.history_ = result.history
         self.relative_error_ = result.relative_error
-        left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
-        self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
-        self._unknown = None if V.observed is None else V.observed.empty_features
         self.stop_reason_ = result.stop_reason
-        for name in ("n_samples_seen_", "_stream"):
-            self.__dict__.pop(name, None)
-        if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
-            warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
-        return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
     @_ForBatches
     def partial_fit(self, X: object, y: object = None) -> Self:
@@ -386,9 +406,10 @@ class ConeNMF(
         sums = np.asarray(H.sum(axis=1))
         return ConeStream.from_factors(W, HH, sums, H.shape[1])
 
-    def certify(self, *, effort: int | None = None) -> AnyCertificate:
+    def certify(self, X: object = None, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, and the gap between them.
 
+        With X, the components are judged on X instead of the data of the fit, as in `diagnose`.
         More `effort` raises the bound. The default is 3 for dense data, 1 for sparse data, and 6
         for the Poisson loss. `conenmf.certify` does the same for any factors.
 
@@ -399,13 +420,128 @@ class ConeNMF(
         >>> certificate.lower_bound <= certificate.relative_error, certificate.gap < 1e-6
         (True, True)
         """
+        return self._result_on(X).certify(effort=effort)
+
+    def diagnose(self, X: object = None, **options: Any) -> Diagnosis:
+        """Describe the fit and its data, as `Factorization.diagnose` does.
+
+        With X, the components are judged on X: on new samples, or on the data of the fit after the
+        model was loaded or unpickled, since a file does not contain the data. The coefficients are
+        then those of `transform`.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads, optional
+            By default the data of the fit.
+        **options
+            The options of `Factorization.diagnose`.
+
+        Examples
+        --------
+        >>> X = np.array([[3.0, 0.0], [3.0, 4.0], [0.0, 5.0]])
+        >>> model = ConeNMF(1).fit(X)
+        >>> model.diagnose() is model.result_.diagnosis
+        True
+        """
+        return self._result_on(X).diagnose(**options)
+
+    def uniqueness(
+        self, X: object = None, *, max_iter: int = 200, thorough: bool = False
+    ) -> Uniqueness:
+        """Decide for each component whether it is unique, can be moved, or neither is known.
+
+        With X, the components are judged on X instead of the data of the fit, as in `diagnose`.
+        `max_iter` and `thorough` are those of `Factorization.uniqueness`.
+        """
+        return self._result_on(X).uniqueness(max_iter=max_iter, thorough=thorough)
+
+    def _result_on(self, X: object) -> Factorization:
+        """Return the result of the fit, or, if there is X, what its components give for X."""
         check_is_fitted(self)
-        if not hasattr(self, "result_"):
-            raise NotAvailableError(
-                "certify() judges a fit, and partial_fit keeps no samples: use "
-                "conenmf.certify(from_rows(X), model.components_.T, model.transform(X).T)"
-            )
-        return self.result_.certify(effort=effort)
+        result: Factorization | None = getattr(self, "result_", None)
+        if X is None:
+            if result is None:
+                raise NotAvailableError(
+                    "partial_fit keeps no samples, so there is no fit to judge or to save: give "
+                    "samples, as in model.certify(X), or pickle the model"
+                )
+            return result
+        components, names = self._named_components()
+        V = self._read(X, reset=False)
+        W = matched_rows(components, names, V)
+        if result is None:  # a stream, which has least squares and no penalties
+            return factorize(V, W.shape[1], init=W, solver=None)
+        if V is result.data:
+            return result
+        penalties = Penalties.of_plain(result.settings.get("penalties"))
+        problem = Problem.of(V, get_loss(self.loss), None, None, penalties)
+        end, error = problem.finish(V, W, sort=False)
+        settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
+        return replace(
+            result,
+            W=W,
+            H=end.H,
+            labels=end.labels,
+            shares=end.shares,
+            objective=end.objective,
+            relative_error=error,
+            settings=settings | problem.plain(),
+            names=replace(result.names, sample_names=None, pixels_shape=None).updated(V.names),
+            data=V,
+            first_certificate=first_certificate(error, end.kkt_residual, result.K, None),
+            certificate=None,
+            diagnosis=None,
+            known_uniqueness=None,
+            spectrum=None,
+        )
+
+    def save(self, path: PathLike) -> None:
+        """Write the fitted model to one ``.npz`` file, without pickle; `load` reads it.
+
+        The file contains ``result_``, as written by `Factorization.save`, and the parameters that
+        are numbers, texts or None. It does not contain the data, nor parameters that are functions,
+        arrays or random generators; a loaded model needs these only to be fitted again.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> path = os.path.join(tempfile.mkdtemp(), "model.npz")
+        >>> model = ConeNMF(1).fit(np.array([[1.0, 2.0], [2.0, 4.0]]))
+        >>> model.save(path)
+        >>> ConeNMF.load(path).transform([[3.0, 6.0]]) == model.transform([[3.0, 6.0]])
+        array([[ True]])
+        """
+        result = self._result_on(None)
+        given = self.get_params(deep=False)
+        plain = {name: value for name, value in given.items() if isinstance(value, _Plain)}
+        model = {
+            "parameters": plain,
+            "left_out": sorted(given.keys() - plain),
+            "attributes": attributes(self, *(name for name in _SAVED if hasattr(self, name))),
+        }
+        write_factorization(path, vars(result), model)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Read a model that `save` wrote; it is fitted, and gives the same coefficients.
+
+        Parameters that the file does not contain get their defaults, and a warning names them. Any
+        other or damaged file raises `FileFormatError`.
+        """
+        with saved_factorization(path) as (fields, saved):
+            if saved is None:
+                problem = f"{os.fspath(path)} has a result, but no model: "
+                raise FileFormatError(problem, "use Factorization.load, or write it by model.save")
+            model = cls(**saved["parameters"])
+            model._take(Factorization(**fields))
+            for name, value in saved["attributes"].items():
+                kind = object if name == "feature_names_in_" else None  # as scikit-learn has them
+                setattr(model, name, np.asarray(value, kind) if isinstance(value, list) else value)
+        if saved["left_out"]:
+            problem = f"the file of the model does not contain {', '.join(saved['left_out'])}, "
+            advice = "which have their defaults now: set them before you fit the model again"
+            warnings.warn(problem + advice, stacklevel=2)
+        return model
 
     def fit_predict(
         self, X: object, y: object = None, *, feature_names: NameList = None

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from .arguments import choice, instance, text
+from .arguments import choice, text
 from .arguments import path as checked_path
 from .atomic import files_written_whole, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
@@ -29,7 +29,7 @@ from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .judge.diagnosis import Diagnosis
 from .names import Names
-from .result import Factorization
+from .result import Factorization, result_of
 from .text import Facts, PathLike, Texts, Titles, attributes, shown
 
 TABLES = ("csv", "parquet")
@@ -108,7 +108,7 @@ def check_packages(tables: str, *, anndata: bool = False) -> None:
 
 
 def write_tables(
-    result: Factorization,
+    result: object,
     folder: PathLike,
     kind: str = "csv",
 ) -> list[Path]:
@@ -121,7 +121,7 @@ def write_tables(
 
     Parameters
     ----------
-    result : Factorization
+    result : Factorization or fitted ConeNMF
     folder : path
         An existing folder.
     kind : {"csv", "parquet"}
@@ -134,7 +134,7 @@ def write_tables(
     >>> [path.name for path in write_tables(result, tempfile.mkdtemp())]
     ['components.csv', 'coefficients.csv', 'labels.csv', 'history.csv']
     """
-    instance("result", result, Factorization)
+    result = result_of(result)
     kind = choice("tables", kind, TABLES)
     check_packages(kind)
     names = result.names
@@ -292,9 +292,7 @@ def no_formula(name: str) -> str:
 # --- AnnData ----------------------------------------------------------------------------------
 
 
-def annotate(
-    adata: Any, result: Factorization, key: str = "conenmf", genes: Array | None = None
-) -> None:
+def annotate(adata: Any, result: object, key: str = "conenmf", genes: Array | None = None) -> None:
     """Add a result to an AnnData object of the same cells and genes.
 
     ``obsm["X_" + key]`` gets the coefficients (cells, K), ``varm[key]`` the components (genes,
@@ -305,7 +303,7 @@ def annotate(
     ----------
     adata : AnnData
         Changed in place.
-    result : Factorization
+    result : Factorization or fitted ConeNMF
     key : str
         The name of the added entries.
     genes : array of integers, optional
@@ -322,7 +320,7 @@ def annotate(
     ((3, 1), (2, 1))
     """
     check_annotated(adata)
-    instance("result", result, Factorization)
+    result = result_of(result)
     key = _checked_key(key)
     if tuple(adata.shape) != (result.n_samples, result.n_features) and genes is None:
         raise DataError(

@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike
 from .arguments import Rng, components, function, generator, instance, optional, path
 from .data.blocks import Array
 from .data.matrix import DataMatrix
-from .data.validate import checked_components, require_data_matrix
+from .data.validate import checked_components
 from .errors import InputWarning, Message, Option
+from .io.open import as_data
 from .judge.certificate import Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
@@ -58,7 +59,7 @@ _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a pena
 
 
 def factorize(
-    V: DataMatrix,
+    V: object,
     K: int | str = "auto",
     *,
     init: Init = "auto",
@@ -77,7 +78,7 @@ def factorize(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     K : int or "auto"
         Number of components. "auto" estimates it as `select_k` does; `K_decided_by` of the result
         says whether the estimate is proved, supported or a guess.
@@ -130,7 +131,7 @@ def factorize(
     >>> result.K, result.relative_error < 0.1
     (4, True)
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)

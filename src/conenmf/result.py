@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, integer
+from .arguments import Pair, Shape, flag, instance, integer
 from .data.blocks import Array
-from .data.matrix import Aligned, DataMatrix
+from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
 from .judge import plots
@@ -47,6 +47,11 @@ from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
+
+_CHANGED = (
+    "the data were changed after the fit, so it cannot be judged: fit again, and call certify() or "
+    "diagnose() before changing the data"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +179,16 @@ class Factorization:
     def n_features(self) -> int:
         """The number of features, F."""
         return int(self.W.shape[0])
+
+    @property
+    def components(self) -> Array:
+        """The components (K, F), one per row, as `ConeNMF.components_`: W transposed."""
+        return self.W.T
+
+    @property
+    def coefficients(self) -> Aligned:
+        """The coefficients (N, K) of the samples, as `ConeNMF.transform` returns: H transposed."""
+        return self.H.T
 
     @property
     def component_names(self) -> Texts:
@@ -316,6 +331,9 @@ class Factorization:
             return self.diagnosis
         V = self._require_data("diagnose(V, W, H)")
         n_splits = integer("n_splits", n_splits, at_least=0)
+        (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
+        if not np.isclose(squared, V.total, rtol=1e-6):
+            raise DataChangedError(_CHANGED)
         judges = Judges(
             describe=lambda: self._described(V),
             certify=lambda more: self._certificate(V, effort, more),
@@ -463,17 +481,15 @@ class Factorization:
             # stationarity includes the penalties, which only the fit knows
             certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):
-            raise DataChangedError(
-                "the data were changed after the fit, so it cannot be judged: fit again, and call "
-                "certify() or diagnose() before changing the data"
-            )
+            raise DataChangedError(_CHANGED)
         return certificate
 
     def _require_data(self, function: str) -> DataMatrix:
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "
-                f"is pickled or saved: call it before, or use conenmf.{function}"
+                "is pickled or saved: call it before, give the data to a fitted model, as in "
+                f"model.certify(X), or use conenmf.{function}"
             )
         return self.data
 
@@ -612,12 +628,18 @@ class Factorization:
 
         The file gets exactly this name, and replaces an earlier file only when it is complete. It
         does not contain the data. It contains the certificate and the diagnosis if they have been
-        computed.
+        computed. `ConeNMF.save` also stores the model.
         """
         write_factorization(path, vars(self))
 
     @classmethod
     def load(cls, path: PathLike) -> Factorization:
         """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
-        with saved_factorization(path) as fields:
+        with saved_factorization(path) as (fields, _):
             return cls(**fields)
+
+
+def result_of(fitted: object) -> Factorization:
+    """Return a result as it is, or the result of a fitted model."""
+    result = getattr(fitted, "result_", fitted)
+    return instance("result", result, Factorization, "factorize, or a fitted ConeNMF")

@@ -39,8 +39,11 @@ _PARTS: dict[str, Callable[[str], type]] = {
 }
 
 
-def write_factorization(path: PathLike, fields: Facts) -> None:
-    """Write the fields of a `Factorization`, except its data, to a file written atomically."""
+def write_factorization(path: PathLike, fields: Facts, model: Facts | None = None) -> None:
+    """Write the fields of a `Factorization`, except its data, to a file written atomically.
+
+    `model` has the plain values of the fitted estimator, if the file is to hold it too.
+    """
     facts = {name: fields[name] for name in (*_PLAIN_FIELDS, "stop_reason")} | {
         "format": _FORMAT,
         "seconds": fields["seconds"],
@@ -49,6 +52,7 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
         "selection": fields["selection"] and asdict(fields["selection"]),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
         "names": vars(fields["names"]),
+        "model": model,
     }
     arrays = {name: fields[name] for name in _ARRAY_FIELDS}
     if fields["vocabulary"] is not None:
@@ -60,8 +64,8 @@ def write_factorization(path: PathLike, fields: Facts) -> None:
 
 
 @contextmanager
-def saved_factorization(path: PathLike) -> Iterator[Facts]:
-    """Read the fields of a `Factorization` that `write_factorization` wrote.
+def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
+    """Read the fields of a `Factorization`, and the model, that `write_factorization` wrote.
 
     A file that is damaged or has another format raises `FileFormatError`.
     """
@@ -77,4 +81,4 @@ def saved_factorization(path: PathLike) -> Iterator[Facts]:
         fields["stop_reason"] = StopReason(facts["stop_reason"])
         fields["race"] = Race.of_plain(facts["race"])
         fields["selection"] = Selection.of_plain(facts["selection"])
-        yield fields
+        yield fields, facts.get("model")

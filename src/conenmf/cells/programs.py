@@ -39,9 +39,8 @@ from ..arguments import (
 from ..atomic import files_written_whole, output_folder, writing
 from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
-from ..data.prepare import prepare
 from ..data.resample import evenly_spaced
-from ..data.validate import require_data_matrix, require_nonnegative
+from ..data.validate import require_nonnegative
 from ..data.views import MappedMatrix, held, take_features, take_samples
 from ..errors import ComponentsError, Option, OptionError, OutputError
 from ..export import (
@@ -55,6 +54,7 @@ from ..export import (
     unstructured,
     write_lines,
 )
+from ..io.open import as_data, prepare
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
@@ -156,7 +156,7 @@ class Programs:
 
 
 def find_programs(
-    V: DataMatrix,
+    V: object,
     K: int | str | range = "auto",
     n_runs: int = 20,
     *,
@@ -176,7 +176,7 @@ def find_programs(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
         Raw counts: cells are samples, all genes are features. ``open_data("atlas.h5ad")`` leaves
         them on disk.
     K : int, "auto", or a range of numbers to choose from
@@ -223,7 +223,7 @@ def find_programs(
     >>> programs.usages.shape, programs.stability.verdict
     ((90, 3), 'stable')
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     require_nonnegative(V, "counting")
     is_open = len(K) > 0 if isinstance(K, range) else isinstance(K, str) and K == "auto"
     K = K if is_open else components(K, auto=True)

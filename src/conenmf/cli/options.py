@@ -32,14 +32,14 @@ from ..arguments import Shape
 from ..data.blocks import Array, Block, dense, exact
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix, PerSample
-from ..data.prepare import Vocabulary, Words, prepare
+from ..data.prepare import Vocabulary, Words
 from ..data.resources import memory_budget
 from ..data.validate import Negative, SamplesIn
 from ..errors import ConeNMFError, DataError, Message, Option, OptionError
 from ..export import TABLES, json_values
 from ..io.hdf5 import read_annotation, read_coordinates
 from ..io.limits import named_damage
-from ..io.open import open_data, split_member
+from ..io.open import open_data, prepare, split_member
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..judge.choose_k import Selection, select_k

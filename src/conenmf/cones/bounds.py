@@ -22,14 +22,15 @@ from numpy.typing import ArrayLike
 from ..arguments import array, factor
 from ..data.blocks import Array, Block, over
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import check_labels, require_data_matrix
+from ..data.validate import check_labels
 from ..errors import Option, OptionError
+from ..io.open import as_data
 from .geometry import RIGHT_ANGLE, sine_at, squared_distances
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
-def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
+def deterministic_bound(V: object, W: Array, labels: Aligned) -> float:
     """Bound the relative error of cr1-nmf a posteriori: max_k sin(alpha_k) (Theorem 4).
 
     alpha_k is the size angle of the smallest circular cone around the axis w_k that contains all
@@ -40,7 +41,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
         Axes; their norms do not matter.
     labels : array (N,)
@@ -55,7 +56,7 @@ def deterministic_bound(V: DataMatrix, W: Array, labels: Aligned) -> float:
     >>> bool(error <= deterministic_bound(V, W, cones.labels))
     True
     """
-    require_data_matrix(V)
+    V = as_data(V)
     W = np.asarray(factor("W", W, (V.n_features, "K")), dtype=float)
     labels = check_labels(V, labels, W.shape[1])
     axes = np.ascontiguousarray(over(W, norm(W, axis=0)).T)

@@ -29,8 +29,9 @@ from ..arguments import Pair, Rng, choice, components, generator, integer, optio
 from ..data.blocks import Array, Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
-from ..data.validate import require_data_matrix, require_nonnegative
+from ..data.validate import require_nonnegative
 from ..errors import ComponentsError, Option, OptionError
+from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum
 from ..text import Facts
 from .geometry import angles_between, cosine_rounding, largest_angle
@@ -191,7 +192,7 @@ class Cones:
 
 
 def cluster_cones(
-    V: DataMatrix,
+    V: object,
     K: int,
     *,
     rng: Rng = None,
@@ -206,7 +207,7 @@ def cluster_cones(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     K : int
         Number of cones, at most the number of distinct directions among the samples; directions
         closer than about 1e-7 rad count as one.
@@ -249,7 +250,7 @@ def cluster_cones(
     >>> cluster_cones(V, 2, first=0).labels
     array([ 0,  1, -1,  0,  1])
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     with V.own_threads():
         centres, Z, moved, noise = choose_centres(V, K, rng, first, method)
         tie = cosine_rounding(V)

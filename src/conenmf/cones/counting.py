@@ -46,9 +46,9 @@ from ..arguments import Range, flag, integer, optional
 from ..data.blocks import EPS, TINY, Array, Block, cross_products, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
-from ..data.validate import require_data_matrix
 from ..data.views import unit_samples
 from ..errors import ComponentsError
+from ..io.open import as_data
 from ..linalg.bisection import bisected
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
@@ -127,7 +127,7 @@ class RankEstimate:
 
 
 def estimate_rank(
-    V: DataMatrix,
+    V: object,
     k_min: int = 2,
     k_max: int | None = None,
     *,
@@ -138,7 +138,7 @@ def estimate_rank(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     k_min : int
         The paper requires more than 1, because the first ratio of nonnegative data is always large.
         The estimate is smaller only if V has a smaller rank.
@@ -158,7 +158,7 @@ def estimate_rank(
     >>> estimate_rank(from_columns(model.V)).K
     4
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     smaller = min(V.shape)
     flag("normalize", normalize)
     k_min = integer("k_min", k_min)
@@ -462,7 +462,7 @@ class ConeCount:
     reason: str
 
 
-def count_cones(V: DataMatrix) -> ConeCount:
+def count_cones(V: object) -> ConeCount:
     """Count the cones that the samples lie in.
 
     The candidates are all k <= min(F, N) for which some k clusters are apart. The function chooses
@@ -473,7 +473,7 @@ def count_cones(V: DataMatrix) -> ConeCount:
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
 
     Examples
     --------
@@ -486,7 +486,7 @@ def count_cones(V: DataMatrix) -> ConeCount:
     >>> count.K, count.ks.tolist()
     (3, [2, 3])
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     size = _n_compared(V)
     indices, tree, ks = _compared(V, min(size, _MIN_SUBSET_SAMPLES))
     if indices.size < size and 2 * ks.min(initial=size) <= indices.size:

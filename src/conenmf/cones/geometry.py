@@ -52,9 +52,10 @@ from ..data.blocks import (
     norms,
 )
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
-from ..data.validate import check_labels, require_data_matrix
+from ..data.validate import check_labels
 from ..data.views import unit_samples
 from ..errors import ComponentsError, DataError
+from ..io.open import as_data
 from ..linalg.nnls import nnls
 from ..linalg.svd import KnownSpectrum, Spectrum
 
@@ -343,12 +344,12 @@ class ConeGeometry:
         return "does not hold" if is_broken else "may hold"
 
 
-def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
+def cone_geometry(V: object, labels: Aligned) -> ConeGeometry:
     """Describe the cones of a clustering.
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     labels : array (N,)
         The cone of each sample, 0..K-1; -1 for samples without a cone.
 
@@ -361,7 +362,7 @@ def cone_geometry(V: DataMatrix, labels: Aligned) -> ConeGeometry:
     >>> geometry.verdict, bool(geometry.angles.max() <= 0.1)
     ('holds', True)
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     axes, angles = enclosing_cones(V, labels)
     labels, K = _checked_labels(V, labels)
     between = angles_between(axes, axes)

@@ -31,7 +31,7 @@ from ..arguments import Pair, Rng, instance, number, optional
 from ..data.blocks import Array, Block, cone_products, exact, norms, products, residual_squared
 from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.resample import Seed, new_seed, uniform_rows
-from ..data.validate import require_data_matrix
+from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
@@ -44,7 +44,7 @@ _SMALL_SQUARE = 1e-100  # if ||V_k||^2 is smaller, vectors are scaled before the
 
 
 def cr1_nmf(
-    V: DataMatrix,
+    V: object,
     K: int,
     *,
     rng: Rng = None,
@@ -60,7 +60,7 @@ def cr1_nmf(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     K, rng, first, method
         As in `cluster_cones`.
     tol
@@ -82,7 +82,7 @@ def cr1_nmf(
     array([[2., 0., 4.],
            [0., 3., 0.]])
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
     optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     with V.own_threads():

@@ -1,10 +1,10 @@
 """Data prepared for factorization: counts are scaled and weighted, and texts become numbers.
 
-`prepare` returns a view: every block is changed when it is read, in any storage, and nothing is
+`prepared` returns a view: every block is changed when it is read, in any storage, and nothing is
 written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales the
 sample to a given sum, d is the weight of f, and a scales the sample to unit length. Zeros stay
-zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation` stores it, and
-`prepared` applies the same steps to new samples.
+zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation` stores it, so
+the same steps apply to new samples. `prepare` of `io.open` makes one from the user's choices.
 
 scikit-learn's `TfidfVectorizer` counts and weights the words of texts. The words and their weights
 form a `Vocabulary` of plain values. A result stores it, so new texts are read in the same way.
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import choice, flag, integer, number, optional
+from ..arguments import choice, integer, number, optional
 from ..errors import (
     DataError,
     DataTypeError,
@@ -32,10 +32,9 @@ from ..errors import (
 from ..text import Facts, Texts, shown
 from .blocks import Array, Block, exact, norms, products
 from .matrix import DataMatrix, PerSample
-from .validate import require_data_matrix
 from .views import changed_entries, times_features, times_samples
 
-_MAX_TOTAL = 1e15
+MAX_TOTAL = 1e15
 _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are not words
 _LOOKED_AT_TEXTS = 1000  # texts read to find out their language
 _FREQUENT_WORDS = 25  # the texts are English if half of these are English stop words
@@ -86,59 +85,6 @@ class Preparation:
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
 
-def prepare(
-    V: DataMatrix,
-    *,
-    normalize_total: float | None = None,
-    log1p: bool = False,
-    tfidf: bool = False,
-    normalize: bool = False,
-) -> DataMatrix:
-    """Return a view of V with the selected steps applied, in the order of the parameters.
-
-    This takes up to three passes. The view's `preparation` describes the steps and stores the
-    weights; a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    normalize_total : float, optional
-        Scale each sample to this sum, such as 10,000 for the counts of a cell.
-    log1p : bool
-        Take log(1 + x) of each entry.
-    tfidf : bool
-        Multiply each feature by log(N / df), where df is the number of samples, out of N, that have
-        the feature, and scale samples to unit length. A feature that all samples have gets the
-        weight 0.
-    normalize : bool
-        Scale each sample to unit length.
-
-    Examples
-    --------
-    >>> from conenmf import factorize, from_rows
-    >>> V = prepare(from_rows([[2, 1, 0], [2, 0, 3]]), tfidf=True)
-    >>> V.columns([0, 1])
-    array([[0., 0.],
-           [1., 0.],
-           [0., 1.]])
-    >>> result = factorize(V, 1)
-    >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
-    array([0., 1., 0.])
-    """
-    require_data_matrix(V, holes=True)  # `prepared` rejects missing entries, with advice
-    total = optional(number, "normalize_total", normalize_total, above=0, at_most=_MAX_TOTAL)
-    log1p = flag("log1p", log1p)
-    tfidf = flag("tfidf", tfidf)
-    normalize = flag("normalize", normalize)
-    if tfidf and V.vocabulary is not None:
-        raise OptionError(
-            Option("tfidf", True),
-            " is for counts, and these texts are weighted so already: leave it out",
-        )
-    idf = _idf(V) if tfidf else None
-    return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
-
-
 def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     """Return a view of V with the steps that were applied to other data; up to two passes."""
     if V.observed is not None:
@@ -172,7 +118,7 @@ def to_sums(V: DataMatrix, total: float) -> DataMatrix:
     return times_samples(V, scales)
 
 
-def _idf(V: DataMatrix) -> Array:
+def inverse_frequencies(V: DataMatrix) -> Array:
     """Return log(N / df) for each feature."""
     (count,) = V.sweep(_samples_with)
     idf: Array = np.log(V.n_samples / np.maximum(count, 1))

@@ -31,7 +31,6 @@ import scipy.sparse as sp
 
 from ..arguments import Shape, choice, flag, integer, optional
 from ..data.blocks import Array, Rows
-from ..data.prepare import prepare
 from ..errors import (
     ConeNMFError,
     FileFormatError,
@@ -42,7 +41,7 @@ from ..errors import (
 )
 from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
-from ..io.open import from_rows
+from ..io.open import from_rows, prepare
 from ..names import Names
 from ..text import Texts, Titles
 from .catalogue import DATASETS, Description

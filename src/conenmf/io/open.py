@@ -2,7 +2,8 @@
 
 `from_rows`, `from_columns` and `open_data` state whether samples are rows or columns. They return a
 `DataMatrix`, the input of every algorithm, after one pass that validates the data. The ending of a
-file, or the content of a folder, decides which function reads it.
+file, or the content of a folder, decides which function reads it. Public functions pass what they
+are given to `as_data`.
 """
 
 from __future__ import annotations
@@ -18,16 +19,31 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import choice, flag, instance, integer, optional, several, text
+from ..arguments import choice, flag, instance, integer, number, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import Rows, canonical_rows
 from ..data.known import clipped, observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
-from ..data.prepare import Vocabulary, Words
+from ..data.prepare import (
+    MAX_TOTAL,
+    Preparation,
+    Vocabulary,
+    Words,
+    inverse_frequencies,
+    prepared,
+)
 from ..data.resources import MemorySize, memory_budget
-from ..data.validate import Negative, SamplesIn, as_matrix, check_entries, check_kind
+from ..data.validate import (
+    Negative,
+    SamplesIn,
+    as_matrix,
+    check_entries,
+    check_kind,
+    require_data_matrix,
+)
 from ..errors import (
+    ConeNMFError,
     DataError,
     DataTypeError,
     FileFormatError,
@@ -335,6 +351,91 @@ def from_texts(
     return _read(
         matrix, "rows", max_memory=max_memory, names=names, words=words, n_threads=n_threads
     )
+
+
+def as_data(V: object, *, nonzero: bool = False, holes: bool = False) -> DataMatrix:
+    """Return the data of a public function: a `DataMatrix` as it is, else what `from_rows` reads.
+
+    `nonzero` and `holes` are those of `require_data_matrix`. An error that advises an option of
+    `from_rows` shows the call with this option, since the function itself does not take it.
+
+    >>> as_data([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]]).shape
+    (2, 3)
+    """
+    if isinstance(V, DataMatrix):
+        data = V
+    else:
+        try:
+            data = from_rows(V)
+        except ConeNMFError as problem:
+            raise _with_call(problem) from problem.__cause__
+    require_data_matrix(data, nonzero=nonzero, holes=holes)
+    return data
+
+
+def _with_call(problem: ConeNMFError) -> ConeNMFError:
+    """Return an error of `from_rows`; if it advises an option, with the call that takes it."""
+    parts = Message(*problem.args).parts
+    for part in parts:
+        if isinstance(part, Option):
+            option = f"{part}=..." if part.value is ... else part
+            call = f"; options for reading go to from_rows(X, {option})"
+            return type(problem)(Message(*parts, call))
+    return problem
+
+
+def prepare(
+    V: object,
+    *,
+    normalize_total: float | None = None,
+    log1p: bool = False,
+    tfidf: bool = False,
+    normalize: bool = False,
+) -> DataMatrix:
+    """Return a view of V with the selected steps applied, in the order of the parameters.
+
+    This takes up to three passes. The view's `preparation` describes the steps and stores the
+    weights; a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
+    normalize_total : float, optional
+        Scale each sample to this sum, such as 10,000 for the counts of a cell.
+    log1p : bool
+        Take log(1 + x) of each entry.
+    tfidf : bool
+        Multiply each feature by log(N / df), where df is the number of samples, out of N, that have
+        the feature, and scale samples to unit length. A feature that all samples have gets the
+        weight 0.
+    normalize : bool
+        Scale each sample to unit length.
+
+    Examples
+    --------
+    >>> from conenmf import factorize
+    >>> from conenmf.data.prepare import prepared
+    >>> V = prepare([[2, 1, 0], [2, 0, 3]], tfidf=True)
+    >>> V.columns([0, 1])
+    array([[0., 0.],
+           [1., 0.],
+           [0., 1.]])
+    >>> result = factorize(V, 1)
+    >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
+    array([0., 1., 0.])
+    """
+    V = as_data(V, holes=True)  # `prepared` rejects missing entries, with advice
+    total = optional(number, "normalize_total", normalize_total, above=0, at_most=MAX_TOTAL)
+    log1p = flag("log1p", log1p)
+    tfidf = flag("tfidf", tfidf)
+    normalize = flag("normalize", normalize)
+    if tfidf and V.vocabulary is not None:
+        raise OptionError(
+            Option("tfidf", True),
+            " is for counts, and these texts are weighted so already: leave it out",
+        )
+    idf = inverse_frequencies(V) if tfidf else None
+    return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
 
 
 def is_elsewhere(X: object) -> bool:

@@ -62,9 +62,10 @@ from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import drawn_counts
-from ..data.validate import check_factors, check_shapes, require_data_matrix
+from ..data.validate import check_factors, check_shapes
 from ..data.views import MappedMatrix
 from ..errors import DataError, Message, NotAvailableError, Option
+from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.coefficients import finished
 from ..solve.constraints import NO_PENALTIES, Penalties
@@ -97,14 +98,14 @@ class BoundWarning(UserWarning):
     """An error is below its lower bound, so one of the two numbers must be wrong."""
 
 
-def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectrum = None) -> float:
+def lower_bound(V: object, K: int, *, effort: int = 0, spectrum: KnownSpectrum = None) -> float:
     """Return a lower bound for the relative error of all nonnegative factors with K components.
 
     With effort 0 it is sqrt(sum_{j > K} sigma_j^2) / ||V||, a bound for factors of any sign.
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     K : int
     effort : int
         Largest number of steps that raise the bound; see `best_lower_bound` of `dual_bound`, which
@@ -118,7 +119,7 @@ def lower_bound(V: DataMatrix, K: int, *, effort: int = 0, spectrum: KnownSpectr
     >>> round(lower_bound(from_columns([[2.0, 0.0], [0.0, 1.0]]), 1), 6)
     0.447214
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     K = components(K)
     effort = integer("effort", effort, at_least=0)
     return best_lower_bound(V, K, effort=effort, spectrum=spectrum).value
@@ -785,7 +786,7 @@ AnyCertificate: TypeAlias = Certificate | CountCertificate
 
 
 def certify(
-    V: DataMatrix,
+    V: object,
     W: ArrayLike,
     H: Aligned,
     *,
@@ -806,7 +807,7 @@ def certify(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
     H : array (K, N)
     loss : {"frobenius", "poisson"}
@@ -838,7 +839,7 @@ def certify(
     >>> certificate.gap < 1e-6, certificate.kkt_residual < 1e-6  # one component: optimal
     (True, True)
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     bounds = get_loss(loss).lower_bounds
     if not bounds:
         raise NotAvailableError("no lower bound is known for this loss: ", Option("loss", loss))

@@ -42,9 +42,10 @@ from ..data.blocks import EPS, TINY, Array, Block, dense, exact
 from ..data.known import EntryWeights, filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
-from ..data.validate import require_data_matrix, require_nonnegative
+from ..data.validate import require_nonnegative
 from ..data.views import shuffled_samples, unit_samples
 from ..errors import ComponentsError, InputWarning
+from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
@@ -649,7 +650,7 @@ def _among(chosen: Selection, ks: Array | None) -> Selection:
 
 
 def select_k(
-    V: DataMatrix,
+    V: object,
     ks: Iterable[int] | None = None,
     *,
     loss: str = "frobenius",
@@ -663,7 +664,7 @@ def select_k(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     ks : integers, optional
         Candidates, each from 1 to min(F, N); by default all numbers are allowed.
     loss : str
@@ -681,7 +682,7 @@ def select_k(
     >>> selection.K, selection.interval, selection.grade
     (4, (3, 6), 'supported')
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)

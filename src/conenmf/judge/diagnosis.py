@@ -30,9 +30,10 @@ from ..arguments import integer
 from ..data.blocks import Array, exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, require_data_matrix
+from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
+from ..io.open import as_data
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
 from ..text import Texts, counted, visible
@@ -318,16 +319,19 @@ def gather(
     V, K = fitted.V, fitted.K
     indices = evenly_spaced(V.n_samples, _n_held(V))
     shares = np.full(K, np.nan)
-    given = groups if groups is not None else classes
-    name = "group" if groups is not None else "class"
-    if given is not None:
-        labels = _labels(name, given, V.n_samples)[indices]
+    given = {"groups": groups, "classes": classes}
+    known = {
+        name: _labels(name, values, V.n_samples)[indices]
+        for name, values in given.items()
+        if values is not None
+    }
+    name = next(iter(known), "classes")
+    if known:
+        labels = known[name]
         shares = class_shares(fitted.W, np.asarray(fitted.H[:, indices]), labels)
     part = take_samples(V, indices)
     equal = units_of(part)
-    units = (
-        equal if groups is None else units_of(part, _labels("group", groups, V.n_samples)[indices])
-    )
+    units = equal if groups is None else units_of(part, labels)
     rng = default_rng(0)
     if units.max() < 1:  # a single sample or group has no halves
         n_splits = 0
@@ -352,7 +356,7 @@ def gather(
         structure=predicted,
         why_open=why_open,
         class_shares=shares,
-        class_name=name,
+        class_name={"groups": "group", "classes": "class"}[name],
         n_judged=len(indices),
         n_samples=V.n_samples,
     )
@@ -363,7 +367,7 @@ def _labels(name: str, values: ArrayLike, n_samples: int) -> Array:
     given = numbered(name, values)
     if given.size != n_samples:
         raise DataError(
-            f"there are {given.size} labels of the {name} for {n_samples} samples: give one each"
+            f"{name} has {given.size} labels for {n_samples} samples: give one for each"
         )
     return np.unique(given, return_inverse=True)[1]
 
@@ -745,7 +749,7 @@ def diagnose(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
     H : array (K, N)
     loss : str
@@ -768,7 +772,7 @@ def diagnose(
     >>> diagnose(V, result.W, result.H).row("Structure").grade
     'poor'
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
     fitted = Fitted(V, W, Ht.T, get_loss(loss))

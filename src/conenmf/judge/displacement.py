@@ -23,7 +23,7 @@ import numpy as np
 from ..arguments import array, factor, integer, several
 from ..data.blocks import TINY, Array, exact
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import require_data_matrix
+from ..io.open import as_data
 from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
 from .details import samples_and_weights
@@ -84,7 +84,7 @@ class _Fit(NamedTuple):
 
 
 def displacement(
-    V: DataMatrix,
+    V: object,
     W: Array,
     H: Aligned,
     rises: Sequence[float] = RISES,
@@ -95,7 +95,7 @@ def displacement(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
         In memory; entries may be missing or weighted, for example by 1 / sigma^2 with `sigma`.
     W : array (F, K)
     H : array (K, N)
@@ -117,7 +117,7 @@ def displacement(
     >>> bool((found.lower <= found.W + 1e-9).all() and (found.W <= found.upper + 1e-9).all())
     True
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     W = exact(factor("W", W, (V.n_features, "K")))
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))

@@ -16,6 +16,7 @@ import numpy as np
 from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_longest, evenly_spaced
+from ..io.tables import odd_columns
 from ..names import Names
 from ..text import counted, excerpt
 from .details import samples_and_weights
@@ -30,7 +31,6 @@ _MOSTLY = 0.9  # share of the samples in which a total is larger than all others
 _LIKE_A_SUM = 0.6  # correlation of a total with the sum of the others
 _SHOWN = 3  # names in a finding
 _MAX_CLASSES = 20  # different values of a column that may be classes
-_MIN_ROWS = 20  # from which on consecutive numbers are no accident
 _N_CODES = 3  # equal entries that may be a code
 _CODE_RATIO = 3.0  # of a code over the largest other value of its feature
 _CODES = (99, 999, 9999, 99999)
@@ -38,8 +38,6 @@ _MOSTLY_ZEROS = 0.6  # share of entries; counts, rather than brightness of pixel
 _TABLE_FEATURES = 200  # columns of a table that somebody wrote; only these may be classes or dates
 
 _CLASSES = re.compile(r"(target|class|labels?|y|species|cluster|category|diagnosis|group)", re.I)
-_IDENTIFIERS = re.compile(r"((.*[_ .-])?(id|index|key)|no|nr|row|number|unnamed: ?0)", re.I)
-_DATES = re.compile(r"(.*[_ .-])?(date|datetime|time|timestamp|year|month|day)", re.I)
 
 
 class Pitfall(NamedTuple):
@@ -164,37 +162,20 @@ def _largest_sample(V: DataMatrix) -> Iterator[Pitfall]:
 
 
 def _columns_that_are_no_amounts(looked: Looked, names: Names) -> Iterator[Pitfall]:
-    """Find classes, identifiers and dates by their names; identifiers also by their values."""
-    if len(looked.columns) > _TABLE_FEATURES:
+    """Find columns of a table that look like classes, row numbers, identifiers or dates."""
+    n_features = len(looked.columns)
+    if n_features > _TABLE_FEATURES:
         return
-    found: dict[str, list[int]] = {"classes": [], "identifiers": [], "dates": []}
-    for place, values in enumerate(looked.columns):
-        kind = _kind_of_column(names.feature(place), values)
-        if kind:
-            found[kind].append(place)
-    for kind, places in found.items():
-        if places:
-            finding = f"{named(np.array(places), names)} looks like {kind}"
-            yield Pitfall(
-                finding,
-                "leave it out, or pass it as classes" if kind == "classes" else "leave it out",
-            )
-
-
-def _kind_of_column(name: str, values: Array) -> str:
-    """Return "classes", "identifiers", "dates", or "" for a column of amounts."""
-    are_whole = bool((values == np.rint(values)).all())
-    if not are_whole:
-        return ""
-    steps = np.diff(values)
-    if values.size >= _MIN_ROWS and (steps == steps[0]).all() and steps[0] > 0:
-        return "identifiers"
-    n_values = np.unique(values).size
-    if _CLASSES.fullmatch(name) and n_values <= _MAX_CLASSES:
-        return "classes"
-    if _DATES.fullmatch(name):
-        return "dates"
-    return "identifiers" if _IDENTIFIERS.fullmatch(name) and n_values > values.size / 2 else ""
+    labels = [names.feature(place) for place in range(n_features)]
+    odd = odd_columns(looked.columns.T, labels)
+    if odd:
+        listed = ", ".join(map(excerpt, odd[:_SHOWN]))
+        finding = f"{listed}: a row number, an identifier or a date rather than an amount"
+        yield Pitfall(finding, "leave it out")
+    for label, values in zip(labels, looked.columns, strict=True):
+        are_few = np.unique(values).size <= _MAX_CLASSES
+        if _CLASSES.fullmatch(label) and are_few and (values == np.rint(values)).all():
+            yield Pitfall(f"{excerpt(label)}: a class rather than an amount", "leave it out")
 
 
 def _codes(looked: Looked, names: Names) -> Iterator[Pitfall]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, over
 from ..data.known import EntryWeights, known_entries
-from ..data.matrix import Aligned, DataMatrix, PerSample
+from ..data.matrix import Aligned, PerSample
+from ..io.open import as_data
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals, in a summary
 _FAR = 3.0  # in units of sigma: larger residuals count as large
@@ -98,12 +99,12 @@ class Residuals:
         return ResidualSummary(self.by_feature, self.by_sample, quantiles, far)
 
 
-def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
+def residuals(V: object, W: Array, H: Aligned) -> Residuals:
     """Return the residuals of V ~ W H.
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
         Opened with `sigma`, or with weights 1 / sigma^2.
     W : array (F, K)
     H : array (K, N)
@@ -116,6 +117,7 @@ def residuals(V: DataMatrix, W: Array, H: Aligned) -> Residuals:
     >>> found.scaled.tolist(), found.Q
     ([[0.0, 0.0], [0.0, 2.0]], 4.0)
     """
+    V = as_data(V, holes=True)
     has_holes = V.observed is not None
     aligned = V.aligned_weights
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])

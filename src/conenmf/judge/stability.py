@@ -52,6 +52,7 @@ from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts,
 from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, NotAvailableError, Option
+from ..io.open import as_data
 from ..names import Names
 from ..scale.checkpoint import (
     Checkpoint,
@@ -654,7 +655,7 @@ _MAX_MOVED_ENTRIES = 1 << 22  # of the samples that are used to find ranges of m
 
 
 def stability(
-    V: DataMatrix,
+    V: object,
     K: int,
     n_runs: int = 20,
     *,
@@ -673,7 +674,7 @@ def stability(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
         Entries may be missing or have weights, for least squares.
     K : int
     n_runs : int
@@ -722,7 +723,7 @@ def stability(
     >>> stability(V, 3, 6).verdict
     'stable'
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     K = checked_components(K, V)
     fitted = get_loss(loss)
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
@@ -946,7 +947,7 @@ class StabilityRange:
 
 
 def stability_over(
-    V: DataMatrix,
+    V: object,
     ks: Iterable[int] | None = None,
     n_runs: int = 20,
     *,
@@ -971,7 +972,7 @@ def stability_over(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     ks : integers, optional
         By default numbers around an estimate. For counts with the Poisson loss, those that
         `select_k` fits: up to two above and two below the best one.
@@ -990,7 +991,7 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    require_data_matrix(V, nonzero=True)
+    V = as_data(V, nonzero=True)
     tell = optional(function, "callback", callback, takes=1)
     fitted = get_loss(loss)
     place = _place(checkpoint)

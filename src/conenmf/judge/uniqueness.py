@@ -29,8 +29,9 @@ from ..arguments import DType, flag, integer
 from ..data.blocks import EPS, Array, Block, exact, over, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, require_data_matrix
+from ..data.validate import check_factors
 from ..errors import NotAvailableError
+from ..io.open import as_data
 from ..names import Names
 from ..solve.losses import get_loss
 from ..solve.run import Run, Stopping, run_together
@@ -190,7 +191,7 @@ class Uniqueness:
 
 
 def uniqueness(
-    V: DataMatrix,
+    V: object,
     W: ArrayLike,
     H: Any,
     *,
@@ -204,7 +205,7 @@ def uniqueness(
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     W : array (F, K)
     H : array (K, N)
     loss : {"frobenius", "poisson"}
@@ -234,7 +235,7 @@ def uniqueness(
     >>> found.in_words(0).split("; ")[0]
     'can be moved by 18° towards component 1, at the same error'
     """
-    require_data_matrix(V, nonzero=True, holes=True)
+    V = as_data(V, nonzero=True, holes=True)
     fitted = get_loss(loss)
     max_iter = integer("max_iter", max_iter, at_least=0)
     thorough = flag("thorough", thorough)
@@ -796,7 +797,9 @@ class _Search:
     def change(self, l: int, w: Array) -> float:
         """Estimate the squared change of W H if component l is put at w, without a refit."""
         t = self.inverse @ w
-        h = self.H[l] / max(t[l], _TINY)
+        if t[l] <= _TINY:  # nothing of the component is left
+            return math.inf
+        h = self.H[l] / t[l]
         lost = np.maximum(np.outer(t, h) - self.H, 0)
         beyond = w - self.W @ t
         return float((lost * (self.gram @ lost)).sum() + (beyond @ beyond) * (h @ h))

@@ -37,8 +37,8 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.matrix import Aligned, DataMatrix
-from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, OptionError
+from ..io.open import as_data
 from .energy import Apply, EnergyBound, subspace_energy
 
 VECTOR_TOL = 1e-10  # residual of singular vectors, relative to sigma_1; the same for all inits
@@ -89,7 +89,7 @@ class Spectrum:
 
     Parameters
     ----------
-    V : DataMatrix (F, N)
+    V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows
     start : array (F, m), optional
         A subspace near the leading one, used as the start instead of random vectors.
     vectors : bool
@@ -103,9 +103,8 @@ class Spectrum:
     array([5., 2.])
     """
 
-    def __init__(self, V: DataMatrix, *, start: Array | None = None, vectors: bool = True) -> None:
-        require_data_matrix(V)
-        self.V = V
+    def __init__(self, V: object, *, start: Array | None = None, vectors: bool = True) -> None:
+        self.V = as_data(V)
         self._start = start
         self._has_vectors = vectors
         self._rows: Rows = None  # rows for a view that starts from a subspace; stored only here
@@ -119,7 +118,10 @@ class Spectrum:
         if spectrum is None:
             return cls(V)
         if instance("spectrum", spectrum, Spectrum, "Spectrum(V)").V is not V:
-            raise OptionError("spectrum belongs to another matrix: pass Spectrum(V) of this one")
+            raise OptionError(
+                "spectrum belongs to another matrix: open the data once, V = from_rows(X), and "
+                "pass V and Spectrum(V)"
+            )
         return spectrum
 
     def singular_values(self, k: int, *, rough: bool = False) -> Array:

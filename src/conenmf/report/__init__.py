@@ -27,7 +27,7 @@ from ..errors import NotAvailableError
 from ..judge.details import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
-from ..result import Factorization
+from ..result import result_of
 from ..text import Facts, PathLike, Titles, counted, visible
 from . import sections
 from .charts import colour, outline
@@ -48,7 +48,7 @@ _SECTIONS = (
 
 
 def render(
-    result: Factorization,
+    result: object,
     *,
     title: str | None = None,
     source: str | None = None,
@@ -64,7 +64,7 @@ def render(
 
     Parameters
     ----------
-    result : Factorization
+    result : Factorization or fitted ConeNMF
         With its data, or with a saved diagnosis.
     title : str, optional
         By default the name of the source, or the number of components.
@@ -102,7 +102,7 @@ def render(
     >>> "<title>Cones &amp; more</title>" in page
     True
     """
-    instance("result", result, Factorization)
+    result = result_of(result)
     optional(instance, "stability", stability, Stability, "stability(V, K)")
     title = optional(text, "title", title)
     source = optional(text, "source", source)
@@ -137,12 +137,12 @@ def render(
     )
 
 
-def write_report(result: Factorization, path: PathLike, **options: Any) -> None:
+def write_report(result: object, path: PathLike, **options: Any) -> None:
     """Write the report of a result, one HTML page; the file appears only when it is complete.
 
     Parameters
     ----------
-    result : Factorization
+    result : Factorization or fitted ConeNMF
     path : path
         The HTML file; an existing file is replaced.
     **options

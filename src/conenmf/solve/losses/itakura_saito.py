@@ -23,6 +23,7 @@ from .loss import Loss, Objective, Sums, Words
 
 _STEPS = 2000  # largest number of updates of H
 _SETTLED = 1e-8  # stop when the largest change is below this
+_IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _LIFTED_SHARE = 0.01  # of the mean of W, added to an init because updates cannot change zeros
 
 
@@ -64,6 +65,7 @@ class ItakuraSaito(Loss):
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the divergence of samples, up to a constant for each."""
+        fitted = np.maximum(fitted, _IMPOSSIBLE)
         return np.asarray((weights * (entries / fitted + np.log(fitted))).sum(axis=0))
 
     def inits(self, *given: object) -> tuple[Init, ...]:

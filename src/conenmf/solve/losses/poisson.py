@@ -367,6 +367,7 @@ _COMPARED = 10  # the iteration at which the remaining runs are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
+_IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _KEPT_SHARE = 0.1  # of an entry: extrapolation leaves at least this
 
 POISSON_SOLVERS: dict[str, Solver] = {
@@ -606,7 +607,8 @@ class Poisson(Loss):
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the negative log-likelihood of samples, up to a constant for each."""
-        return np.asarray((weights * (fitted - entries * np.log(fitted))).sum(axis=0))
+        logs = np.log(np.maximum(fitted, _IMPOSSIBLE))
+        return np.asarray((weights * (fitted - entries * logs)).sum(axis=0))
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that other features explain."""
