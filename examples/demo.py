@@ -23,7 +23,7 @@ def digits() -> None:
     data = load_digits()
     model = ConeNMF(n_components=16).fit(data.data)
     print(f"Handwritten digits: {len(data.data)} images of 8 x 8 pixels, 16 components\n")
-    print(model.result_.diagnose())
+    print(model.diagnose())
     print(f"\n  time of the fit      {model.result_.total_seconds:.2f} s")
     axes = model.result_.plot_components(image_shape=(8, 8))
     axes[0].figure.savefig(PICTURE, dpi=120)

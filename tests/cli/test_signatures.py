@@ -30,7 +30,7 @@ def test_the_page_leads_from_a_catalogue_to_named_signatures(values, output_of):
     output = output_of(*words.split())
     for line, count in {
         "rows are the 96 types of mutations, so columns are samples": 1,
-        "components, supported: ": 1,
+        "components, supported: ": 2,  # in the first lines, and in the verdict
         ": known as SBS-": 4,
         ": new (nearest: SBS-": 1,
         "stable: 5 of 5 components": 1,

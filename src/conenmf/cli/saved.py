@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ..atomic import output_file
+from ..data.blocks import Array
 from ..data.prepare import prepared
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
@@ -19,7 +20,7 @@ from ..report import write_report
 from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
-from ..text import Facts, visible
+from ..text import visible
 from .options import (
     ENTRIES,
     LABELS,
@@ -129,8 +130,7 @@ def report(request: Request) -> None:
     with locked_folder(folder) if is_locked else nullcontext():
         result = _load(request.result)
         request.read_as(result.settings)
-        labels = labels_of(request, result.n_samples, result.names)
-        result = _judged(result, request, labels)
+        result, classes = _judged(result, request)
         consensus = folder / STABILITY_FILE
         has_consensus = result.init_used == "consensus" and consensus.is_file()
         write_report(
@@ -141,7 +141,7 @@ def report(request: Request) -> None:
             image_shape=request.image_shape,
             pixels_shape=request.pixels_shape,
             stability=Stability.load(consensus) if has_consensus else None,
-            classes=labels.get("classes"),
+            classes=classes,
             **about_samples(request, result.n_samples, result.names),
         )
         if is_inside and target.name == REPORT_FILE:
@@ -150,18 +150,20 @@ def report(request: Request) -> None:
     request.answer(answer, f"open {visible(target, None)} in a browser")
 
 
-def _judged(result: Factorization, request: Request, labels: Facts) -> Factorization:
-    """Return a result with its diagnosis, which may be computed from the data."""
+def _judged(result: Factorization, request: Request) -> tuple[Factorization, Array | None]:
+    """Return a result with its diagnosis, which may be computed from the data, and the classes."""
     if request.data is None and result.diagnosis is None:
         request.data = result.settings.get("source")
         if request.data is None:
             raise OptionError(f"{request.result} was not judged: name its data with --data")
+    labels = labels_of(request, result.n_samples, result.names)
+    classes = labels.get("classes")
     if request.data is None:
         judging = {"groups", "n_splits", "uniqueness"} & request.given
         if judging:
             flag = flags_of(report)[min(judging)]
             raise OptionError(f"{flag} is for a new verdict: name the data with --data")
-        return result
+        return result, classes
     if "ratings" in result.settings:
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
     V = request.open(result.vocabulary)
@@ -176,4 +178,4 @@ def _judged(result: Factorization, request: Request, labels: Facts) -> Factoriza
     V = with_sample_weights(request, V, result.loss)
     result = replace(result, data=V, certificate=None, diagnosis=None)
     request.judge(result, **labels)
-    return result
+    return result, classes

@@ -694,8 +694,8 @@ def judge(
         watch=watch,
         is_late=lambda number: 0 < number < N_SPLITS and not has_time_for(_SPLIT_FITS),
     )
+    certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))  # notices data that changed
     details = judges.describe()
-    certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))
     others = judges.search(n_splits > 0 and has_time_for(_SEARCH_FITS))
     found = evidence.structure
     features = looked.features()
