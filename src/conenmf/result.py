@@ -33,7 +33,14 @@ from .judge.certificate import (
 )
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
-from .judge.diagnosis import About, Diagnosis, Fitted, Judges, judge
+from .judge.diagnosis import (
+    MAX_BOUNDED,
+    About,
+    Diagnosis,
+    Fitted,
+    judge,
+    search_iterations,
+)
 from .judge.halves import N_SPLITS, Stop, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
@@ -304,7 +311,7 @@ class Factorization:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
 
         Both halves of random splits of the samples are fitted again. The whole call takes about as
-        long as three fits, or 1.5 seconds of processor time if that is more. Later calls return
+        long as three fits; small data are also searched for other factors. Later calls return
         `diagnosis`, unless you pass arguments.
 
         Parameters
@@ -334,14 +341,13 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
-        judges = Judges(
-            describe=lambda: self._described(V),
-            certify=lambda more: self._certificate(V, effort, more),
-            search=lambda more: self.uniqueness(max_iter=200 if more else 0),
-        )
+        certificate = self._certificate(V, effort)
+        max_iter = search_iterations(V, self.W) if n_splits else 0
         diagnosis = judge(
             self._fitted(V),
-            judges,
+            self._described(V),
+            certificate,
+            self.uniqueness(max_iter=max_iter),
             self._about(),
             groups=groups,
             classes=classes,
@@ -352,12 +358,11 @@ class Factorization:
         self._remember(diagnosis=diagnosis)
         return diagnosis
 
-    def _certificate(
-        self, V: DataMatrix, effort: int | None, is_cheap: bool
-    ) -> AnyCertificate | None:
-        """Return the best certificate: a new one if it is asked for or cheap, else a known one."""
+    def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
+        """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
-        if (effort is None and (known or not is_cheap)) or not get_loss(self.loss).lower_bounds:
+        is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
+        if not get_loss(self.loss).lower_bounds or (effort is None and not is_cheap):
             return known or self.first_certificate
         certificate = self._judge(V, self._effort(effort, known))
         self._remember(certificate=certificate)
@@ -374,7 +379,6 @@ class Factorization:
             self._n_fixed,
             self.init_used if self.init_used == "simplex" and not self.n_iter else "random",
             self.component_names,
-            self.total_seconds,
         )
 
     def _described(self, V: DataMatrix) -> Details:

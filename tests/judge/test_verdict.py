@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 
-from conenmf import factorize, from_rows
+from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import DataError
 from conenmf.judge.diagnosis import agreement, class_shares, grade_components
 from conenmf.judge.halves import Structure, splits, units_of
@@ -84,6 +84,15 @@ def test_noise_has_no_structure_and_nothing_to_interpret(noise, rng):
     assert "interpret" not in found.components
     assert found.row("Structure").grade == "poor"
     assert found.headline == "none of 5 components can be interpreted"
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3])
+def test_cones_that_single_features_tell_apart_are_no_noise(alpha):
+    model = make_cones(60, 5, alpha, n_samples=300, rng=np.random.default_rng(0))
+    found = factorize(from_columns(model.V), 5).diagnose()
+    assert found.row("Structure").grade == "open"
+    assert found.row("Cones").grade == "good"
+    assert "interpret" in found.components
 
 
 def test_counts_of_low_depth_have_structure_by_their_own_loss(rng):

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from html import escape
-from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,14 +67,12 @@ _MIN_FAR_STRUCTURE = 0.3  # ... if neighbouring features are hidden too
 _NEARLY_SAME_COSINE = 0.9  # without structure, in all halves but one
 _MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
+_SINGLE_FEATURES = "single features tell the cones apart, so none predicts another"
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
-# Processor time that a diagnosis may take, unless more is asked for, and what its parts may take
-# in times of the fit.
-_USUAL_SECONDS = 1.5
-_USUAL_FITS = 3.0
-_SPLIT_FITS = 0.5
-_CERTIFICATE_FITS = 3.0
-_SEARCH_FITS = 7.0
+# Entries of V times components up to which a diagnosis asks for more than it needs: a better lower
+# bound, and a search for other factors. They take a few fits.
+MAX_BOUNDED = 1 << 21
+MAX_SEARCHED = 1 << 20
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MAX_LISTED = 12  # components that are listed rather than counted
@@ -235,8 +232,6 @@ class Fitted:
         The init if it is the whole fit, otherwise "random".
     names : tuple of K str
         The names of the components.
-    seconds : float
-        The time of the fit.
     """
 
     V: DataMatrix
@@ -247,7 +242,6 @@ class Fitted:
     n_fixed: int = 0
     init: str = "random"
     names: Texts = ()
-    seconds: float = 0.0
 
     @property
     def K(self) -> int:
@@ -288,21 +282,20 @@ class Evidence:
 
 def gather(
     fitted: Fitted,
-    looked: Looked,
+    features: FeatureFit,
     *,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
     stop: Stop = lambda: False,
     watch: Watch = str,
-    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
     Parameters
     ----------
     fitted : Fitted
-    looked : Looked
+    features : FeatureFit
     groups : array (N,), optional
         The group of each sample, such as its donor. A group is in one half only.
     classes : array (N,), optional
@@ -313,8 +306,6 @@ def gather(
         Asked after each iteration of the fits; True ends them, and finished splits count.
     watch : callable
         Called with a note such as "split 2 of 3" before the fits of each split.
-    is_late : callable
-        Asked before each split, with its number; True ends the fits.
     """
     V, K = fitted.V, fitted.K
     indices = evenly_spaced(V.n_samples, _n_held(V))
@@ -337,7 +328,7 @@ def gather(
         n_splits = 0
     why_open = "the samples were not split into halves"
     if n_splits:
-        why_open = _why_open(part, looked, equal, K)
+        why_open = _why_open(part, features, equal, K)
     predicted = None
     if not why_open:
         once = np.unique(equal, return_index=True)[1]
@@ -350,7 +341,7 @@ def gather(
         stop,
         watch,
     )
-    spectra = half_spectra(part, K, how, units, rng, n_splits, is_late)
+    spectra = half_spectra(part, K, how, units, rng, n_splits)
     return Evidence(
         cosines=cosines_in_halves(fitted.W, spectra),
         structure=predicted,
@@ -378,7 +369,7 @@ def _n_held(V: DataMatrix) -> int:
     return int(min(V.n_samples, max(_MAX_HELD_ENTRIES / per_sample, 1)))
 
 
-def _why_open(V: DataMatrix, looked: Looked, equal: Array, K: int) -> str:
+def _why_open(V: DataMatrix, features: FeatureFit, equal: Array, K: int) -> str:
     """Return why halves cannot show whether components predict; "" if they can."""
     if K == 1:
         return "one component describes the mean, and is not compared with less"
@@ -386,7 +377,7 @@ def _why_open(V: DataMatrix, looked: Looked, equal: Array, K: int) -> str:
         return f"{counted(V.n_features, 'feature')} are too few to hide half of them"
     if not enough_units(equal, K):
         return f"{counted(int(equal.max()) + 1, 'different sample')} are too few for two halves"
-    return "a few large features decide" if looked.features().is_of_few else ""
+    return "a few large features decide" if features.is_of_few else ""
 
 
 def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
@@ -420,7 +411,9 @@ def agreement(cosines: Array) -> Array:
     return np.sort(cosines, axis=0)[min(1, len(cosines) - 1)]
 
 
-def grade_components(cosines: Array, found: Structure | None) -> list[str]:
+def grade_components(
+    cosines: Array, found: Structure | None, *, are_apart: bool = False
+) -> list[str]:
     """Return the grade of each component from what halves of the samples show.
 
     Parameters
@@ -429,6 +422,8 @@ def grade_components(cosines: Array, found: Structure | None) -> list[str]:
         The cosine of each component with its partner in each fit of a half.
     found : Structure or None
         Whether components predict; None if it is not known.
+    are_apart : bool
+        Whether samples are proved to lie in cones that are apart, which is structure too.
 
     Examples
     --------
@@ -445,7 +440,7 @@ def grade_components(cosines: Array, found: Structure | None) -> list[str]:
     resembles = np.median(cosines, axis=0) >= _ALIKE_COSINE
     if found is not None and found.share < _MIN_STRUCTURE:
         return np.where(known >= _NEARLY_SAME_COSINE, "with care", "do not").tolist()
-    is_clear = found is not None and found.far >= _MIN_FAR_STRUCTURE
+    is_clear = are_apart if found is None else found.far >= _MIN_FAR_STRUCTURE
     best = "interpret" if is_clear else "with care"
     return np.select([known >= _SAME_COSINE, resembles], [best, "with care"], "do not").tolist()
 
@@ -476,9 +471,9 @@ def _follows(evidence: Evidence, k: int) -> bool:
     return bool(evidence.class_shares[k] > _MAX_CLASS_SHARE)
 
 
-def _grades(evidence: Evidence, fitted: Fitted) -> list[str]:
+def _grades(evidence: Evidence, fitted: Fitted, *, are_apart: bool) -> list[str]:
     """Return the grades; known components need no evidence, and others must not follow a class."""
-    grades = grade_components(evidence.cosines, evidence.structure)
+    grades = grade_components(evidence.cosines, evidence.structure, are_apart=are_apart)
     for k, grade in enumerate(grades):
         if k < fitted.n_fixed:
             grades[k] = "interpret"
@@ -545,7 +540,7 @@ def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted) ->
         chosen = [fitted.name(k) for k, one in enumerate(grades) if one == grade]
         if chosen:
             is_listed = fitted.K <= _MAX_LISTED
-            parts.append(f"{grade}: {', '.join(chosen) if is_listed else len(chosen)}")
+            parts.append(f"{grade}: {', '.join(chosen)}" if is_listed else f"{len(chosen)} {grade}")
     following = [fitted.name(k) for k in range(fitted.K) if _follows(evidence, k)]
     if following:
         parts.append(
@@ -632,28 +627,11 @@ class About:
     Q: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Judges:
-    """What else is asked about a fit, each when it is needed.
-
-    Attributes
-    ----------
-    describe : callable
-        Returns the `Details`.
-    certify : callable
-        Returns the certificate; True asks for a better one than is known, which takes time.
-    search : callable
-        Returns the `Uniqueness`; True asks to search for other factors with more error.
-    """
-
-    describe: Callable[[], Details]
-    certify: Callable[[bool], AnyCertificate | None]
-    search: Callable[[bool], Uniqueness]
-
-
 def judge(
     fitted: Fitted,
-    judges: Judges,
+    details: Details,
+    certificate: AnyCertificate | None,
+    others: Uniqueness,
     about: About,
     *,
     groups: ArrayLike | None = None,
@@ -667,8 +645,8 @@ def judge(
     Parameters
     ----------
     fitted : Fitted
-    judges : Judges
-    about : About
+    details, certificate, others, about
+        What is known of the fit: its data, its error, other factors, and the rest.
     groups, classes, n_splits
         As in `diagnose`.
     stop : callable
@@ -676,30 +654,22 @@ def judge(
     watch : callable
         Called with a note such as "split 2 of 3" before the fits of each split.
     """
-    began = process_time()
-    allowed = max(_USUAL_SECONDS, _USUAL_FITS * fitted.seconds)
-
-    def has_time_for(fits: float) -> bool:
-        """Return whether as much time is left as so many fits of the whole take."""
-        return not stop() and process_time() - began + fits * fitted.seconds <= allowed
-
     looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
+    features = looked.features()
     evidence = gather(
         fitted,
-        looked,
+        features,
         groups=groups,
         classes=classes,
         n_splits=n_splits,
         stop=stop,
         watch=watch,
-        is_late=lambda number: 0 < number < N_SPLITS and not has_time_for(_SPLIT_FITS),
     )
-    certificate = judges.certify(has_time_for(_CERTIFICATE_FITS))  # notices data that changed
-    details = judges.describe()
-    others = judges.search(n_splits > 0 and has_time_for(_SEARCH_FITS))
+    are_apart = bool(cones_in_words(details.cones))
+    if are_apart and evidence.structure and evidence.structure.share < _MIN_STRUCTURE:
+        evidence = replace(evidence, structure=None, why_open=_SINGLE_FEATURES)
     found = evidence.structure
-    features = looked.features()
-    grades = _grades(evidence, fitted)
+    grades = _grades(evidence, fitted, are_apart=are_apart)
     for_counts = fitted.loss.degree != 2
     wrong = list(pitfalls(fitted.V, looked, features, fitted.K, for_counts=for_counts))
     rows = (
@@ -782,14 +752,21 @@ def diagnose(
             lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
         )
         certificate = certify(V, W, H, loss=loss)
-        judges = Judges(
-            describe=lambda: describe(V, W, Ht.T, labels),
-            certify=lambda more: certificate,
-            search=lambda more: uniqueness(V, W, H, loss=loss, max_iter=_search_iterations(more)),
-        )
+        details = describe(V, W, Ht.T, labels)
+        others = uniqueness(V, W, H, loss=loss, max_iter=search_iterations(V, W))
         about = About(f"relative error {certificate.relative_error:.4g}")
-        return judge(fitted, judges, about, groups=groups, classes=classes, n_splits=n_splits)
+        return judge(
+            fitted,
+            details,
+            certificate,
+            others,
+            about,
+            groups=groups,
+            classes=classes,
+            n_splits=n_splits,
+        )
 
 
-def _search_iterations(more: bool) -> int:
-    return 200 if more else 0
+def search_iterations(V: DataMatrix, W: Array) -> int:
+    """Return how long a diagnosis searches for other factors: not at all if that takes long."""
+    return 200 if V.n_entries * W.shape[1] <= MAX_SEARCHED else 0

@@ -37,7 +37,7 @@ from .details import samples_and_weights
 from .scores import match_components
 
 N_SPLITS = 3
-_HALF_STOPPING = Stopping(tol=1e-3, max_iter=60)  # the cosines hardly change after that
+_HALF_STOPPING = Stopping(tol=1e-3, max_iter=40)  # the cosines hardly change after that
 _MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
 _MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
 _PREDICTED_SAMPLES = 500  # of each half, to learn components from and to predict
@@ -158,16 +158,13 @@ def half_spectra(
     units: Array,
     rng: Generator,
     n_splits: int = N_SPLITS,
-    is_late: Callable[[int], bool] = lambda number: False,
 ) -> Array:
-    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped or is late.
+    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped.
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
     found: list[Array] = []
     for number, pair in enumerate(splits(units, n_splits, rng)):
-        if is_late(number):
-            break
         how.watch(f"split {number + 1} of {n_splits}")
         fits = []
         for indices in pair:
