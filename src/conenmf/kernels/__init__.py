@@ -13,7 +13,7 @@ from .hals import (
     hals_rows,
     hals_sweeps,
 )
-from .load import SMALLEST_SQUARE, clock, compiling, load_kernels
+from .load import SMALLEST_SQUARE, clock, compiling, free_numba_lock, load_kernels
 from .nnls import nnls_memory, nnls_rows
 from .poisson import poisson_steps
 from .sparse import (
@@ -35,6 +35,7 @@ __all__ = [
     "cone_products_sparse",
     "entry_products",
     "extrapolate_rows",
+    "free_numba_lock",
     "hals_packed_rows",
     "hals_rows",
     "hals_sweeps",
