@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 
 import numba  # noqa: F401  # imported before the fork: each process then begins sooner
 import numpy as np
@@ -106,7 +107,8 @@ def in_a_fork(n_kinds, how, place):
         try:
             os.write(writer, json.dumps(outcome(n_kinds, how, place)).encode())
             os._exit(0)
-        finally:
+        except BaseException:
+            traceback.print_exc()
             os._exit(1)
     os.close(writer)
     deadline = time.monotonic() + LIMIT

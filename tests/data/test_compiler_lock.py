@@ -78,9 +78,9 @@ def test_fits_go_on_after_an_interrupt_at_any_place_of_the_lock(tmp_path):
 
 def interrupt_main():
     """Interrupt the main thread, which soon waits for this one."""
-    time.sleep(0.1)
+    time.sleep(0.5)
     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-    time.sleep(0.1)
+    time.sleep(0.5)
 
 
 def test_an_interrupt_waits_for_the_compiler():
@@ -103,7 +103,7 @@ def test_a_second_interrupt_does_not_wait():
     def work():
         interrupt_main()
         interrupt_main()
-        may_end.wait(60)
+        may_end.wait(10)
         ended.append(True)
 
     with pytest.raises(KeyboardInterrupt):
