@@ -46,7 +46,7 @@ def assert_harmless(interrupted, expected):
 
 
 def test_fits_go_on_after_an_interrupt_of_the_compiler(tmp_path):
-    compiling = outcomes(1, ["raised:3001"], tmp_path)  # and the later fits fill the cache
+    compiling = outcomes(1, ["signal:3001"], tmp_path)  # and the later fits fill the cache
     expected, *loading = outcomes(
         1, ["signal:-1", "raised:2", "signal:70", "raised:203", "raised:1004"], tmp_path
     )
@@ -60,9 +60,9 @@ def test_fits_go_on_after_an_interrupt_of_the_compiler(tmp_path):
 def test_fits_go_on_after_an_interrupt_at_any_place_of_the_lock(tmp_path):
     (cold,) = outcomes(4, ["signal:-1"], tmp_path / "cold")
     compiling = []
-    for number, how in enumerate(["raised", "signal"] * 2):
+    for number in range(4):  # raised amid type inference, where no signal can, it breaks numba
         place = (2 * number + 1) * cold["places"] // 8
-        compiling += outcomes(4, [f"{how}:{place}"], tmp_path / str(number))
+        compiling += outcomes(4, [f"signal:{place}"], tmp_path / str(number))
     (warm,) = outcomes(4, ["signal:-1"], tmp_path / "cold")
     assert warm["places"] < cold["places"]
     assert warm["digests"] == cold["digests"]
