@@ -86,6 +86,20 @@ def dense(block: Block) -> Array:
     return np.ascontiguousarray(array, dtype=float)
 
 
+def first_largest(values: Array, share: float) -> Array:
+    """Return the index of the largest value of each column: the first, if several are equal.
+
+    Values count as equal up to this share of the largest; rounding, and with it the storage, would
+    choose among them.
+
+    >>> first_largest(np.array([0.1, 0.3, 0.1 + 0.2]), 1e-9)
+    array(1)
+    """
+    largest = values.max(axis=0)
+    lowest = np.minimum(largest * (1.0 - share), largest * (1.0 + share))  # of either sign
+    return np.asarray((values >= lowest).argmax(axis=0))
+
+
 def norms(squared: Array) -> Array:
     """Return ||v|| for each ||v||^2, and 1 for zero samples, so that division is possible."""
     return np.sqrt(np.where(squared > 0, squared, 1.0))
