@@ -36,12 +36,13 @@ newest:  ## the tests with the newest packages that pip finds for PYTHON (TESTS=
 	.venv-newest/bin/python -m pip list --disable-pip-version-check --format freeze
 	.venv-newest/bin/python -m pytest -n auto $(TESTS)
 
-oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS="tests/cones" for a part)
+oldest:  ## the tests with the oldest packages that are allowed, and the table of docs/about.md (TESTS="tests/cones" for a part)
 	$(PYTHON) -m venv --clear .venv-oldest
 	$(PYTHON) .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv-oldest/oldest.txt --editable ".[test]"
 	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -W default::DeprecationWarning $(TESTS)
+	$(if $(TESTS),,.venv-oldest/bin/python .ci/oldest.py --write)
 
 dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a new environment
 	rm -rf dist .venv-dist
