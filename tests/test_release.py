@@ -15,7 +15,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from packaging.version import Version
 
 import conenmf
 
