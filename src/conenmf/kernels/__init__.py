@@ -22,7 +22,6 @@ from .sparse import (
     cone_products_sparse,
     entry_products,
     sparse_products,
-    sparse_sums,
 )
 
 __all__ = [
@@ -43,7 +42,6 @@ __all__ = [
     "nnls_rows",
     "poisson_steps",
     "sparse_products",
-    "sparse_sums",
 ]
 
 AVAILABLE: bool  # set when it is first read, then a plain attribute
