@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo quick test test-all test-storages test-machines oldest dist attack bench reproduce docs lint clean
+.PHONY: demo quick test test-all test-storages test-machines newest oldest dist attack bench reproduce docs lint clean
 
 demo: $(VENV)/demo.stamp  ## factor digits and the cones of the paper, write demo.png and a report
 	$(BIN)/python examples/demo.py
@@ -29,12 +29,20 @@ test-storages: $(VENV)/test.stamp  ## storages, containers and own parts under t
 test-machines: $(VENV)/test.stamp  ## the tests as each of several processors (LEGS="haswell twins" for some)
 	$(BIN)/python tests/machines.py $(LEGS)
 
-oldest:  ## the tests with the oldest packages that pyproject.toml allows (TESTS="tests/cones" for a part)
-	$(PYTHON) -m venv .venv-oldest
+newest:  ## the tests with the newest packages that pip finds for PYTHON (TESTS="tests/io" for a part)
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check \
+		--upgrade --upgrade-strategy eager --editable ".[test]"
+	.venv-newest/bin/python -m pip list --disable-pip-version-check --format freeze
+	.venv-newest/bin/python -m pytest -n auto $(TESTS)
+
+oldest:  ## the tests with the oldest packages that are allowed, and the table of docs/about.md (TESTS="tests/cones" for a part)
+	$(PYTHON) -m venv --clear .venv-oldest
 	$(PYTHON) .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv-oldest/oldest.txt --editable ".[test]"
 	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -W default::DeprecationWarning $(TESTS)
+	$(if $(TESTS),,.venv-oldest/bin/python .ci/oldest.py --write)
 
 dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a new environment
 	rm -rf dist .venv-dist
@@ -75,4 +83,4 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-dist .venv-without-numba .machines dist demo.png demo.html docs/_build docs/auto_examples docs/generated
+	rm -rf $(VENV) .venv-newest .venv-oldest .venv-dist .venv-without-numba .machines dist demo.png demo.html docs/_build docs/auto_examples docs/generated

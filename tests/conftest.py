@@ -40,12 +40,23 @@ settings.register_profile(
 settings.load_profile("conenmf")
 
 
+def _set_examples(items):
+    """Let each drawn test have CONENMF_EXAMPLES examples, whatever number it states itself."""
+    count = os.environ.get("CONENMF_EXAMPLES")
+    for item in items if count else ():
+        test = getattr(item, "obj", None)
+        if hasattr(test, "hypothesis"):
+            own = getattr(test, "_hypothesis_internal_use_settings", settings.default)
+            test._hypothesis_internal_use_settings = settings(own, max_examples=int(count))
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out combinations of parameters of tests that are `thinned`.
 
     Those stay whose indices sum to a multiple of `step`: a Latin square, in which every value of a
     parameter meets values of all kinds of the others. CONENMF_TESTS=all runs every combination.
     """
+    _set_examples(items)
     if os.environ.get("CONENMF_TESTS") == "all":
         return
     kept, left_out, seen = [], [], {}

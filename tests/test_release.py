@@ -1,5 +1,6 @@
 """What users install: the wheel, made from the sdist, in an environment without the sources."""
 
+import ast
 import email
 import os
 import re
@@ -9,6 +10,7 @@ import sysconfig
 import tarfile
 import tomllib
 import venv
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -131,6 +133,14 @@ def test_the_recipe_has_the_requirements_and_the_version_of_the_project():
     assert listed == {*needed, f"python{PROJECT['requires-python']}"}
 
 
+def required(*extras):
+    """Return the oldest versions of packages that the project and its extras require."""
+    optional = PROJECT["optional-dependencies"]
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in optional[extra])]
+    found = (re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line) for line in lines)
+    return dict(match.groups() for match in found if match)
+
+
 def test_versions_that_are_stated_elsewhere_are_those_of_the_project():
     page = (ROOT / "docs" / "about.md").read_text("utf-8")
     stated = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", page, re.MULTILINE))
@@ -143,3 +153,61 @@ def test_versions_that_are_stated_elsewhere_are_those_of_the_project():
     assert stated.pop("Python") == PROJECT["requires-python"].removeprefix(">=")
     assert {name.replace("_", "-"): known[name] for name in stated} == stated
     assert {"numpy", "scipy", "scikit-learn", "numba", "dask", "pandas"} <= set(stated)
+
+
+def test_all_extras_require_the_same_versions():
+    every = required(*PROJECT["optional-dependencies"])
+    for extra in PROJECT["optional-dependencies"]:
+        assert required(extra).items() <= every.items(), extra
+
+
+def imported(path):
+    """Return the first part of every name that a program imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module.partition(".")[0]
+
+
+def test_what_reproduces_the_paper_imports_only_what_its_extra_installs():
+    folder = ROOT / "benchmarks"
+    own = {path.stem: path for path in (*folder.glob("*.py"), *folder.glob("paper/*.py"))}
+    reached = set()
+    modules = {"reproduce"}
+    while new := modules & own.keys() - reached:
+        reached |= new
+        modules |= {name for module in new for name in imported(own[module])}
+    assert {path.stem for path in folder.glob("paper/*.py")} <= reached
+    packages = {"PIL": "pillow", "sklearn": "scikit-learn"}
+    needed = {packages.get(name, name) for name in modules - reached - sys.stdlib_module_names}
+    (extra,) = PROJECT["optional-dependencies"]["reproduce"]
+    parts = re.fullmatch(r"conenmf\[(.*)\]", extra)[1].split(",")
+    assert {"matplotlib", "numpy", "scikit-learn"} < needed
+    assert needed - {"conenmf"} <= required(*parts).keys()
+
+
+def warns(module, category):
+    warnings.warn_explicit("is deprecated", category, f"{module}.py", 1, module)
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, FutureWarning, PendingDeprecationWarning])
+def test_deprecation_warnings_are_errors_in_our_own_calls_only(category):
+    for module in ("conenmf", "conenmf.io.text", "tests.test_release", "attack.options"):
+        with pytest.raises(category, match="is deprecated"):
+            warns(module, category)
+    with warnings.catch_warnings(record=True) as shown:
+        for module in ("anndata.compat", "zarr.core.tests", "conenmfx"):
+            warns(module, category)
+    assert len(shown) == 3
+
+
+def test_every_version_of_python_is_tested_with_the_newest_packages():
+    workflow = (ROOT / ".github" / "workflows" / "test.yml").read_text("utf-8")
+    newest = workflow.partition("  newest:\n")[2].partition("\n\n")[0]
+    first = int(PROJECT["requires-python"].removeprefix(">=3."))
+    assert all(f'"3.{minor}"' in newest for minor in range(first, LAST_MINOR + 1))
+    assert "make newest PYTHON=python" in newest
+    oldest = workflow.partition("  oldest:\n")[2].partition("\n\n")[0]
+    assert f'"3.{first}"' in oldest
+    assert "make oldest PYTHON=python" in oldest

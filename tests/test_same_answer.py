@@ -107,6 +107,11 @@ def _opened(kind, n_threads, **known):
     return from_columns(_data(kind), n_threads=n_threads, block_samples=7, **known)
 
 
+def _opened_sparse(n_threads, dtype=np.float64):
+    rows = sp.csr_array(_data("counts, mostly zero").T, dtype=dtype)
+    return from_rows(rows, n_threads=n_threads, block_samples=7)
+
+
 def _streamed(n_threads):
     stream = ConeStream(40, 3)
     for batch in np.split(_data("cones"), 3, axis=1):
@@ -132,11 +137,9 @@ THREADED = {
     "holes": lambda n: _fitted(
         _opened("mixtures", n, mask=np.add.outer(range(40), range(90)) % 5 > 0), K=3
     ),
-    "counts": lambda n: _fitted(
-        from_rows(sp.csr_array(_data("counts, mostly zero").T), n_threads=n, block_samples=7),
-        K=3,
-        loss="poisson",
-    ),
+    "counts": lambda n: _fitted(_opened_sparse(n), K=3, loss="poisson"),
+    "sparse": lambda n: _fitted(_opened_sparse(n), K=3),
+    "sparse, in single precision": lambda n: _fitted(_opened_sparse(n, np.float32), K=3),
 } | {solver: functools.partial(_iterated, solver=solver) for solver in SOLVERS}
 
 

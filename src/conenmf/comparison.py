@@ -43,6 +43,7 @@ from .text import Facts, function_name
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
+_ERROR_DIGITS = 8  # of errors that are compared, so that rounding does not decide the order
 
 
 class Contender(NamedTuple):
@@ -216,7 +217,7 @@ def compare(
         contenders.append(_other(V, K, name, program, true))
     if not contenders:
         raise problem or OptionError("nothing to compare: name at least one init and one solver")
-    contenders.sort(key=lambda one: one.relative_error)
+    contenders.sort(key=lambda one: round(one.relative_error, _ERROR_DIGITS))
     return Comparison(tuple(contenders), K)
 
 

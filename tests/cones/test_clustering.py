@@ -202,7 +202,8 @@ def test_half_of_the_radius_bounds_nothing_if_centres_are_drawn():
         cones = cr1_plus_plus(V, 2, rng=np.random.default_rng(seed))[2]
         assert cones.radius / 2 > 4 * best
         assert cones.least_size_angle == pytest.approx(best)
-    assert cluster_cones(V, 2).least_size_angle <= best
+    found = cluster_cones(V, 2).least_size_angle
+    assert found <= best + 1e-15  # the accuracy of `enclosing_cones`
 
 
 @pytest.mark.thinned(2)

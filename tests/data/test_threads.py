@@ -1,3 +1,4 @@
+import signal
 import threading
 import time
 
@@ -56,6 +57,25 @@ def test_an_interrupt_ends_the_tasks():
         run_in_order(interrupted, lambda i, r: done.append(i), 1000, 2)
     assert len(done) < 500  # on a busy machine the main thread may take its first task late
     assert sum_of(4, 1) == 24
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs pthread_kill")
+def test_an_interrupt_while_waiting_is_raised_after_the_last_task():
+    main, begun, ended = threading.main_thread(), threading.Event(), []
+
+    def run(index):
+        if threading.current_thread() is main:
+            begun.wait(60)  # the other thread has the other task, so this one waits for it next
+            return
+        begun.set()
+        time.sleep(0.1)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        time.sleep(0.2)
+        ended.append(index)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_in_order(run, lambda *_: None, 2, 2)
+    assert len(ended) == 1
 
 
 def failing_step(block):

@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,8 @@ from conenmf.errors import ConeNMFError, DataError, FileFormatError
 from conenmf.io import tables, text
 from conenmf.io.open import open_path
 from conenmf.io.source import Reading
-from conenmf.io.text import guess
+from conenmf.io.tables import Columns
+from conenmf.io.text import Dialect, guess, plain_rows, rows_of_fields
 from conenmf.names import Names
 from conenmf.scale.disk import DiskMatrix
 
@@ -324,6 +326,64 @@ def test_what_is_accepted_is_what_the_module_csv_reads(tmp_path_factory, parts):
     assert [float(row[1].strip() or "nan") for row in rows] == pytest.approx(
         named.matrix[:, 0].tolist(), rel=0, abs=0, nan_ok=True
     )
+
+
+ODD_FIELDS = (  # what one of two parsers might take for a number, or for the end of a field
+    *("-0", "1e400", "5e-324", ".5", "1.", "+1E+05", " 7 ", "\t8", "\x0b9", "\x1c1", "1\x00"),
+    *("nan", "NaN", "-NAN", "inf", "-Infinity", "NA", "", " ", "true", "1_0", "0x10", "1j", "1d5"),
+    *("\uff11", "1\xa0", "\u20281", "\x851", "#1", "1#", '"1"', '"1', "'1'", "1\r", "1 2", "x"),
+)
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.floats().map(repr)
+            | st.integers().map(str)
+            | st.sampled_from(ODD_FIELDS)
+            | st.text(alphabet='01.e+-_na# "\t\r\x1f', max_size=5),
+            min_size=1,
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from([",", "\t", " ", "|", ";", "::"]),
+    st.sampled_from([None, 0, 1]),
+    st.sampled_from(["\n", "\r\n", ""]),
+)
+def test_numpy_reads_what_the_own_parser_reads_or_leaves_it(rows, delimiter, named_by, end):
+    """The same names, and the same numbers to the last bit."""
+    lines = [delimiter.join(row) + end for row in rows]
+    lines = [line for line in lines if line.strip(" \r\n")]
+    dialect = Dialect(delimiter, ".", Columns(len(rows[0]), None, named_by))
+    plain = plain_rows(lines, dialect) if lines and len(rows[0]) > 1 else None
+    if plain is not None:
+        names, numbers = rows_of_fields(Path("a.csv"), list(enumerate(lines, 1)), dialect)
+        assert plain[0] == names
+        assert plain[1].tobytes() == numbers.tobytes()
+
+
+def test_plain_rows_are_read_by_numpy():
+    dialect = Dialect(",", ".", Columns(3, None, 0))
+    names, numbers = plain_rows(["a b,1,2.5\n", "\xfc,-1e3, 0.1\r\n"], dialect)
+    assert names == ["a b", "\xfc"]
+    assert numbers.tolist() == [[1, 2.5], [-1e3, 0.1]]
+
+
+@pytest.mark.parametrize("row", [5, 1500, 2999])
+def test_rows_that_numpy_leaves_are_read_in_any_batch(tmp_path, row, refuses):
+    """At this budget, there are 546 rows in a batch."""
+    rows = [[n, n / 8] for n in range(3000)]
+    lines = [f"s{n},{n},{n / 8}" for n in range(3000)]
+    lines[row] = f'"s{row}",true,{row / 8}'
+    rows[row][0] = 1
+    (tmp_path / "a.csv").write_text("\n".join(["n,x,y", *lines]))
+    named = open_path(str(tmp_path / "a.csv"), Reading(1 << 20))
+    assert named.matrix.tolist() == rows
+    lines[row] = f"s{row},1,yes"
+    message = f"line {row + 2}, column 'y': 'yes' is not a number"
+    refuses(FileFormatError, message, read, tmp_path / "a.csv", "\n".join(["n,x,y", *lines]))
 
 
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=4))

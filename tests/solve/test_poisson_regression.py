@@ -184,7 +184,8 @@ def test_long_samples_are_worked_on_in_parts(monkeypatch, rng):
     np.testing.assert_allclose(one, other, rtol=1e-7)
     assert np.all(row_gaps(counts, side, one) <= 1.01 * GAP_SHARE * V.sum(axis=0))
     monkeypatch.setattr(poisson_regression, "_GRAM_NUMBERS", 9)
-    assert np.array_equal(regression(counts, side), one)
+    parts = regression(counts, side)  # without kernels, BLAS adds up in another order for few rows
+    np.testing.assert_allclose(parts, one, rtol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

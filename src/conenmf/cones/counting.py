@@ -43,7 +43,17 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import Range, flag, integer, optional
-from ..data.blocks import EPS, TINY, Array, Block, cross_products, dense, exact, norms
+from ..data.blocks import (
+    EPS,
+    TINY,
+    Array,
+    Block,
+    cross_products,
+    dense,
+    exact,
+    first_largest,
+    norms,
+)
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.views import unit_samples
@@ -87,6 +97,7 @@ _LARGE_SHARE = 0.8  # ... unless several others hold this share of the samples .
 _CLEAR_RATIO = 1.3  # ... and clusters are farther apart than wide by this factor
 _SHORTEST_SHARE = 0.002  # of the samples: noise turns the shortest most, so they form no cones
 _NORM_ROUNDING = 1e-9
+_EQUAL_RATIOS = 4e-4  # rough singular values, and so both of a ratio, are known to 1e-4
 
 
 # --- the largest ratio of singular values -----------------------------------------------------
@@ -135,6 +146,8 @@ def estimate_rank(
     spectrum: KnownSpectrum = None,
 ) -> RankEstimate:
     """Estimate K as the argmax of sigma_k / sigma_{k+1} over k_min <= k <= k_max.
+
+    Ratios within 0.04 % of the largest count as equal, and the first of them is used.
 
     Parameters
     ----------
@@ -195,7 +208,7 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
         ratios[-1] = 1.0  # there is no next singular value
     searched = ratios[k_min - 1 : k_max]
     rank = int(np.count_nonzero(values > floor))
-    K = min(k_min + int(np.argmax(searched)), rank)
+    K = min(k_min + int(first_largest(searched, _EQUAL_RATIOS)), rank)
     runner_up = np.partition(searched, -2)[-2] if searched.size > 1 else 1.0
     return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
 
@@ -660,7 +673,7 @@ def _cover_block(
     K = Z.shape[1]
     cosines = cross_products(block, Z) / norms(squared)[:, None]
     second, largest = np.partition(cosines, K - 2, axis=1)[:, K - 2 :].T
-    labels = np.where(squared > 0, cosines.argmax(axis=1), -1)
+    labels = np.where(squared > 0, first_largest(cosines.T, tie), -1)
     is_long = squared >= shortest
     scores = np.where(is_long, -largest, -np.inf)
     _, new = farthest_first(block, norms(squared), scores, K, -limit, tie)

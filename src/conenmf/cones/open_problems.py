@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.linalg import eigh, norm
 
-from ..data.blocks import Array, Block, dense, exact, norms, over
+from ..data.blocks import Array, Block, dense, exact, first_largest, norms, over
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..errors import ComponentsError
@@ -50,6 +50,7 @@ _EXPANSION = 3.0  # a centre covers samples within this multiple of the radius
 # Columns of the sketch of each cone: errors are then within sqrt(1.1) of the best axes.
 SKETCH_SIZE = 10
 
+_TIE_SHARE = 1e-9  # relative difference up to which cosines and distances count as equal
 _DENSE_COLUMNS = 64  # sparse samples converted to dense at a time
 
 
@@ -268,7 +269,7 @@ def _closest_centres(Z: Array) -> tuple[float, int, int]:
     """Return the cosine of the two closest centres and their indices; -1 for a single centre."""
     cosines = Z.T @ Z
     cosines[np.tril_indices_from(cosines)] = -1.0
-    i, j = np.unravel_index(int(np.argmax(cosines)), cosines.shape)
+    i, j = np.unravel_index(int(first_largest(cosines.ravel(), _TIE_SHARE)), cosines.shape)
     return float(cosines[i, j]), int(i), int(j)
 
 
@@ -277,7 +278,7 @@ def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) 
     while candidates.shape[1]:
         Z = cones.directions
         nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
-        n = int(np.argmin(nearest))
+        n = int(first_largest(1.0 - nearest, _TIE_SHARE))
         if Z.shape[1] < K:
             if nearest[n] >= 1.0 - tie:
                 break

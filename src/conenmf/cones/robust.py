@@ -23,13 +23,14 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..arguments import Interval, Pair, Shape
-from ..data.blocks import Array, Block, exact, norms, products
+from ..data.blocks import Array, Block, exact, first_largest, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # of ||V||^2: smaller energy beyond K is rounding
 _Best: TypeAlias = tuple[float, int, Array]  # a score, the index of its sample, its projection
+_TIE_SHARE = 1e-7  # of a score: vectors are known to VECTOR_TOL, and angles from cosines to 1e-8
 _POWER_STEPS = 2  # in each Lloyd step, towards the leading singular vector of a cluster
 
 
@@ -215,18 +216,18 @@ def _scores(
 
 
 def _best(index: range, scores: Array, Y: Array) -> _Best:
-    n = int(scores.argmax())
+    n = int(first_largest(scores, _TIE_SHARE))
     return float(scores[n]), index.start + n, Y[n]
 
 
 def _higher(a: _Best, b: _Best) -> _Best:
     """Return the higher of two scores; in a tie, `a`, the earlier block, wins."""
-    return b if b[0] > a[0] else a
+    return b if first_largest(np.array([a[0], b[0]]), _TIE_SHARE) else a
 
 
 def _nearest(index: range, Y: Array, squared: Array, *, Z: Array) -> Pair:
     """Return the nearest axis of each sample, and the number of samples nearest to each axis."""
-    labels = (Y @ Z).argmax(axis=1)
+    labels = first_largest((Y @ Z).T, _TIE_SHARE)
     return labels, np.bincount(labels[squared > 0], minlength=Z.shape[1])
 
 

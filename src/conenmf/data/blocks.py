@@ -86,6 +86,20 @@ def dense(block: Block) -> Array:
     return np.ascontiguousarray(array, dtype=float)
 
 
+def first_largest(values: Array, share: float) -> Array:
+    """Return the index of the largest value of each column: the first, if several are equal.
+
+    Values count as equal up to this share of the largest; rounding, and with it the storage, would
+    choose among them.
+
+    >>> first_largest(np.array([0.1, 0.3, 0.1 + 0.2]), 1e-9)
+    array(1)
+    """
+    largest = values.max(axis=0)
+    lowest = np.minimum(largest * (1.0 - share), largest * (1.0 + share))  # of either sign
+    return np.asarray((values >= lowest).argmax(axis=0))
+
+
 def norms(squared: Array) -> Array:
     """Return ||v|| for each ||v||^2, and 1 for zero samples, so that division is possible."""
     return np.sqrt(np.where(squared > 0, squared, 1.0))
@@ -178,12 +192,7 @@ def products(block: Block, X: Array) -> Array:
 
 def weighted_sums(block: Block, Y: Array) -> Array:
     """Return block Y (F, K): sums of samples, weighted by the columns of Y (n, K)."""
-    if not (kernels.AVAILABLE and is_sparse(block)):
-        return np.asarray(block @ Y)
-    Y = np.ascontiguousarray(Y)
-    S = np.zeros((block.shape[0], Y.shape[1]), np.result_type(block.dtype, Y.dtype))
-    kernels.sparse_sums(block.data, block.indices, block.indptr, Y, S)
-    return S
+    return np.asarray(block @ Y)
 
 
 def feature_gram(block: Block) -> Array:

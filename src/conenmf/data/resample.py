@@ -109,11 +109,17 @@ def _choose(
     index: range, squared: Array, *, count: int, seed: Seed | None, total: float | None
 ) -> tuple[_Chosen]:
     """Step of a map: choose samples by largest norm, random number, or -time / norm^2."""
-    keys = squared if seed is None else uniform_rows(index, 1, seed)[:, 0]
+    keys = _rounded(squared) if seed is None else uniform_rows(index, 1, seed)[:, 0]
     if total is not None:
         keys = np.log1p(-keys) / np.maximum(squared / total, 1e-290)
     nonzero = np.flatnonzero(squared > 0)
     return (_largest(keys[nonzero], nonzero + index.start, count),)
+
+
+def _rounded(squared: Array) -> Array:
+    """Return numbers rounded to 40 bits: sums of squares have other last bits in other storages."""
+    parts, powers = np.frexp(squared)
+    return np.ldexp(np.round(np.ldexp(parts, 40)), powers)
 
 
 def _largest_of_two(a: _Chosen, b: _Chosen) -> _Chosen:

@@ -27,6 +27,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from .. import kernels
 from ..errors import ConeNMFError, Option, OptionError
 
 # A number of bytes, or a text such as "2GB".
@@ -137,7 +138,8 @@ def run_in_order(
 
     A thread that finishes a task takes the next one, and collects all results that are due. The
     first exception stops the other threads, and is raised here after they have finished their
-    tasks. Tasks may run tasks, because nobody waits for a thread that has not begun.
+    tasks; so does an interrupt while this thread waits for them. Tasks may run tasks, because
+    nobody waits for a thread that has not begun.
     """
     lock = threading.Lock()
     tasks = iter(range(count))
@@ -175,18 +177,26 @@ def run_in_order(
                 work()
         except BaseException as failure:  # BLAS could not be limited to one thread
             failures.append(failure)
+        with lock:
+            n_helpers -= 1
         ended.put(None)
+
+    def wait_for_helpers() -> None:
+        nonlocal is_over
+        with lock:
+            is_over = True
+        while n_helpers:  # an interrupt may lose what `get` returns
+            ended.get()
 
     try:
         if n_threads > 1 and count > 1:
+            kernels.free_numba_lock()  # helpers would wait for ever to compile
             _helpers(os.getpid()).put(help_out, min(n_threads, count) - 1)
         work()
-    except BaseException as failure:  # interrupted between tasks
+        wait_for_helpers()
+    except BaseException as failure:  # interrupted
         failures.append(failure)
-    with lock:
-        is_over = True
-    for _ in range(n_helpers):
-        ended.get()
+    wait_for_helpers()
     if failures:
         raise failures[0]
 

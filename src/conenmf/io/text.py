@@ -1,9 +1,9 @@
 """Text files: tables, documents, and lists of names.
 
-Each line of a table is a row. `csv` splits it into fields if it has quotes, and Python's `float`
-converts the fields exactly. pandas is not used: it fills short rows with NaN, joins lines after a
-stray quote and ends a field at a zero byte. With checks of each line its exact parser would take
-longer than this one. The format of a table is guessed from its first lines by simple rules.
+Each line of a table is a row. NumPy reads rows of plain numbers behind their names. Other rows are
+split into fields, by `csv` if they have quotes, and Python's `float` converts the fields; both are
+exact. pandas is not used: it fills short rows with NaN, joins lines after a stray quote and ends a
+field at a zero byte. The format of a table is guessed from its first lines by simple rules.
 
 Documents are a folder of ``.txt`` files, or a column of a table; `data.prepare` converts them to
 numbers with the caller's options for words. They must fit in a quarter of the memory.
@@ -58,6 +58,7 @@ _MIN_TITLES = 6  # increasing or decreasing numbers that count as titles
 _MAX_ORDERED = 0.1  # share of the other rows that may be in order, or even, too
 _NEARLY = 0.75  # share of the steps of a row that is nearly in order
 _MAX_UNEVEN = 0.01  # range of steps that count as even, relative to their mean
+_IRREGULAR = '"\r\x1c\x1d\x1e\x1f'  # quotes, and white space that numbers seldom have
 _FIELD_BYTES = 40  # memory for a number while it is parsed
 _FIXED = "each text is a sample"
 
@@ -248,22 +249,66 @@ def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
 
 
 def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[str], Array]]:
-    """Yield the names and the numbers of some rows at a time."""
+    """Yield the names and the numbers of some rows at a time.
+
+    After the first batch that NumPy's parser refuses it is no longer tried: others will follow.
+    """
     columns = dialect.columns
-    others = sorted({*range(columns.width)} - {*columns.numeric}, reverse=True)
     lines = islice(_filled_lines(path), columns.titles is not None, None)
     size = max(1, batch_bytes(budget) // (_FIELD_BYTES * columns.width))
+    are_plain = True
     while batch := list(islice(lines, size)):
-        names = []
-        rows = []
-        for number, line in batch:
-            fields = _split(path, number, line, dialect)
-            if columns.named_by is not None:
-                names.append(columns.name_of(fields))
-            for n in others:
-                del fields[n]
-            rows.append(_numbers(fields, dialect, f"{path}: line {number}"))
-        yield names, np.array(rows)
+        rows = plain_rows([line for _, line in batch], dialect) if are_plain else None
+        are_plain = rows is not None
+        yield rows or rows_of_fields(path, batch, dialect)
+
+
+def plain_rows(lines: list[str], dialect: Dialect) -> tuple[list[str], Array] | None:
+    """Return names, and numbers as NumPy's parser reads them; None if they may be anything else.
+
+    That parser is as exact as Python's `float`, and faster. It knows no missing entries, and some
+    of the signs that it would accept have another meaning in a quoted or an irregular row.
+    """
+    columns = dialect.columns
+    lead = columns.width - len(columns.numeric)
+    is_led = columns.numeric == [*range(lead, columns.width)]
+    lines = [line.removesuffix("\n").removesuffix("\r") for line in lines]
+    together = "".join(lines)
+    if (
+        not is_led
+        or len(dialect.delimiter) > 1
+        or dialect.decimal == ","
+        or any(sign in together for sign in _IRREGULAR)
+    ):
+        return None
+    parts = [line.split(dialect.delimiter, lead) for line in lines]
+    numbers = [part[-1] for part in parts]
+    if not all(len(part) > lead and part[-1] and part[-1].isascii() for part in parts):
+        return None
+    try:
+        rows = np.loadtxt(numbers, delimiter=dialect.delimiter, comments=None, ndmin=2)
+    except ValueError:
+        return None
+    names = [] if columns.named_by is None else [columns.name_of(part) for part in parts]
+    return (names, rows) if rows.shape[1] == len(columns.numeric) else None
+
+
+def rows_of_fields(
+    path: Path, batch: list[tuple[int, str]], dialect: Dialect
+) -> tuple[list[str], Array]:
+    """Return the names and the numbers of numbered lines, which are split into fields."""
+    columns = dialect.columns
+    others = sorted({*range(columns.width)} - {*columns.numeric}, reverse=True)
+    names = []
+    rows = []
+    for number, line in batch:
+        fields = _split(path, number, line, dialect)
+        if columns.named_by is not None:
+            names.append(columns.name_of(fields))
+        for n in others:
+            del fields[n]
+        rows.append(_numbers(fields, dialect, f"{path}: line {number}"))
+    return names, np.array(rows)
 
 
 def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:

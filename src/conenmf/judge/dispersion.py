@@ -20,7 +20,7 @@ from numpy.random import Generator
 
 from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Array, Block, dense
+from ..data.blocks import TINY, Array, Block, dense, first_largest
 from ..data.known import observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
@@ -39,6 +39,7 @@ _MAX_WEIGHTS = 1 << 25  # of entries, stored in memory
 _MIN_RATE = 1.0  # of counts whose residuals are examined
 _ACTIVE_SHARE = 1e-3  # of a sample or component: a larger coefficient counts as a parameter
 _STARTS = 3
+_TIE_SHARE = 1e-6  # relative difference up to which the errors of starts count as equal
 _BEGINNING = Stopping(1e-4, max_iter=40)
 _STOPPING = Stopping(1e-4, max_iter=150)
 _ROUNDS = 3  # later rounds use weights, and so follow noise less
@@ -268,7 +269,8 @@ def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
     for _ in range(_STARTS):
         (start,) = _LOSS.warm_up(data, [data], [_LOSS.initialize(data, K, "random", rng=rng)])
         begun.append(fitted_counts(data, start, _BEGINNING))
-    best = min(begun, key=lambda solution: float(solution.history.relative_error[-1]))
+    errors = np.array([solution.history.relative_error[-1] for solution in begun])
+    best = begun[int(first_largest(-errors, _TIE_SHARE))]
     start = Start(best.W, best.H, "random")
     return fitted_counts(data, start, _STOPPING).W.astype(float)
 

@@ -45,7 +45,7 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, dense, exact
+from ..data.blocks import Array, dense, exact, first_largest
 from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
@@ -648,6 +648,7 @@ class Stability:
 
 _MIN_KEPT_SHARE = 0.25  # of the runs: the fewest that form the consensus
 _MAX_LOST_SHARE = 0.05  # of what a component explains on average: the largest loss of a kept run
+_TIE_SHARE = 1e-6  # relative difference up to which errors or silhouettes count as equal
 _MIN_RUNS = 2
 _MAX_RUNS = 10_000
 _MAX_DRAWN = 2000  # components of runs that a clustergram shows
@@ -748,7 +749,7 @@ def stability(
         else:  # the error of a run is the error on its redrawn data
             on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
         found = consensus(spectra[is_kept], density_threshold=threshold)
-        best = spectra[np.argmin(on_V)]
+        best = spectra[first_largest(-on_V, _TIE_SHARE)]
         if "counting noise" in fitted.k_evidence:
             found, best = replicates.refined(found, best)
             if can_prune:
@@ -1057,5 +1058,6 @@ def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
     stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
         return stable[-1], "the largest number whose components are all stable"
-    best = max(found, key=lambda k: found[k].mean_silhouette)
+    silhouettes = np.array([one.mean_silhouette for one in found.values()])
+    best = list(found)[int(first_largest(silhouettes, _TIE_SHARE))]
     return best, "for no number all components are stable; this one has the largest silhouette"

@@ -13,7 +13,7 @@ from .hals import (
     hals_rows,
     hals_sweeps,
 )
-from .load import SMALLEST_SQUARE, clock, compiling, load_kernels
+from .load import SMALLEST_SQUARE, clock, compiling, free_numba_lock, load_kernels
 from .nnls import nnls_memory, nnls_rows
 from .poisson import poisson_steps
 from .sparse import (
@@ -22,7 +22,6 @@ from .sparse import (
     cone_products_sparse,
     entry_products,
     sparse_products,
-    sparse_sums,
 )
 
 __all__ = [
@@ -35,6 +34,7 @@ __all__ = [
     "cone_products_sparse",
     "entry_products",
     "extrapolate_rows",
+    "free_numba_lock",
     "hals_packed_rows",
     "hals_rows",
     "hals_sweeps",
@@ -42,7 +42,6 @@ __all__ = [
     "nnls_rows",
     "poisson_steps",
     "sparse_products",
-    "sparse_sums",
 ]
 
 AVAILABLE: bool  # set when it is first read, then a plain attribute

@@ -3,6 +3,11 @@
 Importing numba takes longer than importing the rest of this library, so it is imported when
 `AVAILABLE` is first read or a kernel is called. `compiling` measures the time of importing and
 compiling, so that a fit can exclude it, and announces it on a terminal.
+
+numba takes its lock in Python code, so an exception that a signal raises there can leave it locked,
+and every other thread that compiles waits for ever. Signals raise exceptions in the main thread, so
+each import and compilation has a thread of its own. A Ctrl-C meanwhile is raised when the lock is
+free.
 """
 
 from __future__ import annotations
@@ -12,11 +17,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from ..arguments import Function
 
 _Function = TypeVar("_Function", bound=Function)
+_Result = TypeVar("_Result")
 
 SMALLEST_SQUARE = 1e-290  # a smaller one has lost digits: its component counts as zero
 
@@ -95,6 +103,11 @@ def compiled_in_order(function: _Function) -> _Function:
 
 def load_kernels() -> None:
     """Replace all kernels by compiled ones at once, because some call others."""
+    if _plain:
+        run_apart(_load)
+
+
+def _load() -> None:
     package: Any = sys.modules[__package__]
     with _loading:
         if not _plain:
@@ -141,6 +154,66 @@ def _jit(numba: Any, function: Function, in_order: bool) -> Any:
     fastmath = not in_order and {"reassoc", "contract", "nsz"}
     options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
-        return numba.njit(function, cache=True, **options)
+        kernel = numba.njit(function, cache=True, **options)
     except RuntimeError:  # a read-only installation has no place for the cache
-        return numba.njit(function, **options)
+        kernel = numba.njit(function, **options)
+    compile_here = kernel.compile  # called once for each new type of the arguments
+
+    def compile_apart(types: object) -> Any:
+        if _numba_lock().is_locked():  # a kernel that calls this one is being compiled here
+            return compile_here(types)
+        return run_apart(lambda: compile_here(types))
+
+    kernel.compile = compile_apart
+    return kernel
+
+
+# --- interrupts ---------------------------------------------------------------------------------
+
+
+def run_apart(work: Callable[[], _Result]) -> _Result:
+    """Do work in a thread of its own, which no signal interrupts.
+
+    An interrupt of this thread is raised when the work has ended, and a second one at once.
+    """
+    results: list[_Result] = []
+    failures: list[BaseException] = []
+    ended: SimpleQueue[None] = SimpleQueue()
+    is_over = False
+
+    def run() -> None:
+        nonlocal is_over
+        try:
+            results.append(work())
+        except BaseException as failure:
+            failures.append(failure)
+        free_numba_lock()
+        is_over = True
+        ended.put(None)
+
+    free_numba_lock()
+    threading.Thread(target=run, name="conenmf-compiler", daemon=True).start()
+    interrupts: list[BaseException] = []
+    while not is_over:  # an interrupt may lose what `get` returns
+        try:
+            ended.get()
+        except BaseException as interrupt:
+            if interrupts:
+                raise
+            interrupts.append(interrupt)
+    for failure in interrupts + failures:
+        raise failure
+    return results[0]
+
+
+def free_numba_lock() -> None:
+    """Release numba's lock if an exception in this thread, in anybody's kernel, left it locked."""
+    lock = _numba_lock()
+    while lock is not None and lock.is_locked():
+        lock.release()
+
+
+def _numba_lock() -> Any:
+    """Return the lock; None before numba is imported."""
+    module = sys.modules.get("numba.core.compiler_lock")
+    return getattr(module, "global_compiler_lock", None)

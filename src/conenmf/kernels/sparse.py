@@ -60,18 +60,6 @@ def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Arr
 
 
 @compiled
-def sparse_sums(data: Array, indices: Array, indptr: Array, H: Array, S: Array) -> None:
-    """Add v H[n] to S[f] for the entries v of every row n of compressed sparse rows."""
-    for n in range(H.shape[0]):
-        row = H[n]
-        for position in range(indptr[n], indptr[n + 1]):
-            value = data[position]
-            total = S[indices[position]]
-            for k in range(row.shape[0]):
-                total[k] += value * row[k]
-
-
-@compiled
 def entry_products(
     features: Array, samples: Array, left: Array, right: Array, products: Array
 ) -> None:

@@ -129,6 +129,9 @@ def by_scipy(gram: Array, sides: Array) -> Array:
 
     SciPy's tolerance is absolute, so right-hand sides are scaled to a largest entry of 1. A G in
     single precision may have negative eigenvalues; it is shifted to remove them.
+
+    SciPy leaves entries positive that are rounding. As the diagonal is one, an entry changes the
+    gradient by at most its own size, so entries below `_GRADIENT_TOL` are zero.
     """
     from scipy.optimize import nnls as scipy_nnls  # slow to import
 
@@ -141,4 +144,5 @@ def by_scipy(gram: Array, sides: Array) -> Array:
     L = np.broadcast_to(roots, (n, K, K))
     B = solve(L, unit[:, :, None])[:, :, 0]
     rows = [scipy_nnls(root.T, b, maxiter=_MAX_STEPS)[0] for root, b in zip(L, B, strict=True)]
-    return np.array(rows) * size
+    Y = np.array(rows)
+    return np.where(Y > _GRADIENT_TOL, Y, 0.0) * size

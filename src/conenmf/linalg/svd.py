@@ -66,7 +66,10 @@ _RESIDUAL_ROUNDING = 2e-14  # of the largest eigenvalue: a smaller residual is r
 _MAX_REFINEMENTS = 8
 _SAFE_SHARE = 1e-4  # of the largest singular value: above it, squared values keep enough digits
 _EQUAL_SHARE = 1e-7  # relative difference up to which singular values count as equal
-_TIE_SHARE = 1e-9  # relative difference up to which entries of a vector count as equal
+_TIE_SHARES = {  # relative differences up to which entries of a vector count as equal: a vector's
+    "d": 1e-8,  # error is VECTOR_TOL over the gap to the next singular value, say a hundredth
+    "f": 1e-5,  # these data were rounded, so what was equal differs by 6e-8, over the same gap
+}
 
 
 class Leading(NamedTuple):
@@ -195,6 +198,7 @@ class Spectrum:
         """
         V = self.V
         k = self._asked(k)
+        tie = tie_share(V)
         with V.own_threads():
             found = self._leading(k, tol)
             limit = found.values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
@@ -211,8 +215,8 @@ class Spectrum:
                     _project, X=X, reduce=lambda a, b: _triangle(np.vstack([a, b]))
                 )
                 _, sigma, turn = svd(triangle)
-                turn = _canonical(X, sigma, turn)
-                turn *= _signs(X @ turn.T)[:, None]
+                turn = _canonical(X, sigma, turn, tie)
+                turn *= _signs(X @ turn.T, tie)[:, None]
                 U = X @ turn.T
                 right = _right_vectors(V, B, turn, sigma)
                 if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
@@ -389,7 +393,15 @@ def _completed(image: Array, U: Array) -> Array:
     return qr(np.where(is_known, image, U * norms.max()))[0]
 
 
-def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
+def tie_share(V: DataMatrix) -> float:
+    """Return the relative difference up to which parts of singular vectors of V count as equal.
+
+    Rounding, and with it the storage, may decide which one is larger. A rule must decide instead.
+    """
+    return _TIE_SHARES[V.dtype.char]
+
+
+def _canonical(X: Array, sigma: Array, turn: Array, tie: float) -> Array:
     """Turn the vectors X turn' of equal singular values into a basis that depends on V alone.
 
     Any rotation of these vectors is as good, so rounding would choose one. Here the first basis
@@ -405,17 +417,17 @@ def _canonical(X: Array, sigma: Array, turn: Array) -> Array:
         rotation = np.empty((stop - start, stop - start))
         for i in range(stop - start):
             norms = norm(rows, axis=1)
-            nearest = int(np.argmax(norms >= norms.max() * (1.0 - _TIE_SHARE)))
+            nearest = int(np.argmax(norms >= norms.max() * (1.0 - tie)))
             rotation[i] = rows[nearest] / norms[nearest]
             rows = rows - np.outer(rows @ rotation[i], rotation[i])
         turn[start:stop] = rotation @ turn[start:stop]
     return turn
 
 
-def _signs(U: Array) -> Array:
+def _signs(U: Array, tie: float) -> Array:
     """Return signs that make the largest entry of each column positive (the first, in a tie)."""
     size = np.abs(U)
-    leading = (size >= size.max(axis=0) * (1 - _TIE_SHARE)).argmax(axis=0)
+    leading = (size >= size.max(axis=0) * (1 - tie)).argmax(axis=0)
     return np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
 
 

@@ -60,7 +60,7 @@ ORDINARY = 1e-6, 1e6
 _NEGLIGIBLE_SHARE = 1e-9  # of ||v||: smaller contributions are rounding
 _TIE_SHARE = 1e-6  # relative difference up to which contributions count as equal
 _GRAM_NUMBERS = 1 << 22  # in the Gram matrices of rows that are computed at a time
-_SHARE_DIGITS = 12  # of a share that are compared, so that rounding does not decide the order
+_EQUAL_SHARES = 1e-9  # difference up to which shares count as equal
 
 
 class Finish(NamedTuple):
@@ -221,10 +221,14 @@ def shares_of(G: Array, HH: Array) -> Array:
 def sorting(shares: Array, n_first: int) -> Array:
     """Return the order by decreasing share; the first `n_first` components keep their positions.
 
+    So do components of equal shares, whose order rounding would decide.
+
     >>> sorting(np.array([0.1, 0.3, 0.6]), 0), sorting(np.array([0.1, 0.3, 0.6]), 1)
     (array([2, 1, 0]), array([0, 2, 1]))
     """
-    rest = n_first + np.argsort(-np.round(shares[n_first:], _SHARE_DIGITS), kind="stable")
+    rest = n_first + np.argsort(-shares[n_first:], kind="stable")
+    falls = -np.diff(shares[rest], prepend=np.inf) > _EQUAL_SHARES
+    rest = rest[np.lexsort((rest, np.cumsum(falls)))]
     return np.concatenate([np.arange(n_first), rest])
 
 

@@ -53,7 +53,7 @@ from ..data.validate import (
 )
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
-from ..linalg.svd import KnownSpectrum, Spectrum
+from ..linalg.svd import KnownSpectrum, Spectrum, tie_share
 from ..names import in_order
 from ..text import function_name, shown
 from .coefficients import coefficients
@@ -175,12 +175,14 @@ def nndsvd(
     """Compute nonnegative double SVD with zeros (Boutsidis and Gallopoulos, 2008).
 
     From each singular pair after the first, the positive parts or the negative parts are used,
-    whichever have the larger norm.
+    whichever have the larger norm; the positive parts if both norms are equal up to rounding, as
+    for data that are their own mirror image.
     """
     U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
     (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
     norms = np.sqrt([_squares_of_parts(U), squares_R])
-    best = norms.prod(axis=0).argmax(axis=0)
+    positive, negative = norms.prod(axis=0)
+    best = (negative > positive * (1.0 + tie_share(V))).astype(int)
     order = np.arange(K)
     norms_U, norms_R = norms[:, best, order]
     signs = 1.0 - 2.0 * best

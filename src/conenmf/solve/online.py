@@ -18,7 +18,7 @@ from numpy.linalg import norm
 
 from ..arguments import Pair, components, integer
 from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
-from ..data.blocks import Array, Block, exact, over
+from ..data.blocks import Array, Block, exact, first_largest, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
@@ -33,6 +33,7 @@ _W_SWEEPS = 4  # of hals over W in each iteration
 _FORGET_POWER = 0.5  # n past samples weigh (n / (n + m))^0.5 when m new ones arrive
 _EVIDENCE_RATIO = 3.0  # error that moving a component removes, over the error that it adds
 _NEGLIGIBLE_SHARE = 1e-12  # of a squared norm: smaller values are rounding
+_TIE_SHARE = 1e-9  # relative difference up to which errors count as equal
 _FLOORED_NORM = 1e-8  # a component with a smaller norm is at the floor of hals
 
 
@@ -80,7 +81,7 @@ class _Factors:
         larger = (t + np.sqrt(np.maximum(t**2 - 4.0 * d, 0.0))) / 2.0
         error = over(d, larger)
         error[np.tril_indices_from(error)] = np.inf
-        i, j = np.unravel_index(int(np.argmin(error)), error.shape)
+        i, j = np.unravel_index(int(first_largest(-error.ravel(), _TIE_SHARE)), error.shape)
         return float(error[i, j]) * unit, int(i), int(j)
 
     def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
@@ -278,7 +279,7 @@ def _assign_components(cones: StreamCones, factors: _Factors) -> _Factors:
         W = factors.W
         residual = S - W @ nnls(W.T @ W, S.T @ W).T
         error = np.einsum("fk,fk->k", residual, residual) / counts
-        k = int(np.argmax(error))
+        k = int(first_largest(error, _TIE_SHARE))
         added, i, j = factors.cheapest_merge()
         if error[k] <= _EVIDENCE_RATIO * added or error[k] <= _NEGLIGIBLE_SHARE * S[:, k] @ S[:, k]:
             break

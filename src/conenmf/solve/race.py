@@ -129,17 +129,17 @@ def hold_race(
             runs.append(run)
     ended = [run for _, run in run_together(runs[-1].V, runs[1:])]
     if ended and all(run.reason is not StopReason.CALLBACK for run in ended):
-        leader = _leader(runs[1:])
+        leader = _leader(runs[1:], stopping.exact)
         leader.continue_with(replace(limits, max_iter=max(first.n_iter, limits.max_iter)))
         leader.run()
-    winner = _leader(runs)
+    winner = _leader(runs, stopping.exact)
     if any(run.reason is StopReason.CALLBACK for run in runs):
         winner.reason = StopReason.CALLBACK
     entrants = tuple(Entrant(run.init, run.errors[-1], run.n_iter) for run in runs)
     return winner, Race(entrants, runs.index(winner), lower_bound)
 
 
-def _leader(runs: list[Run]) -> Run:
-    """Return the run with the lowest error; the first one if errors agree up to rounding."""
-    limit = min(run.errors[-1] for run in runs) * (1 + _TIE_SHARE)
+def _leader(runs: list[Run], exact: float) -> Run:
+    """Return the run with the lowest error; the first one if errors agree, or are rounding."""
+    limit = max(min(run.errors[-1] for run in runs) * (1 + _TIE_SHARE), exact)
     return next(run for run in runs if run.errors[-1] <= limit)

@@ -333,8 +333,8 @@ class LeastSquares(_Squares):
         because NMF is symmetric. Otherwise the sums of the pass are used, for many rows at a time.
         """
         other = None if "VH" in sums else self.V.other_order
-        update = self._update_near(W)
         if other is not None:
+            update = self._update_near(W)
             turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
             known = (sums.pop("C"),) if "C" in sums else ()
             updated, moments = other.sweep(
@@ -352,17 +352,29 @@ class LeastSquares(_Squares):
             sums["inner after"] = moments["inner"]
             self._last = updated, moments["HH"]
             return updated
+        updated, dtype = self._updated_from(sums, W)
+        if dtype == np.float64 or self._sufficient_dtype(sums, updated) != np.float64:
+            return updated
+        # An extrapolated W was far from exact, but the new W is not: VH was rounded too much.
+        sums["VH"] = self.V.sweep(_exact_sums, Ht)[0] / self.unit
+        return self._updated_from(sums, W, np.dtype(float))[0]
+
+    def _updated_from(
+        self, sums: Sums, W: Array, dtype: DType | None = None
+    ) -> tuple[Array, DType]:
+        """Return W updated from the sums of a pass, and the type of the computation."""
         if self.basis is not None:
             sums["VH"] = self.basis @ sums["VH"]
+        update = self._update_near(W)
+        dtype = self._sufficient_dtype(sums, W) if dtype is None else dtype
         F = len(W)
-        dtype = self._sufficient_dtype(sums, W)
         size = F if self._whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
 
         def update_rows(rows: slice) -> Array:
             C, Y = (one[rows].astype(dtype, copy=False) for one in (sums["VH"], W))
             return _checked_update(update, sums["HH"], C, Y)
 
-        return self._updated_rows(update_rows, W, size)
+        return self._updated_rows(update_rows, W, size), dtype
 
     def _gram(self, W: Array) -> Array:
         """Return W'W, which an iteration needs several times."""
@@ -510,6 +522,11 @@ class KnownSquares(_Squares):
         """Return the weighted squares of W H, from the Gram matrix of each feature."""
         first, second = np.triu_indices(W.shape[1])
         return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), sums["grams"]))
+
+
+def _exact_sums(block: Block, H: Array) -> tuple[Array]:
+    """Step: return V H' in double precision."""
+    return (weighted_sums(exact(block), exact(H)),)
 
 
 def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Results:

@@ -56,6 +56,7 @@ from ...data.blocks import (
     entries_of,
     exact,
     features_scaled,
+    first_largest,
     over,
     products,
     sums_at,
@@ -324,7 +325,7 @@ def _regress(
     returned = Y.astype(block.dtype, copy=False)
     Y = exact(returned)
     totals = sample_sums(counts)
-    labels = np.where(totals > 0, (Y * of_all)[:, places].argmax(axis=1), -1)
+    labels = np.where(totals > 0, first_largest((Y * of_all)[:, places].T, _TIE_SHARE), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
     sums = {
@@ -363,6 +364,7 @@ _LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
 _SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
+_TIE_SHARE = 1e-6  # relative difference up to which values, or shares of a sample, count as equal
 _COMPARED = 10  # the iteration at which the remaining runs are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
@@ -505,7 +507,7 @@ class Poisson(Loss):
                 continue
             if isinstance(init, int):
                 begun = [run for run in runs if run.n_iter <= _BEGUN]
-                for run in sorted(begun, key=lambda run: run.errors[-1])[:1]:
+                for run in begun and [_leader(begun)]:
                     run.continue_with(Stopping(0.0, max_iter=init))
                     run.run()
             else:
@@ -518,7 +520,7 @@ class Poisson(Loss):
                     runs[run] = name
             if any(run.reason is StopReason.CALLBACK for run in runs):
                 break
-        winner = min(runs, key=lambda run: run.errors[:_COMPARED][-1])
+        winner = _leader(list(runs))
         return Start(*winner.factors(), runs[winner])
 
     def begin(
@@ -613,6 +615,12 @@ class Poisson(Loss):
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the deviance that other features explain."""
         return held_out_deviance(V, W, weights=weights)
+
+
+def _leader(runs: list[Run]) -> Run:
+    """Return the run with the lowest value so far; the first one if values are equal."""
+    values = np.array([run.errors[:_COMPARED][-1] for run in runs])
+    return runs[int(first_largest(-values, _TIE_SHARE))]
 
 
 class Divergence(Objective):
