@@ -2,7 +2,7 @@
 
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import anndata
 import numpy as np
@@ -138,6 +138,14 @@ def test_a_range_recommends_the_most_that_are_stable():
     np.testing.assert_array_equal(right.lines[0].get_ydata(), found.relative_errors)
     titles = [ax.get_title() for ax in found.found[3].plot()]
     assert titles == [f"component {k}: in 100% of runs" for k in range(3)]
+
+
+def test_half_of_the_components_make_it_partly_stable(found):
+    for n_found, verdict in ((3, "stable"), (2, "partly stable"), (1, "unstable")):
+        shares = np.where(np.arange(3) < n_found, 0.8, 0.79)
+        assert replace(found, found_in=shares).verdict == verdict
+    four = {"found_in": np.array([1, 1, 0.5, 1]), "silhouettes": np.array([0.5, 0.5, 1, 0.49])}
+    assert replace(found, **four).verdict == "partly stable"
 
 
 def test_a_component_is_found_where_its_cosine_is_above_nine_tenths():
