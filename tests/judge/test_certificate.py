@@ -23,6 +23,7 @@ from conenmf.judge.certificate import (
     known_bound,
     lower_bound,
     noise_floor,
+    observed_bound,
     poisson_gaps,
 )
 from conenmf.judge.dual_bound import best_lower_bound, divergence_bound
@@ -190,6 +191,19 @@ def test_a_bound_of_all_factors_is_not_attained_by_those_with_a_given_component(
     assert free.is_attained
     assert not given.is_attained
     assert given.lower_bound >= free.lower_bound
+
+
+def test_the_bound_of_an_objective_over_known_entries_is_the_best_multiple_of_the_residual(rng):
+    X, known = rng.random((8, 20)), rng.random((8, 20)) > 0.2
+    W, H = rng.random((8, 2)), rng.random((2, 20))
+    Y = known * (X - W @ H)
+    inner, square, size = (Y * X).sum(), (Y**2).sum(), np.linalg.norm(Y, 2)
+    V = from_columns(X, mask=known)
+    for weight in (0.3 * size, 5 * size):
+        t = min(1, weight / size)
+        bound = observed_bound(V, W, H, l2_h=weight, l2_w=weight)
+        assert bound == pytest.approx(max(2 * t * inner - t**2 * square, 0), rel=1e-3)
+        assert bound >= 0
 
 
 @pytest.mark.filterwarnings("ignore:.*entries are missing")

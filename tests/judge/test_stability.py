@@ -378,3 +378,15 @@ def test_the_consensus_of_counts_is_refined_on_the_data(resample):
     np.testing.assert_allclose(found.W.sum(axis=0), 1)
     fit = factorize(V, 3, init=found.W, loss="poisson", solver=None)
     assert fit.certify().component_gap < 1e-3 * refined  # another W would hardly be better
+
+
+def test_the_better_of_consensus_and_best_run_is_refined(rng):
+    counts, truth = counts_of(N=40)
+    worse = rng.dirichlet(np.ones(len(truth)), 3).T
+    once = Replicates(
+        from_columns(counts), 3, get_loss("poisson"), "start", Noise(0.0), Stopping(0, max_iter=1)
+    )
+    for agreed, best in ((worse, truth), (truth, worse)):
+        given = consensus(np.array([agreed, agreed]))
+        found, _ = once.refined(given, best)
+        assert match_components(truth, found.W)[1].min() > 0.95
