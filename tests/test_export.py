@@ -43,7 +43,9 @@ def test_tables_have_names_and_every_digit(kind, tmp_path, result, frame, monkey
     assert list(coefficients)[1:] == ["component 0", "component 1", "component 2"]
     np.testing.assert_array_equal(labels["component"], result.labels)
     assert list(history) == ["iteration", "relative_error", "seconds", "passes"]
-    assert len(history) == result.n_iter
+    assert history["iteration"].tolist() == list(range(1, result.n_iter + 1))
+    np.testing.assert_array_equal(history["relative_error"], result.history.relative_error)
+    np.testing.assert_array_equal(history["seconds"], result.history.elapsed)
 
 
 def first_cells(path):

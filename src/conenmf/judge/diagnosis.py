@@ -155,7 +155,13 @@ class Diagnosis:
         return agreement(self.cosines)
 
     def row(self, name: str) -> Row:
-        """Return the row with a name, such as "Data"."""
+        """Return the row with a name.
+
+        Parameters
+        ----------
+        name : str
+            For example "Data".
+        """
         return next(row for row in self.rows if row.name == name)
 
     def lines(self) -> list[str]:
