@@ -367,9 +367,9 @@ class Factorization:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
-        if not get_loss(self.loss).lower_bounds or (effort is None and not is_cheap):
-            return known or self.first_certificate
-        certificate = self._judge(V, self._effort(effort, known))
+        certificate = known or self.first_certificate  # all there is if there are no bounds
+        if get_loss(self.loss).lower_bounds and (effort is not None or is_cheap):
+            certificate = self._judge(V, self._effort(effort, known))
         self._remember(certificate=certificate)
         return certificate
 

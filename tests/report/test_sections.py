@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones
-from conenmf.judge import diagnosis
+from conenmf.judge import details
 from conenmf.names import Names
 from conenmf.report.sections import (
     Context,
@@ -36,7 +36,7 @@ def few():
     X = np.maximum(truth + sigma * rng.standard_normal(truth.shape), 0)
     names = Names.of([f"day {n}" for n in range(N)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnosis, "_MAX_INSPECTED_SAMPLES", N // 3)
+        patch.setattr(details, "_MAX_INSPECTED_SAMPLES", N // 3)
         result = factorize(from_rows(X, sigma=sigma, names=names), 3)
         result.diagnose()
     places = np.column_stack([np.arange(N), np.arange(N) % 7])
@@ -54,7 +54,7 @@ def test_specific_terms_are_large_here_and_small_in_other_components(genes):
 
 
 def test_a_card_describes_its_component(few):
-    result, inspected = few.result, few.diagnosis.inspected
+    result, inspected = few.result, few.details.inspected
     shares = inspected.coefficients / inspected.coefficients.sum(axis=1, keepdims=True)
     for k, card in enumerate(components(few)["cards"]):
         own = few.classes[1][result.labels == k]
@@ -73,7 +73,7 @@ def test_a_card_describes_its_component(few):
 
 
 def test_samples_that_were_inspected_have_their_own_names_classes_places_and_errors(few):
-    found, inspected = samples(few), few.diagnosis.inspected
+    found, inspected = samples(few), few.details.inspected
     assert found["count"] == inspected.indices.size == N // 3
     data = found["data"]
     assert data["names"] == [f"day {n}" for n in inspected.indices]
@@ -92,7 +92,7 @@ def test_samples_that_were_inspected_have_their_own_names_classes_places_and_err
 
 
 def test_residuals_are_those_of_the_samples_that_were_inspected(few):
-    inspected, left = few.diagnosis.inspected, few.result.residuals()
+    inspected, left = few.details.inspected, few.result.residuals()
     found = residuals(few)
     of_samples, _ = found["charts"]
     expected = [f"day {n}: {left.by_sample[n]:.3g}" for n in inspected.indices]
@@ -105,7 +105,7 @@ def test_residuals_are_those_of_the_samples_that_were_inspected(few):
 
 
 def test_samples_stand_beside_their_reconstructions_by_the_larger_of_both(genes):
-    result, inspected = genes.result, genes.diagnosis.inspected
+    result, inspected = genes.result, genes.details.inspected
     pairs = reconstructions(genes)["pairs"]
     for pair, n in zip(pairs, inspected.indices[inspected.examples], strict=True):
         both = np.column_stack([result.data.columns([n])[:, 0], result.W @ result.H[:, n]])
@@ -117,7 +117,7 @@ def test_samples_stand_beside_their_reconstructions_by_the_larger_of_both(genes)
 
 def test_the_number_of_components_is_marked_among_the_ratios(genes):
     found = number(genes)
-    ratios = genes.diagnosis.rank.ratios
+    ratios = genes.details.rank.ratios
     drawn = {mark.class_: mark.path.count("M") for mark in found["chart"].marks}
     assert drawn == {"bar": ratios.size - 1, "bar main": 1}
     np.testing.assert_array_equal(found["chart"].points[1], ratios)
