@@ -458,9 +458,8 @@ def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | N
         if k < fitted.n_fixed:
             parts = ["given, not estimated"]
         elif n_fits:
-            parts = [
-                f"found in {n_same[k]} of {n_fits} fits of halves (typical cosine {typical[k]:.2f})"
-            ]
+            same = f"nearly the same in {n_same[k]} of {n_fits} fits of halves"
+            parts = [f"{same} (typical cosine {typical[k]:.2f})"]
         if _follows(evidence, k):
             share = evidence.class_shares[k]
             parts.append(f"follows the {evidence.class_name} ({share:.0%} of its variation)")
@@ -543,8 +542,9 @@ def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted, da
         chosen = [fitted.name(k) for k, one in enumerate(grades) if one == grade]
         if chosen:
             is_listed = fitted.K <= _MAX_LISTED
+            shown = ", ".join(chosen) if is_listed else f"{len(chosen)} of {fitted.K}"
             words = "do not interpret" if grade == "do not" else grade
-            parts.append(f"{words}: {', '.join(chosen)}" if is_listed else f"{len(chosen)} {words}")
+            parts.append(f"{words}: {shown}")
     following = [fitted.name(k) for k in range(fitted.K) if _follows(evidence, k)]
     if following:
         parts.append(
