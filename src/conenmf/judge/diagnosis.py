@@ -40,6 +40,7 @@ from .certificate import AnyCertificate, certify
 from .choose_k import GUESS, Selection
 from .details import Details, cones_in_words, describe
 from .halves import (
+    MIN_FEATURES_PER_COMPONENT,
     N_SPLITS,
     HalfFit,
     Stop,
@@ -332,7 +333,7 @@ def gather(
     rng = default_rng(0)
     if units.max() < 1:  # a single sample or group has no halves
         n_splits = 0
-    why_open = "the samples were not split into halves"
+    why_open = "not tested: no halves of the samples were fitted"
     if n_splits:
         why_open = _why_open(part, features, equal, K)
     predicted = None
@@ -380,10 +381,11 @@ def _why_open(V: DataMatrix, features: FeatureFit, equal: Array, K: int) -> str:
     if K == 1:
         return "one component describes the mean, and is not compared with less"
     if not enough_features(V.n_features, K):
-        return f"{counted(V.n_features, 'feature')} are too few to hide half of them"
+        least = MIN_FEATURES_PER_COMPONENT * K
+        return f"not tested: {K} components need {least} features, and there are {V.n_features}"
     if not enough_units(equal, K):
         return f"{counted(int(equal.max()) + 1, 'different sample')} are too few for two halves"
-    return "a few large features decide" if features.is_of_few else ""
+    return "not tested: a few large features decide" if features.is_of_few else ""
 
 
 def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
@@ -462,7 +464,8 @@ def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | N
         if k < fitted.n_fixed:
             parts = ["given, not estimated"]
         elif n_fits:
-            parts = [f"found in {n_same[k]} of {n_fits} halves (typical cosine {typical[k]:.2f})"]
+            same = f"nearly the same in {n_same[k]} of {n_fits} fits of halves"
+            parts = [f"{same} (typical cosine {typical[k]:.2f})"]
         if _follows(evidence, k):
             share = evidence.class_shares[k]
             parts.append(f"follows the {evidence.class_name} ({share:.0%} of its variation)")
@@ -515,7 +518,7 @@ def _headline(grades: Sequence[str], fitted: Fitted) -> str:
 def data_row(found: Sequence[Pitfall]) -> Row:
     """Return the row about the data."""
     if not found:
-        return Row("Data", "good", "nothing stands in the way of a factorization")
+        return Row("Data", "good", "no trouble with units, outliers, classes or codes")
     grade = max((one.grade for one in found), key=GRADES.index)
     first = next(one for one in found if one.grade == grade)
     others = [one.finding for one in found if one is not first]
@@ -527,11 +530,10 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
     found = evidence.structure
     if found is None:
         return Row("Structure", "open", evidence.why_open)
-    finding = (
-        f"components predict unseen features better than one does, in {found.share:.0%} of samples"
-    )
+    share = f"{found.share:.0%} of samples"
+    finding = f"components predict hidden features better than a single one in {share}"
     if found.share < _MIN_STRUCTURE:
-        return Row("Structure", "poor", finding, "the data are one profile, or noise")
+        return Row("Structure", "poor", finding, "so does noise, or a single profile with noise")
     if found.far < _MIN_FAR_STRUCTURE:
         advice = "neighbouring features are correlated, which looks like components"
         return Row("Structure", "fair", finding, advice)
@@ -539,14 +541,16 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
     return Row("Structure", grade, f"{finding}{worst}")
 
 
-def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted) -> Row:
+def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted, data: Row) -> Row:
     """Return the row about the components."""
     parts = []
     for grade in COMPONENT_GRADES:
         chosen = [fitted.name(k) for k, one in enumerate(grades) if one == grade]
         if chosen:
             is_listed = fitted.K <= _MAX_LISTED
-            parts.append(f"{grade}: {', '.join(chosen)}" if is_listed else f"{len(chosen)} {grade}")
+            shown = ", ".join(chosen) if is_listed else f"{len(chosen)} of {fitted.K}"
+            words = "do not interpret" if grade == "do not" else grade
+            parts.append(f"{words}: {shown}")
     following = [fitted.name(k) for k in range(fitted.K) if _follows(evidence, k)]
     if following:
         parts.append(
@@ -556,18 +560,29 @@ def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted) ->
         parts.append(f"judged on {evidence.n_judged:,} of {evidence.n_samples:,} samples")
     n_good = grades.count("interpret")
     if set(grades) == {"open"}:
-        return Row(
-            "Components", "open", "not checked", "call diagnose() to fit halves of the samples"
-        )
+        return Row("Components", "open", "not checked", "call diagnose(), or leave out --quick")
     grade = "good" if n_good == fitted.K else "fair" if n_good else "poor"
-    advice = "" if n_good == fitted.K else "try fewer components, or more samples"
+    all_follow = all(_follows(evidence, k) for k, one in enumerate(grades) if one != "interpret")
+    advice = "" if n_good == fitted.K else _next_step(evidence, data, all_follow=all_follow)
     return Row("Components", grade, "; ".join(parts), advice)
+
+
+def _next_step(evidence: Evidence, data: Row, *, all_follow: bool) -> str:
+    """Return what to do about components that cannot be interpreted: the first cause first."""
+    found = evidence.structure
+    if data.grade == "poor":
+        return "change the data first"
+    if found is not None and found.share < _MIN_STRUCTURE:
+        return ""
+    if all_follow:
+        return f"fit the samples of one {evidence.class_name} alone"
+    return "try another number of components, or more samples"
 
 
 def number_row(K: int, selection: Selection | None, decided_by: str) -> Row:
     """Return the row about the number of components, which repeats what `choose_k` found."""
     if selection is None and decided_by == "user":
-        advice = "compare with select_k(X)"
+        advice = "compare with select_k(X), or conenmf rank"
         return Row("Number", "open", f"{counted(K, 'component')}, as you chose", advice)
     is_guess = f" a {GUESS}: " in decided_by if selection is None else selection.grade == GUESS
     return Row("Number", "open" if is_guess else "good", visible(decided_by, None))
@@ -578,10 +593,11 @@ def optimum_row(certificate: AnyCertificate | None, error: str, problem: str) ->
     if problem:
         return Row("Optimum", "poor", error, problem)
     if certificate is None:
-        return Row("Optimum", "open", error, "certify() computes a lower bound")
+        return Row("Optimum", "open", error, "to get a lower bound, call certify()")
     lower = certificate.lower_bound
     if not certificate.is_bound_telling:
-        return Row("Optimum", "open", f"{error}; no useful lower bound is known")
+        advice = "try certify(effort=20)"
+        return Row("Optimum", "open", f"{error}; no useful lower bound is known", advice)
     finding = f"{error}; no fit with as many components is below {lower:.4g}"
     near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
     return Row("Optimum", "good" if near else "fair", finding)
@@ -678,10 +694,11 @@ def judge(
     grades = _grades(evidence, fitted, are_apart=are_apart)
     for_counts = fitted.loss.degree != 2
     wrong = list(pitfalls(fitted.V, looked, features, fitted.K, for_counts=for_counts))
+    data = data_row(wrong)
     rows = (
-        data_row(wrong),
+        data,
         structure_row(evidence, grades, _worst_described(features, fitted)),
-        components_row(evidence, grades, fitted),
+        components_row(evidence, grades, fitted, data),
         number_row(fitted.K, about.selection, about.K_decided_by),
         optimum_row(certificate, about.error, about.problem),
         *other_rows(certificate, about.Q, details),
@@ -704,8 +721,8 @@ def _worst_described(features: FeatureFit, fitted: Fitted) -> str:
     poor = features.poor
     if not poor.size:
         return ""
-    n_features = len(features.squares)
-    return f"; {poor.size} of {n_features} features have R2 < 0.1: {named(poor, fitted.V.names)}"
+    share = f"{poor.size} of {len(features.squares)} features"
+    return f"; {share} hardly described (R2 < 0.1): {named(poor, fitted.V.names)}"
 
 
 def diagnose(

@@ -39,7 +39,7 @@ from .scores import match_components
 N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=40)  # the cosines hardly change after that
 _MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
-_MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
+MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
 _PREDICTED_SAMPLES = 500  # of each half, to learn components from and to predict
 _SAMPLES_PER_COMPONENT = 20  # ... at least
 _LIFTED_SHARE = 1e-3  # of the mean of a component, added to its entries before it predicts
@@ -200,7 +200,7 @@ def enough_units(units: Array, K: int) -> bool:
 
 def enough_features(n_features: int, K: int) -> bool:
     """Return whether there are enough features to predict a half from the other half."""
-    return n_features >= _MIN_FEATURES_PER_COMPONENT * K
+    return n_features >= MIN_FEATURES_PER_COMPONENT * K
 
 
 class Structure(NamedTuple):

@@ -137,11 +137,15 @@ def _units(features: FeatureFit, looked: Looked, names: Names) -> Iterator[Pitfa
     poor = features.poor
     finding = (
         f"{named(largest, names)} {'holds' if largest.size == 1 else 'hold'} {share:.0%} of the "
-        f"squared norm, and {poor.size} of {len(features.squares)} features have R2 < "
-        f"{_POORLY_DESCRIBED}: {named(poor, names)}"
+        f"squared norm, and {poor.size} of {len(features.squares)} features are hardly "
+        f"described (R2 < {_POORLY_DESCRIBED}): {named(poor, names)}"
     )
     is_total = largest.size == 1 and _is_total(looked, int(largest[0]))
-    advice = "leave out this total" if is_total else "scale the features, or leave these out"
+    advice = (
+        "leave out this total"
+        if is_total
+        else "scale features to similar size, or leave the largest out"
+    )
     yield Pitfall(finding, advice)
 
 
