@@ -14,7 +14,8 @@ Equal samples stay in one half, and so do the samples of a group, because they a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from ..solve.constraints import NO_PENALTIES, Fixed, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
 from ..solve.run import Iteration, Run, Stopping
+from ..text import counted
 from .details import samples_and_weights
 from .scores import match_components
 
@@ -58,7 +60,7 @@ class HalfFit:
     ----------
     loss : Loss
     penalties : Penalties
-    fixed : array (F, n)
+    fixed : Fixed or None
         Known components.
     init : str
         "random", or the name of an init that is the whole fit.
@@ -69,41 +71,30 @@ class HalfFit:
     """
 
     loss: Loss
-    penalties: Penalties
-    fixed: Array
-    init: str
-    stop: Stop
+    penalties: Penalties = NO_PENALTIES
+    fixed: Fixed | None = None
+    init: str = "random"
+    stop: Stop = bool
     watch: Watch = str
 
-    def of(self, V: DataMatrix, K: int, share: float, rng: Generator) -> Array | None:
-        """Return W (F, K) of a fit of V, a share of the samples; None if it was stopped."""
+    def of(self, V: DataMatrix, K: int, rng: Generator, share: float = 1.0) -> Array:
+        """Return W (F, K) of a fit of V, which is a share of the samples."""
+        given = self.penalties  # their weight on W is as large beside a share of the samples
+        penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
         solver = None if self.init != "random" else self.loss.solver("auto")
-        fixed = Fixed(self.fixed) if self.fixed.size else None
-        penalties = self._of_share(share)
-        problem = Problem.of(V, self.loss, solver, fixed, penalties)
+        problem = Problem.of(V, self.loss, solver, self.fixed, penalties)
         data, problem = problem.iterated(V)
         init = problem.inits(data, K, solver)[0] if penalties.sum_to_one else self.init
         start = problem.begin(data, K, init, solver, rng)
         if solver is None:
             return exact(start.W)
-        run = Run(
-            problem.objective(data),
-            start.W,
-            start.H,
-            solver,
-            _HALF_STOPPING,
-            callback=self._asked,
-        )
+        objective = problem.objective(data)
+        run = Run(objective, start.W, start.H, solver, _HALF_STOPPING, callback=self._asked)
         run.run()
-        return None if self.stop() else exact(problem.restored(run.factors()[0]))
+        return exact(problem.restored(run.factors()[0]))
 
     def _asked(self, now: Iteration) -> bool:
         return self.stop()
-
-    def _of_share(self, share: float) -> Penalties:
-        """Return the penalties whose weight on W is as large beside a share of the samples."""
-        given = self.penalties
-        return replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
 
 
 # --- splits -------------------------------------------------------------------------------------
@@ -118,33 +109,30 @@ def units_of(V: DataMatrix, groups: Array | None = None) -> Array:
     """
     squared = np.asarray(V.norms_squared)
     nonzero = np.flatnonzero(squared > 0)
-    if groups is not None:
-        own = np.asarray(groups)[nonzero]
-    else:
+    if groups is None:
         directions = default_rng(0).standard_normal((V.n_features, 2))
         (projections, _) = V.sweep(multiplied, X=directions)
-        size = np.sqrt(squared[nonzero])
-        marks = np.column_stack([np.asarray(projections)[nonzero] / size[:, None], np.log(size)])
-        own = marks.round(_DIGITS)
-    _, first, numbers = np.unique(own, axis=0, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(first.size)
+        size = np.sqrt(squared[nonzero, None])
+        marks = np.hstack([np.asarray(projections)[nonzero] / size, np.log(size)]).round(_DIGITS)
+        own = list(map(tuple, marks.tolist()))
+    else:
+        own = groups[nonzero].tolist()
+    numbers: dict[Hashable, int] = {}
     units = np.full(V.n_samples, -1)
-    units[nonzero] = rank[numbers.ravel()]
+    units[nonzero] = [numbers.setdefault(one, len(numbers)) for one in own]
     return units
 
 
 def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Array]]:
     """Yield the indices of both halves of random splits; a unit is in one half only."""
     sizes = np.bincount(units[units >= 0])
+    is_first = np.zeros(sizes.size, dtype=bool)
     for _ in range(count):
-        in_first = np.zeros(sizes.size, dtype=bool)
-        taken = left = 0
+        surplus = 0  # of samples in the first half
         for unit in rng.permutation(sizes.size):
-            in_first[unit] = taken <= left
-            taken += sizes[unit] * in_first[unit]
-            left += sizes[unit] * (not in_first[unit])
-        half = np.where(units < 0, -1, in_first[units])
+            is_first[unit] = surplus <= 0
+            surplus += sizes[unit] if is_first[unit] else -sizes[unit]
+        half = np.where(units < 0, -1, is_first[units])
         yield np.flatnonzero(half == 1), np.flatnonzero(half == 0)
 
 
@@ -166,16 +154,13 @@ def half_spectra(
     found: list[Array] = []
     for number, pair in enumerate(splits(units, n_splits, rng)):
         how.watch(f"split {number + 1} of {n_splits}")
-        fits = []
-        for indices in pair:
-            try:
-                W = how.of(take_samples(V, indices), K, len(indices) / V.n_samples, rng)
-            except ConeNMFError:
-                W = np.zeros((V.n_features, K))
-            if W is None:
-                return np.array(found).reshape(-1, V.n_features, K)
-            fits.append(W)
-        found += fits
+        fits = np.zeros((2, V.n_features, K))
+        for W, indices in zip(fits, pair, strict=True):
+            with suppress(ConeNMFError):
+                W[:] = how.of(take_samples(V, indices), K, rng, len(indices) / V.n_samples)
+        if how.stop():
+            break
+        found += [*fits]
     return np.array(found).reshape(-1, V.n_features, K)
 
 
@@ -190,17 +175,7 @@ def cosines_in_halves(W: Array, spectra: Array) -> Array:
     return np.array(found).reshape(-1, W.shape[1])
 
 
-def enough_units(units: Array, K: int) -> bool:
-    """Return whether there are enough independent samples for halves, whatever they show."""
-    return int(units.max()) + 1 >= _MIN_UNITS_PER_COMPONENT * K
-
-
 # --- structure ----------------------------------------------------------------------------------
-
-
-def enough_features(n_features: int, K: int) -> bool:
-    """Return whether there are enough features to predict a half from the other half."""
-    return n_features >= _MIN_FEATURES_PER_COMPONENT * K
 
 
 class Structure(NamedTuple):
@@ -218,8 +193,20 @@ class Structure(NamedTuple):
     far: float
 
 
+def why_untested(V: DataMatrix, K: int, units: Array) -> str:
+    """Return why halves cannot show whether K components predict; "" if they can."""
+    if K == 1:
+        return "one component describes the mean, and is not compared with less"
+    if V.n_features < _MIN_FEATURES_PER_COMPONENT * K:
+        return f"{counted(V.n_features, 'feature')} are too few to hide half of them"
+    n_units = int(units.max()) + 1
+    if n_units < _MIN_UNITS_PER_COMPONENT * K:
+        return f"{counted(n_units, 'different sample')} are too few for two halves"
+    return ""
+
+
 def structure(
-    V: DataMatrix, K: int, loss: Loss, units: Array, once: Array, rng: Generator
+    V: DataMatrix, K: int, loss: Loss, units: Array, equal: Array, rng: Generator
 ) -> Structure:
     """Ask whether K components, or 2, predict the hidden features of unseen samples better than 1.
 
@@ -232,8 +219,8 @@ def structure(
     loss : Loss
     units : array (N,)
         The samples with one number stay in one half.
-    once : array of integers
-        The indices of the samples that count: one of each set of equal samples.
+    equal : array (N,)
+        Equal samples have one number, and count once; zero samples have -1.
     rng : Generator
 
     Examples
@@ -250,23 +237,22 @@ def structure(
     """
     if V.observed is not None:
         loss = get_loss("frobenius")  # coefficients for other losses need all entries
-    numbers = sorted({1, 2, max(K, 2)})
+    _, once = np.unique(equal, return_index=True)
+    once = once[equal[once] >= 0]
     at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
-    how = HalfFit(loss, NO_PENALTIES, np.zeros((0, 0)), "random", lambda: False)
     is_first = np.arange(V.n_features) < V.n_features // 2
     shares = []
     for pair in splits(units, math.ceil(N_SPLITS * min(1.0, at_most / len(once))), rng):
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         for learned, predicted in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            has_units = loss.degree == 2 and part.observed is None
-            data = held(unit_samples(part)) if has_units else part
-            fits = [W for k in numbers if (W := how.of(data, k, 1.0, rng)) is not None]
+            if loss.degree == 2 and part.observed is None:
+                part = held(unit_samples(part))
+            fits = [HalfFit(loss).of(part, k, rng) for k in sorted({1, 2, K})]
             rows = _some(predicted, max(_MAX_PREDICTED_ENTRIES // V.n_features, 1))
             hidden = (rng.permutation(is_first), is_first)
             shares.append([_better(V, rows, loss, fits, one) for one in hidden])
-    means = np.mean(shares, axis=0).max(axis=1)
-    return Structure(*map(float, means))
+    return Structure(*np.mean(shares, axis=0).max(axis=1).tolist())
 
 
 def _some(indices: Array, at_most: int) -> Array:
@@ -289,10 +275,7 @@ def _better(V: DataMatrix, rows: Array, loss: Loss, fits: list[Array], is_hidden
 
 def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array:
     """Return the best coefficients (n, K) for columns (F, n) with weights."""
-    if loss.degree != 2:
-        seen = hold(np.ascontiguousarray(columns.T))
-        return np.asarray(loss.coefficients(loss.data(seen), W)[0].T, dtype=float)
-    sides = (columns * weights).T @ W
-    if (weights == weights[:, :1]).all():
-        return nnls(W.T @ (weights[:, :1] * W), sides)
-    return nnls(unpacked(weights.T @ packed(W), W.shape[1]), sides)
+    if (weights == 1).all():
+        seen = loss.data(hold(np.ascontiguousarray(columns.T)))
+        return np.asarray(loss.coefficients(seen, W)[0].T, dtype=float)
+    return nnls(unpacked(weights.T @ packed(W), W.shape[1]), (columns * weights).T @ W)
