@@ -34,7 +34,7 @@ from .judge.certificate import (
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import MAX_BOUNDED, Diagnosis, Fit, judge, search_iterations
-from .judge.halves import N_SPLITS, HalfFit, Stop, Watch
+from .judge.halves import N_SPLITS, HalfFit, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
@@ -299,7 +299,6 @@ class Factorization:
         classes: ArrayLike | None = None,
         n_splits: int = N_SPLITS,
         effort: int | None = None,
-        stop: Stop = bool,
         watch: Watch = str,
     ) -> Diagnosis:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
@@ -319,11 +318,9 @@ class Factorization:
             The number of splits into halves. With 0, only the data and the error are judged.
         effort : int, optional
             The effort of the certificate.
-        stop : callable, optional
-            Asked again and again without arguments; True ends the fits of halves, and the finished
-            splits count.
         watch : callable, optional
-            Called with a note such as "split 2 of 3" before the fits of each split.
+            Called with a note such as "split 2 of 3" after each iteration of the fits of halves;
+            True ends them, and the finished splits count.
         """
         asks = groups is not None or classes is not None or n_splits != N_SPLITS
         if self.diagnosis is not None and not asks:
@@ -335,29 +332,26 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
-        certificate = self._certificate(V, effort)
-        how = self._how_halves_are_fitted(stop, watch)
         fit = Fit(
             V=V if V.unweighed is None else V.unweighed.V,
             W=self.W,
             H=self.H,
-            how=how,
+            how=self._how_halves_are_fitted(),
+            certificate=self._certificate(V, effort),
             details=self._described(V),
-            certificate=certificate,
             others=self.uniqueness(max_iter=search_iterations(V, self.W) if n_splits else 0),
             error=self._error_in_words(),
             problem=self.problem,
             K_decided_by=self.K_decided_by,
-            Q=None
-            if "Q" not in self.settings
-            else (self.settings["Q"], self.settings["Q_expected"]),
+            Q=self.settings.get("Q"),
+            Q_expected=self.settings.get("Q_expected", 0.0),
             names=self.component_names,
         )
-        diagnosis = judge(fit, groups, classes, n_splits)
+        diagnosis = judge(fit, groups, classes, n_splits, watch)
         self._remember(diagnosis=diagnosis)
         return diagnosis
 
-    def _how_halves_are_fitted(self, stop: Stop, watch: Watch) -> HalfFit:
+    def _how_halves_are_fitted(self) -> HalfFit:
         is_whole = self.init_used == "simplex" and not self.n_iter
         n_fixed = self._n_fixed
         return HalfFit(
@@ -365,19 +359,15 @@ class Factorization:
             Penalties.of_plain(self.settings.get("penalties")),
             Fixed(self.W[:, :n_fixed]) if n_fixed else None,
             self.init_used if is_whole else "random",
-            stop,
-            watch,
         )
 
     def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
-        if not get_loss(self.loss).lower_bounds or (effort is None and not is_cheap):
-            return known or self.first_certificate
-        certificate = self._judge(V, self._effort(effort, known))
-        self._remember(certificate=certificate)
-        return certificate
+        if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
+            return self.certify(effort=effort)
+        return known or self.first_certificate
 
     def _described(self, V: DataMatrix) -> Details:
         own = V.unweighed

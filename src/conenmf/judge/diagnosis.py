@@ -13,7 +13,7 @@ both halves contain the component, and whether components predict hidden feature
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
@@ -35,13 +35,14 @@ from ..errors import DataError
 from ..io.open import as_data
 from ..solve.losses import get_loss
 from ..text import Texts, counted, visible
-from .certificate import AnyCertificate, CountCertificate, certify
+from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
 from .details import Details, cones_in_words, describe
 from .halves import (
     N_SPLITS,
     HalfFit,
     Structure,
+    Watch,
     cosines_in_halves,
     half_spectra,
     structure,
@@ -220,7 +221,7 @@ class Fit:
         What to do if the run found nothing or ended too early; "" otherwise.
     K_decided_by : str
         As in `Factorization`.
-    Q : (float, float) or None
+    Q, Q_expected : float or None, float
         Q and the expected Q, if the uncertainties are known.
     names : tuple of K str
         The names of the components.
@@ -236,7 +237,8 @@ class Fit:
     error: str
     problem: str = ""
     K_decided_by: str = "user"
-    Q: tuple[float, float] | None = None
+    Q: float | None = None
+    Q_expected: float = 0.0
     names: Texts = ()
 
     @property
@@ -265,8 +267,8 @@ class Evidence(NamedTuple):
         As in `Diagnosis`.
     class_name : str
         What the classes are called.
-    sampled : str
-        How many of the samples were fitted again; "" if all were.
+    sampled : list of str
+        How many of the samples were fitted again; empty if all were.
     """
 
     cosines: Array
@@ -274,7 +276,7 @@ class Evidence(NamedTuple):
     why_open: str
     class_shares: Array
     class_name: str
-    sampled: str
+    sampled: list[str]
 
     @property
     def follows(self) -> Array:
@@ -288,10 +290,11 @@ def gather(
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
+    watch: Watch = str,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
-    The parameters are those of `diagnose`.
+    The parameters are those of `Factorization.diagnose`.
     """
     V = fit.V
     K = fit.W.shape[1]
@@ -313,12 +316,12 @@ def gather(
         why_open = why_untested(part, K, equal) or few
     rng = default_rng(0)
     found = None if why_open else structure(part, K, fit.how.loss, units, equal, rng)
-    spectra = half_spectra(part, K, fit.how, units, rng, n_splits)
+    spectra = half_spectra(part, K, fit.how, units, rng, n_splits, watch)
     cosines = cosines_in_halves(fit.W, spectra)
     class_name = "class" if of_groups is None else "group"
-    sampled = ""
+    sampled = []
     if len(indices) < V.n_samples:
-        sampled = f"judged on {len(indices):,} of {V.n_samples:,} samples"
+        sampled.append(f"judged on {len(indices):,} of {V.n_samples:,} samples")
     return Evidence(cosines, found, why_open, shares, class_name, sampled)
 
 
@@ -433,23 +436,15 @@ def _judged(evidence: Evidence, fit: Fit, *, are_apart: bool) -> tuple[list[str]
 # --- the rows -----------------------------------------------------------------------------------
 
 
-def _headline(grades: Sequence[str], labels: Sequence[str]) -> str:
-    chosen = _with_grade("interpret", grades, labels)
-    total = counted(len(grades), "component")
-    if set(grades) == {"open"}:
+def _headline(by_grade: Mapping[str, Sequence[str]], K: int) -> str:
+    total = counted(K, "component")
+    if len(by_grade["open"]) == K:
         return f"open: the {total} were not checked"
-    if len(grades) == 1:
-        return f"the component {'can' if chosen else 'cannot'} be interpreted"
-    if not chosen:
-        return f"none of {total} can be interpreted"
-    if len(chosen) == len(grades):
+    chosen = by_grade["interpret"]
+    if len(chosen) == K > 1:
         return f"all {total} can be interpreted"
-    listed = f": {', '.join(chosen)}" if len(grades) <= _MAX_LISTED else ""
-    return f"{len(chosen)} of {total} can be interpreted{listed}"
-
-
-def _with_grade(grade: str, grades: Sequence[str], labels: Sequence[str]) -> list[str]:
-    return [label for label, one in zip(labels, grades, strict=True) if one == grade]
+    listed = f": {', '.join(chosen)}" if chosen and K <= _MAX_LISTED else ""
+    return f"{len(chosen) or 'none'} of {total} can be interpreted{listed}"
 
 
 def data_row(found: Sequence[Pitfall]) -> Row:
@@ -473,30 +468,32 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
         advice = "neighbouring features are correlated, which looks like components"
         return Row("Structure", "fair", finding, advice)
     grade = "good" if "interpret" in grades else "fair"
-    return Row("Structure", grade, "; ".join(filter(None, (finding, worst))))
+    return Row("Structure", grade, f"{finding}; {worst}".removesuffix("; "))
 
 
-def components_row(evidence: Evidence, grades: Sequence[str], labels: Sequence[str]) -> Row:
+def components_row(
+    by_grade: Mapping[str, Sequence[str]], evidence: Evidence, labels: Sequence[str]
+) -> Row:
     """Return the row about the components."""
-    if set(grades) == {"open"}:
+    K = len(labels)
+    if len(by_grade["open"]) == K:
         advice = "call diagnose() to fit halves of the samples"
         return Row("Components", "open", "not checked", advice)
-    chosen = {grade: _with_grade(grade, grades, labels) for grade in COMPONENT_GRADES}
-    if len(grades) <= _MAX_LISTED:
-        parts = [f"{grade}: {', '.join(own)}" for grade, own in chosen.items() if own]
-    else:
-        parts = [f"{len(own)} {grade}" for grade, own in chosen.items() if own]
-    following = [labels[k] for k in np.flatnonzero(evidence.follows).tolist()]
+    parts = []
+    for grade, own in by_grade.items():
+        if own:
+            listed = f"{grade}: {', '.join(own)}"
+            parts.append(listed if K <= _MAX_LISTED else f"{len(own)} {grade}")
+    following = [label for k, label in enumerate(labels) if evidence.follows[k]]
     if following:
         follow = "follows" if len(following) == 1 else "follow"
         parts.append(f"{', '.join(following)} {follow} the {evidence.class_name}")
-    if evidence.sampled:
-        parts.append(evidence.sampled)
-    finding = "; ".join(parts)
-    if len(chosen["interpret"]) == len(grades):
+    finding = "; ".join([*parts, *evidence.sampled])
+    n_good = len(by_grade["interpret"])
+    if n_good == K:
         return Row("Components", "good", finding)
-    grade = "fair" if chosen["interpret"] else "poor"
-    return Row("Components", grade, finding, "try fewer components, or more samples")
+    advice = "try fewer components, or more samples"
+    return Row("Components", "fair" if n_good else "poor", finding, advice)
 
 
 def number_row(K: int, decided_by: str) -> Row:
@@ -507,34 +504,32 @@ def number_row(K: int, decided_by: str) -> Row:
     return Row("Number", "open" if f" a {GUESS}: " in decided_by else "good", decided_by)
 
 
-def optimum_row(certificate: AnyCertificate | None, error: str, problem: str) -> Row:
+def optimum_row(fit: Fit) -> Row:
     """Return the row about the optimiser: how near the error is to the lowest possible one."""
-    if problem:
-        return Row("Optimum", "poor", error, problem)
+    if fit.problem:
+        return Row("Optimum", "poor", fit.error, fit.problem)
+    certificate = fit.certificate
     if certificate is None:
-        return Row("Optimum", "open", error, "certify() computes a lower bound")
-    lower = certificate.lower_bound
+        return Row("Optimum", "open", fit.error, "certify() computes a lower bound")
     if not certificate.is_bound_telling:
-        return Row("Optimum", "open", f"{error}; no useful lower bound is known")
+        return Row("Optimum", "open", f"{fit.error}; no useful lower bound is known")
+    lower = certificate.lower_bound
     is_near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
-    finding = f"{error}; no fit with as many components is below {lower:.4g}"
+    finding = f"{fit.error}; no fit with as many components is below {lower:.4g}"
     return Row("Optimum", "good" if is_near else "fair", finding)
 
 
-def other_rows(
-    certificate: AnyCertificate | None, Q: tuple[float, float] | None, cones: str
-) -> Iterator[Row]:
+def other_rows(fit: Fit, cones: str) -> Iterator[Row]:
     """Yield the rows that apply to some data: noise of counts, residuals, cones."""
-    if isinstance(certificate, CountCertificate) and (floor := certificate.floor_in_words()):
-        finding = f"the fit is {floor}"
-        if certificate.above_floor > _FAR_ABOVE_FLOOR:
-            advice = "try a larger K, or check whether the counts are overdispersed"
-            yield Row("Noise", "poor", finding, advice)
-        else:
-            yield Row("Noise", "good", finding)
-    if Q is not None:
-        advice = advice_on_sigma(*Q)
-        finding = f"Q is {Q[0]:,.0f}; the expected Q is {Q[1]:,.0f}"
+    certificate: Any = fit.certificate
+    floor = getattr(certificate, "floor_in_words", str)()
+    if floor:
+        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR
+        advice = "try a larger K, or check whether the counts are overdispersed" if is_far else ""
+        yield Row("Noise", "poor" if is_far else "good", f"the fit is {floor}", advice)
+    if fit.Q is not None:
+        advice = advice_on_sigma(fit.Q, fit.Q_expected)
+        finding = f"Q is {fit.Q:,.0f}; the expected Q is {fit.Q_expected:,.0f}"
         yield Row("Residuals", "poor" if advice else "good", finding, advice)
     if cones:
         yield Row("Cones", "good", cones)
@@ -548,30 +543,37 @@ def judge(
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
+    watch: Watch = str,
 ) -> Diagnosis:
-    """Gather evidence about a fit, and turn it into a diagnosis; parameters as in `diagnose`."""
+    """Gather evidence about a fit, and turn it into a diagnosis.
+
+    The parameters are those of `Factorization.diagnose`.
+    """
     V = fit.V
     K = fit.W.shape[1]
     features = Features.of(V, exact(fit.W), fit.H)
-    evidence = gather(fit, features, groups, classes, n_splits)
+    evidence = gather(fit, features, groups, classes, n_splits, watch)
     cones = cones_in_words(fit.details.cones)
     found = evidence.structure
     if cones and found and found.share < _MIN_STRUCTURE:
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
+    labels = fit.labels
+    by_grade: dict[str, list[str]] = {grade: [] for grade in COMPONENT_GRADES}
+    for grade, label in zip(grades, labels, strict=True):
+        by_grade[grade].append(label)
     wrong = pitfalls(V, features, K, for_counts=fit.how.loss.degree != 2)
-    worst = features.poor_in_words(V.names) if features.poor.size else ""
     rows = (
         data_row(list(wrong)),
-        structure_row(evidence, grades, worst),
-        components_row(evidence, grades, fit.labels),
+        structure_row(evidence, grades, features.poor_in_words(V.names)),
+        components_row(by_grade, evidence, labels),
         number_row(K, fit.K_decided_by),
-        optimum_row(fit.certificate, fit.error, fit.problem),
-        *other_rows(fit.certificate, fit.Q, cones),
+        optimum_row(fit),
+        *other_rows(fit, cones),
     )
     share, far = evidence.structure or (np.nan, np.nan)
     return Diagnosis(
-        headline=_headline(grades, fit.labels),
+        headline=_headline(by_grade, K),
         rows=rows,
         components=tuple(grades),
         reasons=tuple(reasons),

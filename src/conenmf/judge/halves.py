@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ from ..linalg.nnls import nnls
 from ..solve.constraints import NO_PENALTIES, Fixed, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
-from ..solve.run import Iteration, Run, Stopping
+from ..solve.run import Callback, Iteration, Run, Stopping
 from ..text import counted
 from .details import samples_and_weights
 from .scores import match_components
@@ -48,7 +49,6 @@ _LIFTED_SHARE = 1e-3  # of the mean of a component, added to its entries before 
 _MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features are predicted
 _DIGITS = 9  # of projections of a sample that are compared with those of others
 
-Stop = Callable[[], bool]
 Watch = Callable[[str], object]
 
 
@@ -64,20 +64,21 @@ class HalfFit:
         Known components.
     init : str
         "random", or the name of an init that is the whole fit.
-    stop : callable
-        Asked after each iteration; True ends the fit.
-    watch : callable
-        Called with a note such as "split 2 of 3" before the fits of each split.
     """
 
     loss: Loss
     penalties: Penalties = NO_PENALTIES
     fixed: Fixed | None = None
     init: str = "random"
-    stop: Stop = bool
-    watch: Watch = str
 
-    def of(self, V: DataMatrix, K: int, rng: Generator, share: float = 1.0) -> Array:
+    def of(
+        self,
+        V: DataMatrix,
+        K: int,
+        rng: Generator,
+        share: float = 1.0,
+        callback: Callback | None = None,
+    ) -> Array:
         """Return W (F, K) of a fit of V, which is a share of the samples."""
         given = self.penalties  # their weight on W is as large beside a share of the samples
         penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
@@ -89,12 +90,9 @@ class HalfFit:
         if solver is None:
             return exact(start.W)
         objective = problem.objective(data)
-        run = Run(objective, start.W, start.H, solver, _HALF_STOPPING, callback=self._asked)
+        run = Run(objective, start.W, start.H, solver, _HALF_STOPPING, callback=callback)
         run.run()
         return exact(problem.restored(run.factors()[0]))
-
-    def _asked(self, now: Iteration) -> bool:
-        return self.stop()
 
 
 # --- splits -------------------------------------------------------------------------------------
@@ -146,22 +144,27 @@ def half_spectra(
     units: Array,
     rng: Generator,
     n_splits: int = N_SPLITS,
+    watch: Watch = str,
 ) -> Array:
-    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped.
+    """Return W (n, F, K) of fits of both halves of splits; fewer if `watch` returns True.
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
     found: list[Array] = []
     for number, pair in enumerate(splits(units, n_splits, rng)):
-        how.watch(f"split {number + 1} of {n_splits}")
+        tell = partial(_tell, watch, f"split {number + 1} of {n_splits}")
         fits = np.zeros((2, V.n_features, K))
         for W, indices in zip(fits, pair, strict=True):
             with suppress(ConeNMFError):
-                W[:] = how.of(take_samples(V, indices), K, rng, len(indices) / V.n_samples)
-        if how.stop():
+                W[:] = how.of(take_samples(V, indices), K, rng, len(indices) / V.n_samples, tell)
+        if tell() is True:
             break
         found += [*fits]
     return np.array(found).reshape(-1, V.n_features, K)
+
+
+def _tell(watch: Watch, note: str, now: Iteration | None = None) -> object:
+    return watch(note)
 
 
 def cosines_in_halves(W: Array, spectra: Array) -> Array:

@@ -101,8 +101,10 @@ class Features(NamedTuple):
         return self.effective_number <= _FEW_FEATURES and self.poor.size >= _MANY_POOR * varying
 
     def poor_in_words(self, names: Names) -> str:
-        """Name the features that are hardly described."""
+        """Name the features that are hardly described; "" if there are none."""
         poor = self.poor
+        if not poor.size:
+            return ""
         count = f"{poor.size} of {len(self.squares)} features have R2 < {_POORLY_DESCRIBED}"
         return f"{count}: {_named(poor, names)}"
 
