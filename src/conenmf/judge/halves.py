@@ -82,17 +82,18 @@ class HalfFit:
         """Return W (F, K) of a fit of V, which is a share of the samples."""
         given = self.penalties  # their weight on W is as large beside a share of the samples
         penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
-        solver = None if self.init != "random" else self.loss.solver("auto")
+        is_random = self.init == "random"
+        solver = self.loss.solver("auto") if is_random else None
         problem = Problem.of(V, self.loss, solver, self.fixed, penalties)
         data, problem = problem.iterated(V)
         init = problem.inits(data, K, solver)[0] if penalties.sum_to_one else self.init
-        start = problem.begin(data, K, init, solver, rng)
-        if solver is None:
-            return exact(start.W)
-        objective = problem.objective(data)
-        run = Run(objective, start.W, start.H, solver, _HALF_STOPPING, callback=callback)
-        run.run()
-        return exact(problem.restored(run.factors()[0]))
+        W, H, *_ = problem.begin(data, K, init, solver, rng)
+        if solver is not None:
+            objective = problem.objective(data)
+            run = Run(objective, W, H, solver, _HALF_STOPPING, callback=callback)
+            run.run()
+            W = problem.restored(run.factors()[0])
+        return exact(W)
 
 
 # --- splits -------------------------------------------------------------------------------------
@@ -243,18 +244,20 @@ def structure(
     _, once = np.unique(equal, return_index=True)
     once = once[equal[once] >= 0]
     at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
+    n_splits = math.ceil(N_SPLITS * min(1.0, at_most / len(once)))
+    n_predicted = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
     is_first = np.arange(V.n_features) < V.n_features // 2
     shares = []
-    for pair in splits(units, math.ceil(N_SPLITS * min(1.0, at_most / len(once))), rng):
+    for pair in splits(units, n_splits, rng):
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
-        for learned, predicted in (halves, halves[::-1]):
+        for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
             if loss.degree == 2 and part.observed is None:
                 part = held(unit_samples(part))
             fits = [HalfFit(loss).of(part, k, rng) for k in sorted({1, 2, K})]
-            rows = _some(predicted, max(_MAX_PREDICTED_ENTRIES // V.n_features, 1))
+            predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
-            shares.append([_better(V, rows, loss, fits, one) for one in hidden])
+            shares.append([_better(*predicted, loss, fits, one) for one in hidden])
     return Structure(*np.mean(shares, axis=0).max(axis=1).tolist())
 
 
@@ -263,16 +266,17 @@ def _some(indices: Array, at_most: int) -> Array:
     return indices[evenly_spaced(len(indices), at_most)]
 
 
-def _better(V: DataMatrix, rows: Array, loss: Loss, fits: list[Array], is_hidden: Array) -> Array:
+def _better(
+    columns: Array, weights: Array, loss: Loss, fits: list[Array], is_hidden: Array
+) -> Array:
     """Return the share of samples that each fit but the first predicts better than the first."""
-    columns, weights = samples_and_weights(V, rows)
-    errors = np.zeros((len(fits), len(rows)))
+    errors = np.zeros((len(fits), columns.shape[1]))
     for hidden in (is_hidden, ~is_hidden):
-        for place, W in enumerate(fits):
-            lifted = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
-            H = _coefficients(columns[~hidden], weights[~hidden], loss, lifted[~hidden])
-            fitted = lifted[hidden] @ H.T
-            errors[place] += loss.sample_errors(columns[hidden], fitted, weights[hidden])
+        seen = ~hidden
+        for own, W in zip(errors, fits, strict=True):
+            W = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
+            H = _coefficients(columns[seen], weights[seen], loss, W[seen])
+            own += loss.sample_errors(columns[hidden], W[hidden] @ H.T, weights[hidden])
     return (errors[1:] < errors[0]).mean(axis=1)
 
 
