@@ -486,8 +486,7 @@ def components_row(
             parts.append(listed if K <= _MAX_LISTED else f"{len(own)} {grade}")
     following = [label for k, label in enumerate(labels) if evidence.follows[k]]
     if following:
-        follow = "follows" if len(following) == 1 else "follow"
-        parts.append(f"{', '.join(following)} {follow} the {evidence.class_name}")
+        parts.append(f"follow the {evidence.class_name}: {', '.join(following)}")
     finding = "; ".join([*parts, *evidence.sampled])
     n_good = len(by_grade["interpret"])
     if n_good == K:

@@ -112,8 +112,9 @@ def units_of(V: DataMatrix, groups: Array | None = None) -> Array:
         directions = default_rng(0).standard_normal((V.n_features, 2))
         (projections, _) = V.sweep(multiplied, X=directions)
         size = np.sqrt(squared[nonzero, None])
-        marks = np.hstack([np.asarray(projections)[nonzero] / size, np.log(size)]).round(_DIGITS)
-        own = list(map(tuple, marks.tolist()))
+        projected = np.asarray(projections)[nonzero] / size
+        marks = np.hstack([projected, np.log(size)])
+        own = list(map(tuple, marks.round(_DIGITS).tolist()))
     else:
         own = groups[nonzero].tolist()
     numbers: dict[Hashable, int] = {}
@@ -132,7 +133,9 @@ def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Ar
             is_first[unit] = surplus <= 0
             surplus += sizes[unit] if is_first[unit] else -sizes[unit]
         half = np.where(units < 0, -1, is_first[units])
-        yield np.flatnonzero(half == 1), np.flatnonzero(half == 0)
+        first = np.flatnonzero(half == 1)
+        second = np.flatnonzero(half == 0)
+        yield first, second
 
 
 # --- components that return ---------------------------------------------------------------------
@@ -157,7 +160,8 @@ def half_spectra(
         fits = np.zeros((2, V.n_features, K))
         for W, indices in zip(fits, pair, strict=True):
             with suppress(ConeNMFError):
-                W[:] = how.of(take_samples(V, indices), K, rng, len(indices) / V.n_samples, tell)
+                share = len(indices) / V.n_samples
+                W[:] = how.of(take_samples(V, indices), K, rng, share, tell)
         if tell() is True:
             break
         found += [*fits]
@@ -244,7 +248,8 @@ def structure(
     _, once = np.unique(equal, return_index=True)
     once = once[equal[once] >= 0]
     at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
-    n_splits = math.ceil(N_SPLITS * min(1.0, at_most / len(once)))
+    share = min(1.0, at_most / len(once))
+    n_splits = math.ceil(N_SPLITS * share)
     n_predicted = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
     is_first = np.arange(V.n_features) < V.n_features // 2
     shares = []
@@ -258,7 +263,8 @@ def structure(
             predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
             shares.append([_better(*predicted, loss, fits, one) for one in hidden])
-    return Structure(*np.mean(shares, axis=0).max(axis=1).tolist())
+    share, far = np.mean(shares, axis=0).max(axis=1).tolist()
+    return Structure(share, far)
 
 
 def _some(indices: Array, at_most: int) -> Array:
@@ -273,10 +279,12 @@ def _better(
     errors = np.zeros((len(fits), columns.shape[1]))
     for hidden in (is_hidden, ~is_hidden):
         seen = ~hidden
+        known = (columns[seen], weights[seen])
         for own, W in zip(errors, fits, strict=True):
             W = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
-            H = _coefficients(columns[seen], weights[seen], loss, W[seen])
-            own += loss.sample_errors(columns[hidden], W[hidden] @ H.T, weights[hidden])
+            H = _coefficients(*known, loss, W[seen])
+            fitted = W[hidden] @ H.T
+            own += loss.sample_errors(columns[hidden], fitted, weights[hidden])
     return (errors[1:] < errors[0]).mean(axis=1)
 
 
@@ -285,4 +293,6 @@ def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array
     if (weights == 1).all():
         seen = loss.data(hold(np.ascontiguousarray(columns.T)))
         return np.asarray(loss.coefficients(seen, W)[0].T, dtype=float)
-    return nnls(unpacked(weights.T @ packed(W), W.shape[1]), (columns * weights).T @ W)
+    grams = unpacked(weights.T @ packed(W), W.shape[1])
+    sides = (columns * weights).T @ W
+    return nnls(grams, sides)
