@@ -105,6 +105,14 @@ class Sources:
         bases = [self.classes[name] for name in names if name in self.classes]
         return [*(relative for base in bases for relative in self.family(base)), node]
 
+    def methods(self, where):
+        """Return the places of the methods of a class that are called by their own names."""
+        node = self.nodes[where]
+        for line in node.body if isinstance(node, ast.ClassDef) else []:
+            is_public = isinstance(line, ast.FunctionDef) and not line.name.startswith("_")
+            if is_public and not any("property" in ast.unparse(w) for w in line.decorator_list):
+                yield f"{where}.{line.name}"
+
     def fields(self, node):
         """Return the names that are annotated in the body of a class."""
         found = {}
@@ -188,6 +196,9 @@ def test_sections_are_whole_and_in_the_order_of_the_signature(sources):
 def test_what_the_reference_lists_has_sections(sources):
     places = [where for where in listed() if where != "conenmf.ConeNMFError"]
     assert len(places) > 50
+    methods = [method for where in places for method in sources.methods(where)]
+    assert len(methods) > 80
+    places += methods
     found = {where: list(sources.faults(where, must_have_sections=True)) for where in places}
     assert {where: faults for where, faults in found.items() if faults} == {}
 

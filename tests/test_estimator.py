@@ -314,6 +314,8 @@ def test_a_start_for_scikit_learn(X, make, solver):
     ours.fit_transform(make(X), W=W, H=H)
     random = NMF(4, init="random", solver=solver, max_iter=10, tol=0, random_state=0)
     assert ours.reconstruction_err_ < random.fit(make(X)).reconstruction_err_
+    apart = np.kron(np.eye(2), np.ones((4, 3)))  # components with zeros, which "mu" cannot leave
+    assert (sklearn_init(make(apart), 2, solver=solver)[1].min() > 0) == (solver == "mu")
 
 
 def test_masks_are_not_forgotten(X, refuses):

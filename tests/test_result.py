@@ -19,6 +19,10 @@ def test_a_result_judges_itself(cones):
     assert result.certify() is result.certificate
     result.diagnose()
     assert result.certificate == certify(V, result.W, result.H)
+    again = factorize(V, 4)
+    more = again.certify(effort=5)
+    again.diagnose(effort=0)  # less effort would forget what is proved
+    assert again.certificate == more
     passes = V.passes
     assert result.diagnose() is result.diagnosis
     assert result.certify() is result.certificate

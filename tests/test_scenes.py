@@ -13,6 +13,7 @@ from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
 from conenmf.errors import ComponentsError, DataError, InputWarning
 from conenmf.judge.scores import match_spectra
+from conenmf.solve import simplex as module
 from conenmf.solve.simplex import _loss, simplex
 
 
@@ -43,6 +44,24 @@ def test_a_scene_is_unmixed_with_and_without_pure_pixels(K, purest):
     assert found.min() >= 0
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(model.transform(pixels), found, atol=1e-6)
+
+
+def test_the_smallest_noise_is_what_each_direction_beyond_the_components_has(monkeypatch):
+    """Of a few bands, most directions belong to the components and hold no noise alone."""
+    pixels = drawn(4, noise=0.01, bands=6, seed=2)[0]
+    given = []
+
+    def facets(Y, sizes, noise):
+        given.append(noise)
+        return facets_of(Y, sizes, noise)
+
+    facets_of = module._facets
+    monkeypatch.setattr(module, "_facets", facets)
+    simplex(from_rows(pixels, negative="keep"), 4)
+    size = np.sqrt((pixels**2).sum() / len(pixels))
+    (noise,) = given
+    assert noise[0] * size == pytest.approx(0.01, rel=0.05)
+    assert noise[0] <= noise[1]
 
 
 def test_materials_that_cover_much_of_a_scene_alone():

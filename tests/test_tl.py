@@ -70,6 +70,9 @@ def test_a_consensus_is_added_with_its_stability(three_kinds):
     np.testing.assert_array_equal(three_kinds.obsm["X_programs"], np.asarray(found.H).T)
     np.testing.assert_array_equal(three_kinds.uns["programs_stability"]["found_in"], found.found_in)
     assert three_kinds.obs["programs"].nunique() == 3
+    found = conenmf.tl.consensus(three_kinds, 2, 3, key_added="counts", loss="poisson")
+    assert three_kinds.uns["counts"]["loss"] == found.loss == "poisson"
+    np.testing.assert_allclose(three_kinds.obsm["X_counts"], np.asarray(found.H).T)
 
 
 def test_every_option_of_reading_and_of_the_fit(adata):

@@ -116,6 +116,11 @@ class Comparison:
 
         Each init has a colour and each solver a line style. Other programs have only a point at the
         end of their fit, and no number of passes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        against : {"seconds", "passes"}
         """
         choice("against", against, ("seconds", "passes"))
         curves = {(one.init, one.solver): one.history for one in self.contenders}

@@ -244,6 +244,13 @@ class ConeNMF(
         `conenmf.solve.simplex`. The model has ``init="simplex"``, ``solver=None``,
         ``sum_to_one=True`` and ``negative="keep"``; `options` may replace these and add others.
 
+        Parameters
+        ----------
+        n_components : int or "auto"
+            The number of materials.
+        **options
+            Other options of `ConeNMF`.
+
         Examples
         --------
         >>> rng = np.random.default_rng(0)
@@ -269,13 +276,25 @@ class ConeNMF(
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
-        X is anything that `from_rows` reads, in memory, on disk or on Dask workers, or a matrix
-        returned by `open_data`. Pass `feature_names` if X has no names, such as the words of a
-        sparse matrix. `mask` is True where an entry is known. `weights` are the weights of the
-        squared errors of the entries. `sigma` are the uncertainties of the entries; the weights are
-        then 1 / sigma^2, so that the fit minimises Q, see `Factorization.residuals`. All three have
-        the shape of X; `weights` may also have one number per feature, which `transform` uses too.
-        A `sample_weight` of 2 is equivalent to repeating the sample.
+        Parameters
+        ----------
+        X : array (n_samples, n_features)
+            Or anything else that `from_rows` reads, in memory, on disk or on Dask workers, or a
+            matrix returned by `open_data`.
+        y : object
+            Ignored.
+        sample_weight : array (n_samples,), optional
+            A weight of 2 is equivalent to repeating the sample.
+        feature_names : names, optional
+            For X without names, such as the words of a sparse matrix.
+        mask : array like X, optional
+            True where an entry is known.
+        weights : array like X, or (n_features,), optional
+            The weights of the squared errors of the entries. `transform` uses weights of features
+            too.
+        sigma : array like X, optional
+            The uncertainties of the entries. Their weights are 1 / sigma^2, so that the fit
+            minimises Q, see `Factorization.residuals`.
 
         Examples
         --------
@@ -310,6 +329,11 @@ class ConeNMF(
 
         The coefficients are a Dask array if X is one. If they are too large for `max_memory`, they
         are a `numpy.memmap`.
+
+        Parameters
+        ----------
+        X, y, sample_weight, feature_names, mask, weights, sigma
+            As in `fit`.
         """
         V = self._read(
             X, reset=True, feature_names=feature_names, mask=mask, weights=weights, sigma=sigma
@@ -364,6 +388,13 @@ class ConeNMF(
         and so on) are removed. Components that have no samples yet are zero.
         `conenmf.solve.online.ConeStream` states the guarantees.
 
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
+            The batch; every entry must be known.
+        y : object
+            Ignored.
+
         Examples
         --------
         >>> from conenmf.cones.simulate import make_cones
@@ -409,9 +440,15 @@ class ConeNMF(
     def certify(self, X: object = None, *, effort: int | None = None) -> AnyCertificate:
         """Return the certificate: the error, a lower bound for it, and the gap between them.
 
-        With X, the components are judged on X instead of the data of the fit, as in `diagnose`.
-        More `effort` raises the bound. The default is 3 for dense data, 1 for sparse data, and 6
-        for the Poisson loss. `conenmf.certify` does the same for any factors.
+        `conenmf.certify` does the same for any factors.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads, optional
+            Judge the components on X instead of the data of the fit, as in `diagnose`.
+        effort : int, optional
+            More effort may raise the bound, and never lowers one that is certain. The default is 3
+            for dense data, 1 for sparse data, and 6 for the Poisson loss.
 
         Examples
         --------
@@ -450,8 +487,13 @@ class ConeNMF(
     ) -> Uniqueness:
         """Decide for each component whether it is unique, can be moved, or neither is known.
 
-        With X, the components are judged on X instead of the data of the fit, as in `diagnose`.
-        `max_iter` and `thorough` are those of `Factorization.uniqueness`.
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads, optional
+            Judge the components on X instead of the data of the fit, as in `diagnose`.
+        max_iter : int
+        thorough : bool
+            As in `Factorization.uniqueness`.
         """
         return self._result_on(X).uniqueness(max_iter=max_iter, thorough=thorough)
 
@@ -500,6 +542,10 @@ class ConeNMF(
         are numbers, texts or None. It does not contain the data, nor parameters that are functions,
         arrays or random generators; a loaded model needs these only to be fitted again.
 
+        Parameters
+        ----------
+        path : path
+
         Examples
         --------
         >>> import os, tempfile
@@ -523,6 +569,10 @@ class ConeNMF(
 
         Parameters that the file does not contain get their defaults, and a warning names them. Any
         other or damaged file raises `FileFormatError`.
+
+        Parameters
+        ----------
+        path : path
         """
         with saved_factorization(path) as (fields, state):
             if state is None:
@@ -543,16 +593,26 @@ class ConeNMF(
     def fit_predict(
         self, X: object, y: object = None, *, feature_names: NameList = None
     ) -> Aligned:
-        """Learn the components and return `labels_`, the main component of each sample."""
+        """Learn the components and return `labels_`, the main component of each sample.
+
+        Parameters
+        ----------
+        X, y, feature_names
+            As in `fit`.
+        """
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
     def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
-        X may contain the samples of the fit or new samples. If a feature is zero in all components,
-        such as a new word, its counts make the Poisson loss infinite. Such counts are left out
-        with a warning, or raise an error with ``unseen="raise"``.
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
+            May contain the samples of the fit or new samples.
+        unseen : {"warn", "raise"}
+            The counts of a feature that is zero in all components, such as a new word, make the
+            Poisson loss infinite. Leave them out with a warning, or raise an error.
 
         Examples
         --------
@@ -564,7 +624,13 @@ class ConeNMF(
         return self._coefficients(X, unseen)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
-        """Return the reconstruction X C (n_samples, n_features) for coefficients X."""
+        """Return the reconstruction X C (n_samples, n_features) for coefficients X.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_components)
+            Coefficients, such as `transform` returns.
+        """
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
         if A.ndim != 2 or A.shape[1] != self.n_components_:
@@ -577,6 +643,10 @@ class ConeNMF(
 
     def predict(self, X: object) -> Aligned:
         """Return the component that contributes most to each sample; -1 if none does.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
 
         Examples
         --------
@@ -595,6 +665,14 @@ class ConeNMF(
         It falls again if there are so many components that they fit noise, so a grid search can
         choose the number. If entries are missing, the method hides known entries instead of
         features, a third at a time.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
+        y : object
+            Ignored.
+        sample_weight : array (n_samples,), optional
+            The weight of each sample, at least 0.
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
@@ -610,6 +688,10 @@ class ConeNMF(
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
 
         With least squares it is ``1 - relative_error_**2`` for the data of the fit.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_features), or anything that `fit` reads
         """
         V, _, _, value = self._coefficients(X)
         return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
@@ -641,7 +723,10 @@ class ConeNMF(
     def components_frame(self, *, feature_names: NameList = None) -> Any:
         """Return the components as a pandas data frame: a row each, features in columns.
 
-        `feature_names` is as in `top_features`.
+        Parameters
+        ----------
+        feature_names : names, optional
+            By default the names that came with the data.
         """
         W, names = self._named_components()
         index = [f"component {k}" for k in range(W.shape[1])]

@@ -65,7 +65,15 @@ class Names:
         image_shape: Shape | None = None,
         pixels_shape: Shape | None = None,
     ) -> Names:
-        """Make names from objects of any type, as text that is safe for display."""
+        """Make names from objects of any type, as text that is safe for display.
+
+        Parameters
+        ----------
+        sample_names, feature_names : objects, optional
+            One for each sample or feature.
+        image_shape, pixels_shape : (rows, columns), optional
+            As in `Names`.
+        """
         samples = optional(several, "sample_names", sample_names, _TEXTS)
         features = optional(several, "feature_names", feature_names, _TEXTS)
         return cls(_visible(samples), _visible(features), image_shape, pixels_shape)
@@ -73,7 +81,10 @@ class Names:
     def checked(self, n_samples: int | None, n_features: int | None) -> Names:
         """Return these names; raise an error unless there is one for each sample and feature.
 
-        A number that is None is not compared.
+        Parameters
+        ----------
+        n_samples, n_features : int or None
+            A number that is None is not compared.
         """
         for kind, count, names, option in (
             ("samples", n_samples, self.sample_names, "pixels_shape"),
@@ -94,13 +105,25 @@ class Names:
         return self
 
     def updated(self, other: Names) -> Names:
-        """Return these names, replaced by the names of `other` where it has any."""
+        """Return these names, replaced by the names of `other` where it has any.
+
+        Parameters
+        ----------
+        other : Names
+        """
         given = {key: value for key, value in vars(other).items() if value is not None}
         return replace(self, **given) if given else self
 
     def taking(self, features: npt.NDArray[np.intp]) -> Names:
         """Return the names for some of the features, without the image shape.
 
+        Parameters
+        ----------
+        features : array of integers
+            Their indices.
+
+        Examples
+        --------
         >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
         ('oak', 'ash')
         """
@@ -145,11 +168,21 @@ class Names:
         return None
 
     def sample(self, index: int) -> str:
-        """Return the name of a sample, or "sample" and its index."""
+        """Return the name of a sample, or "sample" and its index.
+
+        Parameters
+        ----------
+        index : int
+        """
         return f"sample {index}" if self.sample_names is None else self.sample_names[index]
 
     def feature(self, index: int) -> str:
-        """Return the name of a feature, or "feature" and its index."""
+        """Return the name of a feature, or "feature" and its index.
+
+        Parameters
+        ----------
+        index : int
+        """
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
 
 

@@ -86,7 +86,10 @@ class Ratings:
     def predict(self, users: Sequence[object], items: Sequence[object]) -> Array:
         """Return the predicted ratings for pairs of a user and an item, given by their names.
 
-        If the data have no names, pass the indices of rows and columns.
+        Parameters
+        ----------
+        users, items : sequences of the same length
+            Names, or the indices of rows and columns if the data have no names.
         """
         rows = np.array([self._place("user", one) for one in users], np.intp)
         columns = np.array([self._place("item", one) for one in items], np.intp)

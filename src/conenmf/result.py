@@ -261,9 +261,14 @@ class Factorization:
         With the Poisson loss it is a `CountCertificate`, which also has the noise floor.
 
         The first call reads the data; later calls return `certificate`, unless you pass more
-        effort. More effort raises the lower bound; see `conenmf.certify`. A result that was pickled
-        or loaded has no data. If `certify()` was not called before that, it returns
-        `first_certificate`, whose effort is 0 and whose bound may be lower.
+        effort. A result that was pickled or loaded has no data. If `certify()` was not called
+        before that, it returns `first_certificate`, whose effort is 0 and whose bound may be lower.
+
+        Parameters
+        ----------
+        effort : int, optional
+            As in `conenmf.certify`; by default that of the certificate, or 3 for dense data, 1 for
+            sparse data and 6 for the Poisson loss.
         """
         certificate = self.certificate or (self.first_certificate if self.data is None else None)
         effort = self._effort(effort, certificate)
@@ -367,7 +372,9 @@ class Factorization:
         is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
         if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
-        return known or self.first_certificate
+        certificate = known or self.first_certificate  # all there is if there are no bounds
+        self._remember(certificate=certificate)
+        return certificate
 
     def _described(self, V: DataMatrix) -> Details:
         own = V.unweighed
@@ -392,6 +399,13 @@ class Factorization:
         ask for a longer search. For fits with penalties or missing entries, the search looks only
         for other factors with exactly the same product W H, because other products would change
         the penalties or the values of unknown entries.
+
+        Parameters
+        ----------
+        max_iter : int
+            Approximate number of iterations of the search; 0 for none.
+        thorough : bool
+            Try many more directions.
         """
         max_iter = integer("max_iter", max_iter, at_least=0)
         thorough = flag("thorough", thorough)
@@ -489,7 +503,10 @@ class Factorization:
     def components_frame(self, *, feature_names: NameList = None) -> Any:
         """Return the components as a pandas data frame: a row each, features in columns.
 
-        `feature_names` is as in `top_features`.
+        Parameters
+        ----------
+        feature_names : names, optional
+            By default the names that came with the data.
         """
         names = named_features(self.W, self.names, feature_names)
         return components_frame(self.W, names, self.component_names)
@@ -517,7 +534,12 @@ class Factorization:
         return plots.history(self.history, ax, against=against, below=below)
 
     def plot_spectrum(self, ax: object = None) -> plots.Axes:
-        """Draw the singular values and their ratios; return the matplotlib axes."""
+        """Draw the singular values and their ratios; return the matplotlib axes.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        """
         return plots.spectrum(self._details().rank, self.K, ax)
 
     def plot_components(
@@ -558,6 +580,12 @@ class Factorization:
         """Draw all components as curves in one frame, each scaled to norm 1; return the axes.
 
         The x axis shows the names of features if these are numbers, such as wavelengths.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        components : integers, optional
+            By default all.
         """
         return plots.endmembers(self.W, self.names, ax, which=components)
 
@@ -565,6 +593,12 @@ class Factorization:
         """Draw how much each component contributes to the sum of each sample; return the axes.
 
         The x axis shows time if the names of samples are dates.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        components : integers, optional
+            By default all.
         """
         return plots.contributions(self.W, np.asarray(self.H), self.names, ax, which=components)
 
@@ -593,7 +627,12 @@ class Factorization:
         return plots.maps(self.W, self.H, shape, axes, which=components)
 
     def plot_cones(self, ax: object = None) -> plots.Axes:
-        """Draw the angles between cones, and mark those too small for the assumption."""
+        """Draw the angles between cones, and mark those too small for the assumption.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+        """
         cones = self._details().cones
         if cones is None:
             raise NotAvailableError(
@@ -608,12 +647,21 @@ class Factorization:
         The file gets exactly this name, and replaces an earlier file only when it is complete. It
         does not contain the data. It contains the certificate and the diagnosis if they have been
         computed. `ConeNMF.save` also stores the model.
+
+        Parameters
+        ----------
+        path : path
         """
         write_factorization(path, vars(self))
 
     @classmethod
     def load(cls, path: PathLike) -> Factorization:
-        """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
+        """Read a file written by `save`; any other or damaged file raises `FileFormatError`.
+
+        Parameters
+        ----------
+        path : path
+        """
         with saved_factorization(path) as (fields, _):
             return cls(**fields)
 

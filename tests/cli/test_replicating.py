@@ -43,6 +43,9 @@ def test_stability_is_printed_and_written(counts, output_of, all_close):
     all_close(written, (found.cosines[:, 2], found.run_errors, [1] * 5))
     answer = output_of("stability", counts, *OPTIONS, "--json", "--effort", 0)
     assert (answer["verdict"], answer["found_in"]) == ("stable", [1.0, 1.0, 1.0])
+    again = Stability.load("counts.csv-stability/stability.npz")
+    assert answer["moves_in_degrees"] == pytest.approx(np.degrees(again.moves))
+    assert answer["withheld_limits"] == [*again.withheld]
     assert answer["certificate"]["effort"] == 0
     assert answer["certificate"]["lower_bound"] <= answer["best_relative_error"]
     assert "counts.csv-stability/stability.npz" in answer["files"]

@@ -64,3 +64,9 @@ def test_there_is_no_ratio_to_a_singular_value_that_does_not_exist():
     V = make_cones(6, 2, 0.1, n_samples=40, rng=np.random.default_rng(0)).V
     estimate = estimate_rank(from_columns(V), k_max=6)
     assert (estimate.ratios[-1], estimate.K) == (1, 2)
+
+
+def test_the_margin_is_the_largest_ratio_over_the_second_in_the_range():
+    V = from_columns(np.diag([1000.0, 90.0, 80.0, 8.0, 2.0, 1.0]))
+    estimate = estimate_rank(V, 2, 4)  # the ratios are 90 / 80, 10 and 4
+    assert (estimate.K, estimate.margin) == (3, pytest.approx(10 / 4))

@@ -49,8 +49,12 @@ def test_options():
 
 
 def test_any_law_of_the_norms():
-    model = make_cones(50, 2, 0.1, n_samples=300, squared_norm=lambda rng, means: means, rng=_rng())
-    np.testing.assert_allclose((model.V**2).sum(axis=0), 1 / model.rates[model.labels])
+    law = {"squared_norm": lambda rng, means: means, "n_samples": 300}
+    inside, wide = (make_cones(50, 2, alpha, rng=_rng(), **law) for alpha in (0.1, 0.3))
+    signed = make_cones(50, 2, 0.3, rng=_rng(), project=False, **law)
+    assert (signed.V < 0).any()  # in wide cones, which lose a part that their norm gets back
+    for model in (inside, wide, signed):
+        np.testing.assert_allclose((model.V**2).sum(axis=0), 1 / model.rates[model.labels])
 
 
 def test_scikit_learns_style():

@@ -43,6 +43,14 @@ def test_new_samples_get_the_same_in_every_storage(main_backend, sample_matrix, 
     holds(again, by_hand(sample_matrix, **step)[:, 5:20])
 
 
+def test_features_in_another_order_keep_their_weights(sample_matrix):
+    kept = prepare(from_columns(sample_matrix), tfidf=True).preparation
+    order = np.arange(len(sample_matrix))[::-1]
+    again = prepared(from_columns(sample_matrix[order]), kept.reordered(order))
+    expected = by_hand(sample_matrix, tfidf=True)[order]
+    np.testing.assert_allclose(again.columns(np.arange(again.n_samples)), expected)
+
+
 def test_sparse_data_stay_sparse_and_types_stay():
     X = sp.random_array((40, 12), density=0.2, rng=np.random.default_rng(0), dtype=np.float32)
     P = prepare(from_rows(X), **ALL)

@@ -49,6 +49,8 @@ def test_columns_are_named_or_left_out(tmp_path, name, refuses):
     assert turned == ([[1.0, 3.0], [2.0, 4.0]], Names(("a", "b"), ("x", "y")))
     message = "no columns called 'c'; it has day, a, who, b: .* 0 to 3"
     refuses(OptionError, message, lambda: open_data(path, drop="c"))
+    for beyond in (4, "4"):
+        refuses(OptionError, "no columns called '?4", open_data, path, drop=beyond)
 
 
 def test_titles_that_are_numbers_or_not_unique(tmp_path, refuses):

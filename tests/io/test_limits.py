@@ -1,8 +1,14 @@
 from conenmf.errors import FileFormatError
-from conenmf.io.limits import check_expansion
+from conenmf.io.limits import check_expansion, check_fits
 
 
 def test_what_few_bytes_can_hold(refuses):
     check_expansion("a.npz", 1 << 20, 1100 << 20)
     for stored, claimed in ((500, 1 << 30), (1 << 20, 1101 << 20)):
         refuses(FileFormatError, "limit: 1100x", check_expansion, "a.npz", stored, claimed)
+
+
+def test_what_is_read_as_a_whole_takes_a_quarter_of_the_memory_at_most(refuses):
+    check_fits("a.mat", 1 << 20, 4 << 20)
+    message = "a.mat takes 1048577 bytes .* a quarter of the 4194304 bytes"
+    refuses(FileFormatError, message, check_fits, "a.mat", (1 << 20) + 1, 4 << 20)

@@ -1,6 +1,6 @@
 """Certificates of least squares, of known entries, and of counts."""
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from scipy.special import kl_div
 
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data.known import completed, observed_only
+from conenmf.data.resample import drawn_counts
 from conenmf.errors import DataError
 from conenmf.judge import certificate as module
 from conenmf.judge.certificate import (
@@ -22,6 +23,7 @@ from conenmf.judge.certificate import (
     known_bound,
     lower_bound,
     noise_floor,
+    observed_bound,
     poisson_gaps,
 )
 from conenmf.judge.dual_bound import best_lower_bound, divergence_bound
@@ -183,6 +185,27 @@ def test_known_components_and_penalties_are_not_held_against_factors():
     assert 0 < ridge.objective_bound() <= ridge.objective
 
 
+def test_a_bound_of_all_factors_is_not_attained_by_those_with_a_given_component(rng):
+    V = from_columns(rng.random((6, 20)))
+    free, given = (factorize(V, 1, fixed=one).certify() for one in (None, np.ones((6, 1))))
+    assert free.is_attained
+    assert not given.is_attained
+    assert given.lower_bound >= free.lower_bound
+
+
+def test_the_bound_of_an_objective_over_known_entries_is_the_best_multiple_of_the_residual(rng):
+    X, known = rng.random((8, 20)), rng.random((8, 20)) > 0.2
+    W, H = rng.random((8, 2)), rng.random((2, 20))
+    Y = known * (X - W @ H)
+    inner, square, size = (Y * X).sum(), (Y**2).sum(), np.linalg.norm(Y, 2)
+    V = from_columns(X, mask=known)
+    for weight in (0.3 * size, 5 * size):
+        t = min(1, weight / size)
+        bound = observed_bound(V, W, H, l2_h=weight, l2_w=weight)
+        assert bound == pytest.approx(max(2 * t * inner - t**2 * square, 0), rel=1e-3)
+        assert bound >= 0
+
+
 @pytest.mark.filterwarnings("ignore:.*entries are missing")
 def test_where_nothing_is_known_of_the_bound_it_says_so(rng):
     ratings = sp.csr_array(np.where(rng.random((40, 12)) < 0.5, make_samples(0), 0))
@@ -308,6 +331,31 @@ def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates(rng):
     assert not floor.refitted
     assert floor.value == pytest.approx(mean, abs=4 * floor.spread)
     assert 0 < floor.spread < 0.05 * mean
+
+
+def test_the_spread_of_the_floor_is_estimated_from_its_few_draws(rng):
+    W, H = known_rates(rng, 2, 20, 15)
+    V = from_columns(rng.poisson(W @ H).astype(float))
+    floor = noise_floor(V, W, H, refit=False, rng=np.random.default_rng(5))
+    again = np.random.default_rng(5)
+    draws = [poisson_gaps(drawn_counts(V, W, H, again), W, H).divergence for _ in range(3)]
+    assert floor.value == pytest.approx(np.mean(draws))
+    assert floor.spread == pytest.approx(np.std(draws, ddof=1))
+
+
+@pytest.mark.parametrize(
+    ("divergence", "spread", "words"),
+    [
+        (102.5, 1.0, "at the noise floor (+2.5%)"),  # within three spreads
+        (103.5, 1.0, "3.5% above the noise floor"),
+        (100.9, 0.0, "at the noise floor (+0.9%)"),  # within one per cent
+        (101.1, 0.0, "1.1% above the noise floor"),
+        (98.0, 0.1, "2.0% below the noise floor"),
+    ],
+)
+def test_a_divergence_near_the_floor_is_at_the_floor(fitted, divergence, spread, words):
+    near = {"divergence": divergence, "noise_floor": 100.0, "floor_spread": spread}
+    assert replace(fitted.certify(), **near).floor_in_words().startswith(words)
 
 
 @pytest.mark.seed(1)

@@ -445,3 +445,19 @@ def test_the_papers_estimate_is_as_clear_as_with_and_without_unit_norms(rng):
         assert f"stands out by a factor of {min(margins):.3g}" in found.text
         smaller.append(int(np.argmin(margins)))
     assert smaller == [1, 0]
+
+
+def test_the_smallest_number_that_is_as_good_as_the_best_is_taken(monkeypatch):
+    """As good: within the standard error of the best mean, which follows from two splits."""
+    errors = {1: (0.3, 0.3), 2: (0.12, 0.12), 3: (0.10, 0.12), 4: (0.098, 0.118), 5: (0.2, 0.2)}
+    seen = []
+
+    def prediction(V, data, K, loss, rng):
+        seen.append(K)
+        return errors.get(K, (0.4, 0.4))[seen.count(K) - 1]
+
+    monkeypatch.setattr("conenmf.judge.choose_k._prediction", prediction)
+    holes = np.add.outer(np.arange(12), np.arange(12)) % 4 == 0
+    chosen = select_k(from_rows(np.where(holes, np.nan, 1.0), missing="nan"))
+    hidden = found(chosen, "hidden")
+    assert (hidden.K, hidden.interval) == (3, (3, 4))

@@ -65,6 +65,17 @@ def test_samples_are_looked_at_one_by_one(model):
     np.testing.assert_array_equal(samples.coefficients.argmax(axis=1), samples.labels)
 
 
+def test_zero_samples_are_no_examples_while_there_are_others(rng):
+    V = rng.random((5, 12)) * (np.arange(12) % 3 > 0)
+    samples = described(from_columns(V), 2)[1].inspected
+    assert (samples.errors[V.sum(axis=0) == 0] == 0).all()
+    errors = samples.errors[samples.examples]
+    known = np.sort(samples.errors[V.any(axis=0)])
+    assert errors.size == 6
+    assert (errors[0], errors[-1]) == (known[0], known[-1])
+    assert samples.originals.any(axis=0).all()
+
+
 def test_few_of_many_samples_are_kept(rng):
     kept = described(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
     assert (kept.indices.size, kept.originals.shape) == (2000, (4, 6))

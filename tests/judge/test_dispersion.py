@@ -186,3 +186,14 @@ def test_data_that_are_not_counts_are_not_pruned():
     options = {"loss": "poisson", "resample": "start", "max_iter": 20}
     plain, found = (stability(from_columns(X), 2, 2, prune=one, **options) for one in (False, True))
     np.testing.assert_array_equal(plain.W, found.W)
+
+
+def test_a_component_that_noise_explains_keeps_one_activity(rng):
+    """Without any, it would be lost, and with it the number of components."""
+    rates, _, W = rates_of(F=15, N=30, K=2)
+    counts = rng.poisson(rates).astype(float)
+    three = np.column_stack([W, W.mean(axis=1)])
+    found = pruned(from_columns(counts), counts, three, 0.0)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found.sum(axis=0), 1)
+    assert np.count_nonzero(found > 1e-6, axis=0).min() > 1

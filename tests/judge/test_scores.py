@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF
 from conenmf.errors import DataError
-from conenmf.judge.scores import largest_features, match_components, scores
+from conenmf.judge.scores import largest_features, match_components, named_after, scores
 from conenmf.names import Names
 
 
@@ -42,6 +42,13 @@ def test_matching_with_more_and_with_zero_components(refuses):
     assert match_components(np.zeros((3, 2)), np.ones((3, 2)))[1].tolist() == [0, 0]
     message = "W has 2 components and W_other only 1: swap them"
     refuses(DataError, message, lambda: match_components(np.ones((3, 2)), np.ones((3, 1))))
+
+
+def test_a_known_component_gives_its_name_once():
+    W = np.array([[1.0, 1.0, 0.0], [0.0, 0.1, 0.0], [0.0, 0.0, 1.0]])  # two are like "oak"
+    names, known = named_after(W, np.eye(3)[:, [0, 2]], ["oak", "elm"])
+    assert names == ("oak", "new 1", "elm")
+    assert known[1] == "new (nearest: oak, cosine 1.00)"
 
 
 TEXTS = ["oak elm oak", "elm oak ash", "salt pepper", "pepper salt salt", "oak elm", "salt pepper"]

@@ -2,7 +2,7 @@
 
 import pickle
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import anndata
 import numpy as np
@@ -138,6 +138,14 @@ def test_a_range_recommends_the_most_that_are_stable():
     np.testing.assert_array_equal(right.lines[0].get_ydata(), found.relative_errors)
     titles = [ax.get_title() for ax in found.found[3].plot()]
     assert titles == [f"component {k}: in 100% of runs" for k in range(3)]
+
+
+def test_half_of_the_components_make_it_partly_stable(found):
+    for n_found, verdict in ((3, "stable"), (2, "partly stable"), (1, "unstable")):
+        shares = np.where(np.arange(3) < n_found, 0.8, 0.79)
+        assert replace(found, found_in=shares).verdict == verdict
+    four = {"found_in": np.array([1, 1, 0.5, 1]), "silhouettes": np.array([0.5, 0.5, 1, 0.49])}
+    assert replace(found, **four).verdict == "partly stable"
 
 
 def test_a_component_is_found_where_its_cosine_is_above_nine_tenths():
@@ -370,3 +378,15 @@ def test_the_consensus_of_counts_is_refined_on_the_data(resample):
     np.testing.assert_allclose(found.W.sum(axis=0), 1)
     fit = factorize(V, 3, init=found.W, loss="poisson", solver=None)
     assert fit.certify().component_gap < 1e-3 * refined  # another W would hardly be better
+
+
+def test_the_better_of_consensus_and_best_run_is_refined(rng):
+    counts, truth = counts_of(N=40)
+    worse = rng.dirichlet(np.ones(len(truth)), 3).T
+    once = Replicates(
+        from_columns(counts), 3, get_loss("poisson"), "start", Noise(0.0), Stopping(0, max_iter=1)
+    )
+    for agreed, best in ((worse, truth), (truth, worse)):
+        given = consensus(np.array([agreed, agreed]))
+        found, _ = once.refined(given, best)
+        assert match_components(truth, found.W)[1].min() > 0.95

@@ -218,3 +218,15 @@ def test_one_set_of_vectors_serves_a_smaller_request():
     bound = spectrum.energy_bound(5)
     exact = (np.linalg.svd(counts(), compute_uv=False)[:5] ** 2).sum()
     assert exact <= bound.value <= exact * (1 + 1e-6)
+
+
+def test_the_largest_entry_of_a_left_singular_vector_is_positive(rng):
+    U = Spectrum(from_columns(rng.random((30, 40)) ** 4)).truncated_svd(8)[0]
+    assert (U[np.abs(U).argmax(axis=0), np.arange(8)] > 0).all()
+    assert (U.sum(axis=0) < 0).any()
+
+
+def test_the_variance_of_white_noise_follows_from_the_next_singular_value(rng):
+    noise = 0.2 * rng.standard_normal((150, 400))
+    V = from_columns(rng.random((150, 3)) @ rng.random((3, 400)) + noise, negative="keep")
+    assert Spectrum(V).noise(3) == pytest.approx(0.04, rel=0.1)

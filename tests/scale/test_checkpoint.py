@@ -71,6 +71,11 @@ def test_a_resumed_run_ends_with_the_same_bits(
     check_resumed(from_columns(sample_matrix, **small_blocks), run, solver, init, refuses)
 
 
+def test_a_run_that_has_begun_in_single_precision_goes_on_so(run, rng, refuses):
+    noise = from_columns(rng.random((11, 6000)))
+    check_resumed(noise, run, "hals", "random", refuses)
+
+
 @pytest.mark.thinned(2)
 @pytest.mark.parametrize(("solver", "init"), [("hals", "random"), ("plain-mult", "cr1")])
 def test_a_resumed_run_on_every_storage(

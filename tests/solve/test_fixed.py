@@ -95,3 +95,8 @@ def test_the_bound_knows_what_is_given(parts, rng):
 def test_components_that_explain_everything_leave_a_random_start(parts):
     A, B = parts
     assert factorize(from_columns(A[:, :1] @ B[:1]), 2, fixed=A[:, :1]).relative_error < 1e-7
+
+
+def test_there_are_at_least_as_many_components_as_are_given(parts):
+    A, B = parts
+    assert factorize(from_columns(A[:, :1] @ B[:1]), "auto", fixed=A[:, :3]).K == 3

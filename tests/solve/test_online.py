@@ -203,6 +203,24 @@ def test_the_past_weighs_as_the_root_of_its_share():
     np.testing.assert_allclose(stream.W[:, 0], w / np.linalg.norm(w), rtol=1e-6)
 
 
+def test_recent_samples_weigh_more_in_w_but_not_in_what_a_component_is_worth():
+    first, second = np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[0.0, 6.0], [1.0, 0.0]])
+    stream = ConeStream(2, 2)
+    for batch in (first, second):
+        stream.update(from_columns(batch))
+    order = stream.W[0].argsort()[::-1]
+    worth, recent = (np.diagonal(one)[order] for one in (stream._factors.D, stream._factors.A))
+    np.testing.assert_allclose(worth, [25 + 36, 1])
+    np.testing.assert_allclose(recent, [25 * np.sqrt(2 / 4) + 36, 1])
+
+
+def test_a_stream_goes_on_with_as_many_equal_samples_as_there_were():
+    W, H = np.array([[0.6, 0.0], [0.8, 2.0]]), np.repeat([[3.0], [5.0]], 7, axis=1)
+    stream = ConeStream.from_factors(W, H @ H.T, H.sum(axis=1), 7)
+    np.testing.assert_allclose(stream.cones.counts, [7, 7])
+    np.testing.assert_allclose(stream.cones.sums, W * H.sum(axis=1))
+
+
 def test_the_cheapest_merge_is_that_of_the_smallest_singular_value(rng):
     """Of all pairs, w h' + w' h'' is nearest to rank one."""
     W, H = rng.random((6, 4)), rng.random((4, 30))

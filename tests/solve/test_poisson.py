@@ -119,6 +119,12 @@ def test_margins_and_one_component():
     assert exact.relative_error < 1e-12
 
 
+def test_what_rounding_leaves_of_one_component_is_no_unit(rng):
+    for _ in range(5):
+        counts = np.outer(rng.random(7), rng.random(9))
+        assert margins(from_columns(counts)).scale == pytest.approx(counts.sum())
+
+
 def test_result_of_counts():
     counts = make_counts(rate=30)
     result = factorize(from_columns(counts), K, loss="kullback-leibler")

@@ -10,8 +10,8 @@ from conenmf.linalg.nnls import nnls
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
-from conenmf.solve.run import Run, Stopping, alternate, run_together
-from conenmf.solve.solvers import SOLVERS
+from conenmf.solve.run import Run, Stopping, alternate, run_together, without_floor
+from conenmf.solve.solvers import FLOOR, SOLVERS
 
 # --- extrapolation ----------------------------------------------------------------------------
 
@@ -298,6 +298,7 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
     W, H = rng.random((450, 6)), rng.random((6, 300))
     kinds = {
         "fading": W * 0.1 ** np.arange(6) @ H,
+        "coarse": W @ np.kron(np.eye(6), np.ones(50)),
         "noise": W[:, :3] @ H[:3] + 1e-3 * rng.random((450, 300)),
     }
     found = {}
@@ -310,7 +311,7 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
         bound = np.sqrt(values[3:].sum() / values.sum())
         assert FROBENIUS.lower_bound(V, 3, spectrum) == pytest.approx(bound, rel=1e-3)
     assert found["fading"].basis.shape == (450, 6)
-    assert found["noise"].basis is None
+    assert found["noise"].basis is found["coarse"].basis is None
     X, V = kinds["noise"], from_columns(kinds["noise"])
     start, stopping = (W[:, :3], 1.1 * H[:3]), Stopping(0, max_iter=9)
     how = {"approximation": FROBENIUS.approximation(V, 3, None)}
@@ -321,3 +322,12 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
     assert (np.diff(run.errors) <= 0).all()
     exact = np.linalg.norm(X - run.W @ run.factors()[1]) / np.linalg.norm(X)
     assert run.errors[-1] == pytest.approx(exact, rel=1e-6)
+
+
+def test_entries_at_the_floor_become_zero_unless_they_matter():
+    """A column near the floor with a huge row of H keeps them, since they are a part of W H."""
+    W = np.array([[1.0, 1e-12], [FLOOR, FLOOR], [2.0, FLOOR]])
+    usual, huge = np.ones((2, 4)), np.array([[1.0] * 4, [1e12] * 4])
+    for H, second in ((usual, [1e-12, 0, 0]), (huge, W[:, 1] / 2.0**-40)):
+        found = without_floor(from_columns(W @ H), W, H)
+        np.testing.assert_array_equal(found.T, [[1, 0, 2], second])

@@ -137,6 +137,20 @@ def test_what_is_certain_of_spa_holds_for_its_choice(seed):
         assert relative_error(V, X[:, chosen]) <= bound.spa_error
 
 
+def test_the_noise_that_spa_bears_follows_from_the_chosen_samples():
+    """The theorem of Gillis and Vavasis; from K = 6 on, the number of components limits it."""
+    for K in (1, 3, 8):
+        V, places = separable(0, K=K)
+        W = V[:, places]
+        bound = separable_bound(from_columns(V), places)
+        smallest = np.linalg.svd(W, compute_uv=False)[-1]
+        longest = np.linalg.norm(W, axis=0).max()
+        share = 0.25 if K < 6 else 0.5 / np.sqrt(K - 1)
+        noise = smallest * share / (1 + 80 * (longest / smallest) ** 2)
+        assert bound.spa_noise == pytest.approx(noise)
+        assert bound.condition == pytest.approx(longest / smallest)
+
+
 def test_cones_are_near_separable():
     """The error from samples is at least that of axes, which Theorem 4 bounds."""
     model = make_cones(40, 4, 0.1, n_samples=300, rng=np.random.default_rng(0))

@@ -134,7 +134,12 @@ class Programs:
         return int(self.spectra.shape[1])
 
     def markers(self, n: int = 10) -> list[list[str]]:
-        """Return the names of the n genes with the largest scores of each program."""
+        """Return the names of the n genes with the largest scores of each program.
+
+        Parameters
+        ----------
+        n : int
+        """
         order = np.argsort(-self.spectra_score, axis=0, kind="stable")[:n]
         return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
 

@@ -301,7 +301,12 @@ class DataMatrix(ABC):
         return None
 
     def square_times(self, X: Array) -> Array:
-        """Return V V'X (F, r) for an array X (F, r), multiplied in the type of X; one pass."""
+        """Return V V'X (F, r) for an array X (F, r), multiplied in the type of X; one pass.
+
+        Parameters
+        ----------
+        X : array (F, r)
+        """
         other = self.other_order
         if other is None:
             (image,) = self.sweep(_square_times, X=X)
@@ -343,13 +348,27 @@ class DataMatrix(ABC):
         return self._do(Work(True, step, aligned, reduce, shared))
 
     def map(self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any) -> Results:
-        """Work like `sweep` without reading V: the step gets the range of its samples' indices."""
+        """Work like `sweep` without reading V: the step gets the range of its samples' indices.
+
+        Parameters
+        ----------
+        step : callable
+            ``step(index, *aligned_rows, **shared)``.
+        *aligned, reduce, **shared
+            As in `sweep`.
+        """
         return self._do(Work(False, step, aligned, reduce, shared))
 
     def by_rows(self, function: Callable[..., Array], *aligned: Aligned) -> Aligned:
         """Return ``function(index, *rows)`` of aligned arrays, with one row per sample.
 
         V is not read; `index` is the range of the samples.
+
+        Parameters
+        ----------
+        function : callable
+        *aligned : arrays (N, ...)
+            Arrays with one row per sample.
         """
         return self.map(_applied, *aligned, function=function)[0]
 
@@ -364,7 +383,12 @@ class DataMatrix(ABC):
         return self._run(work._replace(aligned=there))
 
     def columns(self, indices: ArrayLike) -> Block:
-        """Return the samples with these indices as one block (F, n)."""
+        """Return the samples with these indices as one block (F, n).
+
+        Parameters
+        ----------
+        indices : array of integers
+        """
         array = np.asarray(indices, dtype=np.intp)
         self._count(array.size / self.n_samples)
         return self._gather(array)
@@ -374,6 +398,11 @@ class DataMatrix(ABC):
 
         An ndarray with more than the given number of entries is not returned. The rows may have any
         type, and must not be changed.
+
+        Parameters
+        ----------
+        max_dense_entries : int
+            An ndarray with more entries is not returned.
         """
         return None
 
@@ -385,13 +414,23 @@ class DataMatrix(ABC):
 
     @abstractmethod
     def align(self, array: Aligned) -> Aligned:
-        """Move an array with one row per sample to where the blocks are stored."""
+        """Move an array with one row per sample to where the blocks are stored.
+
+        Parameters
+        ----------
+        array : array (N, ...)
+        """
 
     def room_for_aligned(self, row_bytes: int, count: int = 1) -> int:
         """Return how many times `count` aligned arrays with rows of this size fit in memory.
 
         The arrays may take half of the memory that V may take. Arrays in files or on a cluster need
         none.
+
+        Parameters
+        ----------
+        row_bytes : int
+        count : int
         """
         return _UNLIMITED
 

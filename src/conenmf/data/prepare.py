@@ -184,7 +184,12 @@ class Words:
         integer("ngrams", self.ngrams, at_least=1, at_most=_MAX_NGRAMS)
 
     def counted(self, texts: Iterable[Any]) -> tuple[Any, Vocabulary, str]:
-        """Return the weights of words in texts (N, F), sparse, the vocabulary, and remarks."""
+        """Return the weights of words in texts (N, F), sparse, the vocabulary, and remarks.
+
+        Parameters
+        ----------
+        texts : iterable of str
+        """
         stream = _checked_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
         listed = self.stop_words

@@ -189,7 +189,12 @@ class Selection:
 
     @classmethod
     def of_plain(cls, facts: Facts | None) -> Selection | None:
-        """Return the selection that was saved as these facts, or None."""
+        """Return the selection that was saved as these facts, or None.
+
+        Parameters
+        ----------
+        facts : dict or None
+        """
         if facts is None:
             return None
         pieces = []
@@ -199,7 +204,12 @@ class Selection:
         return cls(**{**facts, "interval": tuple(facts["interval"]), "evidence": tuple(pieces)})
 
     def plot(self, axes: object = None) -> Array:
-        """Draw the scores of each piece of evidence, its number, and the interval."""
+        """Draw the scores of each piece of evidence, its number, and the interval.
+
+        Parameters
+        ----------
+        axes : array of matplotlib axes, optional
+        """
         return plots.evidence(self.evidence, self.interval, axes)
 
 

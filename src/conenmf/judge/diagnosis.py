@@ -171,7 +171,13 @@ class Diagnosis:
         return agreement(self.cosines)
 
     def row(self, name: str) -> Row:
-        """Return the row with a name, such as "Data"."""
+        """Return the row with a name.
+
+        Parameters
+        ----------
+        name : str
+            For example "Data".
+        """
         return next(row for row in self.rows if row.name == name)
 
     def lines(self) -> list[str]:
@@ -348,9 +354,9 @@ def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
 
     It is eta squared of the share of the component in each sample, less what chance gives.
 
-    >>> H = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]])
-    >>> class_shares(np.eye(2), H + 0.5, np.array([0, 0, 1, 1])).round(2)
-    array([0.25, 0.25])
+    >>> H = np.array([[3.0, 3.0, 1.0, 1.0], [1.0, 1.0, 3.0, 3.0]])
+    >>> [class_shares(np.eye(2), H, np.array(one)) for one in ([0, 0, 1, 1], [0, 1, 0, 1])]
+    [array([1., 1.]), array([0., 0.])]
     """
     amounts = np.asarray(H, dtype=float).T * norm(exact(W), axis=0)
     usages = over(amounts, amounts.sum(axis=1, keepdims=True))

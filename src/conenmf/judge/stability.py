@@ -540,6 +540,10 @@ class Stability:
         """Write everything to one ``.npz`` file, without pickle.
 
         The file gets exactly this name, and appears only when it is complete.
+
+        Parameters
+        ----------
+        path : path
         """
         arrays: Facts = {}
         facts: Facts = {"format": FORMAT, "names": vars(self.names)}
@@ -552,7 +556,12 @@ class Stability:
 
     @classmethod
     def load(cls, path: PathLike) -> Stability:
-        """Read a file written by `save`; any other or damaged file raises `FileFormatError`."""
+        """Read a file written by `save`; any other or damaged file raises `FileFormatError`.
+
+        Parameters
+        ----------
+        path : path
+        """
         with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
             values = {**facts, **arrays, "names": Names.of(**facts["names"])}
             own = {one.name for one in fields(cls)}
@@ -571,7 +580,12 @@ class Stability:
         return "\n".join([*rows, *self.in_sentences()])
 
     def move_in_words(self, k: int) -> str:
-        """Return how far noise can move component k, such as "3.1°"."""
+        """Return how far noise can move component k, such as "3.1°".
+
+        Parameters
+        ----------
+        k : int
+        """
         angle = math.degrees(self.moves[k])
         return f"{angle:.1f}°" if math.isfinite(angle) else "unknown"
 
@@ -618,7 +632,12 @@ class Stability:
         return sentences
 
     def plot(self, axes: object = None) -> Array:
-        """Draw the components with the limits of their entries; return the matplotlib axes."""
+        """Draw the components with the limits of their entries; return the matplotlib axes.
+
+        Parameters
+        ----------
+        axes : array of matplotlib axes, optional
+        """
         titles = [
             f"component {k}: in {share:.0%} of runs{', limits withheld' * bool(self.withheld[k])}"
             for k, share in enumerate(self.found_in)
@@ -632,6 +651,12 @@ class Stability:
         A second panel shows the distance of each component from its nearest neighbours. Components
         beyond the threshold are left out of the consensus and drawn last. If there are very many
         components, only a subset is drawn.
+
+        Parameters
+        ----------
+        density_threshold : float
+            As in `consensus`.
+        axes : pair of matplotlib axes, optional
         """
         kept = self.spectra[self.is_kept]
         shown = kept[evenly_spaced(len(kept), max(_MAX_DRAWN // self.K, 2))]

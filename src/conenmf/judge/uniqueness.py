@@ -120,7 +120,14 @@ class Uniqueness:
         return tuple(np.select([*cases.values()], [*cases], "undecided").tolist())
 
     def in_words(self, k: int, names: Titles = None) -> str:
-        """Describe component k in one line; `names` are the names of all components."""
+        """Describe component k in one line.
+
+        Parameters
+        ----------
+        k : int
+        names : list of str, optional
+            The names of all components.
+        """
         radius = "not proved unique"
         if np.isfinite(self.radii[k]):
             degrees = math.ceil(100 * math.degrees(self.radii[k]) + 1e-6) / 100  # rounded up
@@ -161,7 +168,13 @@ class Uniqueness:
         return f"of {counted(len(self.angles), 'component')}, {', '.join(parts)}"
 
     def lines(self, names: Titles = None) -> list[str]:
-        """Return a line for each component."""
+        """Return a line for each component.
+
+        Parameters
+        ----------
+        names : list of str, optional
+            The names of all components.
+        """
         names = names or [f"component {k}" for k in range(len(self.angles))]
         return [f"{name}: {self.in_words(k, names)}" for k, name in enumerate(names)]
 
@@ -174,6 +187,10 @@ class Uniqueness:
         Compute their coefficients by ``best_coefficients(V, W')``, with
         ``penalties=Penalties(sum_to_one=True)`` if the coefficients of the fit sum to one.
 
+        Parameters
+        ----------
+        k : int
+
         Raises
         ------
         NotAvailableError
@@ -185,7 +202,13 @@ class Uniqueness:
         return self.others[k]
 
     def plot(self, W: Array, axes: Any = None) -> Array:
-        """Draw the components W (F, K) with their bands; return the matplotlib axes."""
+        """Draw the components W (F, K) with their bands; return the matplotlib axes.
+
+        Parameters
+        ----------
+        W : array (F, K)
+        axes : array of matplotlib axes, optional
+        """
         titles = [f"component {k}: {verdict}" for k, verdict in enumerate(self.verdicts)]
         return plots.components(W, Names(), axes, limits=(self.lower, self.upper), titles=titles)
 

@@ -117,7 +117,13 @@ class Spectrum:
 
     @classmethod
     def of(cls, V: DataMatrix, spectrum: KnownSpectrum) -> Spectrum:
-        """Return the given spectrum, which must belong to V, or a new one if none is given."""
+        """Return the given spectrum, which must belong to V, or a new one if none is given.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        spectrum : Spectrum or None
+        """
         if spectrum is None:
             return cls(V)
         if instance("spectrum", spectrum, Spectrum, "Spectrum(V)").V is not V:
@@ -128,7 +134,13 @@ class Spectrum:
         return spectrum
 
     def singular_values(self, k: int, *, rough: bool = False) -> Array:
-        """Return the k largest singular values of V, to a relative 1e-10; `rough`, to 1e-4."""
+        """Return the k largest singular values of V, to a relative 1e-10; `rough`, to 1e-4.
+
+        Parameters
+        ----------
+        k : int
+        rough : bool
+        """
         k = self._asked(k)
         with self.V.own_threads():
             values = self._leading(k, _ROUGH_TOL if rough else _VALUE_TOL).values
@@ -140,6 +152,12 @@ class Spectrum:
         A bound from a Gram matrix always holds. A bound from a subspace may fail, with the
         probability that it states: see `linalg.energy`. A smaller `tol` gives a tighter bound; it
         means the same as in `leading_subspace`.
+
+        Parameters
+        ----------
+        k : int
+        tol : float
+            As in `leading_subspace`; a smaller one gives a tighter bound.
         """
         V = self.V
         k = self._asked(k)
@@ -163,7 +181,11 @@ class Spectrum:
     def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> Pair:
         """Return at least k leading eigenvectors X (F, m) and eigenvalues (m,) of VV'.
 
-        ||VV'x - value x|| <= tol * value for the first k; the others are about as accurate.
+        Parameters
+        ----------
+        k : int
+        tol : float
+            ||VV'x - value x|| <= tol * value for the first k; the others are about as accurate.
         """
         k = self._asked(k)
         with self.V.own_threads():
@@ -176,6 +198,10 @@ class Spectrum:
 
         For white noise of variance s^2, a squared singular value is at most s^2 (sqrt(F) +
         sqrt(N))^2, up to a relative error that vanishes for large V.
+
+        Parameters
+        ----------
+        k : int
         """
         F, N = self.V.shape
         values = self.leading_subspace(min(k + 1, F, N))[1]

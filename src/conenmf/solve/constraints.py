@@ -116,6 +116,18 @@ class Penalties:
         scikit-learn's W are our coefficients H', and its H are our components W'. Its objective is
         half of ours: ``alpha_W`` is multiplied by the number of features, ``alpha_H`` by the number
         of samples.
+
+        Parameters
+        ----------
+        shape : (F, N)
+        alpha_W : float
+            Multiplied by the number of features.
+        alpha_H : float or "same"
+            Multiplied by the number of samples; "same" means `alpha_W`.
+        l1_ratio : float
+            The share of L1 in both, from 0 to 1.
+        orthogonality, min_volume, sum_to_one
+            As in `Penalties`.
         """
         alpha_W = number("alpha_W", alpha_W, at_least=0)
         if isinstance(alpha_H, str):
@@ -155,7 +167,14 @@ class Penalties:
         return None if term == Term() else term
 
     def on_W(self, total: float, n_samples: int) -> Term | None:
-        """Return the term for the rows of W; `total` is ||V||^2."""
+        """Return the term for the rows of W; `total` is ||V||^2.
+
+        Parameters
+        ----------
+        total : float
+            ||V||^2.
+        n_samples : int
+        """
         if not (self.l1_w or self.l2_w or self.min_volume):
             return None
         assert not isinstance(self.min_volume, str)
@@ -176,12 +195,24 @@ class Penalties:
 
     @classmethod
     def of_plain(cls, plain: Facts | None) -> Penalties:
-        """Return the penalties of plain values, which may come from a file."""
+        """Return the penalties of plain values, which may come from a file.
+
+        Parameters
+        ----------
+        plain : dict or None
+        """
         given = dict(plain or {})
         return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
 
     def check_solver(self, name: str, solver: ChosenSolver) -> None:
-        """Raise an error for a solver that cannot minimise with these penalties."""
+        """Raise an error for a solver that cannot minimise with these penalties.
+
+        Parameters
+        ----------
+        name : str
+            The name of the solver, for the error.
+        solver : Solver or None
+        """
         if self.are_none or solver is None:
             return
         if solver.floored:
