@@ -32,6 +32,7 @@ DATA: dict[str, tuple[Callable[[], Any], int]] = {
     "generated text (tf-idf), 5000 x 8000, sparse": (lambda: topics(5000, 8000, 400_000, 20), 20),
 }
 COUNTS = (2, 4, 8, 12, 16, 24, 32)
+GRADES = {"interpret": "#0b846b", "with care": "#e0b93b", "do not": "#cc5a0b", "open": "#868f99"}
 COLOURS = {"scikit-learn": "#e07b39", "conenmf": "#2563a8"}
 
 
@@ -82,10 +83,14 @@ def draw() -> None:
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
     figure = plt.figure(figsize=(10, 3.9), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(0.8, 1))
-    left.suptitle("Sixteen components of handwritten digits")
-    for ax, component in zip(left.subplots(4, 4).flat, ConeNMF(16).fit(X).components_, strict=True):
+    model = ConeNMF(16).fit(X)
+    verdict = model.diagnose()
+    left.suptitle(verdict.headline)
+    axes = left.subplots(4, 4).flat
+    for ax, component, grade in zip(axes, model.components_, verdict.components, strict=True):
         ax.imshow(component.reshape(8, 8), cmap="Blues")
         ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color=GRADES[grade], linewidth=2.5)
     right.suptitle("Error, and its proven lower bound")
     ax = right.subplots()
     for name, colour in COLOURS.items():

@@ -180,7 +180,7 @@ def test_units_that_decide_are_named():
     row = data_row(wine.data, 3, feature_names=wine.feature_names)
     assert row.grade == "poor"
     assert row.finding.startswith("proline holds ")
-    assert row.advice == "scale the features, or leave these out"
+    assert row.advice == "scale features to similar size, or leave the largest out"
     cancer = load_breast_cancer()
     row = data_row(cancer.data, 3, feature_names=cancer.feature_names)
     assert row.finding.startswith("worst area, mean area hold ")

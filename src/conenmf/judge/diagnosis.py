@@ -316,9 +316,9 @@ def gather(
     units = equal if of_groups is None else units_of(part, of_groups)
     if units.max() < 1:  # a single sample or group has no halves
         n_splits = 0
-    why_open = "the samples were not split into halves"
+    why_open = "not tested: no halves of the samples were fitted"
     if n_splits:
-        few = "a few large features decide" if features.is_of_few else ""
+        few = "not tested: a few large features decide" if features.is_of_few else ""
         why_open = why_untested(part, K, equal) or few
     rng = default_rng(0)
     found = None if why_open else structure(part, K, fit.how.loss, units, equal, rng)
@@ -429,7 +429,8 @@ def _judged(evidence: Evidence, fit: Fit, *, are_apart: bool) -> tuple[list[str]
         elif len(cosines):
             n_same = (cosines[:, k] >= _SAME_COSINE).sum()
             typical = np.median(cosines[:, k])
-            reason = f"found in {n_same} of {len(cosines)} halves (typical cosine {typical:.2f})"
+            same = f"nearly the same in {n_same} of {len(cosines)} fits of halves"
+            reason = f"{same} (typical cosine {typical:.2f})"
         if evidence.follows[k]:
             share = f"{evidence.class_shares[k]:.0%} of its variation"
             reason += f"; follows the {evidence.class_name} ({share})"
@@ -456,7 +457,7 @@ def _headline(by_grade: Mapping[str, Sequence[str]], K: int) -> str:
 def data_row(found: Sequence[Pitfall]) -> Row:
     """Return the row about the data; the gravest pitfall comes first, and gives the advice."""
     if not found:
-        return Row("Data", "good", "nothing stands in the way of a factorization")
+        return Row("Data", "good", "no trouble with units, outliers, classes or codes")
     return Row("Data", found[0].grade, "; ".join(one.finding for one in found), found[0].advice)
 
 
@@ -465,11 +466,10 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
     found = evidence.structure
     if found is None:
         return Row("Structure", "open", evidence.why_open)
-    finding = (
-        f"components predict unseen features better than one does, in {found.share:.0%} of samples"
-    )
+    share = f"{found.share:.0%} of samples"
+    finding = f"components predict hidden features better than a single one in {share}"
     if found.share < _MIN_STRUCTURE:
-        return Row("Structure", "poor", finding, "the data are one profile, or noise")
+        return Row("Structure", "poor", finding, "so does noise, or a single profile with noise")
     if found.far < _MIN_FAR_STRUCTURE:
         advice = "neighbouring features are correlated, which looks like components"
         return Row("Structure", "fair", finding, advice)
@@ -478,33 +478,47 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
 
 
 def components_row(
-    by_grade: Mapping[str, Sequence[str]], evidence: Evidence, labels: Sequence[str]
+    by_grade: Mapping[str, Sequence[str]], evidence: Evidence, labels: Sequence[str], data: Row
 ) -> Row:
     """Return the row about the components."""
     K = len(labels)
     if len(by_grade["open"]) == K:
-        advice = "call diagnose() to fit halves of the samples"
+        advice = "call diagnose(), or leave out --quick"
         return Row("Components", "open", "not checked", advice)
     parts = []
     for grade, own in by_grade.items():
         if own:
-            listed = f"{grade}: {', '.join(own)}"
-            parts.append(listed if K <= _MAX_LISTED else f"{len(own)} {grade}")
+            words = "do not interpret" if grade == "do not" else grade
+            shown = ", ".join(own) if K <= _MAX_LISTED else f"{len(own)} of {K}"
+            parts.append(f"{words}: {shown}")
     following = [label for k, label in enumerate(labels) if evidence.follows[k]]
     if following:
         parts.append(f"follow the {evidence.class_name}: {', '.join(following)}")
     finding = "; ".join([*parts, *evidence.sampled])
-    n_good = len(by_grade["interpret"])
-    if n_good == K:
+    good = by_grade["interpret"]
+    if len(good) == K:
         return Row("Components", "good", finding)
-    advice = "try fewer components, or more samples"
-    return Row("Components", "fair" if n_good else "poor", finding, advice)
+    all_follow = {*labels} == {*good, *following}
+    advice = _next_step(evidence, data, all_follow=all_follow)
+    return Row("Components", "fair" if good else "poor", finding, advice)
+
+
+def _next_step(evidence: Evidence, data: Row, *, all_follow: bool) -> str:
+    """Return what to do about components that cannot be interpreted: the first cause first."""
+    found = evidence.structure
+    if data.grade == "poor":
+        return "change the data first"
+    if found is not None and found.share < _MIN_STRUCTURE:
+        return ""
+    if all_follow:
+        return f"fit the samples of one {evidence.class_name} alone"
+    return "try another number of components, or more samples"
 
 
 def number_row(K: int, decided_by: str) -> Row:
     """Return the row about the number of components, which repeats what `choose_k` found."""
     if decided_by == "user":
-        advice = "compare with select_k(X)"
+        advice = "compare with select_k(X), or conenmf rank"
         return Row("Number", "open", f"{counted(K, 'component')}, as you chose", advice)
     return Row("Number", "open" if f" a {GUESS}: " in decided_by else "good", decided_by)
 
@@ -515,9 +529,10 @@ def optimum_row(fit: Fit) -> Row:
         return Row("Optimum", "poor", fit.error, fit.problem)
     certificate = fit.certificate
     if certificate is None:
-        return Row("Optimum", "open", fit.error, "certify() computes a lower bound")
+        return Row("Optimum", "open", fit.error, "to get a lower bound, call certify()")
     if not certificate.is_bound_telling:
-        return Row("Optimum", "open", f"{fit.error}; no useful lower bound is known")
+        finding = f"{fit.error}; no useful lower bound is known"
+        return Row("Optimum", "open", finding, "try certify(effort=20)")
     lower = certificate.lower_bound
     is_near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
     finding = f"{fit.error}; no fit with as many components is below {lower:.4g}"
@@ -568,10 +583,11 @@ def judge(
     for grade, label in zip(grades, labels, strict=True):
         by_grade[grade].append(label)
     wrong = pitfalls(V, features, K, for_counts=fit.how.loss.degree != 2)
+    data = data_row(list(wrong))
     rows = (
-        data_row(list(wrong)),
+        data,
         structure_row(evidence, grades, features.poor_in_words(V.names)),
-        components_row(by_grade, evidence, labels),
+        components_row(by_grade, evidence, labels, data),
         number_row(K, fit.K_decided_by),
         optimum_row(fit),
         *other_rows(fit, cones),

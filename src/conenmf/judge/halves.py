@@ -205,8 +205,9 @@ def why_untested(V: DataMatrix, K: int, units: Array) -> str:
     """Return why halves cannot show whether K components predict; "" if they can."""
     if K == 1:
         return "one component describes the mean, and is not compared with less"
-    if V.n_features < _MIN_FEATURES_PER_COMPONENT * K:
-        return f"{counted(V.n_features, 'feature')} are too few to hide half of them"
+    least = _MIN_FEATURES_PER_COMPONENT * K
+    if V.n_features < least:
+        return f"not tested: {K} components need {least} features, and there are {V.n_features}"
     n_units = int(units.max()) + 1
     if n_units < _MIN_UNITS_PER_COMPONENT * K:
         return f"{counted(n_units, 'different sample')} are too few for two halves"

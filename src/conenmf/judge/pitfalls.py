@@ -105,8 +105,8 @@ class Features(NamedTuple):
         poor = self.poor
         if not poor.size:
             return ""
-        count = f"{poor.size} of {len(self.squares)} features have R2 < {_POORLY_DESCRIBED}"
-        return f"{count}: {_named(poor, names)}"
+        count = f"{poor.size} of {len(self.squares)} features hardly described"
+        return f"{count} (R2 < {_POORLY_DESCRIBED}): {_named(poor, names)}"
 
 
 def pitfalls(V: DataMatrix, features: Features, K: int, *, for_counts: bool) -> Iterator[Pitfall]:
@@ -135,10 +135,10 @@ def _units(features: Features, names: Names) -> Pitfall:
     share = features.squares[largest].sum() / features.squares.sum()
     hold = "holds" if largest.size == 1 else "hold"
     finding = f"{_named(largest, names)} {hold} {share:.0%} of the squared norm"
-    advice = "scale the features, or leave these out"
+    advice = "scale features to similar size, or leave the largest out"
     if largest.size == 1 and _is_total(features.columns, largest[0]):
         advice = "leave out this total"
-    return Pitfall(f"{finding}, and {features.poor_in_words(names)}", advice)
+    return Pitfall(f"{finding}, with {features.poor_in_words(names)}", advice)
 
 
 def _is_total(columns: Array, feature: int) -> bool:

@@ -141,6 +141,7 @@ class Context:
     ----------
     result : Factorization
     diagnosis, details : Diagnosis, Details
+    certificate : Certificate, CountCertificate or None
     W : array (F, K)
         The components in float64.
     names : Names
@@ -173,8 +174,8 @@ class Context:
         self.stability = stability
         self.diagnosis = result.diagnose()
         self.details = self.diagnosis.details
-        known = result.certificate or result.first_certificate  # the diagnosis chose its effort
-        self.certificate: AnyCertificate = known or result.certify()
+        # The diagnosis chose its effort; for large data it has no certificate.
+        self.certificate: AnyCertificate | None = result.certificate or result.first_certificate
         self.uniqueness = result.uniqueness(max_iter=0)  # already computed by the diagnosis
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
