@@ -443,6 +443,14 @@ def _judged(evidence: Evidence, fit: Fit, *, are_apart: bool) -> tuple[list[str]
 # --- the rows -----------------------------------------------------------------------------------
 
 
+def _by_grade(grades: Sequence[str], labels: Sequence[str]) -> dict[str, list[str]]:
+    """Return the labels of the components with each grade."""
+    found: dict[str, list[str]] = {grade: [] for grade in COMPONENT_GRADES}
+    for grade, label in zip(grades, labels, strict=True):
+        found[grade].append(label)
+    return found
+
+
 def _headline(by_grade: Mapping[str, Sequence[str]], K: int) -> str:
     total = counted(K, "component")
     if len(by_grade["open"]) == K:
@@ -578,16 +586,13 @@ def judge(
     if cones and found and found.share < _MIN_STRUCTURE:
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
-    labels = fit.labels
-    by_grade: dict[str, list[str]] = {grade: [] for grade in COMPONENT_GRADES}
-    for grade, label in zip(grades, labels, strict=True):
-        by_grade[grade].append(label)
+    by_grade = _by_grade(grades, fit.labels)
     wrong = pitfalls(V, features, K, for_counts=fit.how.loss.degree != 2)
     data = data_row(list(wrong))
     rows = (
         data,
         structure_row(evidence, grades, features.poor_in_words(V.names)),
-        components_row(by_grade, evidence, labels, data),
+        components_row(by_grade, evidence, fit.labels, data),
         number_row(K, fit.K_decided_by),
         optimum_row(fit),
         *other_rows(fit, cones),
