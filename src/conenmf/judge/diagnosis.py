@@ -99,7 +99,13 @@ class Row(NamedTuple):
     advice: str = ""
 
     def lines(self, *, with_advice: bool) -> list[str]:
-        """Return the row as lines of at most 100 characters."""
+        """Return the row as lines of at most 100 characters.
+
+        Parameters
+        ----------
+        with_advice : bool
+            Whether the advice follows the finding.
+        """
         head = f"{self.name:<{_NAME_WIDTH}}{self.grade:<6}"
         text = _sentences(self.finding, self.advice if with_advice else "")
         return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent=len(head) * " ")
