@@ -14,7 +14,7 @@ Equal samples stay in one half, and so do the samples of a group, because they a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator, default_rng
 
+from ..arguments import Pair
 from ..data.blocks import Array, exact
 from ..data.known import packed, unpacked
 from ..data.matrix import DataMatrix, multiplied
@@ -154,18 +155,31 @@ def half_spectra(
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
-    found: list[Array] = []
-    for number, pair in enumerate(splits(units, n_splits, rng)):
+    fits = list(_fits_of_halves(V, K, how, splits(units, n_splits, rng), rng, n_splits, watch))
+    n_finished = len(fits) // 2 * 2  # of both halves of a split
+    return np.array(fits[:n_finished]).reshape(-1, V.n_features, K)
+
+
+def _fits_of_halves(
+    V: DataMatrix,
+    K: int,
+    how: HalfFit,
+    pairs: Iterable[Pair],
+    rng: Generator,
+    n_splits: int,
+    watch: Watch,
+) -> Iterator[Array]:
+    """Yield W (F, K) of one half after the other, until `watch` returns True."""
+    for number, pair in enumerate(pairs):
         tell = partial(_tell, watch, f"split {number + 1} of {n_splits}")
-        fits = np.zeros((2, V.n_features, K))
-        for W, indices in zip(fits, pair, strict=True):
+        for indices in pair:
+            W = np.zeros((V.n_features, K))
+            share = len(indices) / V.n_samples
             with suppress(ConeNMFError):
-                share = len(indices) / V.n_samples
-                W[:] = how.of(take_samples(V, indices), K, rng, share, tell)
-        if tell() is True:
-            break
-        found += [*fits]
-    return np.array(found).reshape(-1, V.n_features, K)
+                W = how.of(take_samples(V, indices), K, rng, share, tell)
+            if tell() is True:
+                return
+            yield W
 
 
 def _tell(watch: Watch, note: str, now: Iteration | None = None) -> object:
