@@ -74,9 +74,9 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "_unknown",
 )
 _SETTINGS_OF_X = ("observed", "Q", "Q_expected")
-# What a file has besides the result, in plain values.
+# What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
-_SAVED = ("n_features_in_", "feature_names_in_", "reconstruction_err_", "_weights", "_unknown")
+_SAVED_ARRAYS = ("feature_names_in_", "_weights", "_unknown")
 
 
 class _ForBatches:
@@ -508,9 +508,7 @@ class ConeNMF(
                     "samples, as in model.certify(X), or pickle the model"
                 )
             return result
-        components, names = self._named_components()
-        V = self._read(X, reset=False)
-        W = matched_rows(components, names, V)
+        V, W = self._read_with_components(X)
         if result is None:  # a stream, which has least squares and no penalties
             return factorize(V, W.shape[1], init=W, solver=None)
         if V is result.data:
@@ -558,14 +556,12 @@ class ConeNMF(
         array([[ True]])
         """
         result = self._result_on(None)
-        given = self.get_params(deep=False)
-        plain = {name: value for name, value in given.items() if isinstance(value, _Plain)}
-        model = {
-            "parameters": plain,
-            "left_out": sorted(given.keys() - plain),
-            "attributes": attributes(self, *(name for name in _SAVED if hasattr(self, name))),
+        state = {
+            name: value
+            for name, value in vars(self).items()
+            if name in _SAVED_ARRAYS or isinstance(value, _Plain)
         }
-        write_factorization(path, vars(result), model)
+        write_factorization(path, vars(result), state)
 
     @classmethod
     def load(cls, path: PathLike) -> Self:
@@ -578,17 +574,18 @@ class ConeNMF(
         ----------
         path : path
         """
-        with saved_factorization(path) as (fields, saved):
-            if saved is None:
+        with saved_factorization(path) as (fields, state):
+            if state is None:
                 problem = f"{os.fspath(path)} has a result, but no model: "
                 raise FileFormatError(problem, "use Factorization.load, or write it by model.save")
-            model = cls(**saved["parameters"])
-            model._take(Factorization(**fields))
-            for name, value in saved["attributes"].items():
+            model = cls()
+            for name, value in state.items():
                 kind = object if name == "feature_names_in_" else None  # as scikit-learn has them
                 setattr(model, name, np.asarray(value, kind) if isinstance(value, list) else value)
-        if saved["left_out"]:
-            problem = f"the file of the model does not contain {', '.join(saved['left_out'])}, "
+            model._take(Factorization(**fields))
+        left_out = sorted(model.get_params(deep=False).keys() - state.keys())
+        if left_out:
+            problem = f"the file of the model does not contain {', '.join(left_out)}, "
             advice = "which have their defaults now: set them before you fit the model again"
             warnings.warn(problem + advice, stacklevel=2)
         return model
@@ -702,9 +699,7 @@ class ConeNMF(
     def _coefficients(
         self, X: object, unseen: str = "warn"
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
-        components, names = self._named_components()
-        V = self._read(X, reset=False)
-        W = matched_rows(components, names, V)
+        V, W = self._read_with_components(X)
         penalties = self._penalties(V)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
@@ -819,6 +814,12 @@ class ConeNMF(
         names = names_of(self.fixed)
         W = factor("fixed", self.fixed, ("n", "F")).T
         return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
+
+    def _read_with_components(self, X: object) -> tuple[DataMatrix, Array]:
+        """Open X, and return it with the components W (F, K) in the order of its features."""
+        components, names = self._named_components()
+        V = self._read(X, reset=False)
+        return V, matched_rows(components, names, V)
 
     def _named_components(self) -> tuple[Array, Names]:
         check_is_fitted(self)

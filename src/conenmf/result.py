@@ -33,15 +33,8 @@ from .judge.certificate import (
 )
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
-from .judge.diagnosis import (
-    MAX_BOUNDED,
-    About,
-    Diagnosis,
-    Fitted,
-    judge,
-    search_iterations,
-)
-from .judge.halves import N_SPLITS, Stop, Watch
+from .judge.diagnosis import MAX_BOUNDED, Diagnosis, Fit, judge, search_iterations
+from .judge.halves import N_SPLITS, HalfFit, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
@@ -49,7 +42,7 @@ from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
 from .save import saved_factorization, write_factorization
-from .solve.constraints import Penalties
+from .solve.constraints import Fixed, Penalties
 from .solve.losses import get_loss
 from .solve.race import Race
 from .solve.run import History, StopReason
@@ -243,10 +236,7 @@ class Factorization:
     def opening(self) -> list[str]:
         """Return the first sentences of `summary`: the error, and how K was chosen."""
         K = counted(self.K, "component")
-        error = error_in_words(
-            self.loss, self.relative_error, self.objective, self.settings.get("observed")
-        )
-        lines = [f"{K}; {error}"]
+        lines = [f"{K}; {self._error_in_words()}"]
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
         lines.append(self.settings.get("ratings", ""))
@@ -257,6 +247,10 @@ class Factorization:
                 said = f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}"
             lines.append("; ".join(filter(None, (said, advice_on_sigma(Q, expected)))))
         return list(filter(None, lines))
+
+    def _error_in_words(self) -> str:
+        observed = self.settings.get("observed")
+        return error_in_words(self.loss, self.relative_error, self.objective, observed)
 
     def _remember(self, **values: object) -> None:
         vars(self).update(values)  # the fields are frozen for other code
@@ -310,7 +304,6 @@ class Factorization:
         classes: ArrayLike | None = None,
         n_splits: int = N_SPLITS,
         effort: int | None = None,
-        stop: Stop = lambda: False,
         watch: Watch = str,
     ) -> Diagnosis:
         """Judge the fit: whether its components may be interpreted, and what keeps them from it.
@@ -330,11 +323,9 @@ class Factorization:
             The number of splits into halves. With 0, only the data and the error are judged.
         effort : int, optional
             The effort of the certificate.
-        stop : callable, optional
-            Asked again and again without arguments; True ends the fits of halves, and the finished
-            splits count.
         watch : callable, optional
-            Called with a note such as "split 2 of 3" before the fits of each split.
+            Called with a note such as "split 2 of 3" after each iteration of the fits of halves;
+            True ends them, and the finished splits count.
         """
         asks = groups is not None or classes is not None or n_splits != N_SPLITS
         if self.diagnosis is not None and not asks:
@@ -346,45 +337,44 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
-        certificate = self._certificate(V, effort)
-        max_iter = search_iterations(V, self.W) if n_splits else 0
-        diagnosis = judge(
-            self._fitted(V),
-            self._described(V),
-            certificate,
-            self.uniqueness(max_iter=max_iter),
-            self._about(),
-            groups=groups,
-            classes=classes,
-            n_splits=n_splits,
-            stop=stop,
-            watch=watch,
+        fit = Fit(
+            V=V if V.unweighed is None else V.unweighed.V,
+            W=self.W,
+            H=self.H,
+            how=self._how_halves_are_fitted(),
+            certificate=self._certificate(V, effort),
+            details=self._described(V),
+            others=self.uniqueness(max_iter=search_iterations(V, self.W) if n_splits else 0),
+            error=self._error_in_words(),
+            problem=self.problem,
+            K_decided_by=self.K_decided_by,
+            Q=self.settings.get("Q"),
+            Q_expected=self.settings.get("Q_expected", 0.0),
+            names=self.component_names,
         )
+        diagnosis = judge(fit, groups, classes, n_splits, watch)
         self._remember(diagnosis=diagnosis)
         return diagnosis
+
+    def _how_halves_are_fitted(self) -> HalfFit:
+        is_whole = self.init_used == "simplex" and not self.n_iter
+        n_fixed = self._n_fixed
+        return HalfFit(
+            get_loss(self.loss),
+            Penalties.of_plain(self.settings.get("penalties")),
+            Fixed(self.W[:, :n_fixed]) if n_fixed else None,
+            self.init_used if is_whole else "random",
+        )
 
     def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
+        if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
+            return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
-        if get_loss(self.loss).lower_bounds and (effort is not None or is_cheap):
-            certificate = self._judge(V, self._effort(effort, known))
         self._remember(certificate=certificate)
         return certificate
-
-    def _fitted(self, V: DataMatrix) -> Fitted:
-        """Return what a diagnosis judges."""
-        return Fitted(
-            V if V.unweighed is None else V.unweighed.V,
-            self.W,
-            self.H,
-            get_loss(self.loss),
-            Penalties.of_plain(self.settings.get("penalties")),
-            self._n_fixed,
-            self.init_used if self.init_used == "simplex" and not self.n_iter else "random",
-            self.component_names,
-        )
 
     def _described(self, V: DataMatrix) -> Details:
         own = V.unweighed
@@ -399,19 +389,6 @@ class Factorization:
         if self.diagnosis is not None:
             return self.diagnosis.details
         return self._described(self._require_data("diagnose(V, W, H)"))
-
-    def _about(self) -> About:
-        """Return what is known of the fit besides its factors."""
-        Q = self.settings.get("Q")
-        return About(
-            error_in_words(
-                self.loss, self.relative_error, self.objective, self.settings.get("observed")
-            ),
-            self.problem,
-            self.selection,
-            self.K_decided_by,
-            None if Q is None else (Q, self.settings["Q_expected"]),
-        )
 
     def uniqueness(self, *, max_iter: int = 200, thorough: bool = False) -> Uniqueness:
         """Look for other factors that fit as well, or prove that there are none of W H.

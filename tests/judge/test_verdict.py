@@ -263,11 +263,12 @@ def test_a_stop_keeps_the_splits_that_are_finished(rng):
     X, _ = mixtures(rng)
     calls = []
 
-    def stop():
-        calls.append(1)
+    def watch(note):
+        calls.append(note)
         return len(calls) > 300
 
-    found = factorize(from_rows(X), 4).diagnose(n_splits=50, stop=stop)
+    found = factorize(from_rows(X), 4).diagnose(n_splits=50, watch=watch)
+    assert calls[0] == "split 1 of 50"
     assert 0 < len(found.cosines) < 100
     assert len(found.cosines) % 2 == 0
 

@@ -519,9 +519,7 @@ class Request(SimpleNamespace):
         def show(split: str) -> None:
             self.display.update("", None, f"checking components: {split}")
 
-        options["watch"] = show
-        if interruption is not None:
-            options |= {"watch": interruption.watch(show), "stop": lambda: interruption.asked}
+        options["watch"] = show if interruption is None else interruption.watch(show)
         with self.display.working("judging the result"):
             if self.uniqueness:
                 result.uniqueness()  # first, so that the verdict knows it

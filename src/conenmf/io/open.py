@@ -362,15 +362,13 @@ def as_data(V: object, *, nonzero: bool = False, holes: bool = False) -> DataMat
     >>> as_data([[3.0, 4.0], [0.0, 2.0], [1.0, 0.0]]).shape
     (2, 3)
     """
-    if isinstance(V, DataMatrix):
-        data = V
-    else:
+    if not isinstance(V, DataMatrix):
         try:
-            data = from_rows(V)
+            V = from_rows(V)
         except ConeNMFError as problem:
             raise _with_call(problem) from problem.__cause__
-    require_data_matrix(data, nonzero=nonzero, holes=holes)
-    return data
+    require_data_matrix(V, nonzero=nonzero, holes=holes)
+    return V
 
 
 def _with_call(problem: ConeNMFError) -> ConeNMFError:

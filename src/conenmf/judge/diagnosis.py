@@ -12,11 +12,11 @@ both halves contain the component, and whether components predict hidden feature
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,27 +33,23 @@ from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
 from ..io.open import as_data
-from ..solve.constraints import NO_PENALTIES, Penalties
-from ..solve.losses import Loss, get_loss
+from ..solve.losses import get_loss
 from ..text import Texts, counted, visible
 from .certificate import AnyCertificate, certify
-from .choose_k import GUESS, Selection
+from .choose_k import GUESS
 from .details import Details, cones_in_words, describe
 from .halves import (
-    MIN_FEATURES_PER_COMPONENT,
     N_SPLITS,
     HalfFit,
-    Stop,
     Structure,
     Watch,
     cosines_in_halves,
-    enough_features,
-    enough_units,
     half_spectra,
     structure,
     units_of,
+    why_untested,
 )
-from .pitfalls import FeatureFit, Looked, Pitfall, named, pitfalls
+from .pitfalls import Features, Pitfall, pitfalls
 from .residuals import advice_on_sigma
 from .uniqueness import Uniqueness, uniqueness
 
@@ -101,6 +97,31 @@ class Row(NamedTuple):
     grade: str
     finding: str
     advice: str = ""
+
+    def lines(self, *, with_advice: bool) -> list[str]:
+        """Return the row as lines of at most 100 characters.
+
+        Parameters
+        ----------
+        with_advice : bool
+            Whether the advice follows the finding.
+        """
+        head = f"{self.name:<{_NAME_WIDTH}}{self.grade:<6}"
+        text = _sentences(self.finding, self.advice if with_advice else "")
+        return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent=len(head) * " ")
+
+    def html(self) -> str:
+        """Return the row of a table, with the colour of the grade."""
+        cells = (self.name, self.grade, _sentences(self.finding), _sentences(self.advice))
+        name, grade, finding, advice = map(escape, cells)
+        return (
+            f'<tr><th>{name}</th><td style="color:{_COLOURS[grade]};font-weight:bold">{grade}</td>'
+            f'<td style="text-align:left">{finding} <i>{advice}</i></td></tr>'
+        )
+
+
+def _sentences(*texts: str) -> str:
+    return " ".join(visible(f"{text[0].upper()}{text[1:]}.", None) for text in texts if text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,16 +191,14 @@ class Diagnosis:
 
         If the advice does not fit, it is left out.
         """
-        with_advice = [
-            (row.name, row.grade, _sentences(row.finding, row.advice)) for row in self.rows
-        ]
-        without = [(row.name, row.grade, _sentences(row.finding)) for row in self.rows]
-        shown = [_shortened(self.headline)]
-        for rows in (with_advice, without):
-            lines = [line for row in rows for line in _wrapped(*row)]
-            if len(lines) < _MAX_LINES:
-                return shown + lines
-        return shown + [_wrapped(*row)[0] for row in without]
+        headline = textwrap.shorten(visible(self.headline, None), _WIDTH, placeholder=" ...")
+        for with_advice in (True, False):
+            found = [row.lines(with_advice=with_advice) for row in self.rows]
+            if sum(map(len, found)) < _MAX_LINES:
+                break
+        else:
+            found = [lines[:1] for lines in found]
+        return [headline, *chain(*found)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -187,43 +206,16 @@ class Diagnosis:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(_html_row(row) for row in self.rows)
+        rows = "".join(row.html() for row in self.rows)
         return f"<p><b>{escape(visible(self.headline, None))}</b></p><table>{rows}</table>"
-
-
-def _html_row(row: Row) -> str:
-    """Return a row of a table, with the colour of its grade."""
-    cells = (row.name, row.grade, _sentences(row.finding), _sentences(row.advice))
-    name, grade, finding, advice = (escape(visible(cell, None)) for cell in cells)
-    colour = _COLOURS[row.grade]
-    return (
-        f'<tr><th>{name}</th><td style="color:{colour};font-weight:bold">{grade}</td>'
-        f'<td style="text-align:left">{finding} <i>{advice}</i></td></tr>'
-    )
-
-
-def _shortened(text: str) -> str:
-    return textwrap.shorten(visible(text, None), _WIDTH, placeholder=" ...")
-
-
-def _sentences(*texts: str) -> str:
-    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in texts if text)
-
-
-def _wrapped(name: str, grade: str, text: str) -> list[str]:
-    """Return a row as lines of text."""
-    head = f"{name:<{_NAME_WIDTH}}{grade:<6}"
-    return textwrap.wrap(
-        visible(text, None), _WIDTH, initial_indent=head, subsequent_indent=" " * len(head)
-    )
 
 
 # --- the evidence -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
-    """The fit that is judged.
+class Fit:
+    """The fit that is judged, and what is known of it.
 
     Attributes
     ----------
@@ -231,12 +223,18 @@ class Fitted:
         The original samples, if samples have weights.
     W : array (F, K)
     H : array (K, N)
-    loss : Loss
-    penalties : Penalties
-    n_fixed : int
-        The number of known components, which come first.
-    init : str
-        The init if it is the whole fit, otherwise "random".
+    how : HalfFit
+        How its halves are fitted.
+    details, certificate, others : Details, Certificate or None, Uniqueness
+        A description, how good the error is, and other factors.
+    error : str
+        The error in words.
+    problem : str
+        What to do if the run found nothing or ended too early; "" otherwise.
+    K_decided_by : str
+        As in `Factorization`.
+    Q, Q_expected : float or None, float
+        Q and the expected Q, if the uncertainties are known.
     names : tuple of K str
         The names of the components.
     """
@@ -244,38 +242,45 @@ class Fitted:
     V: DataMatrix
     W: Array
     H: Aligned
-    loss: Loss
-    penalties: Penalties = NO_PENALTIES
-    n_fixed: int = 0
-    init: str = "random"
+    how: HalfFit
+    details: Details
+    certificate: AnyCertificate | None
+    others: Uniqueness
+    error: str
+    problem: str = ""
+    K_decided_by: str = "user"
+    Q: float | None = None
+    Q_expected: float = 0.0
     names: Texts = ()
 
     @property
-    def K(self) -> int:
-        """The number of components."""
-        return int(self.W.shape[1])
+    def n_fixed(self) -> int:
+        """The number of known components, which come first."""
+        return 0 if self.how.fixed is None else self.how.fixed.count
 
-    def name(self, k: int) -> str:
-        """Return the number of a component, or its name if it has one of its own."""
-        return self.names[k].removeprefix("component ") if self.names else str(k)
+    @property
+    def labels(self) -> list[str]:
+        """The number of each component, or its name if it has one of its own."""
+        names = self.names or map(str, range(self.W.shape[1]))
+        return [name.removeprefix("component ") for name in names]
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
+class Evidence(NamedTuple):
     """What the halves of the samples show.
 
     Attributes
     ----------
-    cosines, structure
+    cosines : array (n, K)
         As in `Diagnosis`.
+    structure : Structure or None
     why_open : str
         Why the structure was not tested; "" if it was.
     class_shares : array (K,)
         As in `Diagnosis`.
     class_name : str
         What the classes are called.
-    n_judged, n_samples : int
-        How many samples were fitted again, and how many there are.
+    sampled : list of str
+        How many of the samples were fitted again; empty if all were.
     """
 
     cosines: Array
@@ -283,109 +288,71 @@ class Evidence:
     why_open: str
     class_shares: Array
     class_name: str
-    n_judged: int
-    n_samples: int
+    sampled: list[str]
+
+    @property
+    def follows(self) -> Array:
+        """Which components (K,) follow the classes."""
+        return self.class_shares > _MAX_CLASS_SHARE
 
 
 def gather(
-    fitted: Fitted,
-    features: FeatureFit,
-    *,
+    fit: Fit,
+    features: Features,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
-    stop: Stop = lambda: False,
     watch: Watch = str,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 
-    Parameters
-    ----------
-    fitted : Fitted
-    features : FeatureFit
-    groups : array (N,), optional
-        The group of each sample, such as its donor. A group is in one half only.
-    classes : array (N,), optional
-        Known classes of the samples. They do not change the halves.
-    n_splits : int
-        Number of splits into halves; with 0, nothing is fitted.
-    stop : callable
-        Asked after each iteration of the fits; True ends them, and finished splits count.
-    watch : callable
-        Called with a note such as "split 2 of 3" before the fits of each split.
+    The parameters are those of `Factorization.diagnose`.
     """
-    V, K = fitted.V, fitted.K
+    V = fit.V
+    K = fit.W.shape[1]
     indices = evenly_spaced(V.n_samples, _n_held(V))
+    of_groups = _labels("groups", groups, V.n_samples, indices)
+    of_classes = _labels("classes", classes, V.n_samples, indices)
+    labels = of_classes if of_groups is None else of_groups
     shares = np.full(K, np.nan)
-    given = {"groups": groups, "classes": classes}
-    known = {
-        name: _labels(name, values, V.n_samples)[indices]
-        for name, values in given.items()
-        if values is not None
-    }
-    name = next(iter(known), "classes")
-    if known:
-        labels = known[name]
-        shares = class_shares(fitted.W, np.asarray(fitted.H[:, indices]), labels)
+    if labels is not None:
+        shares = class_shares(fit.W, np.asarray(fit.H[:, indices]), labels)
     part = take_samples(V, indices)
     equal = units_of(part)
-    units = equal if groups is None else units_of(part, labels)
-    rng = default_rng(0)
+    units = equal if of_groups is None else units_of(part, of_groups)
     if units.max() < 1:  # a single sample or group has no halves
         n_splits = 0
     why_open = "not tested: no halves of the samples were fitted"
     if n_splits:
-        why_open = _why_open(part, features, equal, K)
-    predicted = None
-    if not why_open:
-        once = np.unique(equal, return_index=True)[1]
-        predicted = structure(part, K, fitted.loss, units, once[equal[once] >= 0], rng)
-    how = HalfFit(
-        fitted.loss,
-        fitted.penalties,
-        exact(fitted.W[:, : fitted.n_fixed]),
-        fitted.init,
-        stop,
-        watch,
-    )
-    spectra = half_spectra(part, K, how, units, rng, n_splits)
-    return Evidence(
-        cosines=cosines_in_halves(fitted.W, spectra),
-        structure=predicted,
-        why_open=why_open,
-        class_shares=shares,
-        class_name={"groups": "group", "classes": "class"}[name],
-        n_judged=len(indices),
-        n_samples=V.n_samples,
-    )
+        few = "not tested: a few large features decide" if features.is_of_few else ""
+        why_open = why_untested(part, K, equal) or few
+    rng = default_rng(0)
+    found = None if why_open else structure(part, K, fit.how.loss, units, equal, rng)
+    spectra = half_spectra(part, K, fit.how, units, rng, n_splits, watch)
+    cosines = cosines_in_halves(fit.W, spectra)
+    class_name = "class" if of_groups is None else "group"
+    sampled = []
+    if len(indices) < V.n_samples:
+        sampled.append(f"judged on {len(indices):,} of {V.n_samples:,} samples")
+    return Evidence(cosines, found, why_open, shares, class_name, sampled)
 
 
-def _labels(name: str, values: ArrayLike, n_samples: int) -> Array:
-    """Number the classes (N,) of the samples."""
+def _labels(name: str, values: ArrayLike | None, n_samples: int, indices: Array) -> Array | None:
+    """Number the classes of some samples; None if they are not known."""
+    if values is None:
+        return None
     given = numbered(name, values)
     if given.size != n_samples:
         raise DataError(
             f"{name} has {given.size} labels for {n_samples} samples: give one for each"
         )
-    return np.unique(given, return_inverse=True)[1]
+    return np.unique(given[indices], return_inverse=True)[1]
 
 
 def _n_held(V: DataMatrix) -> int:
     """Return how many samples are fitted again: all, unless they take too much memory."""
     per_sample = max(V.n_entries / V.n_samples, 1.0)
-    return int(min(V.n_samples, max(_MAX_HELD_ENTRIES / per_sample, 1)))
-
-
-def _why_open(V: DataMatrix, features: FeatureFit, equal: Array, K: int) -> str:
-    """Return why halves cannot show whether components predict; "" if they can."""
-    if K == 1:
-        return "one component describes the mean, and is not compared with less"
-    if not enough_features(V.n_features, K):
-        least = MIN_FEATURES_PER_COMPONENT * K
-        return f"not tested: {K} components need {least} features, and there are {V.n_features}"
-    if not enough_units(equal, K):
-        return f"{counted(int(equal.max()) + 1, 'different sample')} are too few for two halves"
-    return "not tested: a few large features decide" if features.is_of_few else ""
+    return max(int(_MAX_HELD_ENTRIES / per_sample), 1)
 
 
 def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
@@ -397,15 +364,14 @@ def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
     >>> [class_shares(np.eye(2), H, np.array(one)) for one in ([0, 0, 1, 1], [0, 1, 0, 1])]
     [array([1., 1.]), array([0., 0.])]
     """
-    amounts = np.asarray(H, dtype=float).T * np.linalg.norm(exact(W), axis=0)
+    amounts = np.asarray(H, dtype=float).T * norm(exact(W), axis=0)
     usages = over(amounts, amounts.sum(axis=1, keepdims=True))
-    sizes = np.bincount(labels).astype(float)
+    usages -= usages.mean(axis=0)
+    sizes = np.bincount(labels)
     sums = np.zeros((sizes.size, usages.shape[1]))
     np.add.at(sums, labels, usages)
-    mean = usages.mean(axis=0)
-    between = (sums**2 / sizes[:, None]).sum(axis=0) - len(labels) * mean**2
-    explained = over(between, ((usages - mean) ** 2).sum(axis=0))
-    chance = (sizes.size - 1) / max(len(labels) - 1, 1)
+    explained = over((sums**2 / sizes[:, None]).sum(axis=0), (usages**2).sum(axis=0))
+    chance = (sizes.size - 1) / max(labels.size - 1, 1)
     return np.clip((explained - chance) / max(1 - chance, 1e-12), 0.0, 1.0)
 
 
@@ -453,76 +419,60 @@ def grade_components(
     return np.select([known >= _SAME_COSINE, resembles], [best, "with care"], "do not").tolist()
 
 
-def _component_reasons(evidence: Evidence, fitted: Fitted, found: Uniqueness | None) -> list[str]:
-    """Return for each component why it has its grade, and what is known of other factors."""
-    n_fits = len(evidence.cosines)
-    typical = np.median(evidence.cosines, axis=0) if n_fits else ()
-    n_same = (evidence.cosines >= _SAME_COSINE).sum(axis=0)
+def _judged(evidence: Evidence, fit: Fit, *, are_apart: bool) -> tuple[list[str], list[str]]:
+    """Return the grade of each component, and its reason with what is known of other factors.
+
+    Known components need no evidence, and others must not follow a class.
+    """
+    cosines = evidence.cosines
+    grades = grade_components(cosines, evidence.structure, are_apart=are_apart)
     reasons = []
-    for k in range(fitted.K):
-        parts = ["no half of the samples was fitted"]
-        if k < fitted.n_fixed:
-            parts = ["given, not estimated"]
-        elif n_fits:
-            same = f"nearly the same in {n_same[k]} of {n_fits} fits of halves"
-            parts = [f"{same} (typical cosine {typical[k]:.2f})"]
-        if _follows(evidence, k):
-            share = evidence.class_shares[k]
-            parts.append(f"follows the {evidence.class_name} ({share:.0%} of its variation)")
-        parts.append(
-            "other factors: not searched" if found is None else found.in_words(k, fitted.names)
-        )
-        reasons.append("; ".join(parts))
-    return reasons
-
-
-def _follows(evidence: Evidence, k: int) -> bool:
-    return bool(evidence.class_shares[k] > _MAX_CLASS_SHARE)
-
-
-def _grades(evidence: Evidence, fitted: Fitted, *, are_apart: bool) -> list[str]:
-    """Return the grades; known components need no evidence, and others must not follow a class."""
-    grades = grade_components(evidence.cosines, evidence.structure, are_apart=are_apart)
     for k, grade in enumerate(grades):
-        if k < fitted.n_fixed:
+        reason = "no half of the samples was fitted"
+        if k < fit.n_fixed:
             grades[k] = "interpret"
-        elif grade == "interpret" and _follows(evidence, k):
-            grades[k] = "with care"
-    return grades
+            reason = "given, not estimated"
+        elif len(cosines):
+            n_same = (cosines[:, k] >= _SAME_COSINE).sum()
+            typical = np.median(cosines[:, k])
+            same = f"nearly the same in {n_same} of {len(cosines)} fits of halves"
+            reason = f"{same} (typical cosine {typical:.2f})"
+        if evidence.follows[k]:
+            share = f"{evidence.class_shares[k]:.0%} of its variation"
+            reason += f"; follows the {evidence.class_name} ({share})"
+            if k >= fit.n_fixed and grade == "interpret":
+                grades[k] = "with care"
+        reasons.append(f"{reason}; {fit.others.in_words(k, fit.names)}")
+    return grades, reasons
 
 
 # --- the rows -----------------------------------------------------------------------------------
 
 
-def _headline(grades: Sequence[str], fitted: Fitted) -> str:
-    chosen = [fitted.name(k) for k, grade in enumerate(grades) if grade == "interpret"]
-    total = counted(fitted.K, "component")
-    if set(grades) == {"open"}:
+def _by_grade(grades: Sequence[str], labels: Sequence[str]) -> dict[str, list[str]]:
+    """Return the labels of the components with each grade."""
+    found: dict[str, list[str]] = {grade: [] for grade in COMPONENT_GRADES}
+    for grade, label in zip(grades, labels, strict=True):
+        found[grade].append(label)
+    return found
+
+
+def _headline(by_grade: Mapping[str, Sequence[str]], K: int) -> str:
+    total = counted(K, "component")
+    if len(by_grade["open"]) == K:
         return f"open: the {total} were not checked"
-    if not chosen:
-        return (
-            f"none of {total} can be interpreted"
-            if fitted.K > 1
-            else "the component cannot be interpreted"
-        )
-    if len(chosen) == fitted.K:
-        return (
-            f"all {total} can be interpreted"
-            if fitted.K > 1
-            else "the component can be interpreted"
-        )
-    listed = f": {', '.join(chosen)}" if fitted.K <= _MAX_LISTED else ""
-    return f"{len(chosen)} of {total} can be interpreted{listed}"
+    chosen = by_grade["interpret"]
+    if len(chosen) == K > 1:
+        return f"all {total} can be interpreted"
+    listed = f": {', '.join(chosen)}" if chosen and K <= _MAX_LISTED else ""
+    return f"{len(chosen) or 'none'} of {total} can be interpreted{listed}"
 
 
 def data_row(found: Sequence[Pitfall]) -> Row:
-    """Return the row about the data."""
+    """Return the row about the data; the gravest pitfall comes first, and gives the advice."""
     if not found:
         return Row("Data", "good", "no trouble with units, outliers, classes or codes")
-    grade = max((one.grade for one in found), key=GRADES.index)
-    first = next(one for one in found if one.grade == grade)
-    others = [one.finding for one in found if one is not first]
-    return Row("Data", grade, "; ".join([first.finding, *others]), first.advice)
+    return Row("Data", found[0].grade, "; ".join(one.finding for one in found), found[0].advice)
 
 
 def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
@@ -538,33 +488,33 @@ def structure_row(evidence: Evidence, grades: Sequence[str], worst: str) -> Row:
         advice = "neighbouring features are correlated, which looks like components"
         return Row("Structure", "fair", finding, advice)
     grade = "good" if "interpret" in grades else "fair"
-    return Row("Structure", grade, f"{finding}{worst}")
+    return Row("Structure", grade, f"{finding}; {worst}".removesuffix("; "))
 
 
-def components_row(evidence: Evidence, grades: Sequence[str], fitted: Fitted, data: Row) -> Row:
+def components_row(
+    by_grade: Mapping[str, Sequence[str]], evidence: Evidence, labels: Sequence[str], data: Row
+) -> Row:
     """Return the row about the components."""
+    K = len(labels)
+    if len(by_grade["open"]) == K:
+        advice = "call diagnose(), or leave out --quick"
+        return Row("Components", "open", "not checked", advice)
     parts = []
-    for grade in COMPONENT_GRADES:
-        chosen = [fitted.name(k) for k, one in enumerate(grades) if one == grade]
-        if chosen:
-            is_listed = fitted.K <= _MAX_LISTED
-            shown = ", ".join(chosen) if is_listed else f"{len(chosen)} of {fitted.K}"
+    for grade, own in by_grade.items():
+        if own:
             words = "do not interpret" if grade == "do not" else grade
+            shown = ", ".join(own) if K <= _MAX_LISTED else f"{len(own)} of {K}"
             parts.append(f"{words}: {shown}")
-    following = [fitted.name(k) for k in range(fitted.K) if _follows(evidence, k)]
+    following = [label for k, label in enumerate(labels) if evidence.follows[k]]
     if following:
-        parts.append(
-            f"{', '.join(following)} follow{'s' * (len(following) == 1)} the {evidence.class_name}"
-        )
-    if evidence.n_judged < evidence.n_samples:
-        parts.append(f"judged on {evidence.n_judged:,} of {evidence.n_samples:,} samples")
-    n_good = grades.count("interpret")
-    if set(grades) == {"open"}:
-        return Row("Components", "open", "not checked", "call diagnose(), or leave out --quick")
-    grade = "good" if n_good == fitted.K else "fair" if n_good else "poor"
-    all_follow = all(_follows(evidence, k) for k, one in enumerate(grades) if one != "interpret")
-    advice = "" if n_good == fitted.K else _next_step(evidence, data, all_follow=all_follow)
-    return Row("Components", grade, "; ".join(parts), advice)
+        parts.append(f"follow the {evidence.class_name}: {', '.join(following)}")
+    finding = "; ".join([*parts, *evidence.sampled])
+    good = by_grade["interpret"]
+    if len(good) == K:
+        return Row("Components", "good", finding)
+    all_follow = {*labels} == {*good, *following}
+    advice = _next_step(evidence, data, all_follow=all_follow)
+    return Row("Components", "fair" if good else "poor", finding, advice)
 
 
 def _next_step(evidence: Evidence, data: Row, *, all_follow: bool) -> str:
@@ -579,44 +529,42 @@ def _next_step(evidence: Evidence, data: Row, *, all_follow: bool) -> str:
     return "try another number of components, or more samples"
 
 
-def number_row(K: int, selection: Selection | None, decided_by: str) -> Row:
+def number_row(K: int, decided_by: str) -> Row:
     """Return the row about the number of components, which repeats what `choose_k` found."""
-    if selection is None and decided_by == "user":
+    if decided_by == "user":
         advice = "compare with select_k(X), or conenmf rank"
         return Row("Number", "open", f"{counted(K, 'component')}, as you chose", advice)
-    is_guess = f" a {GUESS}: " in decided_by if selection is None else selection.grade == GUESS
-    return Row("Number", "open" if is_guess else "good", visible(decided_by, None))
+    return Row("Number", "open" if f" a {GUESS}: " in decided_by else "good", decided_by)
 
 
-def optimum_row(certificate: AnyCertificate | None, error: str, problem: str) -> Row:
+def optimum_row(fit: Fit) -> Row:
     """Return the row about the optimiser: how near the error is to the lowest possible one."""
-    if problem:
-        return Row("Optimum", "poor", error, problem)
+    if fit.problem:
+        return Row("Optimum", "poor", fit.error, fit.problem)
+    certificate = fit.certificate
     if certificate is None:
-        return Row("Optimum", "open", error, "to get a lower bound, call certify()")
-    lower = certificate.lower_bound
+        return Row("Optimum", "open", fit.error, "to get a lower bound, call certify()")
     if not certificate.is_bound_telling:
-        advice = "try certify(effort=20)"
-        return Row("Optimum", "open", f"{error}; no useful lower bound is known", advice)
-    finding = f"{error}; no fit with as many components is below {lower:.4g}"
-    near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
-    return Row("Optimum", "good" if near else "fair", finding)
+        finding = f"{fit.error}; no useful lower bound is known"
+        return Row("Optimum", "open", finding, "try certify(effort=20)")
+    lower = certificate.lower_bound
+    is_near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
+    finding = f"{fit.error}; no fit with as many components is below {lower:.4g}"
+    return Row("Optimum", "good" if is_near else "fair", finding)
 
 
-def other_rows(
-    certificate: AnyCertificate | None, Q: tuple[float, float] | None, details: Details
-) -> Iterator[Row]:
+def other_rows(fit: Fit, cones: str) -> Iterator[Row]:
     """Yield the rows that apply to some data: noise of counts, residuals, cones."""
+    certificate: Any = fit.certificate
     floor = getattr(certificate, "floor_in_words", str)()
     if floor:
-        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR  # type: ignore[union-attr]
+        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR
         advice = "try a larger K, or check whether the counts are overdispersed" if is_far else ""
         yield Row("Noise", "poor" if is_far else "good", f"the fit is {floor}", advice)
-    if Q is not None:
-        advice = advice_on_sigma(*Q)
-        finding = f"Q is {Q[0]:,.0f}; the expected Q is {Q[1]:,.0f}"
+    if fit.Q is not None:
+        advice = advice_on_sigma(fit.Q, fit.Q_expected)
+        finding = f"Q is {fit.Q:,.0f}; the expected Q is {fit.Q_expected:,.0f}"
         yield Row("Residuals", "poor" if advice else "good", finding, advice)
-    cones = cones_in_words(details.cones)
     if cones:
         yield Row("Cones", "good", cones)
 
@@ -624,105 +572,49 @@ def other_rows(
 # --- the door -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class About:
-    """What is known of a fit besides its factors.
-
-    Attributes
-    ----------
-    error : str
-        The error in words.
-    problem : str
-        What to do if the run found nothing or ended too early; "" otherwise.
-    selection : Selection or None
-        How the number of components was chosen.
-    K_decided_by : str
-        As in `Factorization`.
-    Q : (float, float) or None
-        Q and the expected Q, if the uncertainties are known.
-    """
-
-    error: str
-    problem: str = ""
-    selection: Selection | None = None
-    K_decided_by: str = "user"
-    Q: tuple[float, float] | None = None
-
-
 def judge(
-    fitted: Fitted,
-    details: Details,
-    certificate: AnyCertificate | None,
-    others: Uniqueness,
-    about: About,
-    *,
+    fit: Fit,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
-    stop: Stop = lambda: False,
     watch: Watch = str,
 ) -> Diagnosis:
     """Gather evidence about a fit, and turn it into a diagnosis.
 
-    Parameters
-    ----------
-    fitted : Fitted
-    details, certificate, others, about
-        What is known of the fit: its data, its error, other factors, and the rest.
-    groups, classes, n_splits
-        As in `diagnose`.
-    stop : callable
-        Asked after each iteration of a fit of a half; True ends it.
-    watch : callable
-        Called with a note such as "split 2 of 3" before the fits of each split.
+    The parameters are those of `Factorization.diagnose`.
     """
-    looked = Looked.at(fitted.V, exact(fitted.W), fitted.H)
-    features = looked.features()
-    evidence = gather(
-        fitted,
-        features,
-        groups=groups,
-        classes=classes,
-        n_splits=n_splits,
-        stop=stop,
-        watch=watch,
-    )
-    are_apart = bool(cones_in_words(details.cones))
-    if are_apart and evidence.structure and evidence.structure.share < _MIN_STRUCTURE:
-        evidence = replace(evidence, structure=None, why_open=_SINGLE_FEATURES)
+    V = fit.V
+    K = fit.W.shape[1]
+    features = Features.of(V, exact(fit.W), fit.H)
+    evidence = gather(fit, features, groups, classes, n_splits, watch)
+    cones = cones_in_words(fit.details.cones)
     found = evidence.structure
-    grades = _grades(evidence, fitted, are_apart=are_apart)
-    for_counts = fitted.loss.degree != 2
-    wrong = list(pitfalls(fitted.V, looked, features, fitted.K, for_counts=for_counts))
-    data = data_row(wrong)
+    if cones and found and found.share < _MIN_STRUCTURE:
+        evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
+    grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
+    by_grade = _by_grade(grades, fit.labels)
+    wrong = pitfalls(V, features, K, for_counts=fit.how.loss.degree != 2)
+    data = data_row(list(wrong))
     rows = (
         data,
-        structure_row(evidence, grades, _worst_described(features, fitted)),
-        components_row(evidence, grades, fitted, data),
-        number_row(fitted.K, about.selection, about.K_decided_by),
-        optimum_row(certificate, about.error, about.problem),
-        *other_rows(certificate, about.Q, details),
+        structure_row(evidence, grades, features.poor_in_words(V.names)),
+        components_row(by_grade, evidence, fit.labels, data),
+        number_row(K, fit.K_decided_by),
+        optimum_row(fit),
+        *other_rows(fit, cones),
     )
+    share, far = evidence.structure or (np.nan, np.nan)
     return Diagnosis(
-        headline=_headline(grades, fitted),
+        headline=_headline(by_grade, K),
         rows=rows,
         components=tuple(grades),
-        reasons=tuple(_component_reasons(evidence, fitted, others)),
+        reasons=tuple(reasons),
         cosines=evidence.cosines,
-        structure=math.nan if found is None else found.share,
-        far_structure=math.nan if found is None else found.far,
+        structure=share,
+        far_structure=far,
         class_shares=evidence.class_shares,
-        details=details,
+        details=fit.details,
     )
-
-
-def _worst_described(features: FeatureFit, fitted: Fitted) -> str:
-    """Name the features that the fit hardly describes; "" if there are none."""
-    poor = features.poor
-    if not poor.size:
-        return ""
-    share = f"{poor.size} of {len(features.squares)} features"
-    return f"; {share} hardly described (R2 < 0.1): {named(poor, fitted.V.names)}"
 
 
 def diagnose(
@@ -768,26 +660,23 @@ def diagnose(
     V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
-    fitted = Fitted(V, W, Ht.T, get_loss(loss))
     with V.own_threads():
+        certificate = certify(V, W, H, loss=loss)
         amounts = V.by_rows(lambda _, rows: rows * norm(W, axis=0), Ht)
         labels = V.by_rows(
             lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
         )
-        certificate = certify(V, W, H, loss=loss)
-        details = describe(V, W, Ht.T, labels)
-        others = uniqueness(V, W, H, loss=loss, max_iter=search_iterations(V, W))
-        about = About(f"relative error {certificate.relative_error:.4g}")
-        return judge(
-            fitted,
-            details,
-            certificate,
-            others,
-            about,
-            groups=groups,
-            classes=classes,
-            n_splits=n_splits,
+        fit = Fit(
+            V=V,
+            W=W,
+            H=Ht.T,
+            how=HalfFit(get_loss(loss)),
+            details=describe(V, W, Ht.T, labels),
+            certificate=certificate,
+            others=uniqueness(V, W, H, loss=loss, max_iter=search_iterations(V, W)),
+            error=f"relative error {certificate.relative_error:.4g}",
         )
+        return judge(fit, groups, classes, n_splits)
 
 
 def search_iterations(V: DataMatrix, W: Array) -> int:

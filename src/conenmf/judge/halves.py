@@ -14,13 +14,16 @@ Equal samples stay in one half, and so do the samples of a group, because they a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
 
+from ..arguments import Pair
 from ..data.blocks import Array, exact
 from ..data.known import packed, unpacked
 from ..data.matrix import DataMatrix, multiplied
@@ -32,21 +35,21 @@ from ..linalg.nnls import nnls
 from ..solve.constraints import NO_PENALTIES, Fixed, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
-from ..solve.run import Iteration, Run, Stopping
+from ..solve.run import Callback, Iteration, Run, Stopping
+from ..text import counted
 from .details import samples_and_weights
 from .scores import match_components
 
 N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=40)  # the cosines hardly change after that
 _MIN_UNITS_PER_COMPONENT = 4  # of independent samples, in both halves together
-MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
+_MIN_FEATURES_PER_COMPONENT = 4  # to predict half of the features from the other half
 _PREDICTED_SAMPLES = 500  # of each half, to learn components from and to predict
 _SAMPLES_PER_COMPONENT = 20  # ... at least
 _LIFTED_SHARE = 1e-3  # of the mean of a component, added to its entries before it predicts
 _MAX_PREDICTED_ENTRIES = 1 << 21  # of the samples of each half whose features are predicted
 _DIGITS = 9  # of projections of a sample that are compared with those of others
 
-Stop = Callable[[], bool]
 Watch = Callable[[str], object]
 
 
@@ -58,52 +61,40 @@ class HalfFit:
     ----------
     loss : Loss
     penalties : Penalties
-    fixed : array (F, n)
+    fixed : Fixed or None
         Known components.
     init : str
         "random", or the name of an init that is the whole fit.
-    stop : callable
-        Asked after each iteration; True ends the fit.
-    watch : callable
-        Called with a note such as "split 2 of 3" before the fits of each split.
     """
 
     loss: Loss
-    penalties: Penalties
-    fixed: Array
-    init: str
-    stop: Stop
-    watch: Watch = str
+    penalties: Penalties = NO_PENALTIES
+    fixed: Fixed | None = None
+    init: str = "random"
 
-    def of(self, V: DataMatrix, K: int, share: float, rng: Generator) -> Array | None:
-        """Return W (F, K) of a fit of V, a share of the samples; None if it was stopped."""
-        solver = None if self.init != "random" else self.loss.solver("auto")
-        fixed = Fixed(self.fixed) if self.fixed.size else None
-        penalties = self._of_share(share)
-        problem = Problem.of(V, self.loss, solver, fixed, penalties)
+    def of(
+        self,
+        V: DataMatrix,
+        K: int,
+        rng: Generator,
+        share: float = 1.0,
+        callback: Callback | None = None,
+    ) -> Array:
+        """Return W (F, K) of a fit of V, which is a share of the samples."""
+        given = self.penalties  # their weight on W is as large beside a share of the samples
+        penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
+        is_random = self.init == "random"
+        solver = self.loss.solver("auto") if is_random else None
+        problem = Problem.of(V, self.loss, solver, self.fixed, penalties)
         data, problem = problem.iterated(V)
         init = problem.inits(data, K, solver)[0] if penalties.sum_to_one else self.init
-        start = problem.begin(data, K, init, solver, rng)
-        if solver is None:
-            return exact(start.W)
-        run = Run(
-            problem.objective(data),
-            start.W,
-            start.H,
-            solver,
-            _HALF_STOPPING,
-            callback=self._asked,
-        )
-        run.run()
-        return None if self.stop() else exact(problem.restored(run.factors()[0]))
-
-    def _asked(self, now: Iteration) -> bool:
-        return self.stop()
-
-    def _of_share(self, share: float) -> Penalties:
-        """Return the penalties whose weight on W is as large beside a share of the samples."""
-        given = self.penalties
-        return replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
+        W, H, *_ = problem.begin(data, K, init, solver, rng)
+        if solver is not None:
+            objective = problem.objective(data)
+            run = Run(objective, W, H, solver, _HALF_STOPPING, callback=callback)
+            run.run()
+            W = problem.restored(run.factors()[0])
+        return exact(W)
 
 
 # --- splits -------------------------------------------------------------------------------------
@@ -118,34 +109,34 @@ def units_of(V: DataMatrix, groups: Array | None = None) -> Array:
     """
     squared = np.asarray(V.norms_squared)
     nonzero = np.flatnonzero(squared > 0)
-    if groups is not None:
-        own = np.asarray(groups)[nonzero]
-    else:
+    if groups is None:
         directions = default_rng(0).standard_normal((V.n_features, 2))
         (projections, _) = V.sweep(multiplied, X=directions)
-        size = np.sqrt(squared[nonzero])
-        marks = np.column_stack([np.asarray(projections)[nonzero] / size[:, None], np.log(size)])
-        own = marks.round(_DIGITS)
-    _, first, numbers = np.unique(own, axis=0, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, dtype=np.intp)
-    rank[np.argsort(first)] = np.arange(first.size)
+        size = np.sqrt(squared[nonzero, None])
+        projected = np.asarray(projections)[nonzero] / size
+        marks = np.hstack([projected, np.log(size)])
+        own = list(map(tuple, marks.round(_DIGITS).tolist()))
+    else:
+        own = groups[nonzero].tolist()
+    numbers: dict[Hashable, int] = {}
     units = np.full(V.n_samples, -1)
-    units[nonzero] = rank[numbers.ravel()]
+    units[nonzero] = [numbers.setdefault(one, len(numbers)) for one in own]
     return units
 
 
 def splits(units: Array, count: int, rng: Generator) -> Iterator[tuple[Array, Array]]:
     """Yield the indices of both halves of random splits; a unit is in one half only."""
     sizes = np.bincount(units[units >= 0])
+    is_first = np.zeros(sizes.size, dtype=bool)
     for _ in range(count):
-        in_first = np.zeros(sizes.size, dtype=bool)
-        taken = left = 0
+        surplus = 0  # of samples in the first half
         for unit in rng.permutation(sizes.size):
-            in_first[unit] = taken <= left
-            taken += sizes[unit] * in_first[unit]
-            left += sizes[unit] * (not in_first[unit])
-        half = np.where(units < 0, -1, in_first[units])
-        yield np.flatnonzero(half == 1), np.flatnonzero(half == 0)
+            is_first[unit] = surplus <= 0
+            surplus += sizes[unit] if is_first[unit] else -sizes[unit]
+        half = np.where(units < 0, -1, is_first[units])
+        first = np.flatnonzero(half == 1)
+        second = np.flatnonzero(half == 0)
+        yield first, second
 
 
 # --- components that return ---------------------------------------------------------------------
@@ -158,25 +149,41 @@ def half_spectra(
     units: Array,
     rng: Generator,
     n_splits: int = N_SPLITS,
+    watch: Watch = str,
 ) -> Array:
-    """Return W (n, F, K) of fits of both halves of splits; fewer if it was stopped.
+    """Return W (n, F, K) of fits of both halves of splits; fewer if `watch` returns True.
 
     A half that cannot be fitted, for instance because it has too few directions, has zeros.
     """
-    found: list[Array] = []
-    for number, pair in enumerate(splits(units, n_splits, rng)):
-        how.watch(f"split {number + 1} of {n_splits}")
-        fits = []
+    fits = list(_fits_of_halves(V, K, how, splits(units, n_splits, rng), rng, n_splits, watch))
+    n_finished = len(fits) // 2 * 2  # of both halves of a split
+    return np.array(fits[:n_finished]).reshape(-1, V.n_features, K)
+
+
+def _fits_of_halves(
+    V: DataMatrix,
+    K: int,
+    how: HalfFit,
+    pairs: Iterable[Pair],
+    rng: Generator,
+    n_splits: int,
+    watch: Watch,
+) -> Iterator[Array]:
+    """Yield W (F, K) of one half after the other, until `watch` returns True."""
+    for number, pair in enumerate(pairs):
+        tell = partial(_tell, watch, f"split {number + 1} of {n_splits}")
         for indices in pair:
-            try:
-                W = how.of(take_samples(V, indices), K, len(indices) / V.n_samples, rng)
-            except ConeNMFError:
-                W = np.zeros((V.n_features, K))
-            if W is None:
-                return np.array(found).reshape(-1, V.n_features, K)
-            fits.append(W)
-        found += fits
-    return np.array(found).reshape(-1, V.n_features, K)
+            W = np.zeros((V.n_features, K))
+            share = len(indices) / V.n_samples
+            with suppress(ConeNMFError):
+                W = how.of(take_samples(V, indices), K, rng, share, tell)
+            if tell() is True:
+                return
+            yield W
+
+
+def _tell(watch: Watch, note: str, now: Iteration | None = None) -> object:
+    return watch(note)
 
 
 def cosines_in_halves(W: Array, spectra: Array) -> Array:
@@ -190,17 +197,7 @@ def cosines_in_halves(W: Array, spectra: Array) -> Array:
     return np.array(found).reshape(-1, W.shape[1])
 
 
-def enough_units(units: Array, K: int) -> bool:
-    """Return whether there are enough independent samples for halves, whatever they show."""
-    return int(units.max()) + 1 >= _MIN_UNITS_PER_COMPONENT * K
-
-
 # --- structure ----------------------------------------------------------------------------------
-
-
-def enough_features(n_features: int, K: int) -> bool:
-    """Return whether there are enough features to predict a half from the other half."""
-    return n_features >= MIN_FEATURES_PER_COMPONENT * K
 
 
 class Structure(NamedTuple):
@@ -218,8 +215,21 @@ class Structure(NamedTuple):
     far: float
 
 
+def why_untested(V: DataMatrix, K: int, units: Array) -> str:
+    """Return why halves cannot show whether K components predict; "" if they can."""
+    if K == 1:
+        return "one component describes the mean, and is not compared with less"
+    least = _MIN_FEATURES_PER_COMPONENT * K
+    if V.n_features < least:
+        return f"not tested: {K} components need {least} features, and there are {V.n_features}"
+    n_units = int(units.max()) + 1
+    if n_units < _MIN_UNITS_PER_COMPONENT * K:
+        return f"{counted(n_units, 'different sample')} are too few for two halves"
+    return ""
+
+
 def structure(
-    V: DataMatrix, K: int, loss: Loss, units: Array, once: Array, rng: Generator
+    V: DataMatrix, K: int, loss: Loss, units: Array, equal: Array, rng: Generator
 ) -> Structure:
     """Ask whether K components, or 2, predict the hidden features of unseen samples better than 1.
 
@@ -232,8 +242,8 @@ def structure(
     loss : Loss
     units : array (N,)
         The samples with one number stay in one half.
-    once : array of integers
-        The indices of the samples that count: one of each set of equal samples.
+    equal : array (N,)
+        Equal samples have one number, and count once; zero samples have -1.
     rng : Generator
 
     Examples
@@ -250,23 +260,26 @@ def structure(
     """
     if V.observed is not None:
         loss = get_loss("frobenius")  # coefficients for other losses need all entries
-    numbers = sorted({1, 2, max(K, 2)})
+    _, once = np.unique(equal, return_index=True)
+    once = once[equal[once] >= 0]
     at_most = max(_PREDICTED_SAMPLES, _SAMPLES_PER_COMPONENT * K)
-    how = HalfFit(loss, NO_PENALTIES, np.zeros((0, 0)), "random", lambda: False)
+    share = min(1.0, at_most / len(once))
+    n_splits = math.ceil(N_SPLITS * share)
+    n_predicted = max(_MAX_PREDICTED_ENTRIES // V.n_features, 1)
     is_first = np.arange(V.n_features) < V.n_features // 2
     shares = []
-    for pair in splits(units, math.ceil(N_SPLITS * min(1.0, at_most / len(once))), rng):
+    for pair in splits(units, n_splits, rng):
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
-        for learned, predicted in (halves, halves[::-1]):
+        for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            has_units = loss.degree == 2 and part.observed is None
-            data = held(unit_samples(part)) if has_units else part
-            fits = [W for k in numbers if (W := how.of(data, k, 1.0, rng)) is not None]
-            rows = _some(predicted, max(_MAX_PREDICTED_ENTRIES // V.n_features, 1))
+            if loss.degree == 2 and part.observed is None:
+                part = held(unit_samples(part))
+            fits = [HalfFit(loss).of(part, k, rng) for k in sorted({1, 2, K})]
+            predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
-            shares.append([_better(V, rows, loss, fits, one) for one in hidden])
-    means = np.mean(shares, axis=0).max(axis=1)
-    return Structure(*map(float, means))
+            shares.append([_better(*predicted, loss, fits, one) for one in hidden])
+    share, far = np.mean(shares, axis=0).max(axis=1).tolist()
+    return Structure(share, far)
 
 
 def _some(indices: Array, at_most: int) -> Array:
@@ -274,25 +287,27 @@ def _some(indices: Array, at_most: int) -> Array:
     return indices[evenly_spaced(len(indices), at_most)]
 
 
-def _better(V: DataMatrix, rows: Array, loss: Loss, fits: list[Array], is_hidden: Array) -> Array:
+def _better(
+    columns: Array, weights: Array, loss: Loss, fits: list[Array], is_hidden: Array
+) -> Array:
     """Return the share of samples that each fit but the first predicts better than the first."""
-    columns, weights = samples_and_weights(V, rows)
-    errors = np.zeros((len(fits), len(rows)))
+    errors = np.zeros((len(fits), columns.shape[1]))
     for hidden in (is_hidden, ~is_hidden):
-        for place, W in enumerate(fits):
-            lifted = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
-            H = _coefficients(columns[~hidden], weights[~hidden], loss, lifted[~hidden])
-            fitted = lifted[hidden] @ H.T
-            errors[place] += loss.sample_errors(columns[hidden], fitted, weights[hidden])
+        seen = ~hidden
+        known = (columns[seen], weights[seen])
+        for own, W in zip(errors, fits, strict=True):
+            W = W + _LIFTED_SHARE * W.mean(axis=0)  # so that no entry is impossible
+            H = _coefficients(*known, loss, W[seen])
+            fitted = W[hidden] @ H.T
+            own += loss.sample_errors(columns[hidden], fitted, weights[hidden])
     return (errors[1:] < errors[0]).mean(axis=1)
 
 
 def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array:
     """Return the best coefficients (n, K) for columns (F, n) with weights."""
-    if loss.degree != 2:
-        seen = hold(np.ascontiguousarray(columns.T))
-        return np.asarray(loss.coefficients(loss.data(seen), W)[0].T, dtype=float)
+    if (weights == 1).all():
+        seen = loss.data(hold(np.ascontiguousarray(columns.T)))
+        return np.asarray(loss.coefficients(seen, W)[0].T, dtype=float)
+    grams = unpacked(weights.T @ packed(W), W.shape[1])
     sides = (columns * weights).T @ W
-    if (weights == weights[:, :1]).all():
-        return nnls(W.T @ (weights[:, :1] * W), sides)
-    return nnls(unpacked(weights.T @ packed(W), W.shape[1]), sides)
+    return nnls(grams, sides)

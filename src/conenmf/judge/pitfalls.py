@@ -48,19 +48,40 @@ class Pitfall(NamedTuple):
     grade: str = "poor"
 
 
-class FeatureFit(NamedTuple):
-    """How large each feature is, and how well it is described.
+class Features(NamedTuple):
+    """How large each feature is, and how well it is described, in samples spread over the data.
 
     Attributes
     ----------
+    columns, weights : arrays (F, n)
+        The samples, and the weights of their entries.
     squares : array (F,)
         The squared norm of each feature, with the weights of entries.
     r_squared : array (F,)
         The share of the variance of a feature that the fit explains; NaN if it does not vary.
     """
 
+    columns: Array
+    weights: Array
     squares: Array
     r_squared: Array
+
+    @classmethod
+    def of(cls, V: DataMatrix, W: Array, H: Aligned) -> Features:
+        """Read the samples, and compare them with what a fit makes of them."""
+        indices = evenly_spaced(V.n_samples, max(_MIN_SAMPLES, _MAX_ENTRIES // V.n_features))
+        columns, weights = samples_and_weights(V, indices)
+        fitted = W @ np.asarray(H[:, indices], dtype=float)
+
+        def total(entries: Array) -> Array:
+            return np.asarray((weights * entries).sum(axis=1))
+
+        means = over(total(columns), weights.sum(axis=1))
+        left = total((columns - fitted) ** 2)
+        varies = total((columns - means[:, None]) ** 2)
+        squares = total(columns**2)
+        varies[varies <= 1e-12 * squares] = np.nan
+        return cls(columns, weights, squares, 1.0 - left / varies)
 
     @property
     def effective_number(self) -> float:
@@ -76,129 +97,100 @@ class FeatureFit(NamedTuple):
     @property
     def is_of_few(self) -> bool:
         """Whether so few features decide that others are not described."""
-        varying = np.isfinite(self.r_squared).sum()
-        is_uneven = self.effective_number <= _FEW_FEATURES
-        return bool(is_uneven and self.poor.size >= _MANY_POOR * max(varying, 1))
+        varying = max(np.isfinite(self.r_squared).sum(), 1)
+        return self.effective_number <= _FEW_FEATURES and self.poor.size >= _MANY_POOR * varying
+
+    def poor_in_words(self, names: Names) -> str:
+        """Name the features that are hardly described; "" if there are none."""
+        poor = self.poor
+        if not poor.size:
+            return ""
+        count = f"{poor.size} of {len(self.squares)} features hardly described"
+        return f"{count} (R2 < {_POORLY_DESCRIBED}): {_named(poor, names)}"
 
 
-class Looked(NamedTuple):
-    """Some samples, evenly spread over the data, with the weights of their entries, both (F, n)."""
-
-    columns: Array
-    weights: Array
-    fitted: Array
-
-    @classmethod
-    def at(cls, V: DataMatrix, W: Array, H: Aligned) -> Looked:
-        """Read the samples, and what a fit makes of them."""
-        indices = evenly_spaced(V.n_samples, max(_MIN_SAMPLES, _MAX_ENTRIES // V.n_features))
-        columns, weights = samples_and_weights(V, indices)
-        return cls(columns, weights, W @ np.asarray(H[:, indices], dtype=float))
-
-    def features(self) -> FeatureFit:
-        """Return how large each feature is, and how well it is described."""
-        total = self.weights.sum(axis=1)
-        means = over((self.weights * self.columns).sum(axis=1), total)[:, None]
-        left = (self.weights * (self.columns - self.fitted) ** 2).sum(axis=1)
-        varies = (self.weights * (self.columns - means) ** 2).sum(axis=1)
-        squares = (self.weights * self.columns**2).sum(axis=1)
-        is_varying = varies > 1e-12 * squares
-        share = np.divide(left, varies, out=np.full(left.shape, np.nan), where=is_varying)
-        return FeatureFit(squares, 1.0 - share)
-
-
-def pitfalls(
-    V: DataMatrix, looked: Looked, features: FeatureFit, K: int, *, for_counts: bool
-) -> Iterator[Pitfall]:
+def pitfalls(V: DataMatrix, features: Features, K: int, *, for_counts: bool) -> Iterator[Pitfall]:
     """Yield what is wrong with the data, the gravest first."""
-    yield from _units(features, looked, V.names)
+    if features.is_of_few:
+        yield _units(features, V.names)
     yield from _largest_sample(V)
-    yield from _columns_that_are_no_amounts(looked, V.names)
-    yield from _codes(looked, V.names)
+    yield from _columns_that_are_no_amounts(features, V.names)
+    yield from _codes(features, V.names)
     if min(V.shape) <= K:
         side = "features" if V.n_features <= V.n_samples else "samples"
         few = f"{counted(K, 'component')} describe any data of {min(V.shape)} {side}"
         yield Pitfall(few, "use fewer components")
     constant = np.flatnonzero(np.isnan(features.r_squared) & (features.squares > 0))
     if constant.size:
-        finding = f"{counted(constant.size, 'feature')} never vary: {named(constant, V.names)}"
+        finding = f"{counted(constant.size, 'feature')} never vary: {_named(constant, V.names)}"
         yield Pitfall(finding, "leave them out", "fair")
-    if not for_counts and _may_be_counts(looked):
+    if not for_counts and _may_be_counts(features):
         advice = "if they are counts, loss='poisson' fits their noise"
         yield Pitfall("the entries are whole numbers, mostly zeros", advice, "good")
 
 
-def _units(features: FeatureFit, looked: Looked, names: Names) -> Iterator[Pitfall]:
-    if not features.is_of_few:
-        return
+def _units(features: Features, names: Names) -> Pitfall:
     order = np.argsort(-features.squares, kind="stable")
     largest = order[: max(1, round(features.effective_number))]
     share = features.squares[largest].sum() / features.squares.sum()
-    poor = features.poor
-    finding = (
-        f"{named(largest, names)} {'holds' if largest.size == 1 else 'hold'} {share:.0%} of the "
-        f"squared norm, and {poor.size} of {len(features.squares)} features are hardly "
-        f"described (R2 < {_POORLY_DESCRIBED}): {named(poor, names)}"
-    )
-    is_total = largest.size == 1 and _is_total(looked, int(largest[0]))
-    advice = (
-        "leave out this total"
-        if is_total
-        else "scale features to similar size, or leave the largest out"
-    )
-    yield Pitfall(finding, advice)
+    hold = "holds" if largest.size == 1 else "hold"
+    finding = f"{_named(largest, names)} {hold} {share:.0%} of the squared norm"
+    advice = "scale features to similar size, or leave the largest out"
+    if largest.size == 1 and _is_total(features.columns, largest[0]):
+        advice = "leave out this total"
+    return Pitfall(f"{finding}, with {features.poor_in_words(names)}", advice)
 
 
-def _is_total(looked: Looked, feature: int) -> bool:
+def _is_total(columns: Array, feature: int) -> bool:
     """Return whether a feature rises and falls with the sum of the others, and is larger."""
-    values = looked.columns[feature]
-    others = looked.columns.sum(axis=0) - values
+    values = columns[feature]
+    others = columns.sum(axis=0) - values
     is_larger = (values >= others).mean() > _MOSTLY
     return bool(is_larger and np.corrcoef(values, others)[0, 1] > _LIKE_A_SUM)
 
 
 def _largest_sample(V: DataMatrix) -> Iterator[Pitfall]:
     (largest,) = draw_longest(V, 1)
-    share = float(np.asarray(V.norms_squared[largest : largest + 1])[0]) / V.total
+    (squared,) = np.asarray(V.norms_squared[largest : largest + 1])
+    share = squared / V.total
     if share >= _LARGEST_SAMPLE and V.nonzero > 2 / _LARGEST_SAMPLE:
         finding = f"{excerpt(V.names.sample(largest))} holds {share:.0%} of the squared norm"
         yield Pitfall(finding, "leave it out, or scale samples to equal norm")
 
 
-def _columns_that_are_no_amounts(looked: Looked, names: Names) -> Iterator[Pitfall]:
+def _columns_that_are_no_amounts(features: Features, names: Names) -> Iterator[Pitfall]:
     """Find columns of a table that look like classes, row numbers, identifiers or dates."""
-    n_features = len(looked.columns)
-    if n_features > _TABLE_FEATURES:
+    if len(features.columns) > _TABLE_FEATURES:
         return
-    labels = [names.feature(place) for place in range(n_features)]
-    odd = odd_columns(looked.columns.T, labels)
+    labels = [names.feature(place) for place in range(len(features.columns))]
+    odd = odd_columns(features.columns.T, labels)
     if odd:
         listed = ", ".join(map(excerpt, odd[:_SHOWN]))
         finding = f"{listed}: a row number, an identifier or a date rather than an amount"
         yield Pitfall(finding, "leave it out")
-    for label, values in zip(labels, looked.columns, strict=True):
-        are_few = np.unique(values).size <= _MAX_CLASSES
-        if _CLASSES.fullmatch(label) and are_few and (values == np.rint(values)).all():
+    for label, values in zip(labels, features.columns, strict=True):
+        are_whole = np.unique(values).size <= _MAX_CLASSES and not (values % 1).any()
+        if are_whole and _CLASSES.fullmatch(label):
             yield Pitfall(f"{excerpt(label)}: a class rather than an amount", "leave it out")
 
 
-def _codes(looked: Looked, names: Names) -> Iterator[Pitfall]:
+def _codes(features: Features, names: Names) -> Iterator[Pitfall]:
     for code in _CODES:
-        is_code = (looked.columns == code) & (looked.weights > 0)
-        others = np.where(is_code, 0.0, looked.columns).max(axis=1)
+        is_code = (features.columns == code) & (features.weights > 0)
+        others = np.where(is_code, 0.0, features.columns).max(axis=1)
         places = np.flatnonzero((is_code.sum(axis=1) >= _N_CODES) & (code > _CODE_RATIO * others))
         if places.size:
-            finding = f"{named(places, names)}: {code} may be a code for a missing number"
+            finding = f"{_named(places, names)}: {code} may be a code for a missing number"
             yield Pitfall(finding, f"missing={code}")
 
 
-def _may_be_counts(looked: Looked) -> bool:
-    columns = looked.columns[looked.weights > 0]
-    is_mostly_zero = (columns == 0).mean() > _MOSTLY_ZEROS
-    return bool(is_mostly_zero and columns.max() > 1 and (columns == np.rint(columns)).all())
+def _may_be_counts(features: Features) -> bool:
+    entries = features.columns[features.weights > 0]
+    is_mostly_zero = (entries == 0).mean() > _MOSTLY_ZEROS
+    return bool(is_mostly_zero and entries.max() > 1 and not (entries % 1).any())
 
 
-def named(places: Array, names: Names) -> str:
+def _named(places: Array, names: Names) -> str:
     """Return the names of some features, for a finding."""
     shown = ", ".join(excerpt(names.feature(int(place))) for place in places[:_SHOWN])
     rest = len(places) - _SHOWN
