@@ -12,7 +12,7 @@ from numpy.random import default_rng
 
 from ..data.blocks import Array
 from ..data.known import Observed, filled, without_unit
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import Option, OptionError
 from ..linalg.svd import KnownSpectrum
@@ -79,13 +79,17 @@ class Problem:
         """Return the objective for factors of V."""
         return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
 
-    def finish(self, V: DataMatrix, W: Array, *, sort: bool) -> tuple[Finish, float]:
+    def finish(
+        self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
+    ) -> tuple[Finish, float]:
         """Return the exact end of a fit with W, and its relative error.
 
+        `near` is the H' of the run, which matters only if the loss is not convex in H.
         If V is a view of weighted samples, the coefficients are those of the original samples,
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
+        objective.near = near
         end = objective.finish(W, sort=sort)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
