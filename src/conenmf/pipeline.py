@@ -84,9 +84,9 @@ def factorize(
         says whether the estimate is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar",
-        "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm", "kmeans",
-        "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of them and
-        tries others if they are likely to lower the error (`solve.race`); a function
+        "nndsvd-rotated", "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm",
+        "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of
+        them and tries others if they are likely to lower the error (`solve.race`); a function
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
         generator: `rng`, or one with the seed 0.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`

@@ -361,7 +361,8 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 
 _LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
-_SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # the leader continues to a number
+_ROTATED = "nndsvd-rotated"  # by the rotation of seed 0
+_SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
 _COMPARED = 10  # the iteration at which the remaining runs are compared
 _MANY_ENTRIES = 1 << 18
@@ -454,8 +455,9 @@ class Poisson(Loss):
         """
         if isinstance(init, str) and init == "auto":
             if K > 1 and solver is not None and solver.extrapolate:
-                return self._sprint(V, K, rng, callback)
-            init = "nndsvd" if K < min(V.shape) else "random"
+                return self._sprint(V, K, callback)
+            init = "nndsvd" if K < min(V.shape) else _ROTATED
+            rng = default_rng(0)
         totals = margins(V)
         mean = totals.features / totals.total
         if not isinstance(init, str):
@@ -487,20 +489,21 @@ class Poisson(Loss):
         """Let `initialize` choose between a sprint and NNDSVD of samples that sum to one."""
         return ("auto",)
 
-    def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
+    def _sprint(self, V: DataMatrix, K: int, callback: Callback | None) -> Start:
         """Return the state of the init that leads after some iterations.
 
         Counts have many minima, and no bound tells whether another one is much lower. Either of the
         first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
         leading one nearly always ends lower. A callback may end the sprint, so one run advances far
         before others start; it is then judged by its value after as many iterations as they have
-        run. Random inits rarely win with many counts, and do not take part there.
+        run. The rotated init rarely wins with many counts, and does not take part there. No init
+        depends on the order of samples or features, up to ties.
         """
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
         runs: dict[Run, str] = {}
         for init in _SPRINT:
-            if init == "random" and V.n_entries > _MANY_ENTRIES:
+            if init == _ROTATED and V.n_entries > _MANY_ENTRIES:
                 continue
             if isinstance(init, int):
                 begun = [run for run in runs if run.n_iter <= _BEGUN]
@@ -509,6 +512,7 @@ class Poisson(Loss):
                     run.run()
             else:
                 with suppress(ComponentsError):
+                    rng = default_rng(0) if init == _ROTATED else None  # cones need none
                     start = self.initialize(V, K, init, rng=rng, scaled=spectrum)
                     ((W, H, name),) = self.warm_up(V, [V], [start])
                     stopping = Stopping(0.0, max_iter=_BEGUN)
