@@ -553,9 +553,15 @@ class ConeNMF(
     def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
-        X may contain the samples of the fit or new samples. If a feature is zero in all components,
-        such as a new word, its counts make the Poisson loss infinite. Such counts are left out
-        with a warning, or raise an error with ``unseen="raise"``.
+        X may contain the samples of the fit or new samples. For the samples of the fit,
+        `fit_transform` returns the same, because the coefficients depend on X and the components
+        alone. The exception is the Itakura-Saito divergence, which is not convex in the
+        coefficients: `transform` finds the best of several local minima, and a fit keeps the
+        coefficients of its run for the few samples where they are still better.
+
+        If a feature is zero in all components, such as a new word, its counts make the Poisson loss
+        infinite. Such counts are left out with a warning, or raise an error with
+        ``unseen="raise"``.
 
         Examples
         --------
@@ -594,7 +600,7 @@ class ConeNMF(
         """Return how well the components predict hidden features; at most 1.
 
         The method predicts one fifth of the features from the others, for each fifth in turn. The
-        score is the predicted share of the squared norm, or of the deviance with the Poisson loss.
+        score is the predicted share of the squared norm, or of the divergence with another loss.
         It falls again if there are so many components that they fit noise, so a grid search can
         choose the number. If entries are missing, the method hides known entries instead of
         features, a third at a time.

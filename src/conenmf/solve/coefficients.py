@@ -50,6 +50,7 @@ from ..data.known import (
 )
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
+from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
 from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
@@ -216,6 +217,17 @@ def shares_of(G: Array, HH: Array) -> Array:
     parts = (G * HH).sum(axis=1)
     total = float(parts.sum())
     return parts / total if total > 0 else np.zeros(len(parts))
+
+
+def require_finite(V: DataMatrix, W: Array, H: Aligned, objective: float) -> None:
+    """Raise `NotFiniteError` unless W (F, K), H (K, N) and the objective of a result are finite."""
+    (is_finite,) = V.map(lambda _, rows: (bool(np.isfinite(rows).all()),), H.T, reduce=min)
+    ends = {"W": np.isfinite(W).all(), "H": is_finite, "the objective": np.isfinite(objective)}
+    wrong = [name for name, is_right in ends.items() if not is_right]
+    if wrong:
+        problem = f"the fit ended with NaN or infinity in {' and '.join(wrong)}: begin with "
+        advice = ", and check the data for entries that are far smaller or larger than all others"
+        raise NotFiniteError(problem, Option("init", "auto"), advice)
 
 
 def sorting(shares: Array, n_first: int) -> Array:

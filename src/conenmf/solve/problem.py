@@ -17,7 +17,7 @@ from ..data.views import times_features
 from ..errors import Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import Facts
-from .coefficients import Finish
+from .coefficients import Finish, require_finite
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective
@@ -93,9 +93,11 @@ class Problem:
         end = objective.finish(W, sort=sort)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
-            own = self.objective(V.unweighed.V, rescale=False)
+            V = V.unweighed.V
+            own = self.objective(V, rescale=False)
             again = own.finish(W[:, end.order], sort=False)
             end = end._replace(H=again.H, labels=again.labels)
+        require_finite(V, W, end.H, end.objective)
         return end, error
 
     def restored(self, W: Array) -> Array:
