@@ -445,3 +445,13 @@ def test_the_papers_estimate_is_as_clear_as_with_and_without_unit_norms(rng):
         assert f"stands out by a factor of {min(margins):.3g}" in found.text
         smaller.append(int(np.argmin(margins)))
     assert smaller == [1, 0]
+
+
+def test_a_candidate_outside_of_the_interval_is_said_to_be_outside():
+    q = np.random.default_rng(0)
+    X = q.random((40, 3)) @ q.random((3, 200)) + 0.05 * q.random((40, 200))
+    chosen = select_k(X, [5, 6])
+    low, high = chosen.interval
+    assert not low <= chosen.K <= high
+    assert "5 is the nearest, outside of what the data support" in chosen.sentence
+    assert "outside" not in select_k(X, [2, 4]).sentence

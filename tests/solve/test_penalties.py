@@ -403,3 +403,17 @@ def test_known_components_are_in_the_units_of_the_data(X, refuses):
         V = from_rows(X.astype(dtype))
         refuses(DataError, words, factorize, V, 3, fixed=size * X[:1].T)
     factorize(from_rows(X), 3, fixed=1e16 * X[:1].T, max_iter=1)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1.0])
+def test_sums_of_one_where_rows_have_other_matrices_of_any_scale(scale):
+    """Rows whose matrices are 1e20 times as large as those of others changed these before."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((30, 7, 4)) * scale
+    Z[0] *= 1e10
+    X = np.einsum("nfk,nk->nf", Z, rng.dirichlet(np.ones(4), 30)) * rng.uniform(0.8, 1.2, (30, 7))
+    G, C = np.einsum("nfj,nfk->njk", Z, Z), np.einsum("nfk,nf->nk", Z, X)
+    rows = sum_to_one(G, C)
+    for n in range(30):
+        alone = sum_to_one(G[n] / np.trace(G[n]), C[n : n + 1] / np.trace(G[n]))
+        np.testing.assert_allclose(rows[n], alone[0], atol=1e-6)  # of a sum of one

@@ -304,3 +304,22 @@ def test_sums_over_blocks_count_each_block_once(main_backend, small_blocks, samp
     H, _, sums = poisson.regressions(main_backend(sample_matrix), W)
     np.testing.assert_allclose(sums["H"], np.asarray(H).sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(sums["known"], sums["H"])
+
+
+@pytest.mark.parametrize("dtype", ["f2", ">f8", ">f4", ">i4"])
+def test_counts_in_formats_that_scipy_does_not_take(dtype):
+    counts = make_counts().T
+    expected = factorize(from_rows(counts), K, loss="poisson")
+    result = factorize(from_rows(counts.astype(dtype)), K, loss="poisson")
+    assert result.objective == pytest.approx(expected.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_of_a_fit_are_those_it_predicts_even_for_ties(seed):
+    """Samples of one count often use two components equally, which a fit sorts at its end."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(2 * rng.gamma(0.3, size=(20, 3)) @ rng.gamma(0.3, size=(3, 12)))
+    X = np.vstack([X, np.eye(12, dtype=int)[:6]])
+    model = ConeNMF(3, loss="poisson", init="random", random_state=seed, max_iter=30, tol=1e-3)
+    labels = model.fit(X).labels_
+    np.testing.assert_array_equal(model.predict(X), labels)

@@ -330,10 +330,19 @@ def sorted_rows(
     of the samples. A label is -1 if no component contributes.
     """
     contributions = (sizes * exact(H))[:, order]
-    largest = contributions.max(axis=1)
-    first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
+    is_used = contributions.max(axis=1) > _NEGLIGIBLE_SHARE * np.sqrt(squared)
+    labels = np.where(is_used, first_largest(contributions), -1)
     return np.ascontiguousarray(H[:, order]), labels, None
+
+
+def first_largest(contributions: Array) -> Array:
+    """Return in each row (K,) the first component with the largest contribution up to rounding.
+
+    >>> first_largest(np.array([[1.0, 3.0, 3.0 + 1e-9]]))
+    array([1])
+    """
+    largest = contributions.max(axis=1, keepdims=True)
+    return np.asarray((contributions >= (1 - _TIE_SHARE) * largest).argmax(axis=1))
 
 
 def nearby_power(size: float) -> float:

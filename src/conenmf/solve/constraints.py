@@ -305,8 +305,9 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     """
     K = G.shape[-1]
     dtype = C.dtype
-    size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0
-    G = exact(G) / size  # the scale does not matter
+    size = np.trace(exact(G), axis1=-2, axis2=-1)[..., None] / K  # of every row, if G differs
+    size = np.where(size > 0, size, 1.0)  # the scale does not matter
+    G = exact(G) / size[..., None]
     C = exact(C) / size
     rows = np.full_like(C, np.nan)
     if G.ndim == 2 and kernels.AVAILABLE and smallest_pivot_squared(G + 1.0) > _MIN_PIVOT_SQ:
@@ -378,7 +379,8 @@ class Fixed:
     Attributes
     ----------
     W : array (F, n)
-        Known components as columns, in the units of V; none is all zero.
+        Known components as columns, in the units of V. One that is all zero, as a fit may return,
+        gets coefficients of zero.
     names : tuple of str, or None
         The names of the components.
     """
@@ -388,9 +390,6 @@ class Fixed:
 
     def __post_init__(self) -> None:
         W = factor("fixed", self.W, ("F", "n"))
-        if not W.any(axis=0).all():
-            empty = int(np.flatnonzero(~W.any(axis=0))[0])
-            raise DataError(f"fixed component {empty}, counted from 0, is all zero: leave it out")
         if self.names is not None:
             names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
             object.__setattr__(self, "names", names)
@@ -410,9 +409,11 @@ class Fixed:
             rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
             known = cls(factor("fixed", rows, (V.n_features, "n")))
         W = factor("fixed", known.W, (V.n_features, "n"))
-        ratio = W.max(axis=0) * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
+        ratio = W.max(axis=0)[W.any(axis=0)] * (
+            np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0)
+        )
         largest = 1e100 if V.dtype == np.float64 else 1e15
-        if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+        if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
         return known

@@ -77,7 +77,15 @@ from ...errors import (
 from ...linalg.bisection import bisected
 from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, counted, visible
-from ..coefficients import Finish, feature_folds, own_order, predicted_share, sorting, what_is_left
+from ..coefficients import (
+    Finish,
+    feature_folds,
+    first_largest,
+    own_order,
+    predicted_share,
+    sorting,
+    what_is_left,
+)
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
 from ..run import Callback, Run, Stopping, StopReason, run_together
@@ -271,8 +279,8 @@ def regressions(
     If H' is `given`, (N, K), its errors are computed without changing it.
 
     Features that are zero in all components are left out, because their rates are zero for every H.
-    A label is the component with the largest share of the rates of a sample, or -1 for a sample
-    without counts.
+    A label is the component with the largest share of the rates of a sample, the first one up to
+    rounding, or -1 for a sample without counts.
 
     The sums are: the "divergence" of the other features; the "gap", an upper bound on its excess
     over the minimum for this W; "H" (K,), the row sums of H; "known" (K,) or (F, K), the sums of H
@@ -324,7 +332,7 @@ def _regress(
     returned = Y.astype(block.dtype, copy=False)
     Y = exact(returned)
     totals = sample_sums(counts)
-    labels = np.where(totals > 0, (Y * of_all)[:, places].argmax(axis=1), -1)
+    labels = np.where(totals > 0, first_largest((Y * of_all)[:, places]), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
     sums = {
@@ -741,16 +749,18 @@ class Divergence(Objective):
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         if np.any(order != np.arange(len(order))):
-            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order)
+            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
             H = Ht.T
         value = max(sums["divergence"], 0.0)
         objective = value + sums["penalty"] + _term(held).value(W)
         return Finish(H, labels, value, objective, gap, order, shares[order])
 
 
-def _reorder(index: range, H: Array, labels: Array, *, order: Array) -> tuple[Array, Array, None]:
-    places = np.append(np.argsort(order), -1)  # -1 for samples without counts stays last
-    return np.ascontiguousarray(H[:, order]), places[labels], None
+def _reorder(
+    index: range, H: Array, labels: Array, *, order: Array, sizes: Array
+) -> tuple[Array, Array, None]:
+    first = first_largest((exact(H) * sizes)[:, order])
+    return np.ascontiguousarray(H[:, order]), np.where(labels < 0, labels, first), None
 
 
 def _mass(W: Array, sums: Sums) -> float:
