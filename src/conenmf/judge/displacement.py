@@ -129,14 +129,14 @@ def displacement(
     chosen = range(len(W)) if features is None else several("features", features)
     places = [integer("features", f, at_least=0, at_most=len(W) - 1) for f in chosen]
     fall = problem.value(W, H) - start.Q
-    used = np.flatnonzero(start.W.any(axis=0) & start.H.any(axis=1))
-    known = problem.weights.any(axis=1)
+    is_used = start.W.any(axis=0) & start.H.any(axis=1)
+    known = np.asarray(problem.weights.any(axis=1))
     if np.count_nonzero(known) == 1:  # the only feature has the share 1
-        limits[np.ix_([0, 1], range(len(steps)), known, used)] = 1.0
+        limits[:, :, known] = np.where(is_used, 1.0, np.nan)
         places = []
     problem, start = problem.of_features(known), start._replace(W=start.W[known])
     positions = np.cumsum(known) - 1
-    for f, k in product((f for f in places if known[f]), used.tolist()):
+    for f, k in product((f for f in places if known[f]), np.flatnonzero(is_used).tolist()):
         for side, end in enumerate((0.0, 1.0)):
             entry = int(positions[f]), k
             limits[side, :, f, k], lowest = _limits(problem, start, entry, end, steps)
