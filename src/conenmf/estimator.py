@@ -475,7 +475,7 @@ class ConeNMF(
             return result
         penalties = Penalties.of_plain(result.settings.get("penalties"))
         problem = Problem.of(V, get_loss(self.loss), None, None, penalties)
-        end, error = problem.finish(V, W, sort=False)
+        end, error = problem.finish(V, W, sort=False, near=self._near(V))
         settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
         return replace(
             result,
@@ -555,9 +555,10 @@ class ConeNMF(
 
         X may contain the samples of the fit or new samples. For the samples of the fit,
         `fit_transform` returns the same, because the coefficients depend on X and the components
-        alone. The exception is the Itakura-Saito divergence, which is not convex in the
-        coefficients: `transform` finds the best of several local minima, and a fit keeps the
-        coefficients of its run for the few samples where they are still better.
+        alone. The Itakura-Saito divergence is not convex in the coefficients: of several local
+        minima `transform` takes the lowest, and a fit keeps the coefficients of its run for the few
+        samples where they are lower still. So with as many samples as in the fit, `transform` also
+        starts from its coefficients. A part of the samples may have others there.
 
         If a feature is zero in all components, such as a new word, its counts make the Poisson loss
         infinite. Such counts are left out with a warning, or raise an error with
@@ -631,8 +632,22 @@ class ConeNMF(
         W = matched_rows(components, names, V)
         penalties = self._penalties(V)
         unseen = choice("unseen", unseen, ("warn", "raise"))
-        H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
+        loss = get_loss(self.loss)
+        near = self._near(V)
+        if near is None:
+            H, labels, value = loss.coefficients(V, W, penalties, unseen)
+        else:
+            objective = loss.on(V, penalties, rescale=False)
+            objective.near = near
+            H, labels, value, *_ = objective.finish(W, sort=False)
         return V, H.T, labels, value
+
+    def _near(self, V: DataMatrix) -> Aligned | None:
+        """Return the coefficients of the fit for as many samples, if the loss is not convex."""
+        result = getattr(self, "result_", None)
+        if result is None or get_loss(self.loss).is_convex or result.H.shape[1] != V.n_samples:
+            return None
+        return V.align(result.H.T)
 
     def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.

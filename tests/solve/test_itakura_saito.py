@@ -134,6 +134,21 @@ def test_a_result_is_never_worse_than_its_run(seed):
     assert is_kept.mean() < 0.1
 
 
+@UNFINISHED
+@pytest.mark.parametrize("seed", [5, 24])
+def test_transform_is_never_worse_than_the_fit(seed):
+    """A sample of each draw keeps the coefficients of its run."""
+    rng = np.random.default_rng(seed)
+    N, F, K = (int(rng.integers(*ends)) for ends in ((8, 60), (6, 30), (2, 6)))
+    X = rng.gamma(0.5, 1, (N, K)) @ rng.gamma(0.5, 1, (K, F)) + 0.01
+    X = X * rng.exponential(size=(N, F)) + 1e-3
+    model = ConeNMF(K, loss="itakura-saito", init="random", random_state=seed)
+    A = model.fit_transform(X)
+    np.testing.assert_allclose(model.transform(X), A, rtol=1e-6, atol=1e-6 * A.max())
+    again = divergence(X.T, model.components_.T, model.transform(X).T)
+    assert again <= model.result_.objective * (1 + 1e-9)
+
+
 def test_coefficients_of_a_sample_do_not_depend_on_others():
     V = from_columns(spectra())
     W = factorize(V, K, **OPTIONS).W

@@ -42,7 +42,7 @@ from ..inits import Init, Start, users_own
 from ..solvers import Solver
 from .loss import Loss, Objective, Sums, Words
 
-_STEPS = 300  # largest number of steps to a minimum
+_STEPS = 3000  # largest number of steps to a minimum
 _SETTLED = 1e-9  # of the largest coefficient of a sample: stop when all change by less
 _HALVINGS = 40  # of a step
 _LOWEST_RATE = 1e-120  # of an entry at the scale 1: the curvature at lower rates would overflow
