@@ -369,7 +369,7 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 
 _LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
-_ROTATED = "nndsvd-rotated"  # by the rotation of seed 0
+_ROTATED = "nndsvd-rotated"
 _SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
 _COMPARED = 10  # the iteration at which the remaining runs are compared
@@ -462,10 +462,10 @@ class Poisson(Loss):
         in all components. Without H, the best one for W is computed.
         """
         if isinstance(init, str) and init == "auto":
+            rng = default_rng(0) if rng is None else rng
             if K > 1 and solver is not None and solver.extrapolate:
-                return self._sprint(V, K, callback)
+                return self._sprint(V, K, rng, callback)
             init = "nndsvd" if K < min(V.shape) else _ROTATED
-            rng = default_rng(0)
         totals = margins(V)
         mean = totals.features / totals.total
         if not isinstance(init, str):
@@ -497,7 +497,7 @@ class Poisson(Loss):
         """Let `initialize` choose between a sprint and NNDSVD of samples that sum to one."""
         return ("auto",)
 
-    def _sprint(self, V: DataMatrix, K: int, callback: Callback | None) -> Start:
+    def _sprint(self, V: DataMatrix, K: int, rng: Generator, callback: Callback | None) -> Start:
         """Return the state of the init that leads after some iterations.
 
         Counts have many minima, and no bound tells whether another one is much lower. Either of the
@@ -520,8 +520,8 @@ class Poisson(Loss):
                     run.run()
             else:
                 with suppress(ComponentsError):
-                    rng = default_rng(0) if init == _ROTATED else None  # cones need none
-                    start = self.initialize(V, K, init, rng=rng, scaled=spectrum)
+                    of_init = rng if init == _ROTATED else None  # cones need none
+                    start = self.initialize(V, K, init, rng=of_init, scaled=spectrum)
                     ((W, H, name),) = self.warm_up(V, [V], [start])
                     stopping = Stopping(0.0, max_iter=_BEGUN)
                     run = Run(self.on(V), W, H, solver, stopping, callback=callback)
