@@ -120,8 +120,8 @@ def test_tiny_entries_of_the_data(entries):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_result_is_never_worse_than_its_run(seed):
-    """In 8 of 120 such fits an H from equal shares alone was; draws 5 and 24 use the run's H."""
-    rng = np.random.default_rng([5, 24, 0, 1, 2, 3, 4, 6][seed])
+    """From equal shares alone, 10 of 200 fits of 15 x 11 such spectra ended up to 7.5% above it."""
+    rng = np.random.default_rng(seed)
     N, F, K = (int(rng.integers(*ends)) for ends in ((8, 60), (6, 30), (2, 6)))
     X = rng.gamma(0.5, 1, (N, K)) @ rng.gamma(0.5, 1, (K, F)) + 0.01
     X = X * rng.exponential(size=(N, F)) + 1e-3
@@ -135,7 +135,7 @@ def test_a_result_is_never_worse_than_its_run(seed):
 
 
 @UNFINISHED
-@pytest.mark.parametrize("seed", [5, 24])
+@pytest.mark.parametrize("seed", [7, 62, 96])
 def test_transform_is_never_worse_than_the_fit(seed):
     """A sample of each draw keeps the coefficients of its run."""
     rng = np.random.default_rng(seed)
@@ -144,6 +144,9 @@ def test_transform_is_never_worse_than_the_fit(seed):
     X = X * rng.exponential(size=(N, F)) + 1e-3
     model = ConeNMF(K, loss="itakura-saito", init="random", random_state=seed)
     A = model.fit_transform(X)
+    V = from_rows(X)
+    alone = ITAKURA_SAITO.coefficients(V, model.components_.T)[2]
+    assert alone > model.result_.objective * (1 + 1e-4)
     np.testing.assert_allclose(model.transform(X), A, rtol=1e-6, atol=1e-6 * A.max())
     again = divergence(X.T, model.components_.T, model.transform(X).T)
     assert again <= model.result_.objective * (1 + 1e-9)
