@@ -37,7 +37,7 @@ def X():
     [
         ConeNMF(),
         ConeNMF(1, solver="nnlsb", init="random", random_state=0),
-        ConeNMF(2, loss="poisson", init="nndsvd"),
+        ConeNMF(2, loss="poisson"),
     ]
 )
 def test_scikit_learns_own_checks(estimator, check):

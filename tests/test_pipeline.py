@@ -1,13 +1,17 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.special import kl_div
 
-from conenmf import factorize, from_columns, from_rows, open_data
+from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
+from conenmf.data.blocks import exact
 from conenmf.data.views import coordinates
-from conenmf.errors import ComponentsError
+from conenmf.errors import ComponentsError, NotFiniteError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve.coefficients import require_finite
 from conenmf.solve.inits import INITS, initialize
+from conenmf.solve.losses import LOSSES, itakura_saito
 from conenmf.solve.solvers import SOLVERS, hals
 
 
@@ -219,3 +223,62 @@ def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_
     factorize(V, 4, max_iter=7, **options)
     resumed = factorize(V, 4, max_iter=20, **options)
     np.testing.assert_array_equal(resumed.W, factorize(V, 4, max_iter=20, tol=0.0).W)
+
+
+def test_a_run_that_ends_in_nan_is_an_error_and_saves_nothing(
+    tmp_path, sample_matrix, refuses, monkeypatch
+):
+    calls = []
+    update_W = itakura_saito.SpectralDivergence.update_W
+
+    def broken(self, sums, W, Ht):
+        calls.append(W)
+        return update_W(self, sums, W, Ht) * (np.nan if len(calls) == 3 else 1.0)
+
+    monkeypatch.setattr(itakura_saito.SpectralDivergence, "update_W", broken)
+    V = from_columns(sample_matrix + 1)
+    options = {"loss": "itakura-saito", "checkpoint": Checkpoint(tmp_path / "run", every=0)}
+    refuses(NotFiniteError, "iteration 3 ended in NaN", lambda: factorize(V, 3, **options))
+    saved = [np.load(path) for path in (tmp_path / "run").rglob("*.npy")]
+    assert saved
+    assert all(np.isfinite(array).all() for array in saved)
+
+
+@pytest.mark.parametrize("part", ["W", "H", "the objective"])
+def test_a_result_is_finite(part, sample_matrix, refuses):
+    V = from_columns(sample_matrix)
+    W, H = np.ones((12, 2)), np.ones((2, 40))
+    require_finite(V, W, H, 1.0)
+    values = {"W": W, "H": H, "the objective": 1.0}
+    values[part] = values[part] * np.inf
+    refuses(NotFiniteError, f"infinity in {part}", require_finite, V, *values.values())
+
+
+def test_an_end_in_nan_gives_no_result(sample_matrix, refuses, monkeypatch):
+    monkeypatch.setattr(itakura_saito, "_best_rows", lambda V, W, *near: V.T[:, :2] * np.nan)
+    V = from_columns(sample_matrix + 1)
+    words = "infinity in H and the objective"
+    refuses(NotFiniteError, words, lambda: factorize(V, 2, loss="itakura-saito", max_iter=3))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_fit_transform_equals_transform_and_its_error_is_that_of_its_factors(loss, dtype):
+    """1e-6 in the coefficients; the error to the rounding of entries in float32."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(9 * rng.gamma(0.5, size=(50, 3)) @ rng.gamma(0.5, size=(3, 12))) + 1.0
+    X = X.astype(dtype)
+    model = ConeNMF(3, loss=loss, tol=1e-4, init="random", random_state=0)
+    A = model.fit_transform(X)
+    assert A.dtype == X.dtype
+    np.testing.assert_allclose(model.transform(X), A, rtol=1e-6, atol=1e-6 * A.max())
+    fitted = exact(A) @ exact(model.components_)
+    values = {
+        "frobenius": (exact(X) - fitted) ** 2,
+        "poisson": kl_div(exact(X), fitted),
+        "itakura-saito": X / fitted - np.log(X / fitted) - 1,
+    }
+    assert model.result_.objective == pytest.approx(values[loss].sum(), rel=1e-9)
+    history = model.history_.relative_error
+    assert model.relative_error_ <= history[-1] * (1 + 10 * np.finfo(dtype).eps)

@@ -88,6 +88,10 @@ class NotAvailableError(OptionError, AttributeError):
     """Not available with these settings; an AttributeError, so `hasattr` returns False."""
 
 
+class NotFiniteError(ConeNMFError, ArithmeticError):
+    """A computation ended in NaN or infinity, so there is no result."""
+
+
 class FileFormatError(ConeNMFError, ValueError):
     """A file is damaged, or its content does not match its name or header."""
 

@@ -515,7 +515,7 @@ class ConeNMF(
             return result
         penalties = Penalties.of_plain(result.settings.get("penalties"))
         problem = Problem.of(V, get_loss(self.loss), None, None, penalties)
-        end, error = problem.finish(V, W, sort=False)
+        end, error = problem.finish(V, W, sort=False, near=self._near(V))
         settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
         return replace(
             result,
@@ -606,6 +606,12 @@ class ConeNMF(
     def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
+        For the samples of the fit, `fit_transform` returns the same, as the coefficients depend on
+        X and the components alone. The Itakura-Saito divergence is not convex in the coefficients:
+        of several local minima `transform` takes the lowest, and a fit keeps the coefficients of
+        its run for the few samples where they are lower still. So with as many samples as in the
+        fit, `transform` also starts from its coefficients. Some of them alone may get others.
+
         Parameters
         ----------
         X : array (n_samples, n_features), or anything that `fit` reads
@@ -661,7 +667,7 @@ class ConeNMF(
         """Return how well the components predict hidden features; at most 1.
 
         The method predicts one fifth of the features from the others, for each fifth in turn. The
-        score is the predicted share of the squared norm, or of the deviance with the Poisson loss.
+        score is the predicted share of the squared norm, or of the divergence with another loss.
         It falls again if there are so many components that they fit noise, so a grid search can
         choose the number. If entries are missing, the method hides known entries instead of
         features, a third at a time.
@@ -702,8 +708,22 @@ class ConeNMF(
         V, W = self._read_with_components(X)
         penalties = self._penalties(V)
         unseen = choice("unseen", unseen, ("warn", "raise"))
-        H, labels, value = get_loss(self.loss).coefficients(V, W, penalties, unseen)
+        loss = get_loss(self.loss)
+        near = self._near(V)
+        if near is None:
+            H, labels, value = loss.coefficients(V, W, penalties, unseen)
+        else:
+            objective = loss.on(V, penalties, rescale=False)
+            objective.near = near
+            H, labels, value, *_ = objective.finish(W, sort=False)
         return V, H.T, labels, value
+
+    def _near(self, V: DataMatrix) -> Aligned | None:
+        """Return the coefficients of the fit for as many samples, if the loss is not convex."""
+        result = getattr(self, "result_", None)
+        if result is None or get_loss(self.loss).is_convex or result.H.shape[1] != V.n_samples:
+            return None
+        return V.align(result.H.T)
 
     def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from .arguments import Rng, components, function, generator, instance, optional, path
 from .data.blocks import Array
-from .data.matrix import DataMatrix
+from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components
 from .errors import InputWarning, Message, Option
 from .io.open import as_data
@@ -84,9 +84,9 @@ def factorize(
         says whether the estimate is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar",
-        "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm", "kmeans",
-        "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of them and
-        tries others if they are likely to lower the error (`solve.race`); a function
+        "nndsvd-rotated", "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm",
+        "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of
+        them and tries others if they are likely to lower the error (`solve.race`); a function
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
         generator: `rng`, or one with the seed 0.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
@@ -201,6 +201,7 @@ class _Fit:
     selection: Selection | None = None
     init_used: str
     race: Race | None = None
+    _near: Aligned | None = None  # H' of the run, if the loss is not convex in H
     _is_stopped = False  # by the callback, during a race
     _run: Run | None = None
     _checkpoint: CheckpointedRun | None = None
@@ -368,6 +369,7 @@ class _Fit:
                 run.continue_with(self.stopping)
                 run.run()
             W, H = run.factors()
+            self._near = None if self.problem.loss.is_convex else H.T
             if self.solver is not None and self.solver.floored:
                 W = without_floor(self.data, W, H)
             return self.problem.restored(W)
@@ -419,7 +421,7 @@ class _Fit:
             reason = run.reason
         self._run = None  # its H may be large
         with self._timed("finish"):
-            end, error = self.problem.finish(V, W, sort=is_run)
+            end, error = self.problem.finish(V, W, sort=is_run, near=self._near)
         if not self.problem.penalties.are_none:
             settings = {**settings, "penalties": self.problem.penalties.plain()}
         own = V if V.unweighed is None else V.unweighed.V

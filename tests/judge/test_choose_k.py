@@ -461,3 +461,13 @@ def test_the_smallest_number_that_is_as_good_as_the_best_is_taken(monkeypatch):
     chosen = select_k(from_rows(np.where(holes, np.nan, 1.0), missing="nan"))
     hidden = found(chosen, "hidden")
     assert (hidden.K, hidden.interval) == (3, (3, 4))
+
+
+def test_a_candidate_outside_of_the_interval_is_said_to_be_outside():
+    q = np.random.default_rng(0)
+    X = q.random((40, 3)) @ q.random((3, 200)) + 0.05 * q.random((40, 200))
+    chosen = select_k(X, [5, 6])
+    low, high = chosen.interval
+    assert not low <= chosen.K <= high
+    assert "5 is the nearest, outside of what the data support" in chosen.sentence
+    assert "outside" not in select_k(X, [2, 4]).sentence

@@ -104,3 +104,31 @@ def test_a_share_of_one_leaves_one_entry():
     a, b = np.array([2.0, 4.0, 1.0]), np.array([3.0, 6.0, -1.0])
     assert _held_column(a, b, 1, 1.0).tolist() == [0.0, 1.5, 0.0]
     assert _held_column(a, b, 2, 1.0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_the_share_of_the_only_feature_is_one():
+    X = np.random.default_rng(0).random((8, 1))
+    found = displacement(X, np.ones((1, 1)), X.T, [1.0, 4.0])
+    assert (found.lower == 1).all()
+    assert (found.upper == 1).all()
+
+
+@pytest.mark.filterwarnings("ignore:nothing is observed of 1 feature")
+def test_features_and_components_without_data_have_no_limits():
+    X, sigma, fit = fitted(0)
+    X, sigma = (np.insert(array, 1, np.nan, axis=1) for array in (X, sigma))
+    V = from_rows(X, sigma=np.where(np.isnan(sigma), 1, sigma), missing="nan", negative="keep")
+    W = np.hstack([np.insert(fit.W, 1, 0.0, axis=0), np.ones((5, 1))])
+    H = np.vstack([fit.H, np.zeros(X.shape[0])])
+    found = displacement(V, W, H, [4.0], features=[0, 1])
+    whole = displacement(*of_fit(0), [4.0], features=[0])
+    assert np.isnan(found.lower[:, 1]).all()
+    assert np.isnan(found.upper[..., 2]).all()
+    for side in ("lower", "upper"):
+        limits = getattr(found, side)[0, 0, :2], getattr(whole, side)[0, 0]
+        np.testing.assert_allclose(*limits, atol=1e-6)
+
+
+def of_fit(seed):
+    X, sigma, fit = fitted(seed)
+    return from_rows(X, sigma=sigma, missing="nan", negative="keep"), fit.W, fit.H

@@ -100,3 +100,19 @@ def test_components_that_explain_everything_leave_a_random_start(parts):
 def test_there_are_at_least_as_many_components_as_are_given(parts):
     A, B = parts
     assert factorize(from_columns(A[:, :1] @ B[:1]), "auto", fixed=A[:, :3]).K == 3
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_a_known_component_that_is_zero_has_coefficients_of_zero(loss, parts):
+    A, B = parts
+    V = from_columns(np.ceil(9 * A @ B))
+    known = A[:, :3] + 0.01
+    known[:, 1] = 0
+    result = factorize(V, 3, fixed=known, loss=loss)
+    others = factorize(V, 2, fixed=known[:, [0, 2]], loss=loss)
+    assert not result.H[1].any()
+    np.testing.assert_allclose(result.H[[0, 2]], others.H, atol=1e-8 * others.H.max())
+    assert result.objective == pytest.approx(others.objective, rel=1e-9)
+    more = factorize(V, 4, fixed=known, loss=loss)
+    np.testing.assert_array_equal(more.W[:, 1], 0)
+    assert more.objective < result.objective

@@ -403,3 +403,38 @@ def test_known_components_are_in_the_units_of_the_data(X, refuses):
         V = from_rows(X.astype(dtype))
         refuses(DataError, words, factorize, V, 3, fixed=size * X[:1].T)
     factorize(from_rows(X), 3, fixed=1e16 * X[:1].T, max_iter=1)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1.0])
+def test_sums_of_one_where_rows_have_other_matrices_of_any_scale(scale):
+    """Rows whose matrices are 1e20 times as large as those of others changed these before."""
+    rng = np.random.default_rng(0)
+    Z = rng.random((30, 7, 4)) * scale
+    Z[0] *= 1e10
+    X = np.einsum("nfk,nk->nf", Z, rng.dirichlet(np.ones(4), 30)) * rng.uniform(0.8, 1.2, (30, 7))
+    G, C = np.einsum("nfj,nfk->njk", Z, Z), np.einsum("nfk,nf->nk", Z, X)
+    rows = sum_to_one(G, C)
+    for n in range(30):
+        alone = sum_to_one(G[n] / np.trace(G[n]), C[n : n + 1] / np.trace(G[n]))
+        np.testing.assert_allclose(rows[n], alone[0], atol=1e-6)  # of a sum of one
+
+
+@pytest.mark.filterwarnings("ignore:sum_to_one")
+@pytest.mark.parametrize("scale", [1e-12, 1e-8, 1.0])
+@pytest.mark.parametrize("seed", [1, 6, 11, 14])
+def test_abundances_with_holes_are_better_than_others_at_any_scale(seed, scale):
+    """Entries that no sample with the feature uses may grow to 1e12 times the data."""
+    rng = np.random.default_rng(seed)
+    N, F = rng.integers(8, 40, 2)
+    X = rng.gamma(0.5, 1, (N, 4)) @ rng.gamma(0.5, 1, (4, F)) * scale
+    mask = rng.random((N, F)) < 0.6
+    mask[:, 0] = True
+    V = from_rows(X, mask=mask)
+    result = factorize(
+        V, 3, penalties=Penalties(sum_to_one=True), max_iter=20, init="random", rng=rng
+    )
+    left = (mask * (X - result.H.T @ result.W.T) ** 2).sum(axis=1)
+    for _ in range(100):
+        others = rng.dirichlet(np.full(3, 0.4), N) @ result.W.T
+        better = left - (mask * (X - others) ** 2).sum(axis=1)
+        assert (better <= 1e-9 * (mask * X**2).sum(axis=1)).all()

@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import kl_div, xlogy
+from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 
-from conenmf import factorize, from_columns, from_rows
+from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import DataError, InputWarning, OptionError
 from conenmf.solve.losses import poisson
 from conenmf.solve.losses.poisson import POISSON, margins
@@ -244,6 +246,42 @@ def test_a_fit_continues_the_init_that_leads_a_sprint(monkeypatch):
     assert factorize(V, 6, loss="poisson").init_used in ("nndsvd", "cr1-robust")
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_samples_and_features_does_not_matter(seed):
+    """Fits end where their last falls are below 1e-5; from the same starts, rounding is left."""
+    counts = make_counts(seed, F=15, N=40, K=3)
+    shuffle = np.random.default_rng(seed)
+    rows, columns = shuffle.permutation(15), shuffle.permutation(40)
+    shuffled = counts[rows][:, columns]
+    sorts = {
+        "dense": from_columns(shuffled),
+        "blocks": from_columns(shuffled, block_samples=7),
+        "sparse": from_columns(sp.csc_array(shuffled)),
+    }
+    best = factorize(from_columns(counts), 3, loss="poisson")
+    for storage, V in sorts.items():
+        result = factorize(V, 3, loss="poisson")
+        assert result.objective == pytest.approx(best.objective, rel=1e-6), storage
+        np.testing.assert_allclose(result.W, best.W[rows], atol=1e-3 * best.W.max())
+
+
+def test_digits_end_low_in_every_order():
+    """Random inits by sample number ended at 0.4500, or permuted at 0.4423."""
+    X = load_digits().data
+    shuffle = np.random.default_rng(0)
+    shuffled = X[shuffle.permutation(len(X))][:, shuffle.permutation(64)]
+    first, second = (ConeNMF(8, loss="poisson").fit(data).relative_error_ for data in (X, shuffled))
+    assert max(first, second) <= 0.4423
+    assert first == pytest.approx(second, rel=1e-6)
+
+
+def test_more_components_than_features_start_from_rotations():
+    V = from_columns(make_counts(F=4, N=30))
+    result = factorize(V, 6, loss="poisson")
+    assert result.init_used == "nndsvd-rotated"
+    assert result.relative_error < 1e-3  # four components are exact
+
+
 def test_the_leader_of_the_first_two_inits_goes_far_before_others_begin():
     """So a callback that waits for a mark need not wait for inits that lag behind."""
     seen = []
@@ -286,3 +324,22 @@ def test_sums_over_blocks_count_each_block_once(main_backend, small_blocks, samp
     H, _, sums = poisson.regressions(main_backend(sample_matrix), W)
     np.testing.assert_allclose(sums["H"], np.asarray(H).sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(sums["known"], sums["H"])
+
+
+@pytest.mark.parametrize("dtype", ["f2", ">f8", ">f4", ">i4"])
+def test_counts_in_formats_that_scipy_does_not_take(dtype):
+    counts = make_counts().T
+    expected = factorize(from_rows(counts), K, loss="poisson")
+    result = factorize(from_rows(counts.astype(dtype)), K, loss="poisson")
+    assert result.objective == pytest.approx(expected.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_of_a_fit_are_those_it_predicts_even_for_ties(seed):
+    """Samples of one count often use two components equally, which a fit sorts at its end."""
+    rng = np.random.default_rng(seed)
+    X = rng.poisson(2 * rng.gamma(0.3, size=(20, 3)) @ rng.gamma(0.3, size=(3, 12)))
+    X = np.vstack([X, np.eye(12, dtype=int)[:6]])
+    model = ConeNMF(3, loss="poisson", init="random", random_state=seed, max_iter=30, tol=1e-3)
+    labels = model.fit(X).labels_
+    np.testing.assert_array_equal(model.predict(X), labels)

@@ -175,7 +175,10 @@ def by_entries(V: DataMatrix) -> DataMatrix:
     entry_bytes = V.dtype.itemsize + np.dtype(np.int32).itemsize
     if 2 * V.n_entries * entry_bytes > max(V._rows.nbytes, _MAX_COMPRESSED_BYTES):
         return V
-    twin = SparseMatrix(sp.csr_array(V._rows), dtype=V.dtype, n_threads=V.n_threads)
+    rows = V._rows
+    if rows.dtype == np.float16 or not rows.dtype.isnative:  # which SciPy does not take
+        rows = rows.astype(V.dtype)
+    twin = SparseMatrix(sp.csr_array(rows), dtype=V.dtype, n_threads=V.n_threads)
     twin._measures = V.measures
     twin._passes_by_thread = V._passes_by_thread
     return twin

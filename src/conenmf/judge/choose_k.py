@@ -655,7 +655,9 @@ def _among(chosen: Selection, ks: Array | None) -> Selection:
     if ks is None or chosen.K in ks:
         return chosen
     K = int(ks[np.argmin(np.abs(ks - chosen.K))])
-    reason = f"{chosen.reason}; {chosen.K} is no candidate, {K} is the nearest"
+    low, high = chosen.interval
+    where = "" if low <= K <= high else ", outside of what the data support"
+    reason = f"{chosen.reason}; {chosen.K} is no candidate, {K} is the nearest{where}"
     return replace(chosen, K=K, grade=GUESS, reason=reason)
 
 

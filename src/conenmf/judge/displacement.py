@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import array, factor, integer, several
-from ..data.blocks import TINY, Array, exact
-from ..data.matrix import Aligned, DataMatrix
+from ..data.blocks import EPS, TINY, Array, exact, over
+from ..data.matrix import Aligned
 from ..io.open import as_data
 from ..linalg.bisection import bisected
 from ..linalg.nnls import nnls
@@ -104,7 +104,8 @@ def displacement(
         entry, and 4 to two.
     features : integers, optional
         The features whose entries are displaced; by default all. An entry takes about as long as
-        several fits. The limits of other features are NaN.
+        several fits. The limits of other features are NaN, and so are those of features without
+        any known entry, and of components that contribute nothing.
 
     Examples
     --------
@@ -121,16 +122,24 @@ def displacement(
     W = exact(factor("W", W, (V.n_features, "K")))
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
-    problem = _Problem(V)
+    problem = _Problem(*map(exact, samples_and_weights(V, np.arange(V.n_samples))))
     start = problem.fit(W, H, None)
-    shares = start.W / start.W.sum(axis=0)
+    shares = over(start.W, start.W.sum(axis=0))
     limits = np.full((2, len(steps), *W.shape), np.nan)
     chosen = range(len(W)) if features is None else several("features", features)
     places = [integer("features", f, at_least=0, at_most=len(W) - 1) for f in chosen]
     fall = problem.value(W, H) - start.Q
-    for f, k in product(places, range(W.shape[1])):
+    is_used = start.W.any(axis=0) & start.H.any(axis=1)
+    known = np.asarray(problem.weights.any(axis=1))
+    if np.count_nonzero(known) == 1:  # the only feature has the share 1
+        limits[:, :, known] = np.where(is_used, 1.0, np.nan)
+        places = []
+    problem, start = problem.of_features(known), start._replace(W=start.W[known])
+    positions = np.cumsum(known) - 1
+    for f, k in product((f for f in places if known[f]), np.flatnonzero(is_used).tolist()):
         for side, end in enumerate((0.0, 1.0)):
-            limits[side, :, f, k], lowest = _limits(problem, start, (f, k), end, steps)
+            entry = int(positions[f]), k
+            limits[side, :, f, k], lowest = _limits(problem, start, entry, end, steps)
             fall = max(fall, start.Q - lowest)
     return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)
 
@@ -177,8 +186,13 @@ def _next_move(tried: list[_Fit], roots: Array, root: float, first: float, room:
 class _Problem:
     """The known entries of V and their weights, in memory (F, N)."""
 
-    def __init__(self, V: DataMatrix) -> None:
-        self.X, self.weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
+    def __init__(self, X: Array, weights: Array) -> None:
+        self.X = X
+        self.weights = weights
+
+    def of_features(self, chosen: Array) -> _Problem:
+        """Return the problem of some of the features."""
+        return _Problem(self.X[chosen], self.weights[chosen])
 
     def value(self, W: Array, H: Array) -> float:
         """Return Q."""
@@ -226,7 +240,7 @@ class _Problem:
 def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
     """Return the column w >= 0 that minimises sum (a w^2 / 2 - b w) for a given share of w_f."""
     others = np.arange(a.size) != f
-    own = np.maximum(a[others], TINY)
+    own = np.maximum(a[others], max(EPS * a.max(), TINY))  # 0 where no known entry uses it
     sides = b[others]
     if share >= 1.0:
         return np.where(others, 0.0, max(b[f], 0.0) / max(a[f], TINY))

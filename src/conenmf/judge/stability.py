@@ -63,7 +63,7 @@ from ..scale.checkpoint import (
     reading,
     write_arrays,
 )
-from ..solve.coefficients import Finish
+from ..solve.coefficients import Finish, require_finite
 from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
@@ -869,6 +869,7 @@ def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
     """Return W in the type of V, sorted, and the exact H for it."""
     W = goal.loss.admissible(goal.V, W)
     end = goal.finish(W)
+    require_finite(goal.V, W, end.H, end.objective)
     return np.ascontiguousarray(W[:, end.order]), end
 
 

@@ -33,6 +33,7 @@ from ..data.blocks import (
     Block,
     entrywise,
     exact,
+    first_largest,
     over,
     products,
     residual_squared,
@@ -50,6 +51,7 @@ from ..data.known import (
 )
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
+from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
 from ..text import Facts
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
@@ -218,6 +220,17 @@ def shares_of(G: Array, HH: Array) -> Array:
     return parts / total if total > 0 else np.zeros(len(parts))
 
 
+def require_finite(V: DataMatrix, W: Array, H: Aligned, objective: float) -> None:
+    """Raise `NotFiniteError` unless W (F, K), H (K, N) and the objective of a result are finite."""
+    (is_finite,) = V.map(lambda _, rows: (bool(np.isfinite(rows).all()),), H.T, reduce=min)
+    ends = {"W": np.isfinite(W).all(), "H": is_finite, "the objective": np.isfinite(objective)}
+    wrong = [name for name, is_right in ends.items() if not is_right]
+    if wrong:
+        problem = f"the fit ended with NaN or infinity in {' and '.join(wrong)}: begin with "
+        advice = ", and check the data for entries that are far smaller or larger than all others"
+        raise NotFiniteError(problem, Option("init", "auto"), advice)
+
+
 def sorting(shares: Array, n_first: int) -> Array:
     """Return the order by decreasing share; the first `n_first` components keep their positions.
 
@@ -322,9 +335,8 @@ def sorted_rows(
     of the samples. A label is -1 if no component contributes.
     """
     contributions = (sizes * exact(H))[:, order]
-    largest = contributions.max(axis=1)
-    first = (contributions >= (1 - _TIE_SHARE) * largest[:, None]).argmax(axis=1)
-    labels = np.where(largest > _NEGLIGIBLE_SHARE * np.sqrt(squared), first, -1)
+    is_used = contributions.max(axis=1) > _NEGLIGIBLE_SHARE * np.sqrt(squared)
+    labels = np.where(is_used, first_largest(contributions.T, _TIE_SHARE), -1)
     return np.ascontiguousarray(H[:, order]), labels, None
 
 

@@ -27,7 +27,7 @@ from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 
 from .. import kernels
 from ..arguments import Pair, choice, factor, flag, number
-from ..data.blocks import TINY, Array, exact
+from ..data.blocks import TINY, Array, exact, over
 from ..data.matrix import DataMatrix
 from ..errors import ComponentsError, DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
@@ -42,6 +42,7 @@ _SWEEPS = 300  # of coordinate descent, if the problem for H has several minima
 _ROUNDS = 50  # of this many sweeps each
 _SETTLED_SHARE = 1e-9  # of its largest entry: a row that changes by less has converged
 _MIN_PIVOT_SQ = 1e-10  # of a Gram matrix: block pivoting is not reliable for smaller pivots
+_RIDGE = 1e-12  # added to matrices with a largest diagonal near 1, which may be singular
 _TIE_WEIGHT = 1.0  # of the term (sum y - 1)^2 that fixes the scale of an inner problem
 
 
@@ -336,8 +337,9 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     """
     K = G.shape[-1]
     dtype = C.dtype
-    size = float(np.trace(G, axis1=-2, axis2=-1).max()) / K or 1.0
-    G = exact(G) / size  # the scale does not matter
+    size = np.trace(exact(G), axis1=-2, axis2=-1)[..., None] / K  # of every row, if G differs
+    size = np.where(size > 0, size, 1.0)  # the scale does not matter
+    G = exact(G) / size[..., None]
     C = exact(C) / size
     rows = np.full_like(C, np.nan)
     if G.ndim == 2 and kernels.AVAILABLE and smallest_pivot_squared(G + 1.0) > _MIN_PIVOT_SQ:
@@ -354,16 +356,22 @@ def _shortest_rows(G: Array, C: Array) -> Array:
 
     If sum y = 1, the objective is y'My / 2 up to a constant, with M = G - c1' - 1c' + t 11' for any
     t, and M is positive semidefinite for large t. The solution is z / sum z, where
-    z >= 0 minimises z'Mz / 2 - 1'z.
+    z >= 0 minimises z'Mz / 2 - 1'z. Components much larger than a sample would hide all others from
+    M, so they are scaled by s to its size, and s takes the place of 1.
     """
     K = G.shape[-1]
-    ridge = 1e-12 * np.eye(K)
-    inner = solve(G + ridge, C.T).T if G.ndim == 2 else solve(G + ridge, C[:, :, None])[:, :, 0]
-    shifts = np.vecdot(C, inner) + _TIE_WEIGHT
-    grams = (G + ridge) - C[:, :, None] - C[:, None, :] + shifts[:, None, None]
-    Z = nnls(grams, np.ones_like(C))
-    total = Z.sum(axis=1, keepdims=True)
-    return np.where(total > 0, Z / np.where(total > 0, total, 1.0), 1.0 / K)
+    norms = np.sqrt(np.diagonal(G, axis1=-2, axis2=-1)) + np.zeros_like(C)
+    least = norms.min(axis=1, where=norms > 0, initial=np.inf, keepdims=True)
+    size = np.maximum(np.where(np.isfinite(least), least, 1.0), over(C, norms).max(axis=1)[:, None])
+    s = np.minimum(1.0, size / np.where(norms > 0, norms, size))
+    c = C / size**2 * s
+    grams = G / size[:, :, None] ** 2 * s[:, :, None] * s[:, None, :] + _RIDGE * np.eye(K)
+    shifts = np.vecdot(c, solve(grams, c[:, :, None])[:, :, 0]) + _TIE_WEIGHT
+    crossed = c[:, :, None] * s[:, None, :]
+    grams = grams - crossed - crossed.transpose(0, 2, 1)
+    Y = nnls(grams + shifts[:, None, None] * s[:, :, None] * s[:, None, :], s) * s
+    total = Y.sum(axis=1, keepdims=True)
+    return np.where(total > 0, Y / np.where(total > 0, total, 1.0), 1.0 / K)
 
 
 def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
@@ -409,7 +417,8 @@ class Fixed:
     Attributes
     ----------
     W : array (F, n)
-        Known components as columns, in the units of V; none is all zero.
+        Known components as columns, in the units of V. One that is all zero, as a fit may return,
+        gets coefficients of zero.
     names : tuple of str, or None
         The names of the components.
     """
@@ -419,9 +428,6 @@ class Fixed:
 
     def __post_init__(self) -> None:
         W = factor("fixed", self.W, ("F", "n"))
-        if not W.any(axis=0).all():
-            empty = int(np.flatnonzero(~W.any(axis=0))[0])
-            raise DataError(f"fixed component {empty}, counted from 0, is all zero: leave it out")
         if self.names is not None:
             names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
             object.__setattr__(self, "names", names)
@@ -441,9 +447,11 @@ class Fixed:
             rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
             known = cls(factor("fixed", rows, (V.n_features, "n")))
         W = factor("fixed", known.W, (V.n_features, "n"))
-        ratio = W.max(axis=0) * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
+        ratio = W.max(axis=0)[W.any(axis=0)] * (
+            np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0)
+        )
         largest = 1e100 if V.dtype == np.float64 else 1e15
-        if not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+        if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
         return known

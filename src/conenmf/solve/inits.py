@@ -7,7 +7,8 @@ for a solver. `race` compares several of them for "auto".
 - From cones: the factors of Algorithm 2 of the paper, to the accuracy that an init needs. If
   samples lie in cones, these are close to the best possible factors. If samples are mixtures of
   several components, they are not; `mixing` measures by how much.
-- From the leading singular vectors: NNDSVD and its variants use their positive or negative parts.
+- From the leading singular vectors: NNDSVD and its variants use their positive or negative parts,
+  or those of rotated vectors.
   For two components there are exact factors (`cones.geometry`).
 - From samples drawn at random (Langville, Meyer, Albright, Cox and Duling, 2006): components are
   means of a few samples each, or samples drawn in proportion to their squared norms, as in a CUR
@@ -28,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.linalg import norm
+from numpy.linalg import norm, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
@@ -246,6 +247,22 @@ def nndsvdar(
     return filled_W.astype(V.dtype), V.by_rows(filled, H.T).T
 
 
+def nndsvd_rotated(
+    V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
+) -> Factors:
+    """Return the positive or the negative parts of randomly rotated left singular vectors.
+
+    With U diag(sigma) Q for a random orthogonal Q, other rotations give other starts. For a seed
+    they depend on V alone, not on the order of its samples or features. K may exceed the rank.
+    """
+    rank = min(K, *V.shape)
+    U, sigma, _ = Spectrum.of(V, spectrum).truncated_svd(rank)
+    Q = qr(default_rng(rng).standard_normal((K, K)))[0]
+    B = (U * sigma) @ Q[:rank]
+    best = _squares_of_parts(B).argmax(axis=0)
+    return _parts(B, np.arange(K), 1.0 - 2.0 * best).astype(V.dtype), None
+
+
 def rank_two(
     V: DataMatrix, K: int, rng: Generator = None, *, spectrum: KnownSpectrum = None
 ) -> Factors:
@@ -265,6 +282,7 @@ SVD_INITS = {
     "nndsvd": nndsvd,
     "nndsvda": nndsvda,
     "nndsvdar": nndsvdar,
+    "nndsvd-rotated": nndsvd_rotated,
     "rank-two": rank_two,
 }
 

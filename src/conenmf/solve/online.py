@@ -22,7 +22,7 @@ from ..data.blocks import Array, Block, exact, first_largest, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, DataError
+from ..errors import ComponentsError, DataError, NotFiniteError
 from ..linalg.nnls import nnls
 from .solvers import FLOOR, hals
 
@@ -255,6 +255,9 @@ class ConeStream:
             with V.own_threads():
                 cones = update_cones(V, cones, self.K)
                 factors = _update_W(V, _assign_components(cones, factors), self.n_samples)
+        if not (np.isfinite(factors.W).all() and np.isfinite(cones.axes).all()):
+            problem = "the batch made components NaN or infinite, so the stream did not take it: "
+            raise NotFiniteError(problem, "check it for entries far larger than all others")
         self.cones = cones
         self._factors = factors
         self.n_samples += V.n_samples

@@ -12,12 +12,12 @@ from numpy.random import default_rng
 
 from ..data.blocks import Array
 from ..data.known import Observed, filled, without_unit
-from ..data.matrix import DataMatrix
+from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import Facts
-from .coefficients import Finish
+from .coefficients import Finish, require_finite
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective
@@ -79,19 +79,25 @@ class Problem:
         """Return the objective for factors of V."""
         return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
 
-    def finish(self, V: DataMatrix, W: Array, *, sort: bool) -> tuple[Finish, float]:
+    def finish(
+        self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
+    ) -> tuple[Finish, float]:
         """Return the exact end of a fit with W, and its relative error.
 
+        `near` is the H' of the run, which matters only if the loss is not convex in H.
         If V is a view of weighted samples, the coefficients are those of the original samples,
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
+        objective.near = near
         end = objective.finish(W, sort=sort)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
-            own = self.objective(V.unweighed.V, rescale=False)
+            V = V.unweighed.V
+            own = self.objective(V, rescale=False)
             again = own.finish(W[:, end.order], sort=False)
             end = end._replace(H=again.H, labels=again.labels)
+        require_finite(V, W, end.H, end.objective)
         return end, error
 
     def restored(self, W: Array) -> Array:

@@ -36,7 +36,7 @@ from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import aligned_coefficients
 from ..data.views import Part, sweep_together
-from ..errors import DataError
+from ..errors import DataError, NotFiniteError, Option
 from ..kernels import clock
 from ..scale.checkpoint import Parts
 from .coefficients import column_units
@@ -414,6 +414,9 @@ class Run:
             W = self.objective.update_W(sums, tried, rows[0])
         value = self._value(sums, tried, W, rows[0])
         error = self.objective.relative_error(value)
+        if np.isnan(error) or not np.isfinite(W).all():
+            problem = f"iteration {self.n_iter + 1} ended in NaN or infinity: begin with "
+            raise NotFiniteError(problem, Option("init", "auto"))
         # Relative errors are compared: a rise within rounding must not undo an iteration.
         if self._tried_beta and self.errors and error > self.errors[-1]:
             self._rests = True

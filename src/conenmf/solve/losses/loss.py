@@ -78,6 +78,9 @@ class Loss(ABC):
         Lower bounds that `judge` can compute; if empty, no lower bound is known for this loss.
     k_evidence : tuple of str
         Evidence for the number of components, which `judge` looks up.
+    is_convex : bool
+        Whether the best H for W is unique up to its value, because the loss is convex in H. If
+        not, `Objective.near` passes the H of a run to `finish`, which keeps it where it is better.
     words : Words
     doubled : int
         The factor from the objective to twice the divergence of scikit-learn.
@@ -91,6 +94,7 @@ class Loss(ABC):
     degree: int = 1
     lower_bounds: Texts = ()
     k_evidence: Texts = ()
+    is_convex: bool = True
     words: Words = Words()
     doubled: int = 2
 
@@ -278,6 +282,8 @@ class Objective(ABC):
         Arrays that the step needs, such as weights; it gets their rows before the rows of H.
     number : int
         The number of the iteration, from 0.
+    near : aligned (N, K) or None
+        The H' of a run, for a loss that is not convex in H.
     takes_products : bool
         Whether the step accepts the products of samples with W of `shared` as ``C=``.
     moves_coefficients : bool
@@ -289,6 +295,7 @@ class Objective(ABC):
     terms: tuple[Term | None, Term | None] = (None, None)
     aligned: tuple[Aligned, ...] = ()
     number: int = 0
+    near: Aligned | None = None
     takes_products: bool = False
     moves_coefficients: bool = True
 

@@ -78,7 +78,14 @@ from ...errors import (
 from ...linalg.bisection import bisected
 from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, counted, visible
-from ..coefficients import Finish, feature_folds, own_order, predicted_share, sorting, what_is_left
+from ..coefficients import (
+    Finish,
+    feature_folds,
+    own_order,
+    predicted_share,
+    sorting,
+    what_is_left,
+)
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
 from ..run import Callback, Run, Stopping, StopReason, run_together
@@ -272,8 +279,8 @@ def regressions(
     If H' is `given`, (N, K), its errors are computed without changing it.
 
     Features that are zero in all components are left out, because their rates are zero for every H.
-    A label is the component with the largest share of the rates of a sample, or -1 for a sample
-    without counts.
+    A label is the component with the largest share of the rates of a sample, the first one up to
+    rounding, or -1 for a sample without counts.
 
     The sums are: the "divergence" of the other features; the "gap", an upper bound on its excess
     over the minimum for this W; "H" (K,), the row sums of H; "known" (K,) or (F, K), the sums of H
@@ -362,7 +369,8 @@ def _named(V: DataMatrix, features: Array, most: int = 5) -> str:
 
 _LIFTED_SHARE = 0.01  # of the mean composition, added to each column of W
 _WARMING_ITERATIONS = 10
-_SPRINT = ("nndsvd", "cr1-robust", 16, "random", "random", 10)  # the leader continues to a number
+_ROTATED = "nndsvd-rotated"
+_SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
 _TIE_SHARE = 1e-6  # relative difference up to which values, or shares of a sample, count as equal
 _COMPARED = 10  # the iteration at which the remaining runs are compared
@@ -456,9 +464,10 @@ class Poisson(Loss):
         in all components. Without H, the best one for W is computed.
         """
         if isinstance(init, str) and init == "auto":
+            rng = default_rng(0) if rng is None else rng
             if K > 1 and solver is not None and solver.extrapolate:
                 return self._sprint(V, K, rng, callback)
-            init = "nndsvd" if K < min(V.shape) else "random"
+            init = "nndsvd" if K < min(V.shape) else _ROTATED
         totals = margins(V)
         mean = totals.features / totals.total
         if not isinstance(init, str):
@@ -497,13 +506,14 @@ class Poisson(Loss):
         first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
         leading one nearly always ends lower. A callback may end the sprint, so one run advances far
         before others start; it is then judged by its value after as many iterations as they have
-        run. Random inits rarely win with many counts, and do not take part there.
+        run. The rotated init rarely wins with many counts, and does not take part there. No init
+        depends on the order of samples or features, up to ties.
         """
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
         runs: dict[Run, str] = {}
         for init in _SPRINT:
-            if init == "random" and V.n_entries > _MANY_ENTRIES:
+            if init == _ROTATED and V.n_entries > _MANY_ENTRIES:
                 continue
             if isinstance(init, int):
                 begun = [run for run in runs if run.n_iter <= _BEGUN]
@@ -512,7 +522,8 @@ class Poisson(Loss):
                     run.run()
             else:
                 with suppress(ComponentsError):
-                    start = self.initialize(V, K, init, rng=rng, scaled=spectrum)
+                    of_init = rng if init == _ROTATED else None  # cones need none
+                    start = self.initialize(V, K, init, rng=of_init, scaled=spectrum)
                     ((W, H, name),) = self.warm_up(V, [V], [start])
                     stopping = Stopping(0.0, max_iter=_BEGUN)
                     run = Run(self.on(V), W, H, solver, stopping, callback=callback)
@@ -747,16 +758,18 @@ class Divergence(Objective):
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         if np.any(order != np.arange(len(order))):
-            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order)
+            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
             H = Ht.T
         value = max(sums["divergence"], 0.0)
         objective = value + sums["penalty"] + _term(held).value(W)
         return Finish(H, labels, value, objective, gap, order, shares[order])
 
 
-def _reorder(index: range, H: Array, labels: Array, *, order: Array) -> tuple[Array, Array, None]:
-    places = np.append(np.argsort(order), -1)  # -1 for samples without counts stays last
-    return np.ascontiguousarray(H[:, order]), places[labels], None
+def _reorder(
+    index: range, H: Array, labels: Array, *, order: Array, sizes: Array
+) -> tuple[Array, Array, None]:
+    first = first_largest((exact(H) * sizes)[:, order].T, _TIE_SHARE)
+    return np.ascontiguousarray(H[:, order]), np.where(labels < 0, labels, first), None
 
 
 def _mass(W: Array, sums: Sums) -> float:
