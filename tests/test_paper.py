@@ -85,6 +85,7 @@ def test_relevance_is_judged_at_each_level_of_noise(paper):
     ]  # fmt: skip
     section = paper("counting").show_counts(rows)
     assert section.body[0].splitlines()[2].startswith("| 0.0 | 18 (0 of 10) | 13 (0 of 10) | 9 (0")
+    assert "K is 13 to 18, right in 0 of 20 runs at delta 0.0; K is 10 to 13" in section.body[1]
     (verdict,) = section.verdicts
     assert verdict.evidence.startswith("holds in 3, fails in 1 of 4 cases; fails: ARD, l1, delta")
 
@@ -154,7 +155,9 @@ def test_eight_cited_inits_need_nine_runs(paper):
             for init in (module.OURS, *module.CITED) for run in range(runs)
             if run == 0 or init != "nndsvd"
         ]  # fmt: skip
-        return [one.verdict for one in module.show_inits(rows).verdicts]
+        section = module.show_inits(rows)
+        assert "| nndsvd | 1 | 0.4 |" in section.body[0]
+        return [one.verdict for one in section.verdicts]
 
     assert verdicts(9) == ["holds", "not decided", "does not hold"]
     assert verdicts(8) == ["too few runs"] * 3

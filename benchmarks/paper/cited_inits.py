@@ -109,7 +109,7 @@ def show_inits(rows: list[Row]) -> Section:
         solver = f"{SOLVERS[loss]}, {loss}"
         for init, group in groups.items():
             cells = [spread(column(group, measure), 4) for measure in MEASURES]
-            lines.append([name, solver, init, len(group), *cells])
+            lines.append([name, solver, init, len(grouped(group, "run")), *cells])
         verdicts += _verdicts(f"{name}, {loss}", groups)
     header = ["dataset", "solver, loss", "init", "runs"]
     header += [f"error after {SOON} iterations", "last error", "seconds of the init"]

@@ -212,9 +212,10 @@ def count_components(rows: Experiment, delta: float, matrix: int) -> Key:
 
 def show_counts(rows: list[Row]) -> Section:
     """What each method counts, and whether relevance fails as the paper says."""
-    truth, lines, cases = int(rows[0]["true"]), [], []
+    truth, lines, cases, together = int(rows[0]["true"]), [], [], []
     for delta, group in sorted(grouped(rows, "delta").items()):
         cells = []
+        together.append(f"{_both_priors(group, truth)} at delta {delta}")
         for name in (*METHODS, *BESIDE):
             found = counts(group, name)
             right = found.count(truth)
@@ -228,10 +229,18 @@ def show_counts(rows: list[Row]) -> Section:
     note = (
         f"The number found of K = {truth} cones, at most {2 * truth}, and in brackets for how many "
         "matrices it is right; delta is the noise. Without noise, the part of a sample beside the "
-        "axis of its cone is not the noise of a few components, and components remain for it."
+        "axis of its cone is not the noise of a few components, and components remain for it. Both "
+        f"priors of ARD together: {'; '.join(together)}."
     )
     header = ["delta", *METHODS, *BESIDE.values()]
     return Section([table(header, lines), note], [judged(claim, cases)])
+
+
+def _both_priors(rows: list[Row], truth: int) -> str:
+    """In how many runs relevance finds K, and the range of what it finds."""
+    found = [K for name in METHODS for K in counts(rows, name)]
+    ends = sorted({min(found), max(found)})
+    return f"K is {' to '.join(map(str, ends))}, right in {found.count(truth)} of {len(found)} runs"
 
 
 ARD = Part(
