@@ -157,6 +157,14 @@ def test_weights_of_samples_are_a_file(X, run, fitted, fails):
     fails(4, "--sample-weight", *command)
 
 
+def test_whole_weights_of_counts_choose_the_number_of_components(folder, run):
+    np.save("counts.npy", np.random.default_rng(0).poisson(3, (40, 15)))
+    np.savetxt("weights.txt", np.arange(40) % 3, "%d")
+    command = ("fit", "counts.npy", "--loss", "poisson", "--sample-weight", "weights.txt")
+    assert run(*command, "-o", "out", "--quick", "-q") == 0
+    assert Factorization.load("out/result.npz").H.shape[1] == 40
+
+
 @pytest.mark.parametrize(
     ("flags", "options"),
     [
