@@ -85,7 +85,10 @@ def test_whole_weights_choose_the_components_of_repeated_samples(kind, rng):
     X = rng.poisson(rates).astype(float)
     repeats = rng.integers(0, 3, 60)
     loss = "poisson" if kind == "counts" else "frobenius"
-    weights = {"weights of features": rng.random(20) + 0.5, "weights of entries": rng.random(X.shape) + 0.5}.get(kind)
+    weights = {
+        "weights of features": rng.random(20) + 0.5,
+        "weights of entries": rng.random(X.shape) + 0.5,
+    }.get(kind)
     again = weights.repeat(repeats, axis=0) if kind == "weights of entries" else weights
     if kind == "holes":
         X = np.where(rng.random(X.shape) < 0.2, np.nan, X)
