@@ -362,9 +362,8 @@ def test_equal_ratings_are_predicted():
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_too_few_ratings_are_refused(count, refuses):
-    X = np.zeros((6, 7))
-    X.flat[:count] = 3.0
-    refuses(DataError, f"X has only {count}: give at least 4", fit_ratings, X)
+    problem = f"X has only {count}: give at least 4"
+    refuses(DataError, problem, fit_ratings, 3 * np.eye(count))
 
 
 @pytest.mark.parametrize("unit", [1e3, 1e-3])

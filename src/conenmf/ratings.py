@@ -308,7 +308,8 @@ def _fit(known: _Known, V: DataMatrix, model: _Model) -> tuple[Pair, Factorizati
     W = full.W[:F] / scales
     H = np.asarray(full.H)[:, :N] * scales[:, None]
     offsets = users + (mean - level), items
-    fit = replace(full, W=W, H=H, labels=np.asarray(full.labels)[:N], names=Names(), data=None)
+    labels = np.asarray(full.labels)[:N]
+    fit = replace(full, W=W, H=H, labels=labels, names=Names(), data=None, spectrum=None)
     found = _scores(offsets, fit, known.samples, known.features)
     squares = float((known.weights * (found - known.values) ** 2).sum())
     error = np.sqrt(squares / float((known.weights * centred.values**2).sum()))
