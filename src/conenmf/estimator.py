@@ -59,10 +59,10 @@ from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.problem import Problem
-from .solve.run import Callback
+from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import PathLike, attributes
+from .text import Facts, PathLike, attributes
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -340,6 +340,11 @@ class ConeNMF(
         if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
+
+    def __setstate__(self, state: Facts) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "stop_reason_"):  # a text in files of skops
+            self.stop_reason_ = StopReason(self.stop_reason_)
 
     def _take(self, result: Factorization) -> None:
         self.result_ = result
