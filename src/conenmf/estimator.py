@@ -342,9 +342,9 @@ class ConeNMF(
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
     def __setstate__(self, state: Facts) -> None:
+        if "stop_reason_" in state:  # a text in files of skops
+            state = {**state, "stop_reason_": StopReason(state["stop_reason_"])}
         super().__setstate__(state)
-        if hasattr(self, "stop_reason_"):  # a text in files of skops
-            self.stop_reason_ = StopReason(self.stop_reason_)
 
     def _take(self, result: Factorization) -> None:
         self.result_ = result
