@@ -214,6 +214,16 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng
     output_of("report", "out", "-q")
 
 
+def test_a_table_in_which_every_pair_is_rated_is_one_of_ratings(folder, output_of):
+    pairs = np.ndindex(6, 5)
+    rows = "\n".join(f"u{user},i{item},{1 + (user * item) % 4}" for user, item in pairs)
+    Path("ratings.csv").write_text(f"user,item,rating\n{rows}\n")
+    summary = output_of("fit", "ratings.csv", "-k", 1, "-o", "out", "--json", "-q")
+    assert summary["settings"]["rmse"] > 0
+    table = Path("out/recommendations.csv").read_text().splitlines()
+    assert table == ["user,item,predicted rating"]  # nothing is left to recommend
+
+
 def test_displacement_is_an_option(X, fitted):
     part = X.iloc[:40, :4]
     part.to_csv("con.csv")
