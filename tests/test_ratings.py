@@ -366,12 +366,11 @@ def test_too_few_ratings_are_refused(count, refuses):
     refuses(DataError, problem, fit_ratings, 3 * np.eye(count))
 
 
-@pytest.mark.parametrize("unit", [1e3, 1e-3])
-def test_the_unit_of_the_ratings_does_not_matter(unit):
-    _, noisy, known = drawn(1, (60, 40), 0.3)
-    for K in (1, 3):
-        one = fit_ratings(sp.csr_array(noisy * known), K)
-        other = fit_ratings(sp.csr_array(unit * noisy * known), K)
+def test_the_unit_of_the_ratings_does_not_matter():
+    _, noisy, known = drawn(1, (30, 20), 0.4)
+    one = fit_ratings(sp.csr_array(noisy * known), 3)
+    for unit in (1e3, 1e-3):
+        other = fit_ratings(sp.csr_array(unit * noisy * known), 3)
         # after division by their deviation, the ratings differ only by rounding
         assert other.rmse / unit == pytest.approx(one.rmse, rel=1e-5)
         assert other.result.relative_error == pytest.approx(one.result.relative_error, rel=1e-5)

@@ -39,7 +39,7 @@ from .names import Names
 from .pipeline import factorize
 from .result import Factorization
 from .solve.constraints import Fixed, Penalties
-from .text import counted
+from .text import Facts, counted
 
 _DAMPING = 3.0  # number of extra ratings, equal to the mean, of each user and item
 _ROUNDS = 10  # rounds that compute offsets of users and of items in turn
@@ -221,13 +221,18 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     reason = "this number of components predicts hidden ratings best" if K == "auto" else "user"
     left = ratings.values - users[ratings.samples] - items[ratings.features]
     data = ratings._replace(values=left).opened(V.shape, V.names)
-    settings = {**fit.settings}
-    settings.pop("observed", None)  # that of a matrix with average users and items
+    fit = replace(fit, names=V.names, data=data, K_decided_by=reason)
+    fit = replace(fit, settings=_settings_on(data, {**fit.settings}))
+    return Ratings(fit, (users, items), ratings.matrix(V.shape), of_fit, of_means)
+
+
+def _settings_on(data: DataMatrix, settings: Facts) -> Facts:
+    """Return settings that describe these data, without average users and items."""
+    settings = {name: value for name, value in settings.items() if name != "observed"}
     if data.observed is not None:
         weighted = not data.observed.is_mask
         settings["observed"] = {"missing": data.observed.missing, "weighted": weighted}
-    fit = replace(fit, names=V.names, data=data, K_decided_by=reason, settings=settings)
-    return Ratings(fit, (users, items), ratings.matrix(V.shape), of_fit, of_means)
+    return settings
 
 
 class _Known(NamedTuple):
