@@ -1,5 +1,9 @@
 import csv
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -138,6 +142,44 @@ def test_a_copy_of_a_file_is_annotated(result, frame, tmp_path):
         np.testing.assert_array_equal(back.layers["twice"], 2 * frame.to_numpy())
         source, target = target, tmp_path / "again.h5ad"
     assert (tmp_path / "cells.h5ad").read_bytes() == before
+
+
+FULL_DISK = """
+import resource, sys
+import numpy as np
+from conenmf import Factorization
+from conenmf.errors import OutputError
+from conenmf.export import annotate_file
+source, target, saved, *sizes = sys.argv[1:]
+result = Factorization.load(saved)
+for size in map(int, sizes):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+    try:
+        annotate_file(source, target, result)
+    except OutputError as problem:
+        print(problem)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no limit there")
+def test_a_disk_that_is_full_is_named_at_every_size(result, frame, tmp_path):
+    """HDF5 notices it when it writes, or with another error when it closes the file."""
+    source, target, saved = (tmp_path / name for name in ("cells.h5ad", "out.h5ad", "result.npz"))
+    AnnData(frame).write_h5ad(source)
+    annotate_file(source, target, result)
+    result.save(saved)
+    before = target.read_bytes()
+    sizes = np.linspace(source.stat().st_size // 2, len(before) - 1, 12).astype(int)
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, source, target, saved, *map(str, sizes)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(export.__file__).parents[1])},
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 12
+    assert all(line.startswith("not enough disk space") for line in lines)
+    assert target.read_bytes() == before
 
 
 @pytest.mark.parametrize("kind", [object, "string"])

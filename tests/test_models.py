@@ -1,5 +1,6 @@
 """A fitted model answers for itself: it is saved, loaded, judged on data, reported and compared."""
 
+import importlib
 import subprocess
 import sys
 
@@ -7,13 +8,26 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from anndata import AnnData
 from sklearn.exceptions import NotFittedError
 
-from conenmf import ConeNMF, Factorization, compare, factorize, from_rows, prepare, write_report
+from conenmf import (
+    ConeNMF,
+    Factorization,
+    compare,
+    factorize,
+    from_rows,
+    from_texts,
+    prepare,
+    write_report,
+)
 from conenmf.errors import DataError, FileFormatError, NotAvailableError, OptionError
 from conenmf.export import annotate, write_tables
 from conenmf.report import render
+from conenmf.save import TRUSTED_TYPES
+from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve.run import StopReason
 
 K = 3
 
@@ -227,3 +241,81 @@ def test_a_result_has_the_factors_as_an_estimator_has_them(X):
     on_workers = factorize(da.from_array(X, chunks=(20, -1)), K)
     assert isinstance(on_workers.coefficients, da.Array)
     assert on_workers.coefficients.shape == (60, K)
+
+
+# --- skops and MLflow -------------------------------------------------------------------------
+
+
+def counts(X):
+    return np.random.default_rng(1).poisson(5 * X).astype(float)
+
+
+def with_hole(X):
+    return np.where(np.arange(X.size).reshape(X.shape) == 5, np.nan, X)
+
+
+def judged(model, X):
+    """A fitted model that was asked everything that its result remembers."""
+    model.fit(X)
+    model.certify()
+    model.uniqueness()
+    model.diagnose()
+    return model
+
+
+FITS = {
+    "automatic K": lambda X: ConeNMF().fit(X),
+    "judged": lambda X: judged(ConeNMF(K), X),
+    "judged counts": lambda X: judged(ConeNMF(K, loss="poisson"), counts(X)),
+    "Itakura-Saito": lambda X: ConeNMF(1, loss="itakura-saito").fit(X),
+    "a race": lambda X: ConeNMF(8, max_iter=2000).fit(X),
+    "holes": lambda X: ConeNMF(K, missing="nan").fit(with_hole(X)),
+    "uncertainties": lambda X: ConeNMF(K).fit(X, sigma=1 + X),
+    "samples with weights": lambda X: ConeNMF(K).fit(X, np.arange(60) / 7),
+    "penalties": lambda X: ConeNMF(K, alpha_W=1e-3, fixed=X[:1]).fit(X),
+    "a scene": lambda X: ConeNMF.for_scenes(K).fit(X),
+    "a data frame": lambda X: ConeNMF(K).fit(pd.DataFrame(X, columns=list("abcdefghijkl"))),
+    "words": lambda X: ConeNMF(2).fit(from_texts(["oak elm", "elm oak", "ash fir", "fir ash"])),
+    "prepared": lambda X: ConeNMF(K).fit(prepare(X, log1p=True)),
+    "a checkpoint": lambda X: ConeNMF(K).fit(X).set_params(checkpoint=Checkpoint("run")),
+    "a stream": lambda X: ConeNMF(K).partial_fit(X),
+}
+
+
+def plain(thing):
+    """The attributes of a model, down to numbers, texts and lists."""
+    if isinstance(thing, np.ndarray):
+        return thing.tolist()
+    if isinstance(thing, StopReason):
+        return repr(thing)
+    if isinstance(thing, dict):
+        return {key: plain(value) for key, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [plain(value) for value in thing]
+    return plain(thing.__getstate__()) if type(thing).__module__.startswith("conenmf") else thing
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_skops_loads_every_model_with_one_list(kind, X):
+    model = FITS[kind](X)
+    content = skops.io.dumps(model)
+    found = skops.io.get_untrusted_types(data=content)
+    assert "conenmf.estimator.ConeNMF" in found
+    loaded = skops.io.loads(content, trusted=TRUSTED_TYPES)
+    np.testing.assert_equal(plain(loaded), plain(model))
+
+
+def test_every_trusted_type_exists():
+    for name in TRUSTED_TYPES:
+        module, _, kind = name.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(module), kind), type)
+
+
+@pytest.mark.filterwarnings("ignore")  # those of MLflow, about its own types and versions
+def test_mlflow_saves_a_model(X, tmp_path):
+    flavour = pytest.importorskip("mlflow.sklearn")
+    model = judged(ConeNMF(K), X)
+    flavour.save_model(model, tmp_path / "model", skops_trusted_types=TRUSTED_TYPES)
+    loaded = flavour.load_model(str(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
+    assert loaded.diagnose().headline == model.diagnose().headline

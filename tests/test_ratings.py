@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
@@ -9,7 +10,14 @@ from sklearn.model_selection import GridSearchCV
 from conenmf import ConeNMF, fit_ratings, from_rows, open_data
 from conenmf import ratings as module
 from conenmf.data.blocks import entries_of
-from conenmf.errors import DataError, FileFormatError, InputWarning, OptionError
+from conenmf.data.known import weigh_samples
+from conenmf.errors import (
+    DataError,
+    DataTypeError,
+    FileFormatError,
+    InputWarning,
+    OptionError,
+)
 from conenmf.ratings import Ratings, with_averages
 
 
@@ -162,12 +170,14 @@ def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
     assert opened.remarks == (
         f"{known.sum():,} ratings of 40 items by 60 users; other pairs are unknown, not zero",
     )
-    expected = fit_ratings(sp.csr_array(noisy * known), 3).predict([3, 50], [4, 7])
-    for ratings in (opened, table):
+    order = [int(name.removeprefix("film ")) for name in opened.names.feature_names]
+    matrix = fit_ratings(sp.csr_array((noisy * known)[:, order]), 3)
+    expected = matrix.predict([3, 50], [order.index(4), order.index(7)])
+    for ratings in (opened, table, pl.from_pandas(table)):
         found = fit_ratings(ratings, 3)
         assert isinstance(found, Ratings)
         predicted = found.predict(["u3", "u50"], ["film 4", "film 7"])
-        np.testing.assert_allclose(predicted, expected, atol=1e-3)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-9)  # printed numbers are exact
 
 
 def test_other_titles_are_named(tmp_path, refuses):
@@ -251,11 +261,121 @@ def test_bad_ratings_are_named_with_their_lines(tmp_path, refuses):
         path.write_text(f"user,item,rating\na,x,3\nb,x,{wrong}\na,y,5\n")
         no_number = "line 3 has a rating that is not a finite"
         refuses(FileFormatError, no_number, open_data, path, triples=("user", "item", "rating"))
-    refuses(DataError, "ratings must be above 0", fit_ratings, np.ones((4, 5)))
+    path.write_text("user,item,rating\na,x,3\n,x,4\na,y,5\n")
+    refuses(DataError, "line 3 has no user", open_data, path)
+    for known in (from_rows(np.eye(4)), from_rows(-np.ones((4, 5)), negative="keep")):
+        refuses(DataError, "ratings must be above 0", fit_ratings, known)
 
 
 def test_unknown_users_are_named(model, refuses):
     refuses(OptionError, "there is no such user; the first of 300 is 0", model.recommend, "nobody")
+    refuses(OptionError, "there is no such user", model.predict, [[0]], [1])
+
+
+def test_pairs_have_equal_lengths_or_a_single_name(model, refuses):
+    for users, items in (([0, 1], [5]), ([0, 1, 2], [5, 6]), ([], [5])):
+        refuses(DataError, "give an item for each user", model.predict, users, items)
+    expected = model.predict([7, 7], [5, 6])
+    np.testing.assert_array_equal(model.predict(7, [5, 6]), expected)
+    np.testing.assert_array_equal(model.predict([7], [5]), expected[:1])
+    np.testing.assert_array_equal(model.predict(7, 5), expected[:1])
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize(
+    ("column", "values", "error", "problem"),
+    [
+        ("rating", ["3", "4", "5", "4"], DataTypeError, "row 0 has the rating '3', which is not"),
+        ("rating", pd.Timestamp("2020-01-01"), DataTypeError, "row 0 has the rating '2020-01-01"),
+        ("rating", [3.0, None, 4.0, 5.0], FileFormatError, "row 1 has a rating that is not a fin"),
+        ("userId", [1, 1, None, 2], DataError, "row 2 has no user"),
+        ("movieId", ["x", "y", None, "y"], DataError, "row 2 has no item"),
+    ],
+)
+def test_what_is_no_rating_in_a_data_frame_is_named(kind, column, values, error, problem, refuses):
+    table = pd.DataFrame({"userId": [1, 1, 2, 2], "movieId": list("xyxy"), "rating": 3.0})
+    table[column] = values
+    frame = table if kind == "pandas" else pl.from_pandas(table)
+    refuses(error, problem, fit_ratings, frame)
+
+
+def test_whole_numbers_name_users_even_as_floats():
+    table = pd.DataFrame({"userId": [1.0, 1.0, 2.0, 2.0], "movieId": list("xyxy"), "rating": 3})
+    assert fit_ratings(table, 1).result.names.sample_names == ("1", "2")
+
+
+def test_ratings_of_all_pairs():
+    full = 1 + np.random.default_rng(0).random((12, 8))
+    model = fit_ratings(sp.csr_array(full), 2)
+    assert "observed" not in model.result.settings
+    assert model.recommend(0) == []
+    assert model.result.diagnose() is not None
+    for same in (full, from_rows(full), pd.DataFrame(full), pl.DataFrame(full)):
+        assert fit_ratings(same, 2).rmse == model.rmse
+
+
+def test_unknown_ratings_of_a_table_are_zero_or_nan():
+    _, noisy, known = drawn(1, (20, 15), 0.5)
+    expected = fit_ratings(sp.csr_array(noisy * known), 2).rmse
+    holed = np.where(known, noisy, np.nan)
+    for same in (noisy * known, pd.DataFrame(holed), pl.DataFrame(holed)):
+        assert fit_ratings(same, 2).rmse == pytest.approx(expected, rel=1e-9)
+
+
+def test_weights_of_ratings_count():
+    """A model follows heavy ratings more closely, and only ratios of weights matter."""
+    _, noisy, known = drawn(1, (40, 30), 0.4)
+    heavy = np.arange(40)[:, None] < 20
+    weights = np.where(heavy, 10.0, 0.1) * np.ones(known.shape)
+    X = sp.csr_array(noisy * known)
+    plain = fit_ratings(X, 2)
+    model = fit_ratings(from_rows(X, missing="zeros", weights=weights), 2)
+    assert model.result.settings["observed"]["weighted"]
+
+    def error(model, where):
+        users, items = np.nonzero(known & where)
+        return rmse(model.predict(users, items), noisy[users, items])
+
+    assert error(model, heavy) < error(plain, heavy)
+    assert error(model, ~heavy) > error(plain, ~heavy)
+    users = weigh_samples(from_rows(X, missing="zeros"), 7 * weights[:, 0])
+    assert fit_ratings(users, 2).rmse == pytest.approx(model.rmse, rel=1e-9)
+    of_users, of_items = model.offsets
+    left = noisy - of_users[:, None] - of_items - (model.result.W @ model.result.H).T
+    own = np.where(known, weights, 0.0) / weights[known].mean()
+    assert model.result.objective == pytest.approx((own * left**2).sum())
+    assert model.result.diagnose() is not None
+
+
+@pytest.mark.parametrize("shape", [(1, 40), (40, 1), (2, 2)])
+def test_small_tables(shape):
+    X = 1 + np.random.default_rng(0).random(shape)
+    model = fit_ratings(X)
+    assert np.isfinite([model.rmse, model.rmse_of_means]).all()
+    assert model.result.K <= min(shape)
+    assert np.isfinite(model.predict(0, np.arange(shape[1]))).all()
+
+
+def test_equal_ratings_are_predicted():
+    np.testing.assert_allclose(fit_ratings(np.full((4, 5), 3.0)).predict(1, range(5)), 3.0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_too_few_ratings_are_refused(count, refuses):
+    problem = f"X has only {count}: give at least 4"
+    refuses(DataError, problem, fit_ratings, 3 * np.eye(count))
+
+
+def test_the_unit_of_the_ratings_does_not_matter():
+    _, noisy, known = drawn(1, (30, 20), 0.4)
+    one = fit_ratings(sp.csr_array(noisy * known), 3)
+    for unit in (1e3, 1e-3):
+        other = fit_ratings(sp.csr_array(unit * noisy * known), 3)
+        # after division by their deviation, the ratings differ only by rounding
+        assert other.rmse / unit == pytest.approx(one.rmse, rel=1e-5)
+        assert other.result.relative_error == pytest.approx(one.result.relative_error, rel=1e-5)
+        assert other.result.objective / unit**2 == pytest.approx(one.result.objective, rel=1e-5)
+        assert other.predict(2, 3) / unit == pytest.approx(one.predict(2, 3), rel=1e-5)
 
 
 def test_averages_are_appended():
@@ -267,7 +387,7 @@ def test_the_printed_error_is_of_ratings_that_chose_nothing(monkeypatch):
     """A tenth is left out of all fits but the last; the last but one measures the error with it."""
     _, noisy, known = drawn(1, (25, 15), 0.6)
     X = sp.csr_array(noisy * known)
-    first = np.random.default_rng(0).integers(module._FOLDS, size=X.nnz) == 0
+    first = np.random.default_rng(0).permutation(X.nnz) % module._FOLDS == 0
     seen, fit = [], module._fit
     everything = entries_of(from_rows(X).columns(np.arange(25)))
     places = {*zip(everything.samples[first], everything.features[first], strict=True)}

@@ -1,5 +1,6 @@
 import json
 import os
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_foreign_files_are_refused(tmp_path, refuses):
     np.savez(tmp_path / "other.npz", W=np.ones((2, 2)))
     message = "other.npz is not a factorization .*no conenmf metadata found"
     refuses(FileFormatError, message, Factorization.load, tmp_path / "other.npz")
+
+
+def test_nothing_is_inflated(tmp_path, refuses):
+    """Zeros shrink a thousandfold, so a small file could take all memory."""
+    np.savez_compressed(tmp_path / "bomb.npz", W=np.zeros((1 << 12, 1 << 12)))
+    tracemalloc.start()
+    refuses(FileFormatError, "compressed", Factorization.load, tmp_path / "bomb.npz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24  # an eighth of the zeros
 
 
 @pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-11"])

@@ -49,6 +49,25 @@ def test_a_signal_while_the_command_is_imported_leaves_no_traceback(tmp_path, nu
     assert (process.returncode, errors) == (128 + number, "")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["click", "numpy"])
+def test_a_module_may_turn_a_signal_into_an_error_of_its_import(tmp_path, number, module):
+    """As modules in C do; click is imported first, and NumPy by the command."""
+    (tmp_path / f"{module}.py").write_text(
+        textwrap.dedent(f"""
+            import os
+            try:
+                os.kill(os.getpid(), {int(number)})
+            except BaseException:
+                raise ImportError("cannot initialise") from None
+        """)
+    )
+    process = start("-m", "conenmf", "rank", "--help", first=[tmp_path])
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 128 + number
+    assert "initialise" not in errors
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from .signals import Terminated, handle_signals, release_signals
+from .signals import Terminated, handle_signals, raise_received, release_signals
 
 
 def run() -> None:
     """Run the command line, or say which packages are missing."""
     handle_signals()  # first, because importing the rest takes a second
     try:
-        from .cli import main
-
-        code = main()
+        code = _main()
     except ModuleNotFoundError as problem:
         if problem.name not in ("click", "rich"):
             raise
@@ -29,6 +27,17 @@ def run() -> None:
         code = 143
     release_signals()
     sys.exit(code)
+
+
+def _main() -> int:
+    """Import and run the command line; an error that follows a signal counts as the signal."""
+    try:
+        from .cli import main
+
+        return main()
+    except Exception:
+        raise_received()
+        raise
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
 from .solve.problem import Problem
-from .solve.run import Callback
+from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import PathLike, attributes
+from .text import Facts, PathLike, attributes
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -338,12 +338,12 @@ class ConeNMF(
         V = self._read(
             X, reset=True, feature_names=feature_names, mask=mask, weights=weights, sigma=sigma
         )
+        n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
         if sample_weight is not None:
             if "sample weights" not in loss.constraints:
                 raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
             V = weigh_samples(V, sample_weight, loss.degree)
-        n_components, init = self._init_in_letters(V)
         with watching(self.verbose, self.callback, self.max_iter) as callback:
             result = factorize(
                 V,
@@ -364,6 +364,11 @@ class ConeNMF(
         if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
+
+    def __setstate__(self, state: Facts) -> None:
+        if "stop_reason_" in state:  # a text in files of skops
+            state = {**state, "stop_reason_": StopReason(state["stop_reason_"])}
+        super().__setstate__(state)
 
     def _take(self, result: Factorization) -> None:
         self.result_ = result
@@ -682,13 +687,14 @@ class ConeNMF(
         """
         check_is_fitted(self)
         V = self._read(X, reset=False)
-        if V.observed is not None:
-            loss = get_loss(self.loss)
-            return hidden_share(V, self.components_.T, loss, self._penalties(V))
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
             sample_weight = array("sample_weight", sample_weight, V.shape[1:], at_least=0)
-        return get_loss(self.loss).held_out(V, self.components_.T, sample_weight)
+        loss = get_loss(self.loss)
+        if V.observed is None:
+            return loss.held_out(V, self.components_.T, sample_weight)
+        weights = 1.0 if sample_weight is None else np.asarray(sample_weight, float)
+        return hidden_share(V, self.components_.T, loss, self._penalties(V), weights)
 
     def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
@@ -901,7 +907,10 @@ class ConeNMF(
             raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
-        """Return K and init for `factorize`; arrays are checked, then transposed to W and H."""
+        """Return K and init for `factorize`; arrays are checked, then transposed to W and H.
+
+        The coefficients are those of the samples of V, before samples get weights.
+        """
         init = "auto" if self.init is None else self.init
         if isinstance(init, str) or callable(init):
             return self.n_components, init

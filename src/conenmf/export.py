@@ -11,6 +11,7 @@ import codecs
 import csv
 import importlib.util
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ import numpy as np
 
 from .arguments import choice, text
 from .arguments import path as checked_path
-from .atomic import files_written_whole, output_file, writing, written_whole
+from .atomic import files_written_whole, flush, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
@@ -447,8 +448,14 @@ def _opened(stream: BinaryIO, mode: str) -> Iterator[Any]:
     import h5py
 
     stream.flush()
-    with h5py.File(stream.name, mode, locking=False) as file:
-        yield file
+    try:
+        with h5py.File(stream.name, mode, locking=False) as file:
+            yield file
+    except RuntimeError as problem:  # HDF5 does not say that the disk is full when it closes a file
+        stream.seek(0, os.SEEK_END)
+        stream.write(bytes(_COPIED_BYTES))  # fails with the true reason
+        flush(stream)
+        raise OSError(f"HDF5 failed: {problem}") from problem
 
 
 def _add(file: Any, annotations: Sequence[Annotation]) -> None:

@@ -38,7 +38,7 @@ from .scale.checkpoint import (
     identity_of,
 )
 from .solve.constraints import NO_PENALTIES, Fixed, Penalties
-from .solve.inits import CONE_INITS, Init, Start
+from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
 from .solve.losses import Loss, Objective, get_loss
 from .solve.problem import Problem
 from .solve.race import PATIENCE, Race, hold_race, may_pay
@@ -88,7 +88,8 @@ def factorize(
         "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of
         them and tries others if they are likely to lower the error (`solve.race`); a function
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
-        generator: `rng`, or one with the seed 0.
+        generator: `rng`, or one with the seed 0. If samples have weights, H belongs to the original
+        samples.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
         What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
         the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
@@ -141,7 +142,8 @@ def factorize(
     problem = Problem.of(V, minimised, chosen, fixed, added)
     K = checked_K(K, V) if problem.fixed is None else problem.fixed.checked_K(checked_K(K, V))
     settings = _settings(K, init, minimised, solver, stopping) | problem.plain()
-    fit = _Fit(V, problem, chosen, stopping, init, callback, rng)
+    own = of_counted_samples(V, init)
+    fit = _Fit(V, problem, chosen, stopping, own, callback, rng)
     with V.own_threads(), ExitStack() as stack:
         if checkpoint is not None and solver is not None:
             stack.enter_context(fit.saved(checkpoint, _identity(settings, init, solver, problem)))

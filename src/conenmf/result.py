@@ -157,6 +157,10 @@ class Factorization:
         """Leave out the data and their spectrum."""
         return {**vars(self), "spectrum": None, "data": None}
 
+    def __setstate__(self, state: Facts) -> None:
+        """Restore the reason, which skops saves as a text."""
+        vars(self).update(state, stop_reason=StopReason(state["stop_reason"]))
+
     def __copy__(self) -> Factorization:
         return replace(self)
 

@@ -1,6 +1,7 @@
 """Saved factorizations: one ``.npz`` file of plain arrays, written and read without pickle.
 
-The fields are described in `result`.
+The fields are described in `result`. For files of skops, `TRUSTED_TYPES` lists the types of a
+fitted model.
 """
 
 from __future__ import annotations
@@ -24,6 +25,36 @@ from .scale.checkpoint import (
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
+
+# The types of a fitted ConeNMF, for `skops.io.load(path, trusted=TRUSTED_TYPES)`. They hold arrays,
+# numbers and texts; loading them calls no other code.
+TRUSTED_TYPES = (
+    "conenmf.cones.counting.RankEstimate",
+    "conenmf.cones.geometry.ConeGeometry",
+    "conenmf.cones.geometry.Separation",
+    "conenmf.cones.open_problems.StreamCones",
+    "conenmf.data.prepare.Preparation",
+    "conenmf.data.prepare.Vocabulary",
+    "conenmf.estimator.ConeNMF",
+    "conenmf.judge.certificate.Certificate",
+    "conenmf.judge.certificate.CountCertificate",
+    "conenmf.judge.choose_k.Evidence",
+    "conenmf.judge.choose_k.Selection",
+    "conenmf.judge.details.ConeDiagnosis",
+    "conenmf.judge.details.Details",
+    "conenmf.judge.details.InspectedSamples",
+    "conenmf.judge.diagnosis.Diagnosis",
+    "conenmf.judge.diagnosis.Row",
+    "conenmf.judge.uniqueness.Uniqueness",
+    "conenmf.names.Names",
+    "conenmf.result.Factorization",
+    "conenmf.scale.checkpoint.Checkpoint",
+    "conenmf.solve.online.ConeStream",
+    "conenmf.solve.online._Factors",
+    "conenmf.solve.race.Entrant",
+    "conenmf.solve.race.Race",
+    "conenmf.solve.run.History",
+)
 
 _FORMAT = "conenmf-factorization-10"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")

@@ -18,12 +18,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _SAVING = "conenmf: saving the result so far; Ctrl-C again to end at once"
 
 
+_received: list[int] = []  # signals that were answered by an exception
+
+
 class Terminated(BaseException):
     """SIGTERM was received; like KeyboardInterrupt, it is not an error for programs to handle."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
+    _received.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
@@ -32,6 +36,15 @@ def handle_signals() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in the background of a shell
             signal.signal(number, _stop)
+
+
+def raise_received() -> None:
+    """Raise the exception of a signal that was received, if there was one.
+
+    A module that is being imported may turn the first one into an ImportError.
+    """
+    if _received:
+        raise KeyboardInterrupt if _received[0] == signal.SIGINT else Terminated
 
 
 def release_signals() -> None:

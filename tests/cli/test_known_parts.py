@@ -159,6 +159,14 @@ def test_weights_of_samples_are_a_file(X, run, fitted, fails):
     fails(4, "--sample-weight", *command)
 
 
+def test_whole_weights_of_counts_choose_the_number_of_components(folder, run):
+    np.save("counts.npy", np.random.default_rng(0).poisson(3, (40, 15)))
+    np.savetxt("weights.txt", np.arange(40) % 3, "%d")
+    command = ("fit", "counts.npy", "--loss", "poisson", "--sample-weight", "weights.txt")
+    assert run(*command, "-o", "out", "--quick", "-q") == 0
+    assert Factorization.load("out/result.npz").H.shape[1] == 40
+
+
 @pytest.mark.parametrize(
     ("flags", "options"),
     [
@@ -206,6 +214,16 @@ def test_a_long_table_of_ratings_is_fitted_as_such(folder, output_of, fails, rng
     fails(4, together, "transform", "out", "ratings.csv", "-o", "x.csv", "-q")
     fails(4, "leave out --data", "report", "out", "--data", "ratings.csv", "-q")
     output_of("report", "out", "-q")
+
+
+def test_a_table_in_which_every_pair_is_rated_is_one_of_ratings(folder, output_of):
+    pairs = np.ndindex(6, 5)
+    rows = "\n".join(f"u{user},i{item},{1 + (user * item) % 4}" for user, item in pairs)
+    Path("ratings.csv").write_text(f"user,item,rating\n{rows}\n")
+    summary = output_of("fit", "ratings.csv", "-k", 1, "-o", "out", "--json", "-q")
+    assert summary["settings"]["rmse"] > 0
+    table = Path("out/recommendations.csv").read_text().splitlines()
+    assert table == ["user,item,predicted rating"]  # nothing is left to recommend
 
 
 def test_displacement_is_an_option(X, fitted):

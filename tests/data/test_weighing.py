@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cones.clustering import cluster_cones
@@ -75,3 +76,53 @@ def test_a_sample_without_weight_has_a_label():
     model = ConeNMF(2).fit(X, sample_weight=np.where(np.arange(30) == 4, 0.0, 0.5))
     contributions = model.transform(X) * np.linalg.norm(model.components_, axis=1)
     np.testing.assert_array_equal(model.labels_, contributions.argmax(axis=1))
+
+
+@pytest.mark.seed(0)
+@pytest.mark.parametrize("kind", ["counts", "weights of features", "weights of entries", "holes"])
+def test_whole_weights_choose_the_components_of_repeated_samples(kind, rng):
+    rates = rng.gamma(0.5, size=(60, 3)) @ rng.gamma(0.5, size=(3, 20)) * 5
+    X = rng.poisson(rates).astype(float)
+    repeats = rng.integers(0, 3, 60)
+    loss = "poisson" if kind == "counts" else "frobenius"
+    weights = {
+        "weights of features": rng.random(20) + 0.5,
+        "weights of entries": rng.random(X.shape) + 0.5,
+    }.get(kind)
+    again = weights.repeat(repeats, axis=0) if kind == "weights of entries" else weights
+    if kind == "holes":
+        X = np.where(rng.random(X.shape) < 0.2, np.nan, X)
+    model = ConeNMF(loss=loss, missing="nan")
+    one = clone(model).fit(X, sample_weight=repeats, weights=weights)
+    other = model.fit(X.repeat(repeats, axis=0), weights=again)
+    assert one.result_.K_decided_by == other.result_.K_decided_by
+    assert one.n_components_ == other.n_components_
+    assert one.relative_error_ == pytest.approx(other.relative_error_, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_an_own_start_belongs_to_the_original_samples(loss, X):
+    rng = np.random.default_rng(2)
+    A, C = rng.random((40, 3)), rng.random((3, 12))
+    repeats = rng.integers(0, 4, 40)
+    one = ConeNMF(3, init=(A, C), loss=loss).fit(X, sample_weight=repeats)
+    other = ConeNMF(3, init=(A.repeat(repeats, axis=0), C), loss=loss)
+    other.fit(X.repeat(repeats, axis=0))
+    assert one.relative_error_ == pytest.approx(other.relative_error_, rel=1e-9)
+    assert one.n_iter_ == other.n_iter_
+    # halves of these weights are the same problem, in which nothing is repeated
+    half = ConeNMF(3, init=(A, C), loss=loss).fit(X, sample_weight=repeats / 2)
+    assert half.relative_error_ == pytest.approx(other.relative_error_, rel=1e-3)
+    again = factorize(weigh_samples(from_rows(X), repeats), 3, init=(C.T, A.T))
+    assert again.H.shape == (3, 40)
+
+
+def test_the_score_of_data_with_holes_has_sample_weights(X):
+    known = np.random.default_rng(1).random(X.shape) < 0.8
+    holed = np.where(known, X, np.nan)
+    model = ConeNMF(3, missing="nan").fit(holed[:20])
+    assert model.score(holed, sample_weight=np.ones(40)) == model.score(holed)
+    first = np.arange(40) < 20
+    alone = model.score(holed[first])
+    assert model.score(holed, sample_weight=first.astype(float)) == pytest.approx(alone)
+    assert model.score(holed) != pytest.approx(alone)

@@ -1,5 +1,6 @@
 """Files that are damaged, too large or of another kind are refused with the reason."""
 
+import gzip
 import io
 import zipfile
 
@@ -72,6 +73,29 @@ def virtual(path):
     layout[:] = h5py.VirtualSource(path.with_name("other.h5"), "X", X.shape)
     with h5py.File(path, "w") as file:
         file.create_virtual_dataset("X", layout)
+
+
+def linked(path, name="X"):
+    """A file with a link to a matrix in another file."""
+    hdf5(path.with_name("other.h5"), data=X)
+    with h5py.File(path, "w") as file:
+        file[name] = h5py.ExternalLink("other.h5", "/X")
+
+
+def linked_parts(path):
+    """A sparse matrix in AnnData whose numbers are in another file."""
+    linked(path, "X/data")
+    with h5py.File(path, "a") as file:
+        file["X"].attrs["shape"] = (2, 2)
+        file["X/indices"], file["X/indptr"] = PARTS["indices"], PARTS["indptr"]
+
+
+def one_line(path):
+    """A compressed line of 64 million numbers."""
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(128):
+            file.write(b"0," * (1 << 19))
+    assert path.stat().st_size < 1 << 20
 
 
 def zarr_without_a_chunk(path):
@@ -161,6 +185,18 @@ REFUSED = {  # the name of a file, how it is written, the error, its message, an
     "numbers in another file": (
         "a.h5", virtual, FileFormatError,
         r"never written here, .* or they are in other files",
+    ),
+    "a link to another HDF5 file": (
+        "a.h5", linked, FileFormatError, "only links to /X in .*other.h5, whose changes",
+    ),
+    "a link in AnnData": (
+        "a.h5ad", linked, FileFormatError, "only links to /X in .*other.h5",
+    ),
+    "a link to a part of a sparse matrix": (
+        "a.h5ad", linked_parts, FileFormatError, "only links to /X in .*other.h5",
+    ),
+    "a long compressed line": (
+        "a.csv.gz", one_line, FileFormatError, "line 1 takes 100000016 bytes", LITTLE,
     ),
     "texts in HDF5": (
         "a.h5", lambda path: hdf5(path, data=np.array(["a", "b"], dtype=object)),

@@ -31,7 +31,7 @@ from ..errors import (
     OutputError,
     is_disk_full,
 )
-from ..signals import Terminated
+from ..signals import Terminated, raise_received
 from ..text import Facts, visible
 
 __all__ = ["EXIT_CODES", "app", "error_line", "main"]
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("always", InputWarning)
             warnings.showwarning = warn
-            code = app.main(words, "conenmf", standalone_mode=False, obj=shared)
+            code = _run(words, shared)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.UsageError as problem:
@@ -175,6 +175,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if code == 1 and not shared["debug"]:
             notes.append("--debug shows where")
         return _say("; ".join([error_line(problem, shared["flags"]), *notes]), code)
+
+
+def _run(words: Sequence[str], shared: Facts) -> object:
+    """Run a command; an error that follows a signal counts as the signal."""
+    try:
+        return app.main(words, "conenmf", standalone_mode=False, obj=shared)
+    except Exception:
+        raise_received()
+        raise
 
 
 def _say(message: str, code: int) -> int:

@@ -184,7 +184,8 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     A sparse matrix whose stored entries are the known ones contains ratings. `fit_ratings` fits it,
     unless options say otherwise.
     """
-    if own.observed is not None and own.observed.weights is None and not request.given & _PLAIN:
+    is_plain = own.observed is not None and own.observed.weights is not None
+    if own.are_ratings and not is_plain and not request.given & _PLAIN:
         return _rated(request, own)
     V = with_sample_weights(request, own, request.loss)
     n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted

@@ -441,6 +441,23 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     return view
 
 
+def as_repeated(V: DataMatrix) -> DataMatrix:
+    """Return samples repeated by whole-number weights as data of their own; other V as they are.
+
+    Masks and weights of entries for the result have one row for each repetition.
+
+    >>> from conenmf import from_rows
+    >>> V = weigh_samples(from_rows([[3.0, 4.0], [1.0, 0.0]]), [2.0, 1.0])
+    >>> observed_only(as_repeated(V), mask=[[1, 1], [0, 1], [1, 1]]).observed.counts
+    array([2, 3])
+    """
+    if V.unweighed is None or V.unweighed.repeated is None:
+        return V
+    twin = copy.copy(V)
+    twin.unweighed = None
+    return twin
+
+
 # --- one block with missing or weighted entries -------------------------------------------------
 
 

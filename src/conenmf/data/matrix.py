@@ -189,6 +189,9 @@ class DataMatrix(ABC):
         The steps that `prepare` applied to the entries, if the matrix is such a view.
     observed : Observed or None
         Which entries are known, and their weights; None if all are known and weigh the same.
+    are_ratings : bool
+        Whether entries that a sparse matrix does not store are unknown, not zero, although all may
+        be known.
     unweighed : Weighed or None
         The original samples, if the samples of this matrix are multiplied by weights.
 
@@ -207,6 +210,7 @@ class DataMatrix(ABC):
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
     observed: Any = None
+    are_ratings: bool = False
     unweighed: Any = None
 
     def __init__(

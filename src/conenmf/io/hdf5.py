@@ -19,7 +19,7 @@ from ..data.blocks import Array
 from ..errors import DataTypeError, FileFormatError
 from ..names import Names
 from ..scale.disk import Source, Stamp
-from ..text import decoded
+from ..text import decoded, visible
 from .limits import (
     NAME_BYTES,
     check_expansion,
@@ -131,6 +131,7 @@ def _source(
 
 def _check(array: Member, path: Path, budget: int) -> None:
     """Reject an array with a part that was never written, or with an impossible size."""
+    _refuse_other_files(array, path)
     place = f"{path}:{array.name}"
     chunk = math.prod(array.chunks or (0,)) * array.dtype.itemsize
     if chunk > _HARMLESS_CHUNK_BYTES:
@@ -157,6 +158,16 @@ def _check(array: Member, path: Path, budget: int) -> None:
     check_expansion(place, stored, math.prod(array.shape) * array.dtype.itemsize)
 
 
+def _refuse_other_files(member: Member, path: Path) -> None:
+    """Reject a member of HDF5 to which a link in this file leads, but which is in another file."""
+    other = member.file.filename if hasattr(member, "file") else path
+    if not path.samefile(other):
+        raise FileFormatError(
+            f"{path} only links to {member.name} in {visible(other)}, whose changes during a fit "
+            "would not be noticed: open that file, or copy the array into this one"
+        )
+
+
 def _refuse_pickles(array: Member, place: str) -> None:
     settings = {**array.metadata.to_dict(), "attributes": None}
     if "pickle" in json.dumps(settings, default=str):
@@ -170,6 +181,7 @@ def texts(member: Member, path: Path, budget: int) -> list[str] | None:
         if math.prod(member.shape) * NAME_BYTES > budget // 8:
             return None
         return [decoded(text) for text in np.ravel(member[:]).tolist()]
+    _refuse_other_files(member, path)
     if hasattr(member, "members"):  # a group of Zarr
         for name, part in member.members(max_depth=None):
             if is_array(part):

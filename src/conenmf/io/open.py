@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from ..arguments import choice, flag, instance, integer, number, optional, several, text
 from ..arguments import path as checked_path
-from ..data.blocks import Rows, canonical_rows
+from ..data.blocks import Rows, canonical_rows, is_sparse
 from ..data.known import clipped, observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
@@ -516,6 +516,8 @@ def _read(
             known["missing"] = "zeros"
         V = observed_only(V, samples_in=samples_in, **known)
         V = clipped(V) if check_entries(V, samples_in, negative) else V
+        if isinstance(known.get("missing"), str) and known["missing"] == "zeros":
+            V.are_ratings = is_sparse(V.columns(np.arange(1)))
     is_weighed = getattr(known.get("weights"), "ndim", 0) == 2 and V.is_in_memory
     if is_weighed and (said := remark_on_weights(V)):
         warnings.warn(InputWarning(Message(said, Option("sigma"))), stacklevel=3)

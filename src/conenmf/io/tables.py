@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -299,6 +299,8 @@ _ROLES = (
 )
 
 _MOST_COLUMNS = 5
+_LOOKED_AT_TRIPLES = 20  # rows of a data frame without matching titles
+_NO_VALUES = ("None", "nan", "NaN", "NaT", "<NA>")  # texts of missing values of data frames
 _MOST_VALUES = 20  # largest number of different ratings, without titles
 _LEAST_BY_CHANCE = 10  # expected number of pairs that occur twice by chance
 
@@ -348,10 +350,69 @@ def are_ratings(table: NamedMatrix) -> bool:
     return bool(comes_again and has_few and n**2 >= 2 * _LEAST_BY_CHANCE * users * items)
 
 
-def matrix_of_triples(place: object, triples: Iterable[tuple[int, str, str, Any]]) -> NamedMatrix:
+def triples_of_frame(frame: Any) -> NamedMatrix | None:
+    """Return a data frame of pandas or polars with a rating in each row as a sparse matrix.
+
+    None if it is not a data frame, or has other columns.
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"userId": [1, 1, 2], "movieId": [7, 8, 7], "stars": [4.0, 5.0, 2.0]})
+    >>> triples_of_frame(frame).matrix.toarray().tolist()
+    [[4.0, 5.0], [2.0, 0.0]]
+    """
+    if not (hasattr(frame, "columns") and hasattr(frame, "shape") and hasattr(frame, "head")):
+        return None
+    places = columns_of_triples([str(title) for title in frame.columns])
+    if not places:
+        head = _columns_of_frame(frame.head(_LOOKED_AT_TRIPLES), range(frame.shape[1]))
+        rows = [[str(field) for field in row] for row in zip(*head, strict=True)]
+        if not rows or not may_be_triples(rows):
+            return None
+        places = (0, 1, 2)
+    users, items, ratings = _columns_of_frame(frame, places)
+    triples = zip(
+        range(len(ratings)),
+        _identifiers("user", users),
+        _identifiers("item", items),
+        _rating_numbers(ratings),
+        strict=True,
+    )
+    return matrix_of_triples(_FRAME, triples, "row")
+
+
+_FRAME = "the data frame"
+
+
+def _columns_of_frame(frame: Any, places: Iterable[int]) -> list[list[Any]]:
+    """Return columns of a data frame of pandas or polars as lists of values."""
+    columns = getattr(frame, "iloc", frame)
+    return [list(columns[:, place]) for place in places]
+
+
+def _identifiers(kind: str, values: list[Any]) -> Iterator[str]:
+    """Yield users or items as texts; whole numbers in a column of floats are integers."""
+    for row, value in enumerate(values):
+        if not isinstance(value, str) and str(value) in _NO_VALUES:
+            raise DataError(f"{_FRAME}: row {row} has no {kind}: drop it, or name the {kind}")
+        is_whole = isinstance(value, float) and value.is_integer()
+        yield str(int(value)) if is_whole else str(value)
+
+
+def _rating_numbers(values: list[Any]) -> Iterator[float | None]:
+    """Yield ratings as numbers, and missing ones as None."""
+    for row, value in enumerate(values):
+        if isinstance(value, str) or not (hasattr(value, "__float__") or str(value) in _NO_VALUES):
+            found = f"{_FRAME}: row {row} has the rating {excerpt(value)!r}, which is not a number"
+            raise DataTypeError(f"{found}: convert this column to numbers")
+        yield float(value) if hasattr(value, "__float__") else None
+
+
+def matrix_of_triples(
+    place: object, triples: Iterable[tuple[int, str, str, Any]], unit: str = "line"
+) -> NamedMatrix:
     """Return the ratings as a sparse matrix, with a row per user and a column per item.
 
-    Each triple starts with its line number, for messages.
+    Each triple starts with its number, and `unit` says what that counts, for messages.
 
     >>> rows = [(2, "ann", "jaws", 4.0), (3, "bob", "jaws", 2.0), (4, "bob", "heat", 5.0)]
     >>> matrix_of_triples("table", rows).matrix.toarray().tolist()
@@ -362,15 +423,19 @@ def matrix_of_triples(place: object, triples: Iterable[tuple[int, str, str, Any]
     lines: dict[tuple[int, int], int] = {}
     ratings = []
     for line, user, item, rating in triples:
+        if not user or not item:
+            missing = "item" if user else "user"
+            problem = f"{place}: {unit} {line} has no {missing}"
+            raise DataError(f"{problem}: leave it out, or name the {missing}")
         if rating is None or not 0 < rating < np.inf:
-            problem = f"{place}: line {line} has a rating that is not a finite number above 0; "
+            problem = f"{place}: {unit} {line} has a rating that is not a finite number above 0; "
             advice = "leave out pairs without a rating, or add the same number to all ratings"
             raise FileFormatError(problem + advice)
         pair = users.setdefault(user, len(users)), items.setdefault(item, len(items))
         earlier = lines.setdefault(pair, line)
         if earlier != line:
             said = f"user {excerpt(user)!r} and item {excerpt(item)!r}"
-            problem = f"{place}: lines {earlier} and {line} both have a rating of {said}: "
+            problem = f"{place}: {unit}s {earlier} and {line} both have a rating of {said}: "
             raise DataError(f"{problem}keep one of them")
         ratings.append(rating)
     rows = np.array([*lines], np.intp).reshape(-1, 2).T

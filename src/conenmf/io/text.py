@@ -18,14 +18,16 @@ import re
 import statistics
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from ..data.blocks import Array
+from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, Message, Option
 from ..mutations import TITLES
 from ..names import Names
@@ -60,6 +62,7 @@ _NEARLY = 0.75  # share of the steps of a row that is nearly in order
 _MAX_UNEVEN = 0.01  # range of steps that count as even, relative to their mean
 _IRREGULAR = '"\r\x1c\x1d\x1e\x1f'  # quotes, and white space that numbers seldom have
 _FIELD_BYTES = 40  # memory for a number while it is parsed
+_BYTES_OF_CHAR = 16  # memory for a character of a line while its fields are parsed
 _FIXED = "each text is a sample"
 
 
@@ -67,7 +70,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     """Open a table with one row per line; with the ending ``.gz``, a compressed one."""
     if reading.text_column is not None:
         return open_text_column(path, reading)
-    head = [line for _, line in islice(_filled_lines(path), _HEAD_LINES)]
+    head = [line for _, line in islice(_filled_lines(path, reading.budget), _HEAD_LINES)]
     count = max(3, _HEAD_CHARS // max(map(len, head), default=1))
     dialect = guess(head[:count], path, reading.header)
     ratings = _open_triples(path, dialect, reading) or _recognised(path, head, dialect, reading)
@@ -92,7 +95,7 @@ def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix
         return None
     check_fits(path, 4 * path.stat().st_size, reading.budget)
     user, item, rating = places
-    lines = islice(_filled_lines(path), columns.titles is not None, None)
+    lines = islice(_filled_lines(path, reading.budget), columns.titles is not None, None)
     rows = ((number, _split(path, number, line, dialect)) for number, line in lines)
     table = matrix_of_triples(
         path,
@@ -228,15 +231,31 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
 # --- reading ----------------------------------------------------------------------------------
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text; only a newline ends a line."""
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """Open a UTF-8 text, compressed if it ends in ``.gz``; only a newline ends a line."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rt", encoding="utf-8-sig", newline="\n") as stream:
-        yield from stream
+        yield stream
 
 
-def _filled_lines(path: Path) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in enumerate(_lines(path), 1) if line.strip(" \r\n"))
+def _content(path: Path, budget: int) -> str:
+    """Return a text that fits in memory; a compressed one may be much larger than its file."""
+    with _opened(path) as stream:
+        content = stream.read(budget // 4 + 1)
+    check_fits(path, len(content), budget)
+    return content
+
+
+def _filled_lines(path: Path, budget: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty, with their numbers; a line must fit in memory."""
+    longest = max(budget // _BYTES_OF_CHAR, _HEAD_CHARS)
+    with _opened(path) as stream:
+        for number, line in enumerate(iter(partial(stream.readline, longest + 1), ""), 1):
+            if len(line) > longest:
+                check_fits(f"{path}: line {number}", _BYTES_OF_CHAR * len(line), budget)
+            if line.strip(" \r\n"):
+                yield number, line
 
 
 def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
@@ -254,7 +273,7 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
     After the first batch that NumPy's parser refuses it is no longer tried: others will follow.
     """
     columns = dialect.columns
-    lines = islice(_filled_lines(path), columns.titles is not None, None)
+    lines = islice(_filled_lines(path, budget), columns.titles is not None, None)
     size = max(1, batch_bytes(budget) // (_FIELD_BYTES * columns.width))
     are_plain = True
     while batch := list(islice(lines, size)):
@@ -369,13 +388,13 @@ def open_texts(path: Path, reading: Reading) -> NamedMatrix:
     files = files_below(path, TEXT_SUFFIXES)
     check_fits(path, sum(file.stat().st_size for file in files), reading.budget)
     names = Names.of([file.relative_to(path).as_posix() for file in files])
-    return NamedMatrix(["".join(_lines(file)) for file in files], names, fixed=_FIXED)
+    return NamedMatrix([_content(file, reading.budget) for file in files], names, fixed=_FIXED)
 
 
 def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     """Open the texts in a column of a table; a quoted text may span several lines."""
     check_fits(path, 2 * path.stat().st_size, reading.budget)
-    content = "".join(_lines(path))
+    content = _content(path, reading.budget)
     column = reading.text_column
     first = content.partition("\n")[0]
     # Try the delimiter that splits off the title, or gives the most fields.
@@ -397,7 +416,7 @@ def read_rows(path: PathLike) -> list[list[str]]:
     """Read the rows of a small CSV file as texts; a quoted text may span several lines."""
     path = Path(path)
     with named_damage(path):
-        return _rows(path, "".join(_lines(path)), ",")
+        return _rows(path, _content(path, memory_budget(None)), ",")
 
 
 def _rows(path: Path, content: str, delimiter: str) -> list[list[str]]:
@@ -416,5 +435,5 @@ def read_names(path: PathLike, budget: int) -> list[str]:
     """Read the lines of a UTF-8 text as names; with the ending ``.gz``, a compressed text."""
     path = Path(path)
     check_fits(path, 4 * path.stat().st_size, budget)
-    text = "".join(_lines(path)).rstrip("\r\n")
+    text = _content(path, budget).rstrip("\r\n")
     return [line.strip() for line in text.split("\n")] if text.strip() else []

@@ -39,7 +39,7 @@ from ..cones.counting import (
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, filled, observed_only, observed_residual
+from ..data.known import EntryWeights, as_repeated, filled, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
@@ -525,7 +525,12 @@ def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Genera
 
 
 def _predicted(
-    V: DataMatrix, data: DataMatrix, W: Array, loss: Loss, penalties: Penalties
+    V: DataMatrix,
+    data: DataMatrix,
+    W: Array,
+    loss: Loss,
+    penalties: Penalties,
+    sample_weight: Array | float = 1.0,
 ) -> float:
     """Return which share of the squares of hidden entries W and the other entries predict.
 
@@ -534,7 +539,9 @@ def _predicted(
     """
     H = loss.coefficients(data, W, penalties)[0].T
     every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
-    left, hidden = (of_all - of_known for of_all, of_known in zip(*every, strict=True))
+    left, hidden = (
+        sample_weight * (of_all - of_known) for of_all, of_known in zip(*every, strict=True)
+    )
     return min(1.0 - float(np.minimum(left, hidden).sum()) / (hidden.sum() or 1.0), 1.0)
 
 
@@ -551,16 +558,22 @@ def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
     folds = (n_folds * uniform_rows(range(N), F, (5, 1))).astype(np.int64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # samples may lose all their entries
-        return observed_only(V, mask=folds != fold)
+        return observed_only(as_repeated(V), mask=folds != fold)
 
 
-def hidden_share(V: DataMatrix, W: Array, loss: Loss, penalties: Penalties) -> float:
+def hidden_share(
+    V: DataMatrix,
+    W: Array,
+    loss: Loss,
+    penalties: Penalties,
+    sample_weight: Array | float = 1.0,
+) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
 
     A third of the entries is hidden at a time; coefficients are fitted to the other entries.
     """
     splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
-    shares = [_predicted(V, data, W, loss, penalties) for data in splits]
+    shares = [_predicted(V, data, W, loss, penalties, sample_weight) for data in splits]
     return float(np.mean(shares))
 
 

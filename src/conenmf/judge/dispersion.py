@@ -21,7 +21,7 @@ from numpy.random import Generator
 from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
 from ..data.blocks import TINY, Array, Block, dense, first_largest
-from ..data.known import observed_only
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
@@ -72,7 +72,9 @@ class Noise(NamedTuple):
 
     def weighed(self, V: DataMatrix) -> DataMatrix:
         """Return V, or a matrix of its shape, with the weights of its entries."""
-        return V if self.weights is None else observed_only(V, weights=self.weights)
+        if self.weights is None:
+            return V
+        return observed_only(as_repeated(V), weights=self.weights)
 
 
 _LOSS = get_loss("poisson")

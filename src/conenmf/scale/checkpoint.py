@@ -560,6 +560,9 @@ def reading(path: PathLike, format_name: str, what: str) -> Iterator[tuple[Facts
     arrays = {}
     try:
         with zipfile.ZipFile(path) as archive:
+            # `write_arrays` compresses nothing, so no member takes more memory than the file
+            if any(member.compress_type != zipfile.ZIP_STORED for member in archive.infolist()):
+                raise ValueError("its arrays are compressed, and conenmf compresses none")
             for name in archive.namelist():
                 with archive.open(name) as member:
                     array = np.lib.format.read_array(member, allow_pickle=False)

@@ -501,6 +501,22 @@ def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: KnownSpec
     return Start(*INITS[init](V, K, rng), init)
 
 
+def of_counted_samples(V: DataMatrix, init: Init) -> Init:
+    """Return an init for a view of weighted samples from one for the original samples.
+
+    Only a pair of factors changes: its coefficients, like those of a result, belong to the original
+    samples.
+    """
+    own = V.unweighed
+    if own is None or not isinstance(init, tuple) or len(init) != 2:
+        return init
+    W, H = init
+    H = in_order(own.V.names.turned(), "H", H, "", "feature")
+    if not is_elsewhere(H):
+        H = factor("H", H, ("K", own.V.n_samples))
+    return W, own.weighed(H)
+
+
 def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
     """Return factors that a user or the user's function gives, after checking them.
 
