@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import inv, lstsq, matrix_rank, norm, slogdet
@@ -52,7 +52,7 @@ from numpy.random import default_rng
 from scipy.linalg import null_space, qr
 from scipy.special import gammaln, log_ndtr
 
-from ..arguments import Pair, components
+from ..arguments import components
 from ..data.blocks import Array, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
@@ -79,6 +79,8 @@ _MAX_ITER = 500
 _TOL = 1e-7
 _MEMORY = 20  # steps that the search stores
 _ROOT = math.log(math.sqrt(2 * math.pi))
+
+Limits: TypeAlias = tuple[float, float]
 
 
 def simplex(
@@ -181,7 +183,7 @@ def _facets(Y: Array, sizes: Array, noise: Array, known: Array | None) -> Array:
     return space.facets(start[:-3])
 
 
-def _search(start: Array, given: tuple[Any, ...], shares: list[Pair], noise: Array) -> Array:
+def _search(start: Array, given: tuple[Any, ...], shares: list[Limits], noise: Array) -> Array:
     """Return the point of least loss; the minimiser returns its bounds if nothing is free."""
     from scipy.optimize import minimize  # slow to import
 
@@ -239,7 +241,7 @@ def _with_known(Q: Array, scale: Array, known: Array) -> _Space:
             "leave out those that no pixel contains, and give each only once"
         )
     if not _MIN_UNIT <= bright.min() <= bright.max() <= 1 / _MIN_UNIT:
-        problem = f"fixed components are {bright.min():.2g} to {bright.max():.2g} times as bright"
+        problem = f"fixed components are {', '.join(map('{:.2g}'.format, bright))} times as bright"
         advice = " as materials of the scene: give them in its units"
         warnings.warn(InputWarning(problem + advice), stacklevel=2)
     known = known / bright
