@@ -24,8 +24,34 @@ _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4", "L": "u1"}
 
 
+_TIFF_STARTS = (b"II*\0", b"MM\0*")
+_TIFF_TAGS = (257, 256, 277)  # of the rows, the columns and the bands of a page
+
+
 def _open(path: Path) -> Any:
-    return require_package("PIL.Image", path).open(path, formats=_FORMATS)
+    pillow = require_package("PIL.Image", path)
+    try:
+        return pillow.open(path, formats=_FORMATS)
+    except pillow.UnidentifiedImageError:
+        rows, columns, bands = _page(path)
+        if bands == 1:
+            raise
+    raise FileFormatError(
+        f"{path} is a TIFF with {bands} bands of {rows} x {columns} pixels on one page, which is "
+        "not read: convert it with gdal_translate -of ENVI in.tif out.img, and open out.hdr"
+    )
+
+
+def _page(path: Path) -> list[int]:
+    """Return the rows, columns and bands of the first page of a TIFF; ones for other files."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        if start[:4] not in _TIFF_STARTS:
+            return [1, 1, 1]
+        tags = require_package("PIL.TiffImagePlugin", path).ImageFileDirectory_v2(start)
+        file.seek(tags.next)
+        tags.load(file)
+    return [int(tags.get(tag, 1)) for tag in _TIFF_TAGS]
 
 
 class _Images:
