@@ -4,7 +4,7 @@ import scipy.sparse as sp
 
 from conenmf import factorize, from_columns, from_rows, open_data
 from conenmf.data.views import coordinates
-from conenmf.errors import ComponentsError
+from conenmf.errors import ComponentsError, InputWarning
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.inits import INITS, initialize
@@ -219,3 +219,14 @@ def test_large_data_begin_in_single_and_end_as_in_double(make, monkeypatch, tmp_
     factorize(V, 4, max_iter=7, **options)
     resumed = factorize(V, 4, max_iter=20, **options)
     np.testing.assert_array_equal(resumed.W, factorize(V, 4, max_iter=20, tol=0.0).W)
+
+
+def test_more_components_than_samples_or_features_raise_a_warning():
+    X = np.random.default_rng(0).random((6, 4))
+    for data, words in ((X, "4 features"), (X.T, "4 samples")):
+        with pytest.warns(
+            InputWarning, match=f"5 components are more than the {words}: .* at most"
+        ):
+            factorize(from_rows(data), 5, init="random", max_iter=2, tol=0)
+    factorize(from_rows(X), 4, max_iter=2, tol=0)  # no warning
+    factorize(from_rows(X), 5, fixed=np.random.default_rng(1).random((4, 5)))
