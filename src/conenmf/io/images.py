@@ -25,7 +25,7 @@ _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4", "L"
 
 
 _TIFF_STARTS = (b"II*\0", b"MM\0*")
-_TIFF_TAGS = (257, 256, 277)  # of the rows, the columns and the bands of a page
+_TIFF_TAGS = (277, 257, 256, 258)  # of the bands, rows and columns of a page, and of its bits
 
 
 def _open(path: Path) -> Any:
@@ -33,25 +33,28 @@ def _open(path: Path) -> Any:
     try:
         return pillow.open(path, formats=_FORMATS)
     except pillow.UnidentifiedImageError:
-        rows, columns, bands = _page(path)
-        if bands == 1:
+        page = _page(path)
+        if not all(page):
             raise
+    bands, rows, columns, bits = page
     raise FileFormatError(
-        f"{path} is a TIFF with {bands} bands of {rows} x {columns} pixels on one page, which is "
-        "not read: convert it with gdal_translate -of ENVI in.tif out.img, and open out.hdr"
+        f"{path} is a TIFF with {bands} bands of {rows} x {columns} pixels of {bits} bits on one "
+        "page, which is not read: convert it with gdal_translate -of ENVI in.tif out.img, and open "
+        "out.hdr"
     )
 
 
 def _page(path: Path) -> list[int]:
-    """Return the rows, columns and bands of the first page of a TIFF; ones for other files."""
+    """Return the bands, rows, columns and bits of the first page of a TIFF; zeros for others."""
     with open(path, "rb") as file:
         start = file.read(8)
         if start[:4] not in _TIFF_STARTS:
-            return [1, 1, 1]
+            return [0, 0, 0, 0]
         tags = require_package("PIL.TiffImagePlugin", path).ImageFileDirectory_v2(start)
         file.seek(tags.next)
         tags.load(file)
-    return [int(tags.get(tag, 1)) for tag in _TIFF_TAGS]
+    values = [np.ravel(tags.get(tag, int(tag == 277))) for tag in _TIFF_TAGS]
+    return [int(value[0]) for value in values]
 
 
 class _Images:
