@@ -262,7 +262,7 @@ def not_available(fit: Fit) -> str:
         return "penalties of counts"
     if p.get("sum_to_one") and (l1 or p.get("orthogonality")):
         return "sums of one that are lowered"
-    if p and not is_counts and solver == "mult":
+    if special and not is_counts and solver == "mult":
         return "a multiplicative solver with penalties"
     if p.get("orthogonality") and solver == "nnlsb":
         return "orthogonality by exact least squares"

@@ -6,7 +6,7 @@ from scipy.special import kl_div
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
 from conenmf.data.blocks import exact
 from conenmf.data.views import coordinates
-from conenmf.errors import ComponentsError, NotFiniteError
+from conenmf.errors import ComponentsError, InputWarning, NotFiniteError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import require_finite
@@ -282,3 +282,14 @@ def test_fit_transform_equals_transform_and_its_error_is_that_of_its_factors(los
     assert model.result_.objective == pytest.approx(values[loss].sum(), rel=1e-9)
     history = model.history_.relative_error
     assert model.relative_error_ <= history[-1] * (1 + 10 * np.finfo(dtype).eps)
+
+
+def test_more_components_than_samples_or_features_raise_a_warning():
+    X = np.random.default_rng(0).random((6, 4))
+    for data, words in ((X, "4 features"), (X.T, "4 samples")):
+        with pytest.warns(
+            InputWarning, match=f"5 components are more than the {words}: .* at most"
+        ):
+            factorize(from_rows(data), 5, init="random", max_iter=2, tol=0)
+    factorize(from_rows(X), 4, max_iter=2, tol=0)  # no warning
+    factorize(from_rows(X), 5, fixed=np.random.default_rng(1).random((4, 5)))

@@ -14,7 +14,7 @@ from conenmf.cli import main
 from conenmf.errors import ComponentsError, DataError, InputWarning
 from conenmf.judge.scores import match_spectra
 from conenmf.solve import simplex as module
-from conenmf.solve.simplex import _loss, simplex
+from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 
 
 def drawn(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
@@ -118,13 +118,56 @@ def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
     assert match_spectra(spectra, first.T).angles.max() < 2
 
 
-def test_the_gradient_of_the_likelihood():
+@pytest.mark.parametrize("n_known", [0, 1])
+def test_the_gradient_of_the_likelihood(n_known):
     Y = np.random.default_rng(5).random((3, 50)) + 0.2
-    rows = np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3]]).ravel()
-    given = np.r_[rows, -0.1, -0.07, np.log(0.3)]
-    shared = Y, np.array([2.0, 0.5, 0.9]), np.full(3, 0.5), Y.sum(axis=0) / 2
+    Q = np.array([[1.0, -0.2, 0.1], [0.1, 0.8, -0.3], [-0.6, -0.1, 0.7]])
+    scale = Q.sum(axis=0)
+    known = np.array([[1.0], [0.2], [0.1]])
+    space = _with_known(Q, scale, known) if n_known else _Space(Q, scale)
+    given = np.r_[space.start, -0.1, -0.07, np.log(0.3)]
+    shared = Y, np.array([2.0, 0.5, 0.9]), space, Y.sum(axis=0) / 2
     error = check_grad(lambda x: _loss(x, *shared)[0], lambda x: _loss(x, *shared)[1], given)
     assert error < 1e-4 * np.linalg.norm(_loss(given, *shared)[1])
+
+
+@pytest.mark.parametrize("chosen", [[0], [2], [1, 0], [0, 1, 2]])
+def test_known_spectra_leave_the_others_as_good_as_without(chosen):
+    pixels, spectra, _ = drawn(3, seed=3)
+    free = ConeNMF.for_scenes(3).fit(pixels)
+    model = ConeNMF.for_scenes(3, fixed=spectra[chosen]).fit(pixels)
+    np.testing.assert_array_equal(model.components_[: len(chosen)], spectra[chosen])
+    worst = match_spectra(spectra, free.components_).angles.max()
+    assert match_spectra(spectra, model.components_).angles.max() <= worst
+    # the free simplex fits the noise of its three directions too, 3 of 60
+    assert model.relative_error_ < free.relative_error_ / np.sqrt(1 - 3 / 60)
+
+
+def test_a_known_spectrum_may_be_rare():
+    rng = np.random.default_rng(0)
+    _, spectra, abundances = drawn(3, seed=2)
+    abundances[:, 0] *= 0.05
+    abundances /= abundances.sum(axis=1, keepdims=True)
+    pixels = abundances @ spectra + 0.005 * rng.standard_normal((1600, 60))
+    model = ConeNMF.for_scenes(3, fixed=spectra[:1]).fit(pixels)
+    assert match_spectra(spectra, model.components_).angles.max() < 1
+
+
+def test_known_spectra_of_another_scene_or_unit_are_named(refuses):
+    pixels, spectra, _ = drawn(3)
+    twice = ConeNMF.for_scenes(3, fixed=spectra[[0, 0]])
+    refuses(DataError, "cannot be told apart", twice.fit, pixels)
+    with pytest.warns(InputWarning, match="1e.03 times as bright as materials"):
+        ConeNMF.for_scenes(3, fixed=1000 * spectra[:1]).fit(pixels)
+
+
+@pytest.mark.filterwarnings("ignore:a scene of 1 pixels")
+@pytest.mark.parametrize("K", [1, "auto"])
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (50, 8)])
+def test_equal_pixels_are_one_material(shape, K):
+    pixels = np.full(shape, 2.0)
+    model = ConeNMF.for_scenes(K).fit(pixels)
+    np.testing.assert_allclose(model.components_, pixels[:1], rtol=1e-12)
 
 
 def test_scenes_that_cannot_be_unmixed_say_why(refuses):

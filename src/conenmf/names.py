@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .arguments import Shape, optional, rows_and_columns, several
-from .errors import DataError, Option, OptionError
+from .errors import DataError, DataTypeError, Option, OptionError
 from .text import Texts, excerpt, shown, visible
 
 # Names in the form that callers pass, of any type.
@@ -221,7 +221,12 @@ def names_of(table: object) -> Names:
     """
     if isinstance(table, Labelled):
         return table.names
-    if isinstance(table, type) or not hasattr(table, "dtypes"):
+    if isinstance(table, type):
+        return Names()
+    if hasattr(table, "collect_schema") and not hasattr(table, "shape"):  # polars' LazyFrame
+        kind = type(table).__name__
+        raise DataTypeError(f"got a {kind}, whose rows are not computed yet: call .collect() first")
+    if not hasattr(table, "dtypes"):
         return Names()
     return Names.of(_given(table, "index"), _given(table, "columns"))
 

@@ -53,7 +53,7 @@ from .solve.run import (
     without_floor,
 )
 from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
-from .text import Facts, PathLike, function_name
+from .text import Facts, PathLike, counted, function_name
 
 _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 
@@ -329,6 +329,12 @@ class _Fit:
             warnings.warn(InputWarning(problem), stacklevel=3)
         penalties = self.problem.penalties
         is_solved = self.solver is not None and self.problem.n_fixed < K
+        smaller = min(self.V.shape)
+        if K > smaller and self.problem.n_fixed < K:
+            side = "sample" if smaller == self.V.n_samples else "feature"
+            problem = f"{K} components are more than the {counted(smaller, side)}: {smaller} can "
+            advice = f"describe any data exactly, the others are arbitrary; use at most {smaller}"
+            warnings.warn(InputWarning(problem + advice), stacklevel=3)
         if penalties.sum_to_one and not penalties.min_volume and is_solved and K > 1:
             problem = " alone does not determine the components, as larger ones fit as well: add "
             better = "; for a hyperspectral scene, use ConeNMF.for_scenes or --scene"

@@ -124,6 +124,8 @@ ERRORS = [
         ["fit", "minus.npy"],
         "Negative values in data: row 1 (sample), column 0 (feature), counted from 0, is -2",
     ),
+    (3, ["fit", "code.npy"], "stands for missing values, pass --missing -999"),
+    (3, ["fit", "docs.csv"], "factor the texts of one column with --text-column text"),
     (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature), counted from 0, is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
@@ -212,12 +214,14 @@ TEXTS = {
     "free.ods": "PK\3\4",
     "percent.csv": "a,b\n10%,20%\n30%,5%\n",
     "index.csv": ",a,b\nx,1,2\ny,3,4\n",
+    "docs.csv": "id,text\nx,one oak\ny,two elms\n",
     "few.txt": "a\nb\n",
     "full/thesis.tex": "precious",
     "mixed/labels.csv": "precious",
 }
 ARRAYS = {
     "minus.npy": [[1.0, 2.0], [-2.0, 1.0]],
+    "code.npy": [[1.0, -999], [2.0, 1.0]],
     "nan.npy": [[1.0, np.nan], [2.0, 1.0]],
     "zero.npy": np.zeros((3, 3)),
     "empty.npy": np.zeros((0, 4)),

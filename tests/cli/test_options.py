@@ -46,6 +46,12 @@ def test_a_warning_names_the_flag_and_stays_out_of_json(tables, run, capsys):
     assert "was read as" in json.loads(done.out)["remarks"][0]
 
 
+def test_more_components_than_features_raise_a_warning(tables, run, capsys):
+    assert run("fit", "plain.csv", "-k", 13, "--max-iter", 2, "--no-report", "-o", "out") == 0
+    words = "conenmf: warning: 13 components are more than the 12 features: 12 can describe any"
+    assert words in capsys.readouterr().err
+
+
 LOOK_LIKE = "columns that look like row numbers, identifiers or dates were read as data: day"
 
 

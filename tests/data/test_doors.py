@@ -1,9 +1,10 @@
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 import scipy.sparse as sp
 
-from conenmf import factorize, from_columns, from_rows
+from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.data.validate import require_data_matrix
 from conenmf.data.views import unit_samples
 from conenmf.errors import (
@@ -93,6 +94,20 @@ def test_same_bits_for_any_number_of_threads(make, dtype):
 # --- bad input --------------------------------------------------------------------------------
 
 MAKERS = [np.asarray, sp.csr_array, sp.coo_matrix]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_code_and_infinity_say_how_to_be_read(make, refuses):
+    X = np.ones((20, 3))
+    X[17, 2] = -999
+    for negative in ("raise", "clip"):
+        code = "is -999, the .* stands for missing values, pass missing=-999$"
+        refuses(DataError, code, from_rows, make(X), negative=negative)
+    assert from_rows(make(X), missing=-999).observed.counts.sum() == 59
+    X[17, 2] = np.inf
+    for missing in ("raise", "nan"):
+        cure = "is infinity.*: replace such entries .* or by NaN with missing='nan'"
+        refuses(DataError, cure, from_rows, make(X), missing=missing)
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -224,3 +239,9 @@ def test_samples_whose_squares_lose_their_digits_count_as_zero():
     np.testing.assert_array_equal(V.norms_squared, [5.0, 0.0, 10.0])
     assert V.nonzero == 2
     assert np.isfinite(Spectrum(unit_samples(V)).singular_values(2)).all()
+
+
+def test_a_lazy_frame_is_collected_first(refuses):
+    lazy = polars.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}).lazy()
+    for read in (from_rows, ConeNMF(1).fit, factorize):
+        refuses(DataTypeError, r"LazyFrame.*call .collect\(\) first", read, lazy)

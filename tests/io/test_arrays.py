@@ -1,8 +1,12 @@
 """Arrays in NumPy's own files."""
 
+import re
+
+import h5py
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.io import savemat
 
 from conenmf import open_data
 from conenmf.data.memory import DenseMatrix, SparseMatrix
@@ -28,6 +32,33 @@ def test_npz(same, tmp_path, X):
     same(open_data(f"{tmp_path}/two.npz:other"), X[:5], DenseMatrix)
     np.savez_compressed(tmp_path / "small.npz", X)
     same(open_data(tmp_path / "small.npz"), X, DenseMatrix)
+
+
+def test_the_one_large_array_is_the_data(tmp_path, refuses):
+    rng = np.random.default_rng(0)
+    scene, labels = rng.random((30, 10)), rng.random((30, 2))
+    parts = {"Y": scene, "A": labels, "bands": np.arange(10), "title": "samson"}
+    np.savez(tmp_path / "scene.npz", **parts)
+    savemat(tmp_path / "scene.mat", parts)
+    with h5py.File(tmp_path / "new.mat", "w", userblock_size=512) as file:
+        file["Y"], file["A"] = scene.T, labels.T
+    for name in ("scene.npz", "scene.mat", "new.mat"):
+        V = open_data(tmp_path / name)
+        np.testing.assert_array_equal(V.columns(np.arange(30)).T, scene)
+        (remark,) = V.remarks
+        assert re.search(r"'Y' \(\d+ x \d+\) was read, the largest.*; to read A, ", remark)
+    savemat(tmp_path / "cube.mat", {"cube": rng.random((6, 5, 4)), "labels": np.ones((6, 5))})
+    with pytest.raises(FileFormatError, match="holds cube, labels"):  # 4 times as large
+        open_data(tmp_path / "cube.mat")
+    savemat(tmp_path / "cube.mat", {"cube": rng.random((6, 5, 9)), "labels": np.ones((6, 5))})
+    assert "to read labels, name it" in open_data(tmp_path / "cube.mat").remarks[0]
+    alike = {"A": scene[:5], "Y": scene[:24]}  # 4.8 times as large
+    np.savez(tmp_path / "two.npz", **alike)
+    savemat(tmp_path / "two.mat", alike)
+    for name in ("two.npz", "two.mat"):
+        refuses(FileFormatError, "holds A, Y: name one", open_data, tmp_path / name)
+    np.savez(tmp_path / "labels.npz", X=scene[:2], labels=np.arange(200))
+    refuses(FileFormatError, "holds X, labels: name", open_data, tmp_path / "labels.npz")
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -6,6 +6,7 @@ import pytest
 
 from conenmf import open_data
 from conenmf.data.prepare import Words
+from conenmf.errors import FileFormatError
 from conenmf.io.text import read_names
 from conenmf.names import Names
 
@@ -63,3 +64,21 @@ def test_one_name_on_each_line(tmp_path):
     packed = tmp_path / "words.txt.gz"
     packed.write_bytes(gzip.compress(b"oak\nelm"))
     assert read_names(packed, BUDGET) == ["oak", "elm"]
+
+
+DOCUMENTS = {
+    "plain": "module,doc\n" + "".join(f"m{n},the cat sat {n} here\n" for n in range(9)),
+    "quoted": "module,doc\n" + 9 * 'm,"one oak, two elms\nand 3, 4"\n',
+    "by semicolon": "doc;module\n" + 9 * "some words, and more;m\n",
+    "one column": "doc\n" + "".join(f"text {n} of many\n" for n in range(9)),
+}
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_a_table_of_texts_names_a_column_to_factor(tmp_path, refuses, kind):
+    (tmp_path / "docs.csv").write_text(DOCUMENTS[kind])
+    path = tmp_path / "docs.csv"
+    refuses(FileFormatError, "no column of numbers.*text_column='doc'$", open_data, path)
+    every = Words(min_df=1, max_df=1.0)
+    assert open_data(path, text_column="doc", words=every).n_samples == 9
+    refuses(FileFormatError, "text_column=[01]$", open_data, path, header=False)

@@ -1,3 +1,5 @@
+import struct
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -5,6 +7,7 @@ from PIL import Image
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.memory import DenseMatrix
 from conenmf.errors import (
+    FileFormatError,
     OptionError,
 )
 from conenmf.scale.disk import DiskMatrix
@@ -110,3 +113,23 @@ def test_a_stack_is_a_scene(tmp_path, dtype):
     np.testing.assert_array_equal(np.asarray(V.columns(np.arange(30))), cube.reshape(4, -1))
     assert V.names.pixels_shape == (5, 6)
     assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was read as the bands of a scene")
+
+
+@pytest.mark.parametrize(("bands", "dtype", "kind"), [(6, "<u2", 1), (1, "<f8", 3)])
+def test_a_sound_tiff_that_is_not_read_is_no_damage(tmp_path, refuses, bands, dtype, kind):
+    """As GDAL writes a scene of 4 x 5 pixels: all bands of a pixel side by side, in one strip."""
+    content = np.arange(20 * bands, dtype=dtype).tobytes()
+    bits = 8 * np.dtype(dtype).itemsize
+    tags = {256: 5, 257: 4, 258: bits, 259: 1, 262: 1, 273: 0, 277: bands, 278: 4}
+    tags |= {279: len(content), 339: kind}
+    tags[273] = 8 + 2 + 12 * len(tags) + 4  # where the pixels begin
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    directory = struct.pack("<H", len(tags)) + entries + bytes(4)
+    whole = b"II*\0" + struct.pack("<I", 8) + directory + content
+    (tmp_path / "scene.tif").write_bytes(whole)
+    words = f"TIFF with {bands} bands of 4 x 5 pixels of {bits} bits on.*gdal_translate -of ENVI"
+    for path in (tmp_path / "scene.tif", tmp_path):
+        refuses(FileFormatError, words, open_data, path)
+    for part in (whole[:60], whole[:8] + b"\0\0"):
+        (tmp_path / "scene.tif").write_bytes(part)
+        refuses(FileFormatError, "damaged", open_data, tmp_path / "scene.tif")

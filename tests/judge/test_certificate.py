@@ -278,6 +278,13 @@ def test_too_few_components_are_far_above_the_floor(counts):
     assert model.certify().lower_bound == pytest.approx(1.0)  # attained
 
 
+def test_a_perfect_fit_of_counts_has_words():
+    result = factorize(from_rows([[3.0, 3.0], [4.0, 4.0]]), 1, loss="poisson")
+    certificate = result.certify()
+    assert certificate.relative_error == 0
+    assert "divergence below 0, 100% of this one" in certificate.bound_in_words(1)
+
+
 def test_data_that_are_not_in_memory_have_the_quick_floor(counts, tmp_path):
     np.save(tmp_path / "counts.npy", counts.T.astype(float))
     V = from_columns(np.load(tmp_path / "counts.npy", mmap_mode="r"))

@@ -236,10 +236,62 @@ def test_nothing_asked_for_is_a_plain_fit(X):
     assert "penalties" not in none.settings
 
 
+WEIGHTS = {
+    **{
+        f"l{power}_{side}": Penalties(**{f"l{power}_{side}": 0.3})
+        for power in "12"
+        for side in "hw"
+    },
+    "all": Penalties(l1_h=0.1, l2_h=0.2, l1_w=0.3, l2_w=0.1),
+}
+
+
+@pytest.mark.parametrize("n_fixed", [0, 1])
+@pytest.mark.parametrize(("name", "holes"), [*((name, False) for name in WEIGHTS), ("all", True)])
+def test_multiplicative_updates_never_raise_the_objective(name, holes, n_fixed, X):
+    penalties = WEIGHTS[name]
+    data = X.copy()
+    data[::7, ::5] = np.nan if holes else data[::7, ::5]
+    known = np.isfinite(data).T
+    start = np.random.default_rng(0)
+    init = start.random((15, 4)), start.random((4, 60))
+    values = []
+    for rounds in (1, 2, 3, 5, 8, 40):  # the objective is computed from the factors of each
+        result = factorize(
+            from_rows(data, missing="nan"),
+            4,
+            init=init,
+            solver="mult",
+            penalties=penalties,
+            fixed=X[:1].T if n_fixed else None,
+            max_iter=rounds,
+            tol=0,
+        )
+        W, H = result.W, np.asarray(result.H)
+        values.append(penalised(np.where(known, X.T, 0), W, H, penalties))
+        values[-1] -= (((W @ H)[~known]) ** 2).sum()
+        assert result.objective == pytest.approx(values[-1], rel=1e-9)
+        falls = np.diff(result.history.relative_error)
+        assert (falls <= 1e-7).all()  # of ||V||: the value is a difference of large numbers
+        last = result.history.relative_error[-1] ** 2 * (np.where(known, X.T, 0) ** 2).sum()
+        assert result.objective <= last * (1 + 1e-9)
+    assert values[-1] < values[0]
+
+
+def test_multiplicative_updates_end_where_others_do(X):
+    for penalties in (KINDS["L1"], KINDS["L2"]):
+        ends = [
+            factorize(from_rows(X), 4, solver=solver, penalties=penalties, max_iter=2000).objective
+            for solver in ("mult", "hals")
+        ]
+        assert ends[0] == pytest.approx(ends[1], rel=1e-3)  # mult is slow near zeros
+
+
 def test_solvers_that_cannot_are_refused_by_name(X, refuses):
     V = from_columns(X.T)
     for solver, penalties, words in (
-        ("mult", Penalties(l1_h=1.0), "mult.*does not support penalties"),
+        ("plain-mult", Penalties(l1_h=1.0), "plain-mult.*does not support penalties: use 'hals'"),
+        ("mult", Penalties(min_volume=1e-4), "mult.*does not support.* other than L1 and L2"),
         ("nnlsb", Penalties(orthogonality=1.0), "positive definite"),
     ):
         how = {"solver": solver, "penalties": penalties}

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, make_cones
+from conenmf.errors import InputWarning
 from conenmf.solve.race import PATIENCE, Race
 
 
@@ -93,7 +94,9 @@ def test_as_many_components_as_features_or_samples_are_exact(main_backend, shape
 
 
 def test_more_components_than_features_are_cones():
-    assert factorize(from_columns(np.random.default_rng(2).random((4, 30))), 6).init_used == "cr1"
+    V = from_columns(np.random.default_rng(2).random((4, 30)))
+    with pytest.warns(InputWarning, match="more than the 4 features"):
+        assert factorize(V, 6).init_used == "cr1"
 
 
 def test_the_callback_sees_a_race_as_iteration_zero(main_backend, hard):

@@ -33,6 +33,7 @@ SamplesIn: TypeAlias = Literal["rows", "columns"]
 
 # range of squares: products of four entries are finite, in single precision of two
 _SQUARES = {"float64": (1e150, 1e-150), "float32": (1e36, 1e-30)}
+CODES = (99, 999, 9999, 99999)  # written for missing values, often with a minus
 _CLIPPED_SHARE = 1e-6  # of the largest entry: negative="clip" accepts negative entries down to this
 
 
@@ -223,18 +224,24 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
     highest = float(V.sweep(_highest, reduce=np.maximum)[0])
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
-        name = "NaN" if np.isnan(value) else "infinity (inf)"
-        raise DataError(
-            f"{where} is {name}: remove, impute or replace such entries first, or pass ",
-            Option("missing", "nan"),
+        nan = Option("missing", "nan")
+        advice: tuple[object, ...] = (
+            f"{where} is NaN: remove, impute or replace such entries first, or pass ",
+            nan,
             " if NaN stands for unknown values",
         )
+        if not np.isnan(value):
+            cure = "replace such entries by the largest possible value, or by NaN with "
+            advice = (f"{where} is infinity (inf): {cure}", nan, " if they are unknown")
+        raise DataError(*advice)
     tiny = lowest >= -_CLIPPED_SHARE * highest
     clips = negative == "clip" and tiny
     if lowest < 0 and negative != "keep" and not clips:
         where, value = _find_entry(V, samples_in, lowest)
-        advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
-        if not tiny:
+        advice = ("pass ", Option("negative", "clip"), " to read it as zero")
+        if -lowest in CODES:
+            advice = ("if it stands for missing values, pass ", Option("missing", int(lowest)))
+        elif not tiny:
             advice = (
                 f"clip is for {_CLIPPED_SHARE:g} of the largest; use the data from before centring "
                 "(StandardScaler, sc.pp.scale), let MinMaxScaler clip new samples, or pass ",

@@ -10,11 +10,13 @@ import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import scipy.sparse as sp
 from scipy import io as scipy_io
 
+from ..arguments import Lengths
 from ..errors import FileFormatError
 from ..names import Names
 from ..scale.disk import Stamp
@@ -25,12 +27,17 @@ from .limits import (
     check_expansion,
     check_fits,
     choose_member,
+    largest_matrix,
     only_matrix,
 )
-from .source import ArraySource, NamedMatrix, Reading
+from .source import ArraySource, NamedMatrix, Reading, Remarks
 from .spectral import band_names
 
 _NAMES = ("sample_names", "feature_names")
+_HEADERS = {  # readers of headers, by the version of the format
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 _HDF5_SIGNATURE = b"\x89HDF"  # at the beginning, or after MATLAB's header
 
 
@@ -43,12 +50,17 @@ def open_npy(path: Path, reading: Reading) -> NamedMatrix:
 
 def open_npz(path: Path, reading: Reading) -> NamedMatrix:
     """Open an archive of arrays: one matrix, or the parts of a sparse one as SciPy saves them."""
+    remarks: Remarks = ()
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
         is_sparse = {"data", "shape"} < set(archive.files)
         wanted = {f"{name}.npy" for name in archive.files}
         if not is_sparse:
             others = set(archive.files) - set(_NAMES)
-            dataset = choose_member(path, reading.dataset, others)
+            if reading.dataset is None and len(others) > 1:
+                shapes = {name: _shape(archive.zip, name) for name in others}
+                dataset, remarks = largest_matrix(path, shapes)
+            else:
+                dataset = choose_member(path, reading.dataset, others)
             wanted = {f"{dataset}.npy"}
         infos = [info for info in archive.zip.infolist() if info.filename in wanted]
         size = sum(info.file_size for info in infos)
@@ -59,7 +71,15 @@ def open_npz(path: Path, reading: Reading) -> NamedMatrix:
             texts[name] = map(decoded, np.atleast_1d(archive[name]).tolist())
         names = Names.of(**texts)
         matrix = _checked(sp.load_npz(path)) if is_sparse else archive[dataset]
-    return NamedMatrix(matrix, names, roles_stored=True)
+    return NamedMatrix(matrix, names, remarks, roles_stored=True)
+
+
+def _shape(archive: ZipFile, name: str) -> Lengths:
+    """Return the shape of an array of numbers in an archive, by its header; () for others."""
+    with archive.open(f"{name}.npy") as stream:
+        read = _HEADERS.get(np.lib.format.read_magic(stream))
+        shape, _, dtype = ((), None, np.dtype(object)) if read is None else read(stream)
+    return shape if dtype.kind in "biufc" else ()
 
 
 def _checked(matrix: Any) -> Any:
@@ -70,12 +90,13 @@ def _checked(matrix: Any) -> Any:
 
 
 def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
-    """Open a ``.mat`` file: the named variable, or its only matrix of numbers."""
+    """Open a ``.mat`` file: the named variable, or its only or by far largest matrix."""
     with open(path, "rb") as stream:
         head = stream.read(516)
     if _HDF5_SIGNATURE in (head[:4], head[512:]):
         return open_hdf5(path, reading, open_matlab_variable)
     dataset = reading.dataset and reading.dataset.strip("/")
+    remarks: Remarks = ()
     wanted = []
     with suppress(TypeError):  # SciPy cannot list some classes that it can load, such as tables
         for name, shape, kind in scipy_io.whosmat(path):
@@ -89,12 +110,13 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     found = scipy_io.loadmat(path, spmatrix=False, variable_names=wanted or dataset)
     numeric = {name: array for name, array in found.items() if _is_numeric(array)}
     if dataset is None:
-        dataset = only_matrix(path, {name: array.shape for name, array in numeric.items()})
+        shapes = {name: array.shape for name, array in numeric.items()}
+        dataset, remarks = only_matrix(path, shapes)
     matrix = numeric.pop(choose_member(path, dataset, numeric))
     names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
         matrix = _checked(matrix)
-    return NamedMatrix(matrix, names)
+    return NamedMatrix(matrix, names, remarks)
 
 
 def _is_numeric(variable: Any) -> bool:

@@ -31,7 +31,7 @@ from .limits import (
     only_matrix,
     require_package,
 )
-from .source import ArraySource, CompressedSource, NamedMatrix, Reading
+from .source import ArraySource, CompressedSource, NamedMatrix, Reading, Remarks
 from .spectral import band_names
 
 PARTS = ("data", "indices", "indptr")
@@ -240,20 +240,22 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     """Open a variable of MATLAB 7.3; its columns are stored like the rows of HDF5."""
     shapes = {name: _shape(root.get(name)) for name in root}
     dataset = reading.dataset
+    remarks: Remarks = ()
     if dataset is None:
-        dataset = only_matrix(path, {name: shape for name, shape in shapes.items() if shape})
+        matrices = {name: shape for name, shape in shapes.items() if shape}
+        dataset, remarks = only_matrix(path, matrices)
     member = find(root, dataset, path)
     sides = _shape(member)
     if not sides:
         raise DataTypeError(f"{path}: {dataset!r} is not a matrix of numbers")
     matrix = open_matrix(member, path, reading.budget, ("data", "ir", "jc"), sides)
     if not isinstance(matrix, ArraySource):
-        return NamedMatrix(matrix)
+        return NamedMatrix(matrix, remarks=remarks)
     matrix.axes = matrix.axes[::-1]
     matrix.slice_along(matrix.axes[:-1], matrix.axes[-1:])
     vectors = [name for name, shape in shapes.items() if len(shape) == 2 and 1 in shape]
     beside = (root[name][()] for name in vectors if max(shapes[name]) in (sides[0], sides[-1]))
-    return NamedMatrix(matrix, band_names(sides[::-1], beside))
+    return NamedMatrix(matrix, band_names(sides[::-1], beside), remarks)
 
 
 def _shape(member: Member) -> Lengths:

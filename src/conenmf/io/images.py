@@ -24,8 +24,37 @@ _FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "GIF")
 _DTYPES = {"I;16": "u2", "I;16L": "u2", "I;16B": "u2", "I": "i4", "F": "f4", "L": "u1"}
 
 
+_TIFF_STARTS = (b"II*\0", b"MM\0*")
+_TIFF_TAGS = (277, 257, 256, 258)  # of the bands, rows and columns of a page, and of its bits
+
+
 def _open(path: Path) -> Any:
-    return require_package("PIL.Image", path).open(path, formats=_FORMATS)
+    pillow = require_package("PIL.Image", path)
+    try:
+        return pillow.open(path, formats=_FORMATS)
+    except pillow.UnidentifiedImageError:
+        page = _page(path)
+        if not all(page):
+            raise
+    bands, rows, columns, bits = page
+    raise FileFormatError(
+        f"{path} is a TIFF with {bands} bands of {rows} x {columns} pixels of {bits} bits on one "
+        "page, which is not read: convert it with gdal_translate -of ENVI in.tif out.img, and open "
+        "out.hdr"
+    )
+
+
+def _page(path: Path) -> list[int]:
+    """Return the bands, rows, columns and bits of the first page of a TIFF; zeros for others."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        if start[:4] not in _TIFF_STARTS:
+            return [0, 0, 0, 0]
+        tags = require_package("PIL.TiffImagePlugin", path).ImageFileDirectory_v2(start)
+        file.seek(tags.next)
+        tags.load(file)
+    values = [np.ravel(tags.get(tag, int(tag == 277))) for tag in _TIFF_TAGS]
+    return [int(value[0]) for value in values]
 
 
 class _Images:

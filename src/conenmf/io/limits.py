@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import Lengths
-from ..errors import ConeNMFError, FileFormatError, Option, name_out_of_memory
+from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to this
 MAX_EXPANSION_RATIO = 1100  # a larger ratio is impossible: deflate makes at most 1032 bytes of one
 _MAX_LISTED_NAMES = 12  # in a message
+_FAR_LARGER = 5  # a matrix with this many times the entries of any other array is the data
 NAME_BYTES = 100  # memory for a name
 
 
@@ -61,7 +62,7 @@ def choose_member(path: object, dataset: str | None, members: Collection[str]) -
     return name
 
 
-def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
+def only_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tuple[Message, ...]]:
     """Return the name of the only matrix, or of the only one with several rows and columns.
 
     A vector along the first or last axis of a matrix, such as wavelengths, belongs to the matrix.
@@ -72,7 +73,25 @@ def only_matrix(path: object, shapes: Mapping[str, Lengths]) -> str:
         sides = shapes[tables[0]]
         ends = (sides[0], sides[-1])
         large = [name for name in large if name in tables or max(shapes[name]) not in ends]
-    return choose_member(path, None, large or list(shapes))
+    return largest_matrix(path, {name: shapes[name] for name in large or shapes})
+
+
+def largest_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tuple[Message, ...]]:
+    """Return the name of the only array, or of a matrix that is far larger than all others.
+
+    Scenes are often stored with their reference spectra, abundances or labels. A remark then names
+    the matrix and the other arrays.
+    """
+    sizes = {name: math.prod(sides) for name, sides in shapes.items()}
+    first = max(sizes, key=sizes.__getitem__, default="")
+    sides = shapes.get(first, ())
+    others = sorted(set(shapes) - {first})
+    is_clear = all(sizes[first] >= _FAR_LARGER * sizes[name] for name in others)
+    if not others or len(sides) < 2 or not is_clear:
+        return choose_member(path, None, shapes), ()
+    text = f"{first!r} ({' x '.join(map(str, sides))}) was read, the largest array of {path.name}"
+    remark = f"{text}; to read {listed(others)}, name it as the dataset"
+    return first, (Message(remark),)
 
 
 def listed(names: Iterable[object]) -> str:

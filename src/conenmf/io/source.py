@@ -185,7 +185,7 @@ def as_pixels(cube: NamedMatrix, samples_in: SamplesIn) -> NamedMatrix:
         advice = "reshape images to one in each row; for bands first, give "
         remark = Message(text, doubt, advice, Option("samples_in", "columns"))
     matrix = source if is_source else source.whole()
-    return NamedMatrix(matrix, replace(cube.names, pixels_shape=pixels), (remark,))
+    return NamedMatrix(matrix, replace(cube.names, pixels_shape=pixels), (*cube.remarks, remark))
 
 
 class CompressedSource(Source):

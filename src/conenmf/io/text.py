@@ -150,6 +150,8 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     if len(first) == width - 1 and header is not False:  # R writes no title for row names
         first.insert(0, "")
     texts = {n for n in range(width) if 2 * sum(_is_text(row[n]) for row in body) > len(body)}
+    if len(texts) == width or len(first) != width:
+        _require_numbers(lines, name, header)
     remarks: Remarks = ()
     if header is None:
         above = {n for n, field in enumerate(first) if _is_text(field)}
@@ -177,6 +179,32 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
             )
             break
     return Dialect(delimiter, decimal, columns, remarks)
+
+
+def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
+    """Split a line of titles where this splits off the column, or gives the most fields."""
+    divided = {sign: _fields(line, sign) for sign in ",;\t|"}
+    sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
+    return sign, divided[sign]
+
+
+def _require_numbers(lines: list[str], name: object, header: bool | None) -> None:
+    """Reject a table whose columns are all texts; advise the column with the longest ones."""
+    sign, titles = _divided(lines[0])
+    csv.field_size_limit(sys.maxsize)
+    body = io.StringIO("\n".join(lines[1:]), newline="")  # a quoted text may span several lines
+    rows = [row for row in csv.reader(body, delimiter=sign) if len(row) == len(titles)]
+    columns = list(zip(*rows, strict=True))
+    if not rows or any(2 * sum(map(_is_text, column)) <= len(rows) for column in columns):
+        return
+    sizes = [sum(map(len, column)) for column in columns]
+    longest = sizes.index(max(sizes))
+    column = longest if header is False else titles[longest].strip()
+    raise FileFormatError(
+        f"{name} has no column of numbers: write digits without units, or factor the texts "
+        "of one column with ",
+        Option("text_column", column),
+    )
 
 
 def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
@@ -396,10 +424,7 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     check_fits(path, 2 * path.stat().st_size, reading.budget)
     content = _content(path, reading.budget)
     column = reading.text_column
-    first = content.partition("\n")[0]
-    # Try the delimiter that splits off the title, or gives the most fields.
-    divided = {sign: _fields(first, sign) for sign in ",;\t|"}
-    sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
+    sign, _ = _divided(content.partition("\n")[0], column)
     rows = _rows(path, content, sign)
     if not rows:
         raise FileFormatError(f"{path} is empty: it needs at least one text")

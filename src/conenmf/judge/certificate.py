@@ -708,7 +708,8 @@ class CountCertificate(_Bounded):
         """Describe the lower bound in words; "" if it is too low to mean much."""
         if not self.is_bound_telling:
             return ""
-        below = f"{self.lower_bound * self.divergence / self.relative_error:.6g}"
+        unit = self.divergence / self.relative_error if self.relative_error > 0 else 0.0
+        below = f"{self.lower_bound * unit:.6g}"
         return (
             f"no factorization with {counted(K, 'component')} can have a divergence below "
             f"{below}{_chance_in_words(self)}, {self.proven_share:.0%} of this one"

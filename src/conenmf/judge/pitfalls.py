@@ -16,6 +16,7 @@ import numpy as np
 from ..data.blocks import Array, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_longest, evenly_spaced
+from ..data.validate import CODES
 from ..io.tables import odd_columns
 from ..names import Names
 from ..text import counted, excerpt
@@ -33,7 +34,6 @@ _SHOWN = 3  # names in a finding
 _MAX_CLASSES = 20  # different values of a column that may be classes
 _N_CODES = 3  # equal entries that may be a code
 _CODE_RATIO = 3.0  # of a code over the largest other value of its feature
-_CODES = (99, 999, 9999, 99999)
 _MOSTLY_ZEROS = 0.6  # share of entries; counts, rather than brightness of pixels
 _TABLE_FEATURES = 200  # columns of a table that somebody wrote; only these may be classes or dates
 
@@ -175,7 +175,7 @@ def _columns_that_are_no_amounts(features: Features, names: Names) -> Iterator[P
 
 
 def _codes(features: Features, names: Names) -> Iterator[Pitfall]:
-    for code in _CODES:
+    for code in CODES:
         is_code = (features.columns == code) & (features.weights > 0)
         others = np.where(is_code, 0.0, features.columns).max(axis=1)
         places = np.flatnonzero((is_code.sum(axis=1) >= _N_CODES) & (code > _CODE_RATIO * others))

@@ -216,9 +216,10 @@ class Penalties:
         """
         if self.are_none or solver is None:
             return
-        if solver.floored:
-            problem = " does not support penalties: use 'hals'"
-            raise OptionError(Option("solver", name), problem)
+        allowed = {"l1", "l2", "one factor"} if solver.takes_l1 else set()
+        if solver.floored and not allowed.issuperset(self.kinds):
+            kinds = "penalties other than L1 and L2" if allowed else "penalties"
+            raise OptionError(Option("solver", name), f" does not support {kinds}: use 'hals'")
         if self.orthogonality and solver.sweeps is None:
             problem = (
                 " needs a positive definite Gram matrix, which orthogonality does not give: 'hals'"

@@ -139,14 +139,18 @@ class Problem:
         if weights is not None and loss.degree == 2 and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
+        vertices = None  # known ones, if the init finds the others together with them
         if self.fixed is not None and is_named:
             given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
-            source = loss.rest(source, given)
-            count = K - self.n_fixed
+            if init == "simplex" and K > self.n_fixed:
+                vertices = given
+            else:
+                source = loss.rest(source, given)
+                count = K - self.n_fixed
         name = "fixed"
         own = None
         if count and source.nonzero:
-            W, own, name = self._begin(source, count, init, solver, rng)
+            W, own, name = self._begin(source, count, init, solver, rng, vertices=vertices)
             if roots is not None:  # back to the units of the features
                 W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
         else:  # all components are known, or the known ones explain all of V
@@ -167,8 +171,11 @@ class Problem:
         rng: Generator,
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
+        vertices: Array | None = None,
     ) -> Start:
         """Return the start of an unrestricted fit."""
+        if vertices is not None:
+            return Start(simplex(V, K, known=vertices, spectrum=spectrum), None, "simplex")
         own = solver if self.is_plain else None
         if isinstance(init, str) and init == "auto":  # the loss chooses
             return self.loss.initialize(V, K, init, own, rng, callback=callback)

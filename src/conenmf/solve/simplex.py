@@ -34,24 +34,29 @@ sizes differ a thousandfold, and a search in y itself would take thousands of st
 *The noise.* The residual of K singular vectors is white noise or, in real scenes, also the
 variability of the materials, which is larger along some directions. So s lies between the mean
 deviation per direction and the largest deviation along any direction, and is estimated too.
+
+*Known spectra* A fix the directions of vertices, by Q a_j = e_j for u'a_j = 1. These equations are
+linear in Q. The search without them finds a simplex, in which A replaces the vertices that it
+contains most; the search goes on from there within the equations.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import inv, lstsq, norm, slogdet
+from numpy.linalg import inv, lstsq, matrix_rank, norm, slogdet
 from numpy.random import default_rng
-from scipy.linalg import qr
+from scipy.linalg import null_space, qr
 from scipy.special import gammaln, log_ndtr
 
 from ..arguments import components
 from ..data.blocks import Array, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
-from ..errors import ComponentsError, InputWarning, Message, Option
+from ..errors import ComponentsError, DataError, InputWarning, Message, Option
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import Facts
 from .constraints import sum_to_one
@@ -66,6 +71,7 @@ _MIN_BRIGHTNESS = 0.05  # relative to the mean
 _MIN_START_BRIGHTNESS = 0.3  # of pixels with which the search may start
 _STEEP = 10.0  # scale of logits in the search, so that its steps suit them and Q
 _MAX_LOGIT = 1.2
+_MIN_UNIT = 0.5  # of the brightness of the scene: darker known spectra may have another unit
 _FIRST_ZEROS = -0.1  # initial logit of the share of zero abundances
 _FIRST_PURE = -0.46  # ... and of the share of pure pixels, once facets are near
 _MIN_SQUARE = 1e-12  # of the largest: a direction with a smaller one is empty
@@ -74,12 +80,17 @@ _TOL = 1e-7
 _MEMORY = 20  # steps that the search stores
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
+Limits: TypeAlias = tuple[float, float]
 
-def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
+
+def simplex(
+    V: DataMatrix, K: int, *, known: Array | None = None, spectrum: KnownSpectrum = None
+) -> Array:
     """Return the spectra W (F, K) of the materials in a scene whose pixels are the samples.
 
     The spectra are scaled so that abundances sum to about one; otherwise they do not depend on the
-    units of V. If there are more than 10,000 pixels, 10,000 are drawn.
+    units of V. If there are more than 10,000 pixels, 10,000 are drawn. Known spectra (F, m) become
+    the first columns.
 
     Examples
     --------
@@ -116,9 +127,12 @@ def simplex(V: DataMatrix, K: int, *, spectrum: KnownSpectrum = None) -> Array:
     unit = math.sqrt(float(squares[:K].sum()) / N)
     sizes = np.sqrt(exact(squares[:K]) / N) / unit
     basis = exact(basis[:, :K])
-    Y = (basis / (sizes * unit)).T @ _pixels(V)
-    Q = _facets(Y, sizes, np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE))
+    project = (basis / (sizes * unit)).T
+    noise = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
+    Q = _facets(project @ _pixels(V), sizes, noise, None if known is None else project @ known)
     W: Array = np.maximum(basis * (sizes * unit) @ inv(Q), 0.0)
+    if known is not None:
+        W[:, : known.shape[1]] = known
     return W.astype(V.dtype)
 
 
@@ -144,35 +158,45 @@ def volume_weight(V: DataMatrix, W: Array) -> float:
     return max(float(fall / (X**2).sum()), 0.0) / (W.shape[1] - 1)
 
 
-def _facets(Y: Array, sizes: Array, noise: Array) -> Array:
+def _facets(Y: Array, sizes: Array, noise: Array, known: Array | None) -> Array:
     """Return Q (K, K) with the largest likelihood for pixels Y (K, n) and noise between two bounds.
 
     At first no pixel is pure and the share of zeros is fixed. From a simplex around all pixels, a
     free share would become zero before any facet is near a pixel.
     """
-    from scipy.optimize import minimize  # slow to import
-
-    K = len(Y)
     scale = lstsq(Y.T, np.ones(Y.shape[1]))[0]
     bright = scale @ Y
-    Q = _first_facets(Y, bright, scale)
+    space = _Space(_first_facets(Y, bright, scale), scale)
     bright = np.maximum(bright, _MIN_BRIGHTNESS)
-    free = [(None, None)] * (K * (K - 1))
-    start = np.r_[Q[:-1].ravel(), -_MAX_LOGIT, _FIRST_ZEROS, np.log(noise).mean()]
-    shares = [(share, share) for share in start[-3:-1]]
-    for step in (1 + bright.size // _FIRST_PIXELS, 1):
-        start = minimize(
-            _loss,
-            start,
-            (Y[:, ::step], sizes, scale, bright[::step]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[*free, *shares, tuple(np.log(noise))],
-            options={"maxiter": _MAX_ITER, "ftol": _TOL, "maxcor": _MEMORY},
-        ).x
-        start[-3] = _FIRST_PURE
-        shares = [(-_MAX_LOGIT, _MAX_LOGIT)] * 2
-    return _all_rows(start[:-3], scale)
+    shares = np.array([-_MAX_LOGIT, _FIRST_ZEROS])
+    held = [(share, share) for share in shares]
+    start = np.r_[space.start, shares, np.log(noise).mean()]
+    step = 1 + bright.size // _FIRST_PIXELS
+    start = _search(start, (Y[:, ::step], sizes, space, bright[::step]), held, noise)
+    start[-3] = _FIRST_PURE
+    free = [(-_MAX_LOGIT, _MAX_LOGIT)] * 2
+    start = _search(start, (Y, sizes, space, bright), free, noise)
+    if known is not None:
+        space = _with_known(space.facets(start[:-3]), scale, known)
+        start = np.r_[space.start, start[-3:]]
+        start = _search(start, (Y, sizes, space, bright), free, noise)
+    return space.facets(start[:-3])
+
+
+def _search(start: Array, given: tuple[Any, ...], shares: list[Limits], noise: Array) -> Array:
+    """Return the point of least loss; the minimiser returns its bounds if nothing is free."""
+    from scipy.optimize import minimize  # slow to import
+
+    found = minimize(
+        _loss,
+        start,
+        given,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[*[(None, None)] * (start.size - 3), *shares, tuple(np.log(noise))],
+        options={"maxiter": _MAX_ITER, "ftol": _TOL, "maxcor": _MEMORY},
+    )
+    return np.array(found.x)
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
@@ -189,16 +213,49 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
     return Q / growth + (1 - 1 / growth) / K * scale
 
 
-def _all_rows(free: Array, scale: Array) -> Array:
-    """Return Q from all rows but the last; all rows sum to the scale."""
-    rows = free.reshape(-1, scale.size)
-    return np.vstack([rows, scale - rows.sum(axis=0)])
+class _Space:
+    """The facets Q (K, K) whose rows sum to the scale, through known vertices if there are any.
+
+    Q = `origin` + Z `axes`', where the free Z has K - 1 rows and Q's last row follows from the sum.
+    """
+
+    def __init__(self, Q: Array, scale: Array, known: Array | None = None) -> None:
+        K = scale.size
+        self.scale = scale
+        self.axes = np.eye(K) if known is None else null_space(known.T)
+        self.start = (Q[:-1] @ self.axes).ravel()
+        self._origin = Q[:-1] - Q[:-1] @ self.axes @ self.axes.T
+
+    def facets(self, free: Array) -> Array:
+        """Return Q for the free numbers Z."""
+        rows = self._origin + free.reshape(-1, self.axes.shape[1]) @ self.axes.T
+        return np.vstack([rows, self.scale - rows.sum(axis=0)])
 
 
-def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> tuple[float, Array]:
+def _with_known(Q: Array, scale: Array, known: Array) -> _Space:
+    """Return the space of facets through known vertices (K, m), beginning near Q."""
+    bright = scale @ known
+    if bright.min() <= 0 or matrix_rank(known / norm(known, axis=0)) < known.shape[1]:
+        raise DataError(
+            "the fixed components cannot be told apart in this scene, or are not part of it: "
+            "leave out those that no pixel contains, and give each only once"
+        )
+    if not _MIN_UNIT <= bright.min() <= bright.max() <= 1 / _MIN_UNIT:
+        problem = f"fixed components are {', '.join(map('{:.2g}'.format, bright))} times as bright"
+        advice = " as materials of the scene: give them in its units"
+        warnings.warn(InputWarning(problem + advice), stacklevel=2)
+    known = known / bright
+    replaced = qr((Q @ known).T, mode="r", pivoting=True)[1][: known.shape[1]]
+    rest = np.delete(inv(Q), replaced, axis=1)
+    return _Space(inv(np.hstack([known, rest])), scale, known)
+
+
+def _loss(
+    given: Array, Y: Array, sizes: Array, space: _Space, bright: Array
+) -> tuple[float, Array]:
     """Return the negative log-likelihood per pixel and its gradient.
 
-    `given` contains the rows of Q except the last, a tenth of the logits of the shares of pure
+    `given` contains the free numbers of the facets Q, a tenth of the logits of the shares of pure
     pixels and of zeros, and log s. With z = t / s_k, a = r s_k and the hazard
     h = N(z - a; 0, 1) / Phi(z - a),
 
@@ -208,7 +265,7 @@ def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> 
     choice of one of K materials and noise in the other K - 1 directions.
     """
     K, n = Y.shape
-    Q = _all_rows(given[:-3], scale)
+    Q = space.facets(given[:-3])
     pure, zeros = 1 / (1 + np.exp(-_STEEP * given[-3:-1]))
     noise = math.exp(given[-1])
     spread = noise * norm(Q / sizes, axis=1, keepdims=True)  # s_k, as y was divided by the sizes
@@ -226,7 +283,7 @@ def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> 
     apart = bright * (bright * (W**2).sum(axis=0)[:, None] - 2 * (sizes[:, None] * W).T @ Y)
     least = apart.min(axis=0)  # the squared distance d^2 from the nearest vertex, minus ||y||^2
     squares = least + ((sizes[:, None] * Y) ** 2).sum(axis=0)
-    alone = math.log(pure * norm(scale / sizes) * sizes.prod()) - squares / (2 * noise**2)
+    alone = math.log(pure * norm(space.scale / sizes) * sizes.prod()) - squares / (2 * noise**2)
     alone += K * math.log(K) - K - gammaln(K + 1) - (K - 1) * (given[-1] + _ROOT) - np.log(bright)
     values = np.logaddexp(mixed + slogdet(Q)[1] + math.log1p(-pure), alone)
     is_pure = np.exp(alone - values)
@@ -239,5 +296,6 @@ def _loss(given: Array, Y: Array, sizes: Array, scale: Array, bright: Array) -> 
     by_W = sizes[:, None] * (sizes[:, None] * (Y @ own.T) - W * (own @ bright)) / noise**2
     by_Q = by_Z @ Y.T / spread - by_spread[:, None] * Q * (noise / (spread * sizes)) ** 2
     by_Q += weights.sum() * inverse.T - inverse.T @ by_W @ inverse.T
-    gradient = np.r_[(by_Q[:-1] - by_Q[-1]).ravel(), _STEEP * np.array(by_shares), by_noise]
+    by_free = (by_Q[:-1] - by_Q[-1]) @ space.axes
+    gradient = np.r_[by_free.ravel(), _STEEP * np.array(by_shares), by_noise]
     return -float(values.sum()) / n, -gradient / n

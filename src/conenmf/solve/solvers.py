@@ -39,8 +39,10 @@ STALL_RATIO_SQ = 0.01  # of the first squared move: a row that moves by less is 
 Update: TypeAlias = Callable[..., Array]
 
 
-def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
-    """Apply the multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G), floor).
+def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1, l1: float = 0.0) -> Array:
+    """Apply the multiplicative update of Lee and Seung: Y <- max(Y * C / (Y G + l1), floor).
+
+    The penalty l1 sum(Y) is in the denominator (Hoyer, "Non-negative sparse coding", 2002).
 
     >>> mult(np.eye(1), np.array([[2.0]]), np.array([[0.5]]))
     array([[2.]])
@@ -48,6 +50,7 @@ def mult(G: Array, C: Array, Y: Array, *, sweeps: int = 1) -> Array:
 
     def sweep(y: Array, rows: Array) -> Pair:
         denominator = y @ G if G.ndim == 2 else np.einsum("nj,njk->nk", y, G[rows])
+        denominator += denominator.dtype.type(l1)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = C[rows] / denominator  # not finite for a component that nothing uses
             new = np.maximum(y * np.where(np.isfinite(ratio), ratio, 1.0), FLOOR)
@@ -184,6 +187,9 @@ class Solver:
     sweeps : int, optional
         Largest number of sweeps per product, if the update takes a keyword `sweeps`. The loop makes
         only as many sweeps as cost no more than the product.
+    takes_l1 : bool
+        The update takes a keyword `l1`, the weight of an L1 penalty. Otherwise the penalty is
+        subtracted from C, which may then be negative.
     extrapolate : bool
         Move each update further in the direction of the last change, as long as this lowers the
         error; see `alternate`. Needs ``first="H"``.
@@ -195,12 +201,13 @@ class Solver:
     floored: bool = False
     lift_zeros: bool = False
     sweeps: int | None = None
+    takes_l1: bool = False
     extrapolate: bool = False
 
     def __post_init__(self) -> None:
         function("update", self.update, takes=3)
         choice("first", self.first, ("W", "H"))
-        for name in ("rescale", "floored", "lift_zeros", "extrapolate"):
+        for name in ("rescale", "floored", "lift_zeros", "takes_l1", "extrapolate"):
             flag(name, getattr(self, name))
         optional(integer, "sweeps", self.sweeps, at_least=1)
         if self.extrapolate and self.first == "W":
@@ -217,7 +224,7 @@ SOLVERS = {
     "hals": Solver(
         partial(hals, floor=0.0), first="H", lift_zeros=True, sweeps=30, extrapolate=True
     ),
-    "mult": Solver(mult, first="H", floored=True, lift_zeros=True, sweeps=30),
+    "mult": Solver(mult, first="H", floored=True, lift_zeros=True, sweeps=30, takes_l1=True),
     "nnlsb": Solver(nnlsb, first="H", extrapolate=True),
     # as in the published experiments
     "plain-hals": Solver(hals, rescale=True, floored=True, lift_zeros=True),

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,7 @@ from ..coefficients import (
 from ..constraints import (
     NO_PENALTIES,
     Penalties,
+    Term,
     penalised_update,
     sum_to_one,
     update_others,
@@ -223,11 +225,16 @@ class _Squares(Objective):
         n_kept = None if self._whole else self.n_fixed
         update_H = sum_to_one if is_simplex else solver.sweeping(affordable_H)
         self._update_W = solver.sweeping(affordable_W)
+        of_H, of_W = self.terms
+        if solver.takes_l1:
+            of_H, update_H = _with_l1(of_H, update_H)
+            of_W, self._update_W = _with_l1(of_W, self._update_W)
         if self._whole:
+            of_W = self.terms[1]
             self._update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
         elif self.n_fixed:
             self._update_W = partial(update_others, update=self._update_W, n_fixed=self.n_fixed)
-        of_H = self.terms[0]
+        self._of_W = of_W
         self._n_kept = n_kept
         self.update_rows = update_H
         if of_H is not None:
@@ -246,7 +253,7 @@ class _Squares(Objective):
 
     def _update_near(self, W: Array) -> Update:
         """Return the update of W with its penalty at W."""
-        term = self.terms[1]
+        term = self._of_W
         if term is None:
             return self._update_W
         how: Facts = {"term": term.at(W), "n_kept": self._n_kept}
@@ -531,6 +538,13 @@ def _exact_sums(block: Block, H: Array) -> tuple[Array]:
 
 def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Results:
     return LeastSquares.step(block, *given, C=C, **shared)
+
+
+def _with_l1(term: Term | None, update: Update) -> tuple[Term | None, Update]:
+    """Give the L1 part of a penalty to an update that takes it; return the rest and the update."""
+    if term is None:
+        return None, update
+    return replace(term, l1=0.0), partial(update, l1=term.l1)
 
 
 def _checked_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
