@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
-from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from conenmf import ConeNMF, Factorization, make_cones
 from conenmf.errors import (
@@ -32,18 +32,6 @@ from conenmf.solve.solvers import SOLVERS
 @pytest.fixture(scope="module")
 def X():
     return make_cones(60, 4, 0.15, n_samples=200, rng=np.random.default_rng(0)).V.T
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        ConeNMF(),
-        ConeNMF(1, solver="nnlsb", init="random", random_state=0),
-        ConeNMF(2, loss="poisson", init="nndsvd"),
-    ]
-)
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
 
 
 def test_attributes(X):

@@ -331,10 +331,7 @@ class ConeNMF(
             X, reset=True, feature_names=feature_names, mask=mask, weights=weights, sigma=sigma
         )
         loss = get_loss(self.loss)
-        if sample_weight is not None:
-            if "sample weights" not in loss.constraints:
-                raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
-            V = weigh_samples(V, sample_weight, loss.degree)
+        V = weigh_samples(V, sample_weight, loss.degree)
         n_components, init = self._init_in_letters(V)
         with watching(self.verbose, self.callback, self.max_iter) as callback:
             result = factorize(
@@ -844,7 +841,7 @@ class ConeNMF(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = "sparse" in get_loss(self.loss).constraints
         tags.input_tags.positive_only = self.negative != "keep"
         tags.input_tags.allow_nan = self.missing not in ("raise", "zeros")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

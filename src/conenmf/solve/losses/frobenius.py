@@ -106,6 +106,7 @@ class Frobenius(Loss):
             "negative",
             "sample weights",
             "stream",
+            "sparse",
         )
     )
     degree = 2

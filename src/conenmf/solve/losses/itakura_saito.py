@@ -42,6 +42,7 @@ class ItakuraSaito(Loss):
     name = "itakura-saito"
     help = "itakura-saito for positive power spectra"
     solvers = _SOLVERS
+    constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
     words = Words(
         share="share of the divergence left",
