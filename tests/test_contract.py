@@ -44,10 +44,12 @@ N, F, K = 24, 10, 3
 
 
 def counts(rng):
-    """Counts of three components, about a third of them zero."""
-    rates = rng.gamma(0.6, size=(N, K)) @ rng.gamma(0.6, size=(K, F))
-    X = rng.poisson(8 * rates / rates.mean())
-    return X + 1.0 * (X.sum(axis=1, keepdims=True) == 0)
+    """Counts of three distinct components of distinct sizes, so that fits have one minimum."""
+    A = 0.1 * rng.random((N, K))
+    A[range(N), rng.permutation(np.repeat(range(K), (12, 8, 4)))] += 0.5 + rng.random(N)
+    C = 0.02 * rng.random((K, F))
+    C[[0, 0, 0, 0, 1, 1, 1, 2, 2, 2], range(F)] += 0.5 + rng.random(F)
+    return rng.poisson(30 * A @ C)
 
 
 def spectra(rng):
@@ -92,6 +94,7 @@ class Case:
     names: tuple[str, ...] | None = None
     order: Any = None
     has_init: bool = False
+    converges: bool = False  # instead of a stated number of iterations
     is_single: bool = False
 
     def opened(self, degree=2, **reading):
@@ -186,7 +189,7 @@ INPUTS = {
     "auto, both weights": with_known("auto", weights=WEIGHTS, sample_weight=SAMPLE_WEIGHTS),
     "own init": form(np.asfortranarray, has_init=True),
     "own init, sample weights": with_known(has_init=True, sample_weight=SAMPLE_WEIGHTS),
-    "other order": lambda X: Case(X[ORDER], X, order=ORDER),
+    "other order": lambda X: Case(X[ORDER], X, order=ORDER, converges=True),
 }
 
 # --- the doors --------------------------------------------------------------------------------
@@ -214,6 +217,7 @@ class Door:
     loss: str = "frobenius"
     lacks: tuple[str, ...] = ()  # inputs for which it has no argument
     terms: dict[str, Any] = field(default_factory=dict)  # of the objective
+    rtol: float = 1e-6  # in single precision, with weights, or for samples in another order
 
 
 def stopping(case, loss):
@@ -221,7 +225,7 @@ def stopping(case, loss):
 
     Random starts of samples in another order differ, so these converge, too.
     """
-    is_stated = loss == "frobenius" and case.order is None
+    is_stated = loss == "frobenius" and not case.converges
     return {"max_iter": 30, "tol": 0.0} if is_stated else {"max_iter": 3000, "tol": 1e-9}
 
 
@@ -284,7 +288,7 @@ def by_tl_nmf(case, folder, loss):
 
 def by_tl_consensus(case, folder, loss):
     adata, known = annotated(case)
-    how = {**stopping(case, loss), **known, "verbose": False}
+    how = {"resample": "start", **stopping(case, loss), **known, "verbose": False}
     found = conenmf.tl.consensus(adata, case.K, 4, **how)
     return Answer(found.K, found.relative_error, labels=np.asarray(found.labels))
 
@@ -325,7 +329,7 @@ def by_certify(case, folder, loss):
 
 def by_uniqueness(case, folder, loss):
     V, W, H = given_factors(case, loss)
-    found = conenmf.uniqueness(V, W, H, max_iter=5)
+    found = conenmf.uniqueness(V, W, H)
     return Answer(W.shape[1], None, (*found.verdicts, *found.radii))
 
 
@@ -338,10 +342,10 @@ def by_diagnose(case, folder, loss):
 def by_compare(case, folder, loss):
     A, C = case.own_init
     own = lambda V, K, rng: (C.T, A.T)  # noqa: E731
-    inits = [own] if case.has_init else ["nndsvda", "random"]
+    inits = [own] if case.has_init else ["nndsvd", "random"]
     how = {"inits": inits, "solvers": "hals", **stopping(case, loss)}
     found = conenmf.compare(case.opened(), case.K, **how)
-    errors = sorted(one.relative_error for one in found.contenders)
+    errors = sorted(one.relative_error**2 for one in found.contenders)
     return Answer(found.K, None, tuple(errors))
 
 
@@ -349,7 +353,7 @@ def by_report(case, folder, loss):
     result = factorize(case.opened(), case.K, **stopping(case, loss))
     conenmf.write_report(result, folder / "report.html")
     page = (folder / "report.html").read_text()
-    said = re.search(r"<title>.*?</title>", page, re.DOTALL)[0]
+    said = re.search(r"Relative error [\d.e-]+", page)[0]  # bounds depend on the time they take
     return of_result(result, numbers=(said,))
 
 
@@ -420,14 +424,14 @@ def by_diagnose_command(case, folder, loss):
 
 def by_compare_command(case, folder, loss):
     path, flags = file_of(case, folder)
-    how = ("--inits", "nndsvda,random", "--solvers", "hals", *stopping_flags(case))
+    how = ("--inits", "nndsvd,random", "--solvers", "hals", *stopping_flags(case))
     said = run("compare", path, *flags, "-k", case.K, *how)
-    errors = sorted(one["relative_error"] for one in said["contenders"])
+    errors = sorted(one["relative_error"] ** 2 for one in said["contenders"])
     return Answer(said["n_components"], None, tuple(errors))
 
 
 def by_transform(case, folder, loss):
-    model = factorize(from_rows(case.X), case.K, **stopping(case, loss))
+    model = factorize(from_rows(case.X), case.K, max_iter=30, tol=0)
     model.save(folder / "result.npz")
     path, flags = file_of(case, folder)
     coefficients = folder / "coefficients.npy"
@@ -448,16 +452,18 @@ DOORS = {
     "ConeNMF": Door(by_estimator),
     "ConeNMF, poisson": Door(by_estimator, loss="poisson"),
     "ConeNMF, itakura-saito": Door(by_estimator, spectra, "itakura-saito"),
-    "ConeNMF.for_scenes": Door(by_scenes, scene, terms={"sum_to_one": True}),
+    # The search for a simplex stops when its likelihood rises by less than 1e-7 of itself.
+    "ConeNMF.for_scenes": Door(by_scenes, scene, terms={"sum_to_one": True}, rtol=1e-5),
     "factorize": Door(by_factorize),
     "factorize, poisson": Door(by_factorize, loss="poisson"),
     "factorize, itakura-saito": Door(by_factorize, spectra, "itakura-saito"),
     "fit_ratings": Door(by_ratings, ratings, lacks=NO_INIT),
     "tl.nmf": Door(by_tl_nmf, lacks=NOT_IN_ANNDATA),
-    "tl.consensus": Door(by_tl_consensus, lacks=(*NOT_IN_ANNDATA, *NO_AUTO, *NO_INIT)),
+    "tl.consensus": Door(by_tl_consensus, lacks=(*NOT_IN_ANNDATA, *NO_AUTO, *NO_INIT), rtol=1e-5),
     "select_k": Door(by_select_k, lacks=NO_K),
     "select_k, poisson": Door(by_select_k, loss="poisson", lacks=NO_K),
-    "stability": Door(by_stability, lacks=(*NO_AUTO, *NO_INIT)),
+    # A consensus has medians of runs, which end where single precision sees no fall.
+    "stability": Door(by_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5),
     "stability, poisson": Door(by_stability, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
     "certify": Door(by_certify, lacks=(*NO_AUTO, *NO_INIT)),
     "certify, poisson": Door(by_certify, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
@@ -467,7 +473,9 @@ DOORS = {
     "write_report": Door(by_report, lacks=NO_INIT),
     "conenmf fit": Door(by_fit, lacks=NO_INIT),
     "conenmf rank": Door(by_rank, lacks=(*NO_K, *NO_SAMPLE_WEIGHTS)),
-    "conenmf stability": Door(by_stability_command, lacks=(*NO_INIT, *NO_SAMPLE_WEIGHTS)),
+    "conenmf stability": Door(
+        by_stability_command, lacks=(*NO_INIT, *NO_SAMPLE_WEIGHTS), rtol=1e-5
+    ),
     "conenmf diagnose": Door(by_diagnose_command, lacks=(*NO_INIT, *NO_SAMPLE_WEIGHTS)),
     "conenmf compare": Door(by_compare_command, lacks=(*NO_INIT, *NO_SAMPLE_WEIGHTS)),
     "conenmf transform": Door(by_transform, lacks=(*NO_INIT, *NO_AUTO, *NO_SAMPLE_WEIGHTS)),
@@ -476,29 +484,96 @@ DOORS = {
 
 # --- what is refused, and what fails ----------------------------------------------------------
 
-REFUSED: dict[tuple[str, str], tuple[str, str]] = {}
-FAILURES: dict[tuple[str, str], str] = {}
+
+def cells(doors, inputs, *said):
+    """Return the same entry for all doors and inputs; only cells that have a meaning."""
+    doors = [doors] if isinstance(doors, str) else doors
+    inputs = [inputs] if isinstance(inputs, str) else inputs
+    return {
+        (name, data): said for name in doors for data in inputs if data not in DOORS[name].lacks
+    }
+
+
+SPECTRAL = ("ConeNMF, itakura-saito", "factorize, itakura-saito")
+POISSON = ("ConeNMF, poisson", "factorize, poisson")
+SLOW = ("fit_ratings",)  # they fit several times, or many iterations
+
+# Part of the message, and the reason.
+REFUSED = {
+    **cells(
+        SPECTRAL,
+        ("boolean", "csr", "csc", "coo"),
+        "needs positive entries",
+        "the divergence of a zero is infinite, and a sparse matrix has zeros",
+    ),
+    **cells(
+        SPECTRAL,
+        ("mask", "weights", "auto, weights", "auto, both weights"),
+        "loss='itakura-saito' takes no missing or weighted entries",
+        "docs/limitations.md: this loss is without missing entries",
+    ),
+    **cells(
+        SPECTRAL,
+        "constant",
+        "only 1 distinct direction, fewer than the 2 components",
+        "cones need a direction for each component",
+    ),
+    **cells(
+        "ConeNMF.for_scenes",
+        "constant",
+        "too few for 2 endmembers",
+        "equal pixels are mixtures of one endmember",
+    ),
+    **cells(
+        "ConeNMF.for_scenes",
+        "K = N",
+        "has at most 10 endmembers",
+        "endmembers are vertices of a simplex, so they are independent",
+    ),
+}
+
+# What fails until other changes have landed: delete a row when its cells pass.
+FAILURES = {
+    # ratings, weights: whole-number sample weights with other weights and automatic K, or own init
+    **cells(DOORS, "auto, both weights", "weights of the repeated samples are refused"),
+    **cells(DOORS, "own init, sample weights", "coefficients of the samples are refused"),
+    # losses
+    **cells(
+        (*POISSON, "stability, poisson"),
+        ("float16", "big-endian"),
+        "raw error of scipy.sparse",
+    ),
+    **cells(
+        SPECTRAL,
+        ("sample weights", "auto, sample weights", "own init"),
+        "the objective is not that of the returned factors",
+    ),
+    # scenes
+    **cells(
+        "ConeNMF.for_scenes", ("one sample", "one feature"), "assignment destination is read-only"
+    ),
+}
 
 # --- the contract -----------------------------------------------------------------------------
 
 
-def tolerance(case, loss):
+def tolerance(case, door):
     """Return how closely two calls agree.
 
     Single precision, also that in which a fit of holes or weights begins, has 7 digits; other
     losses are compared where they have converged.
     """
-    is_exact = loss == "frobenius" and not case.is_single and not case.known
-    return 1e-8 if is_exact and case.order is None else 1e-6
+    is_exact = door.loss == "frobenius" and not (case.is_single or case.known or case.converges)
+    return 1e-8 if is_exact else door.rtol
 
 
-def agree(found, expected, rtol):
-    """Check numbers and texts; what is zero but for rounding is not compared by digits."""
+def agree(found, expected, rtol, atol):
+    """Check numbers, which are of the order of 1, and texts."""
     for one, other in zip(found, expected, strict=True):
         if isinstance(one, str):
             assert one == other
         else:
-            np.testing.assert_allclose(one, other, rtol=rtol, atol=rtol)
+            np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
 def check_factors(case, door, found):
@@ -523,43 +598,60 @@ def check_cell(name, data, folder):
     if found.factors is not None:
         check_factors(case, door, found)
     expected = door.call(case.plain(), folder / "plain", door.loss)
-    rtol = tolerance(case, door.loss)
+    rtol = tolerance(case, door)
     assert found.K == expected.K
-    if found.error is not None:  # squares are known to the last digits of the total
-        floor = 1e-7 if case.is_single else 1e-12
+    floor = 2e-6 if case.is_single else 1e-12  # squares, after 30 roundings of iterations
+    if found.error is not None:
         power = 2 if door.loss == "frobenius" else 1
         least = expected.error**power
         assert found.error**power == pytest.approx(least, rel=power * rtol, abs=floor)
-    agree(found.numbers, expected.numbers, rtol)
+    agree(found.numbers, expected.numbers, rtol, max(floor, rtol))
     if found.factors is not None:
         assert found.names == (case.names or expected.names)
-    if found.labels is not None:
+    are_unique = found.K <= min(case.X.shape)  # coefficients, and so labels
+    if found.labels is not None and are_unique:
         check_labels(case, found, expected)
 
 
 def check_labels(case, found, expected):
-    labels = expected.labels[case.samples] if len(expected.labels) == len(case.X) else None
-    if labels is None:  # samples are repeated by their weights
-        weights = case.known["sample_weight"]
-        np.testing.assert_array_equal(found.labels.repeat(weights), expected.labels)
-    else:
-        np.testing.assert_array_equal(found.labels, labels)
+    labels = found.labels
+    if len(labels) < len(expected.labels):  # samples are repeated by their weights
+        labels = labels.repeat(case.known["sample_weight"])
+    others = expected.labels if case.order is None else expected.labels[case.order]
+    np.testing.assert_array_equal(labels, others)
 
 
-CELLS = [(name, data) for name in DOORS for data in INPUTS if data not in DOORS[name].lacks]
+def cells_of(is_slow):
+    """Yield all cells of quick or of slow doors."""
+    for name, door in DOORS.items():
+        for data in INPUTS:
+            if data not in door.lacks and (name in SLOW) == is_slow:
+                why = (FAILURES.keys() - REFUSED) & {(name, data)}
+                marks = [pytest.mark.xfail(reason=FAILURES[one][0], strict=True) for one in why]
+                yield pytest.param(name, data, marks=marks)
+
+
+def check(name, data, folder):
+    """Check that a cell of the table is equal, or refused for the reason that is given."""
+    if (name, data) not in REFUSED:
+        check_cell(name, data, folder)
+        return
+    door, case = DOORS[name], INPUTS[data](drawn(DOORS[name].kind))
+    with pytest.raises(ConeNMFError, match=REFUSED[name, data][0]):
+        door.call(case, folder, door.loss)
 
 
 @pytest.mark.filterwarnings("ignore")  # of few iterations, empty rows, sums to one: other tests
-@pytest.mark.parametrize(("name", "data"), CELLS)
+@pytest.mark.parametrize(("name", "data"), [*cells_of(is_slow=False)])
 def test_every_door_takes_every_form(name, data, tmp_path):
-    cell = name, data
-    if cell in REFUSED:
-        message, _ = REFUSED[cell]
-        door, case = DOORS[name], INPUTS[data](drawn(DOORS[name].kind))
-        with pytest.raises(ConeNMFError, match=message):
-            door.call(case, tmp_path, door.loss)
-    else:
-        check_cell(name, data, tmp_path)
+    check(name, data, tmp_path)
+
+
+@pytest.mark.thinned(5)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "data"), [*cells_of(is_slow=True)])
+def test_every_slow_door_takes_every_form(name, data, tmp_path):
+    check(name, data, tmp_path)
 
 
 def status(name, data, folder):
