@@ -340,8 +340,11 @@ def by_diagnose(case, folder, loss):
 
 
 def by_compare(case, folder, loss):
-    A, C = case.own_init
-    own = lambda V, K, rng: (C.T, A.T)  # noqa: E731
+    A, C = case.factors
+
+    def own(V, K, rng):  # samples may be repeated by their weights
+        return C.T, (A if len(A) == V.n_samples else A.repeat(SAMPLE_WEIGHTS, axis=0)).T
+
     inits = [own] if case.has_init else ["nndsvd", "random"]
     how = {"inits": inits, "solvers": "hals", **stopping(case, loss)}
     found = conenmf.compare(case.opened(), case.K, **how)
@@ -496,7 +499,10 @@ def cells(doors, inputs, *said):
 
 SPECTRAL = ("ConeNMF, itakura-saito", "factorize, itakura-saito")
 POISSON = ("ConeNMF, poisson", "factorize, poisson")
-SLOW = ("fit_ratings",)  # they fit several times, or many iterations
+SLOW = (  # they fit several times, or until convergence
+    *(name for name in DOORS if DOORS[name].loss != "frobenius"),
+    *("fit_ratings", "stability", "conenmf stability", "tl.consensus", "write_report"),
+)
 
 # Part of the message, and the reason.
 REFUSED = {
@@ -536,7 +542,11 @@ REFUSED = {
 FAILURES = {
     # ratings, weights: whole-number sample weights with other weights and automatic K, or own init
     **cells(DOORS, "auto, both weights", "weights of the repeated samples are refused"),
-    **cells(DOORS, "own init, sample weights", "coefficients of the samples are refused"),
+    **cells(
+        (*(name for name in DOORS if name != "compare"),),
+        "own init, sample weights",
+        "coefficients of the samples are refused",
+    ),
     # losses
     **cells(
         (*POISSON, "stability, poisson"),
