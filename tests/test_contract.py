@@ -549,6 +549,7 @@ FAILURES = {
     # ratings, weights: whole-number sample weights with other weights and automatic K, or own init
     **cells(DOORS, "auto, both weights", "weights of the repeated samples are refused"),
     **cells(POISSON, "auto, sample weights", "weights of the repeated samples are refused"),
+    **cells("select_k, poisson", "sample weights", "weights of the repeated samples are refused"),
     **cells(
         (*(name for name in DOORS if name != "compare"),),
         "own init, sample weights",
@@ -561,6 +562,9 @@ FAILURES = {
         "raw error of scipy.sparse",
     ),
     **cells(SPECTRAL, "own init", "the result is NaN"),
+    **cells(
+        "select_k, poisson", "other order", "the interval depends on starts, they on the order"
+    ),
     # scenes
     **cells(
         "ConeNMF.for_scenes", ("one sample", "one feature"), "assignment destination is read-only"
@@ -660,7 +664,7 @@ def test_every_door_takes_every_form(name, data, tmp_path):
     check(name, data, tmp_path)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "data"), [*cells_of(is_slow=True)])
 def test_every_slow_door_takes_every_form(name, data, tmp_path):
