@@ -528,7 +528,7 @@ REFUSED = {
         "stability, poisson",
         ("mask", "weights"),
         "this needs complete data",
-        "its docstring: entries may be missing or weighted for least squares",
+        "docs/limitations.md: the stability of counts is for complete data",
     ),
     **cells(
         "ConeNMF.for_scenes",
