@@ -291,7 +291,8 @@ class ConeNMF(
         squared errors of the entries. `sigma` are the uncertainties of the entries; the weights are
         then 1 / sigma^2, so that the fit minimises Q, see `Factorization.residuals`. All three have
         the shape of X; `weights` may also have one number per feature, which `transform` uses too.
-        A `sample_weight` of 2 is equivalent to repeating the sample.
+        A `sample_weight` of 2 is equivalent to repeating the sample; the Itakura-Saito loss takes
+        whole numbers only.
 
         Examples
         --------
