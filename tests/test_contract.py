@@ -270,7 +270,8 @@ def by_ratings(case, folder, loss):
     V = case.opened(missing="zeros") if case.known else case.table
     found = conenmf.fit_ratings(V, case.K if isinstance(case.K, str) else min(case.K, 2))
     X = found.known.toarray()
-    left = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0), X > 0
+    known = (X > 0) * case.known.get("weights", 1.0)
+    left = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0), known
     return of_result(found.result, numbers=(found.rmse, found.rmse_of_means), left=left)
 
 
@@ -555,6 +556,12 @@ FAILURES = {
         "own init, sample weights",
         "coefficients of the samples are refused",
     ),
+    **cells("fit_ratings", ("weights", "auto, weights"), "weights are ignored"),
+    **cells(
+        "fit_ratings", ("sample weights", "auto, sample weights"), "repeated users are returned"
+    ),
+    **cells("fit_ratings", "constant", "complete ratings are refused"),
+    **cells("fit_ratings", "other order", "the hidden ratings are drawn in the order of the users"),
     # losses
     **cells(
         (*POISSON, "stability, poisson"),
