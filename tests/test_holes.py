@@ -14,6 +14,7 @@ from conenmf.data.known import filled, observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
 from conenmf.judge.certificate import certify_counts, poisson_gaps
+from conenmf.judge.stability import stability_over
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.losses import FROBENIUS, POISSON
 from conenmf.solve.losses.poisson import margins, regressions
@@ -37,6 +38,7 @@ HANDLED = {  # each has a check of its numbers below
     "diagnose",
     "uniqueness",
     "stability",  # in test_residuals.py
+    "judge.stability.stability_over",
     "judge.displacement.displacement",  # in test_displacement.py
     "select_k",  # by hidden entries, or with means in place of few missing ones
 }
@@ -194,6 +196,14 @@ def test_data_that_turn_out_complete_are_accepted():
     assert observed_only(from_rows(DATA.T), mask=np.ones((N, F), bool)).observed is None
     part = take_samples(from_columns(DATA, mask=np.arange(N) * np.ones((F, 1)) > 2), [5, 6])
     assert part.observed is None
+
+
+def test_the_stability_of_several_numbers_is_that_of_each():
+    V = HOLED["weights"][0]
+    over = stability_over(V, [K], 3, max_iter=5, rng=np.random.default_rng(0)).found[K]
+    alone = conenmf.stability(V, K, 3, max_iter=5, rng=np.random.default_rng(0))
+    assert over.relative_error == alone.relative_error
+    np.testing.assert_array_equal(over.W, alone.W)
 
 
 def test_after_partial_fit_all_features_are_known():

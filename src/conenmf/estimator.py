@@ -73,6 +73,7 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "result_",
     "_unknown",
 )
+_CONSTRAINTS = ("orthogonality", "min_volume", "sum_to_one")
 _SETTINGS_OF_X = ("observed", "Q", "Q_expected")
 # What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
@@ -80,7 +81,7 @@ _SAVED_ARRAYS = ("feature_names_in_", "_weights", "_unknown")
 
 
 class _ForBatches:
-    """A method that exists only if the number of components is given and the loss has batches."""
+    """A method that exists only if the options of the model make sense for one batch alone."""
 
     def __init__(self, method: Function) -> None:
         self.method = method
@@ -88,16 +89,30 @@ class _ForBatches:
     def __get__(self, model: Any, owner: type) -> Function:
         if model is None:
             return self.method
-        if "stream" not in get_loss(model.loss).constraints:
-            problem = "partial_fit minimises least squares, so it is not available for "
+        if option := _needs_all_samples(model):
+            problem = "partial_fit minimises plain least squares, so it is not available with "
             advice = ": use fit, which reads files larger than memory in blocks"
-            raise NotAvailableError(problem, Option("loss", model.loss), advice)
+            raise NotAvailableError(problem, option, advice)
         if isinstance(model.n_components, str) and model.n_components == "auto":
             raise NotAvailableError(
                 "n_components='auto' needs all samples at once, and partial_fit has one batch: "
                 "give a number; after fit, model.set_params(n_components=model.n_components_)"
             )
         return MethodType(self.method, model)
+
+
+def _needs_all_samples(model: ConeNMF) -> Option | None:
+    """Return an option that a stream of batches cannot follow, or None."""
+    if "stream" not in get_loss(model.loss).constraints:
+        return Option("loss", model.loss)
+    if not model._penalties_of(1, 1).are_none:
+        given = attributes(model, "alpha_W", "alpha_H", *_CONSTRAINTS)
+        return next(Option(*one) for one in given.items() if one[1] not in (0, "same"))
+    if model.fixed is not None:
+        return Option("fixed")
+    if isinstance(model.missing, str) and model.missing == "zeros":
+        return Option("missing", "zeros")
+    return None if getattr(model, "_weights", None) is None else Option("weights")
 
 
 @dataclass(eq=False, repr=False)
@@ -193,7 +208,8 @@ class ConeNMF(
         loss: the square root of twice the divergence, as in scikit-learn, and the divergence
         divided by the divergence of the best single component.
     n_iter_ : int
-        Iterations of `fit`, or batches passed to `partial_fit`.
+        Iterations of `fit`, or batches passed to `partial_fit`; 1 if there is only the pass that
+        computes the coefficients, as with ``solver=None`` (``result_.n_iter`` is then 0).
     n_samples_seen_ : int
         After `partial_fit` only: the number of samples so far, including those of an earlier `fit`.
     history_, stop_reason_ : History, StopReason
@@ -284,7 +300,8 @@ class ConeNMF(
         y : object
             Ignored.
         sample_weight : array (n_samples,), optional
-            A weight of 2 is equivalent to repeating the sample.
+            A weight of 2 is equivalent to repeating the sample. The Itakura-Saito loss takes whole
+            numbers only.
         feature_names : names, optional
             For X without names, such as the words of a sparse matrix.
         mask : array like X, optional
@@ -340,10 +357,7 @@ class ConeNMF(
         )
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
-        if sample_weight is not None:
-            if "sample weights" not in loss.constraints:
-                raise NotAvailableError(f"loss={loss.name!r} takes no sample_weight: leave it out")
-            V = weigh_samples(V, sample_weight, loss.degree)
+        V = weigh_samples(V, sample_weight, loss.degree)
         with watching(self.verbose, self.callback, self.max_iter) as callback:
             result = factorize(
                 V,
@@ -374,7 +388,7 @@ class ConeNMF(
         self.result_ = result
         self.components_ = np.ascontiguousarray(result.W.T)
         self.n_components_ = result.K
-        self.n_iter_ = result.n_iter
+        self.n_iter_ = max(result.n_iter, 1)  # scikit-learn expects at least one
         self.labels_ = result.labels
         self.history_ = result.history
         self.relative_error_ = result.relative_error
@@ -387,7 +401,9 @@ class ConeNMF(
         The first call begins a stream. After an earlier `fit`, it continues as if the samples of
         the fit had been equal to their reconstruction. `fit` starts again from the beginning.
         `n_components` must be a number. Only the options `n_threads`, `negative`, `max_memory` and
-        ``solver=None`` are used. With ``solver=None`` the components are the axes of the cones
+        ``solver=None`` are used. The method does not exist (`hasattr` is False) with another loss,
+        penalties, `fixed`, `sum_to_one`, ``missing="zeros"``, or after a fit with weights of
+        features. With ``solver=None`` the components are the axes of the cones
         found so far; for samples in cones, their error is at most 1.05 times the error of cr1-nmf
         on all samples at once. Attributes that describe the samples of a fit (`labels_`, `result_`
         and so on) are removed. Components that have no samples yet are zero.
@@ -412,10 +428,8 @@ class ConeNMF(
         """
         K = components(self.n_components)
         V = self._read(X, reset=not hasattr(self, "components_"))
-        is_plain = self.fixed is None and V.observed is None
-        if not (is_plain and self._penalties(V).are_none):
-            problem = "partial_fit takes no penalties, fixed components or missing entries: use fit"
-            raise NotAvailableError(problem)
+        if V.observed is not None:
+            raise NotAvailableError("partial_fit takes no missing entries: use fit")
         stream = getattr(self, "_stream", None) or self._new_stream(V.n_features, K)
         if stream.K != K:
             raise OptionError(
@@ -829,9 +843,12 @@ class ConeNMF(
         )
 
     def _penalties(self, V: DataMatrix) -> Penalties:
-        names = ("alpha_W", "alpha_H", "l1_ratio", "orthogonality", "min_volume", "sum_to_one")
         N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-        return Penalties.as_in_sklearn((V.n_features, N), **attributes(self, *names))
+        return self._penalties_of(V.n_features, N)
+
+    def _penalties_of(self, F: int, N: float) -> Penalties:
+        given = attributes(self, "alpha_W", "alpha_H", "l1_ratio", *_CONSTRAINTS)
+        return Penalties.as_in_sklearn((F, N), **given)
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
         """Return known components, given as rows, as columns in the order of the features of V."""
@@ -940,7 +957,7 @@ class ConeNMF(
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = "sparse" in get_loss(self.loss).constraints
         tags.input_tags.positive_only = self.negative != "keep"
         tags.input_tags.allow_nan = self.missing not in ("raise", "zeros")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]

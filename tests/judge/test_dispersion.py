@@ -124,6 +124,14 @@ def test_other_data_have_candidates_up_to_the_edge_of_noise():
     assert found.K == 3
 
 
+def test_the_number_is_also_found_if_entries_are_missing():
+    X = np.kron(np.eye(3), np.ones((6, 15))) + 0.01 * np.random.default_rng(0).random((18, 45))
+    V = from_columns(X, mask=np.random.default_rng(1).random(X.shape) < 0.95)
+    found = stability_over(V, n_runs=2, max_iter=10)
+    assert found.K == 3
+    assert {2, 3} <= set(found.ks.tolist())
+
+
 def test_components_of_few_samples_are_counted_as_fitted(rng):
     rates = rng.dirichlet(np.ones(300), 3).T @ rng.gamma(2.0, 8000.0, (3, 8))
     X = rng.poisson(rates * rng.gamma(5, 0.2, rates.shape)).astype(float)

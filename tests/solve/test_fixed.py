@@ -48,7 +48,7 @@ def test_all_components_known_is_transform(parts):
     coefficients = model.fit_transform(X)
     np.testing.assert_array_equal(coefficients, model.transform(X))
     np.testing.assert_allclose(coefficients, nnls(A.T @ A, X @ A), atol=1e-12)
-    assert (model.n_iter_, model.stop_reason_) == (0, "init")
+    assert (model.result_.n_iter, model.stop_reason_) == (0, "init")
     np.testing.assert_array_equal(model.components_, A.T)
 
 

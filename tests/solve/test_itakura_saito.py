@@ -260,3 +260,16 @@ def test_the_command_line_has_it(tmp_path, capsys):
     arguments = ["fit", str(tmp_path / "spectra.npy"), "-k", "3", "--loss", "itakura-saito"]
     assert main([*arguments, "-o", str(tmp_path / "out")]) == 0
     assert "divergence" in capsys.readouterr().out
+
+
+@UNFINISHED
+def test_a_sample_counts_as_often_as_its_weight_says(refuses):
+    X = spectra().T
+    times = np.random.default_rng(0).integers(0, 3, N)
+    weighted = ConeNMF(K, **OPTIONS).fit(X, sample_weight=times)
+    repeated = ConeNMF(K, **OPTIONS).fit(X.repeat(times, axis=0))
+    np.testing.assert_allclose(weighted.components_, repeated.components_, rtol=1e-10)
+    assert weighted.relative_error_ == pytest.approx(repeated.relative_error_, rel=1e-10)
+    assert weighted.transform(X).shape == weighted.result_.H.T.shape == (N, K)
+    model = ConeNMF(K, loss="itakura-saito")
+    refuses(OptionError, "sample_weight has fractions", model.fit, X, None, times / 2 + 0.1)

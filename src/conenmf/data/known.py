@@ -393,7 +393,8 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     weights : array (N,)
         At least 0, not all 0; a pandas Series is matched by name. If all are 1, V is returned.
     degree : int
-        Degree of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss.
+        Degree of homogeneity of the loss: 2 for least squares, 1 for the Poisson loss. A loss of
+        degree 0 does not change with the scale of a sample, so it takes whole numbers only.
 
     Examples
     --------
@@ -419,7 +420,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     if (weights == 1).all():
         return V
     with np.errstate(over="ignore"):
-        squares = float((V.norms_squared * weights ** (2 // degree)).sum())
+        squares = float((V.norms_squared * weights ** (2 // max(degree, 1))).sum())
     _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
     is_whole = bool((weights == np.round(weights)).all())
     view: DataMatrix
@@ -428,6 +429,9 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         view = take_samples(V, repeated)
         view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
+    if degree == 0:
+        problem = " has fractions, or counts too many samples, for a loss that does not depend on "
+        raise OptionError(Option("sample_weight"), problem, "scale: give small whole numbers")
     roots = V.align(np.sqrt(weights))
     scales = roots if degree == 2 else V.align(weights)
     view = times_samples(V, scales, holes=True)

@@ -1018,9 +1018,9 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    V = as_data(V, nonzero=True)
-    tell = optional(function, "callback", callback, takes=1)
     fitted = get_loss(loss)
+    V = as_data(V, nonzero=True, holes=fitted.degree == 2 and resample != "counts")
+    tell = optional(function, "callback", callback, takes=1)
     place = _place(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
     if place is not None:
@@ -1066,7 +1066,8 @@ def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> li
         return sorted(likelihoods(V, default_rng(0), None, np.inf).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        return list(range(min(2, most), min(count_above_edge(V).K + 2, most) + 1))
+        known = V if V.observed is None else filled(V)
+        return list(range(min(2, most), min(count_above_edge(known).K + 2, most) + 1))
     candidates = numbers_of_components(ks).tolist()
     checked_components(candidates[-1], V)
     return candidates

@@ -108,6 +108,7 @@ class Frobenius(Loss):
             "negative",
             "sample weights",
             "stream",
+            "sparse",
         )
     )
     degree = 2

@@ -69,6 +69,7 @@ class ItakuraSaito(Loss):
     name = "itakura-saito"
     help = "itakura-saito for positive power spectra"
     solvers = _SOLVERS
+    constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
     is_convex = False
     words = Words(

@@ -69,7 +69,7 @@ class Loss(ABC):
     constraints : frozenset of str
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "stream", "zeros" and "sparse" data.
+        "negative" entries, "sample weights", "stream" and "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the

@@ -393,7 +393,7 @@ class Poisson(Loss):
     aliases = ("kullback-leibler",)
     help = "poisson for counts"
     solvers = POISSON_SOLVERS
-    constraints = frozenset(("l1", "l2", "fixed", "missing", "sample weights"))
+    constraints = frozenset(("l1", "l2", "fixed", "missing", "sample weights", "sparse"))
     degree = 1
     lower_bounds = ("divergence",)
     k_evidence = ("counting noise",)
