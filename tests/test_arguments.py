@@ -68,7 +68,7 @@ WRONG = {
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
     "spectra": [*NO_ARRAY, np.full((2, F, K), NAN), -np.ones((2, F, K)), np.ones((F, K))],
     "alpha": ["zebra", None, NAN, -1, [], {}],
-    "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1)), np.zeros((1, F))],
+    "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1))],
     "weights": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3)],
     "sigma": ["zebra", {}, [], [[1], [1, 2]], np.ones((2, 2)), np.ones(3), np.zeros((N, F))],
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],

@@ -51,9 +51,9 @@ def test_the_smallest_noise_is_what_each_direction_beyond_the_components_has(mon
     pixels = drawn(4, noise=0.01, bands=6, seed=2)[0]
     given = []
 
-    def facets(Y, sizes, noise):
+    def facets(Y, sizes, noise, *known):
         given.append(noise)
-        return facets_of(Y, sizes, noise)
+        return facets_of(Y, sizes, noise, *known)
 
     facets_of = module._facets
     monkeypatch.setattr(module, "_facets", facets)

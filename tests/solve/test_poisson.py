@@ -275,6 +275,7 @@ def test_digits_end_low_in_every_order():
     assert first == pytest.approx(second, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*components are more than")
 def test_more_components_than_features_start_from_rotations():
     V = from_columns(make_counts(F=4, N=30))
     result = factorize(V, 6, loss="poisson")

@@ -453,7 +453,7 @@ def as_repeated(V: DataMatrix) -> DataMatrix:
     >>> from conenmf import from_rows
     >>> V = weigh_samples(from_rows([[3.0, 4.0], [1.0, 0.0]]), [2.0, 1.0])
     >>> observed_only(as_repeated(V), mask=[[1, 1], [0, 1], [1, 1]]).observed.counts
-    array([2, 3])
+    array([2., 3.])
     """
     if V.unweighed is None or V.unweighed.repeated is None:
         return V
