@@ -33,7 +33,7 @@ from .judge.certificate import (
 )
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
-from .judge.diagnosis import MAX_BOUNDED, Diagnosis, Fit, judge, search_iterations
+from .judge.diagnosis import Diagnosis, Fit, is_bounded, judge, search_iterations
 from .judge.halves import N_SPLITS, HalfFit, Watch
 from .judge.plots import Which
 from .judge.residuals import Residuals, advice_on_sigma, residuals
@@ -341,6 +341,7 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
+        max_iter = search_iterations(V, self.K, get_loss(self.loss)) if n_splits else 0
         fit = Fit(
             V=V if V.unweighed is None else V.unweighed.V,
             W=self.W,
@@ -348,7 +349,7 @@ class Factorization:
             how=self._how_halves_are_fitted(),
             certificate=self._certificate(V, effort),
             details=self._described(V),
-            others=self.uniqueness(max_iter=search_iterations(V, self.W) if n_splits else 0),
+            others=self.uniqueness(max_iter=max_iter),
             error=self._error_in_words(),
             problem=self.problem,
             K_decided_by=self.K_decided_by,
@@ -373,7 +374,7 @@ class Factorization:
     def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
-        is_cheap = known is None and V.n_entries * self.K <= MAX_BOUNDED
+        is_cheap = known is None and is_bounded(V, self.K, get_loss(self.loss))
         if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds

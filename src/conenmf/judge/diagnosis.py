@@ -33,7 +33,7 @@ from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
 from ..io.open import as_data
-from ..solve.losses import get_loss
+from ..solve.losses import Loss, get_loss
 from ..text import Texts, counted, visible
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
@@ -68,8 +68,9 @@ _SINGLE_FEATURES = "single features tell the cones apart, so none predicts anoth
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
 # Entries of V times components up to which a diagnosis asks for more than it needs: a better lower
 # bound, and a search for other factors. They take a few fits.
-MAX_BOUNDED = 1 << 21
-MAX_SEARCHED = 1 << 20
+_MAX_BOUNDED = 1 << 21
+_MAX_SEARCHED = 1 << 20
+_DEARER = 8  # ... as much if the loss is not least squares
 _NEAR_BOUND_RATIO = 1.01  # error over lower bound, up to which no improvement is possible
 _FAR_ABOVE_FLOOR = 0.1  # of the noise floor
 _MAX_LISTED = 12  # components that are listed rather than counted
@@ -660,6 +661,7 @@ def diagnose(
     V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
+    max_iter = search_iterations(V, W.shape[1], get_loss(loss))
     with V.own_threads():
         certificate = certify(V, W, H, loss=loss)
         amounts = V.by_rows(lambda _, rows: rows * norm(W, axis=0), Ht)
@@ -673,12 +675,21 @@ def diagnose(
             how=HalfFit(get_loss(loss)),
             details=describe(V, W, Ht.T, labels),
             certificate=certificate,
-            others=uniqueness(V, W, H, loss=loss, max_iter=search_iterations(V, W)),
+            others=uniqueness(V, W, H, loss=loss, max_iter=max_iter),
             error=f"relative error {certificate.relative_error:.4g}",
         )
         return judge(fit, groups, classes, n_splits)
 
 
-def search_iterations(V: DataMatrix, W: Array) -> int:
+def is_bounded(V: DataMatrix, K: int, loss: Loss) -> bool:
+    """Return whether a diagnosis computes a better lower bound than the one that is free."""
+    return _work(V, K, loss) <= _MAX_BOUNDED
+
+
+def search_iterations(V: DataMatrix, K: int, loss: Loss) -> int:
     """Return how long a diagnosis searches for other factors: not at all if that takes long."""
-    return 200 if V.n_entries * W.shape[1] <= MAX_SEARCHED else 0
+    return 200 if _work(V, K, loss) <= _MAX_SEARCHED else 0
+
+
+def _work(V: DataMatrix, K: int, loss: Loss) -> int:
+    return V.n_entries * K * (1 if loss.degree == 2 else _DEARER)
