@@ -13,6 +13,11 @@ from conenmf.judge.displacement import displacement
 PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
 
 
+def assert_agree(W, expected):
+    """Compare a fit of a file with one of an array, which are other storages: bits may differ."""
+    np.testing.assert_allclose(W, expected, rtol=1e-6, atol=1e-6 * expected.max())
+
+
 @pytest.fixture
 def X(folder):
     """The data of the folder, with the printed numbers to the last bit."""
@@ -39,7 +44,7 @@ def test_nan_is_missing_in_fit_and_in_transform(X, fails, fitted, capsys, output
     X.to_csv("holes.csv")
     fails(3, "--missing nan", "fit", "holes.csv", "-o", "out")
     result, expected = fitted("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
-    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert_agree(result.W, expected.components_.T)
     assert result.relative_error == expected.relative_error_
     assert "entries that are known (0.3" in capsys.readouterr().out
     output_of("report", "out", "--data", "holes.csv")  # what is missing is as before
@@ -54,7 +59,7 @@ def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
     sp.save_npz("ratings.npz", ratings)
     result = fitted("ratings.npz", "--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
     expected = model(missing="zeros", alpha_W=0.01, l1_ratio=0.5).fit(ratings)
-    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert_agree(result.W, expected.components_.T)
 
 
 @pytest.fixture(params=["rows", "columns"])
@@ -77,7 +82,7 @@ def test_masks_and_weights_are_files(X, fitted, written, output_of, rng):
     options = ("--mask", "mask.csv", "--weights", "weights.csv", *samples_in)
     expected = model().fit(X, mask=mask, weights=weights)
     result = fitted("data.csv", *options)
-    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert_agree(result.W, expected.components_.T)
     answer = output_of("transform", "out", "data.csv", "-o", "new.npy", "--json", "-q", *options)
     np.testing.assert_allclose(np.load("new.npy"), result.H.T, rtol=1e-9)
     assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
@@ -87,7 +92,7 @@ def test_a_file_with_one_row_has_weights_of_features(X, fitted, written):
     weights = pd.DataFrame([np.linspace(0.5, 2, X.shape[1])], ["weight"], X.columns)
     result = fitted("data.csv", "--weights", "weights.csv", *written(data=X, weights=weights))
     expected = model().fit(X, weights=weights.to_numpy()[0])
-    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert_agree(result.W, expected.components_.T)
 
 
 def test_fixed_components_are_matched_by_name(X, fitted, run):
@@ -108,7 +113,7 @@ def test_negative_entries_are_kept_for_fits(X, fitted, output_of, fails):
     Y = X.to_numpy() - 0.1
     np.save("noise.npy", Y)
     result = fitted("noise.npy", "--negative", "keep")
-    np.testing.assert_array_equal(result.W, model(negative="keep").fit(Y).components_.T)
+    assert_agree(result.W, model(negative="keep").fit(Y).components_.T)
     output_of("report", "out", "--data", "noise.npy")
     kept = ("noise.npy", "--negative", "keep", "-q")
     assert "lower bound" in output_of("diagnose", *kept, "-k", 3)
@@ -138,7 +143,7 @@ def test_a_mask_is_matched_by_name(X, fails, fitted):
     mask = pd.DataFrame(np.random.default_rng(2).random(X.shape) < 0.8, X.index, X.columns)
     mask.iloc[::-1, ::-1].astype(int).to_csv("mask.csv")
     expected = model().fit(X, mask=mask.to_numpy()).components_.T
-    np.testing.assert_array_equal(fitted("cells.csv", "--mask", "mask.csv").W, expected)
+    assert_agree(fitted("cells.csv", "--mask", "mask.csv").W, expected)
     mask.rename(columns={"gene 3": "gene x"}).astype(int).to_csv("mask.csv")
     fails(3, "--mask", "fit", "cells.csv", "--mask", "mask.csv", *PLAIN)
 
@@ -150,7 +155,7 @@ def test_weights_of_samples_are_a_file(X, run, fitted, fails):
     expected = model().fit(np.ascontiguousarray(X), sample_weight=weights)
     for name in ("weights.txt", "weights.npy"):
         result = fitted("cells.csv", "--sample-weight", name)
-        np.testing.assert_array_equal(result.W, expected.components_.T)
+        assert_agree(result.W, expected.components_.T)
     assert run("report", "out", "--data", "cells.csv") == 0  # with the same weights
     command = ("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN)
     Path("weights.txt").write_text("1\nmany\n")
@@ -250,7 +255,7 @@ def test_uncertainties_and_codes_for_missing_entries_are_options(
     sigma.to_csv("unc.csv")
     result = fitted("con.csv", "--missing", -999, "--uncertainty", "unc.csv")
     expected = model(missing=-999).fit(X, sigma=sigma)
-    np.testing.assert_array_equal(result.W, expected.components_.T)
+    assert_agree(result.W, expected.components_.T)
     assert "of the expected" in capsys.readouterr().out
     table, by_feature = (pd.read_csv(f"out/{name}.csv", index_col=0) for name in ("residuals", "q"))
     found = expected.result_.residuals()
