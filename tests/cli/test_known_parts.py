@@ -15,7 +15,7 @@ PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
 
 def assert_agree(W, expected):
     """Compare a fit of a file with one of an array, which are other storages: bits may differ."""
-    np.testing.assert_allclose(W, expected, rtol=1e-6, atol=1e-6 * expected.max())
+    np.testing.assert_allclose(W, expected, rtol=1e-9, atol=1e-10 * expected.max())
 
 
 @pytest.fixture
