@@ -282,16 +282,17 @@ class ClusterMatrix(DataMatrix):
     def _result(self, future: Any) -> Any:
         """Wait for a result; warn if there has been no worker for half a minute."""
         idle = 0.0
-        while True:
+        while not future.done():
             try:
                 return future.result(timeout=_LOOK_SECONDS)
             except TimeoutError:
-                if future.done():  # the error of the task
-                    raise
+                if future.done():  # just now, or with an error of this kind
+                    break
             idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
             if idle >= _PATIENCE_SECONDS and not self._has_warned:
                 self._has_warned = True
                 warnings.warn(_NO_WORKERS, InputWarning, stacklevel=2)
+        return future.result()
 
 
 def _pieces(array: da.Array) -> Sequence[Delayed]:
