@@ -1,3 +1,5 @@
+"""Saved results: every field comes back, and every damage is named."""
+
 import json
 import os
 import tracemalloc

@@ -1,3 +1,5 @@
+"""Statistics of genes, and the choice of overdispersed genes."""
+
 import numpy as np
 import pandas as pd
 import pytest

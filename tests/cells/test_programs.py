@@ -1,3 +1,5 @@
+"""Gene programs: known programs are found, and usages and spectra equal direct formulas."""
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls

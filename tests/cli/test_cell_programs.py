@@ -1,3 +1,5 @@
+"""The command `cells`: from a file of counts to programs, and resuming from its folder."""
+
 import json
 import re
 from functools import partial

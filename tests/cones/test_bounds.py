@@ -1,3 +1,5 @@
+"""The bounds of the paper: Theorems 4 to 9, Lemmas 10 and 14, and sample sizes."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

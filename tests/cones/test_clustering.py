@@ -1,3 +1,5 @@
+"""Algorithm 1: the lazy form makes the plain choices, Lemma 1, ties and zero columns."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

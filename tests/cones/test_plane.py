@@ -1,3 +1,5 @@
+"""The best two components: optimal where Eckart and Young allow it, never worse than others."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""cr1++: the law of the drawn centres, its factors of 2 and 5, and the best of several runs."""
+
 import itertools
 
 import numpy as np

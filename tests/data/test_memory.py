@@ -1,3 +1,5 @@
+"""Sparse data in both orders, entry-wise steps, and the copies that memory allows."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,3 +1,5 @@
+"""Threads: order of results, nested tasks, interrupts, errors, and the threads of BLAS."""
+
 import signal
 import threading
 import time

@@ -1,3 +1,5 @@
+"""Several runs share one pass over the data and end where each ends alone."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,3 +1,5 @@
+"""The transpose of a dense matrix shares its memory."""
+
 from conenmf import from_columns
 
 

@@ -1,4 +1,4 @@
-"""Tests of `judge.choose_k`."""
+"""The choice of K: its evidence, clear answers and guesses, masks, weights and counts."""
 
 import re
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""The diagnosis of a result: the same in every storage, cones, examples, and its form on disk."""
+
 import re
 from dataclasses import replace
 from html import escape

@@ -1,3 +1,5 @@
+"""Dispersion of counts, the number of components of counts, and pruned activities."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize

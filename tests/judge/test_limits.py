@@ -1,3 +1,5 @@
+"""Limits of components: coverage of the truth, and cases where no limits are given."""
+
 from dataclasses import replace
 
 import numpy as np

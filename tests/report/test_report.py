@@ -1,3 +1,5 @@
+"""The report page: numbers and names of the result, every kind of result, no script from names."""
+
 import base64
 import hashlib
 import re

@@ -1,3 +1,5 @@
+"""Missing entries and weights of entries in fits, in every storage and with every solver."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
