@@ -103,6 +103,13 @@ def test_the_first_centre_of_a_cluster_costs_twice_the_best(V):
     assert weights @ costs / weights.sum() <= 2 * best_on_one_axis(V) + 1e-12 * weights.sum()
 
 
+def test_the_first_centre_can_cost_twice_the_best():
+    """Two samples of equal norm: the best axis halves their angle, a centre is one of them."""
+    angles = np.array([0.5, 0.51])
+    best = best_on_one_axis(np.stack([np.cos(angles), np.sin(angles)]))
+    assert 1.9 * best < np.sin(0.01) ** 2 <= 2 * best
+
+
 @given(V=tiny(), data=st.data())
 def test_a_later_centre_of_a_cluster_costs_five_times_the_best(V, data):
     weights = (V**2).sum(axis=0)
