@@ -36,15 +36,15 @@ def test_the_dispersion_of_counts_is_found():
 
 
 @pytest.fixture(scope="module")
-def dispersed():
+def dispersed_counts():
     """Counts of dispersion 0.1, and what is found in memory."""
     rates, rng, _ = rates_of(F=30, N=40)
     X = rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float)
     return X, dispersion(from_columns(X), 3, np.random.default_rng(0))
 
 
-def test_the_dispersion_is_the_same_in_every_storage(main_backend, small_blocks, dispersed):
-    X, expected = dispersed
+def test_the_dispersion_is_the_same_in_every_storage(main_backend, small_blocks, dispersed_counts):
+    X, expected = dispersed_counts
     found = dispersion(main_backend(X), 3, np.random.default_rng(0))
     assert found == pytest.approx(expected, rel=0.02)  # fits stop at 1e-4
 
