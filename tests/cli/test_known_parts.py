@@ -232,7 +232,7 @@ def test_a_table_in_which_every_pair_is_rated_is_one_of_ratings(folder, output_o
 
 
 def test_displacement_is_an_option(X, fit):
-    part = X.iloc[:40, :4]
+    part = X.iloc[:20, :4]
     part.to_csv("con.csv")
     (0.02 + 0.1 * part).to_csv("unc.csv")
     result = fit("con.csv", "--uncertainty", "unc.csv", "--displacement", "4,25")

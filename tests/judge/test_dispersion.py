@@ -106,7 +106,7 @@ def test_one_component_explains_no_more_of_noise(rng):
     assert np.mean(largest) == pytest.approx(edge_of((40, 90)), rel=0.1)
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.05])
+@pytest.mark.parametrize("phi", [pytest.param(0.0, marks=pytest.mark.nightly), 0.05])
 def test_the_number_of_components_is_found_without_candidates(phi):
     rates, rng, W = rates_of(seed=4, F=20, N=50)
     if phi:

@@ -70,7 +70,14 @@ def coverage(found, truth):
     return both
 
 
-@pytest.mark.parametrize(("alpha", "N"), [(0.5, 200), (0.2, 200), (0.5, 1000)])
+@pytest.mark.parametrize(
+    ("alpha", "N"),
+    [
+        (0.5, 200),
+        pytest.param(0.2, 200, marks=pytest.mark.nightly),
+        pytest.param(0.5, 1000, marks=pytest.mark.nightly),
+    ],
+)
 def test_limits_cover_the_truth_where_the_bootstrap_does_not(alpha, N):
     # the components have no zeros and samples are mixed: all runs agree on other components
     each = []
