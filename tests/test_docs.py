@@ -105,18 +105,18 @@ def quoted(text):
     return set(re.findall(r'"([\w+-]+)"', text))
 
 
-def described(function, parameter):
+def description(function, parameter):
     """The description of a parameter in a docstring."""
     text = inspect.cleandoc(function.__doc__)
     return re.search(rf"^{parameter} : .*\n((?: {{4}}.*\n)+)", text, re.MULTILINE)[1]
 
 
 def test_lists_of_inits_and_solvers_are_complete():
-    solvers = quoted(described(conenmf.factorize, "solver"))
+    solvers = quoted(description(conenmf.factorize, "solver"))
     assert solvers == {*SOLVER_NAMES, "auto"}
     page = (DOCS / "from_sklearn.md").read_text("utf-8")
     row = re.search(r"^\| `init=\"(?!custom).*", page, re.MULTILINE)[0]
-    for text in (described(conenmf.factorize, "init"), row):
+    for text in (description(conenmf.factorize, "init"), row):
         assert quoted(text) == {*INITS, "auto"}, text
 
 
@@ -124,7 +124,7 @@ def test_lists_of_file_formats_are_complete():
     table = (DOCS / "files.md").read_text("utf-8")
     first_cells = " ".join(re.findall(r"^\| ([^|]*`.*?) \|", table, re.MULTILINE))
     (help_text,) = re.findall(r"DATA is a file: (.*?)images", app.help, re.DOTALL)
-    for text in (first_cells, described(conenmf.open_data, "path"), help_text):
+    for text in (first_cells, description(conenmf.open_data, "path"), help_text):
         endings = set(re.findall(r"(?<!\w)\.[a-z]\w*", text)) - {".gz", ".zarr"}
         assert endings == {ending.removesuffix(".gz") for ending in KINDS}, text
 

@@ -1,3 +1,5 @@
+"""Exported tables, facts and AnnData: names, every digit, and full disks."""
+
 import csv
 import json
 import os

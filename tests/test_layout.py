@@ -49,6 +49,12 @@ def test_what_is_exported_can_be_listed_and_imported():
         assert getattr(conenmf, name).__doc__, name
 
 
+def test_each_test_file_says_first_what_it_tests():
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        head = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        assert head.partition("\n\n")[0].endswith((".", "?")), path
+
+
 def names_defined(path):
     """The functions, classes, methods and values that a file defines, as dotted names."""
 

@@ -1,3 +1,5 @@
+"""Names of samples and features: where they come from, and how they are shown."""
+
 import numpy as np
 import pandas as pd
 import polars as pl

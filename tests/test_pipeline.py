@@ -1,3 +1,5 @@
+"""`factorize`: every init with every solver on every storage, and what a result contains."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

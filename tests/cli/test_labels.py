@@ -1,3 +1,5 @@
+"""Labels, positions and example texts given on the command line, and how the report shows them."""
+
 from pathlib import Path
 
 import anndata

@@ -1,3 +1,5 @@
+"""The pairwise separation of clusters against its definition."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""`from_rows` and `from_columns`: number types, bad values, limits of size and number format."""
+
 import numpy as np
 import pandas as pd
 import polars

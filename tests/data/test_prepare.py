@@ -1,3 +1,5 @@
+"""Preparation (totals, logarithms, tf-idf): formulas, every storage, and new samples."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

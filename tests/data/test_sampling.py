@@ -1,3 +1,5 @@
+"""Random numbers belong to samples, so that blocks and storage do not change a draw."""
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

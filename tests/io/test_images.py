@@ -1,3 +1,5 @@
+"""Images: folders of pictures, stacks as scenes, and pictures that do not fit into memory."""
+
 import struct
 
 import numpy as np

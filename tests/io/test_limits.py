@@ -1,3 +1,5 @@
+"""How much a file may expand, and how much of memory it may take."""
+
 from conenmf.errors import FileFormatError
 from conenmf.io.limits import check_expansion, check_fits
 

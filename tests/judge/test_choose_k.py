@@ -1,4 +1,4 @@
-"""Tests of `judge.choose_k`."""
+"""The choice of K: its evidence, clear answers and guesses, masks, weights and counts."""
 
 import re
 from dataclasses import replace
@@ -350,7 +350,7 @@ def signatures(rng, K, n_samples=120, n_features=60):
 
 
 @pytest.mark.parametrize("make", [topics, signatures])
-@pytest.mark.parametrize("K", [1, 3, 6])
+@pytest.mark.parametrize("K", [1, 3, pytest.param(6, marks=pytest.mark.nightly)])
 def test_drawn_counts_have_the_number_that_they_were_drawn_from(make, K):
     X = make(np.random.default_rng(K), K)
     chosen = select_k(from_rows(sp.csr_array(X)), range(1, 9), loss="poisson")

@@ -1,4 +1,4 @@
-"""Tests of `judge.stability`."""
+"""Stability: consensus components, their certainty and limits, ranges of K, and kept settings."""
 
 import pickle
 import re

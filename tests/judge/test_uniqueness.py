@@ -1,4 +1,4 @@
-"""Tests of `judge.uniqueness`."""
+"""Unique components: proofs, factors with the same product or error, freedom, and searches."""
 
 import numpy as np
 import pytest

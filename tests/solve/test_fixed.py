@@ -1,3 +1,5 @@
+"""Known components stay, in every storage and with every solver, and the bound uses them."""
+
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,3 +1,5 @@
+"""The loop: iterates of the original programs, one pass per iteration, stopping rules."""
+
 from pathlib import Path
 
 import numpy as np

@@ -473,7 +473,7 @@ def check_run(
     folder : path
         It need not exist, but its parent must.
     name : str
-        The beginning of the names of files.
+        File-name prefix.
     source, genes : str, optional
         The data file, and how genes were chosen.
     force : bool

@@ -94,7 +94,7 @@ def _load(path: str) -> Factorization:
         check_complete(target)
         target /= RESULT_FILE
     if not target.exists():
-        raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
+        raise FileNotFoundError(f"no result in {target}: pass the output folder of `conenmf fit`")
     return Factorization.load(target)
 
 

@@ -546,7 +546,7 @@ def _predicted(
 
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
-    """The weighted squares of each sample's residuals, and of its known entries."""
+    """Return each sample's weighted sums of squares: of the residuals, and of the known entries."""
     return *(
         observed_residual(block, weights, exact(W), exact(rows))[1] for rows in (H, 0 * H)
     ), None

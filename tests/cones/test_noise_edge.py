@@ -1,3 +1,5 @@
+"""Counting components above the edge of noise: the bound on the norm of noise, and counts."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
