@@ -1,5 +1,7 @@
 """Ratings: long tables are read as sparse matrices, and predictions beat regularised means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -128,6 +130,14 @@ def test_recommendations_are_the_best_items_that_are_not_rated(model):
     np.testing.assert_allclose(ratings, model.predict([5] * len(items), map(int, items)))
     assert len(model.recommend(5)) == 10
     assert noisy[known].min() <= min(ratings) <= max(ratings) <= noisy[known].max()
+
+
+@pytest.mark.parametrize(("offset", "rating"), [(-9.0, 1.0), (9.0, 5.0)])
+def test_predictions_stay_in_the_range_of_the_ratings(model, offset, rating):
+    assert (model.known.data.min(), model.known.data.max()) == (1.0, 5.0)
+    users, items = model.offsets
+    moved = replace(model, offsets=(users + offset, items))
+    assert set(moved.predict([0, 1, 2], [5, 6, 7])) == {rating}
 
 
 @pytest.mark.parametrize("has_offsets", [True, False])
