@@ -45,8 +45,8 @@ from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, 
 from ..judge.choose_k import Selection, select_k
 from ..judge.scores import matched_rows
 from ..judge.stability import RESAMPLINGS
-from ..mutations import mutation_types
-from ..names import Labelled, Names, in_order
+
+from ..names import Labelled, Names, in_order, mutation_types
 from ..progress import Display
 from ..ratings import Ratings
 from ..report import VIEWS, render
@@ -56,7 +56,6 @@ from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES, get_loss
 from ..text import Facts, Texts, visible
-
 
 def _components(value: str) -> int | str | range:
     if value == "auto":
@@ -69,17 +68,14 @@ def _components(value: str) -> int | str | range:
         )
     return range(ends[0], ends[1] + 1) if dash else ends[0]
 
-
 def _shape(value: str) -> Shape:
     rows, _, columns = value.lower().partition("x")
     if not (rows.isdecimal() and columns.isdecimal()):
         raise click.BadParameter(f"{value!r} is not a shape such as 92x112")
     return int(rows), int(columns)
 
-
 def _weight(value: Any) -> Any:
     return value if value == "auto" else _AT_LEAST_0.convert(value, None, None)
-
 
 def _missing(value: str | float) -> str | float:
     if value in ("raise", "nan", "zeros"):
@@ -90,20 +86,17 @@ def _missing(value: str | float) -> str | float:
         problem = f"{value!r} is not one of raise, nan, zeros, nor a number such as -999"
         raise click.BadParameter(problem) from None
 
-
 def _listed(value: str | Texts) -> Texts:
     """Split a text at its commas into names; an empty text has none."""
     if not isinstance(value, str):
         return value
     return tuple(map(str.strip, value.split(","))) if value.strip("()") else ()
 
-
 def _rises(value: str) -> list[float]:
     """Split a text at its commas into numbers above 0."""
     if re.fullmatch(r"(\d+(\.\d+)?(,|$))+", value) is None:
         raise click.BadParameter(f"{value!r} are not numbers above 0 such as 4,25")
     return list(map(float, value.split(",")))
-
 
 # --- the table --------------------------------------------------------------------------------
 
@@ -342,7 +335,6 @@ _METAVARS = {
 }
 _DEFAULTS = {"tables": "csv", "alpha_H": None, "seed": None}
 
-
 # --- sets of options --------------------------------------------------------------------------
 
 _TABLES = ("samples_in", "header", "names_column", "drop", "text_column", "triples", "negative")
@@ -369,7 +361,6 @@ _FUNCTIONS: tuple[Callable[..., Any], ...] = (
     Factorization.diagnose,
 )
 
-
 def _default(name: str, function: Callable[..., Any] | None = None) -> Any:
     """Return the default of an option in the first function with such a parameter."""
     for one in (function or open_data, *_FUNCTIONS):
@@ -377,7 +368,6 @@ def _default(name: str, function: Callable[..., Any] | None = None) -> Any:
         if parameter is not None and parameter.default is not parameter.empty:
             return parameter.default
     return False if bool in _OPTIONS[name] else None
-
 
 class _Command(click.Command):
     """A command whose help shows options in groups."""
@@ -394,7 +384,6 @@ class _Command(click.Command):
             if lines:
                 with formatter.section(title):
                     formatter.write_dl(lines)
-
 
 def command(
     *names: str,
@@ -434,15 +423,12 @@ def command(
 
     return make
 
-
 def flags_of(one: click.Command) -> dict[str, str]:
     """Return the flags of a command by the names of their options in Python."""
     options = [parameter for parameter in one.params if isinstance(parameter, click.Option)]
     return {str(option.name): max(option.opts, key=len) for option in options}
 
-
 # --- requests ---------------------------------------------------------------------------------
-
 
 class Request(SimpleNamespace):
     """What a user requests: arguments and options, by their names in Python.
@@ -582,7 +568,6 @@ class Request(SimpleNamespace):
                 click.echo(visible(remark, None))
         click.echo(text)
 
-
 def _size(V: DataMatrix) -> str:
     """Describe the size of a matrix and whether names were read, to show wrong guesses."""
     names = V.names
@@ -594,20 +579,16 @@ def _size(V: DataMatrix) -> str:
         features = "images of {} x {} pixels".format(*names.image_shape)
     return f"{samples}, {features}"
 
-
 def choosing(K: int | str | range) -> str:
     """Describe what a command does between reading and solving."""
     number = "" if isinstance(K, int) else "the number of components and "
     return f"choosing {number}an init"
 
-
 # --- further files ----------------------------------------------------------------------------
 
 _MAX_CHARS = 1000  # of a text; the report shows its beginning
 
-
 # --- matrices ---------------------------------------------------------------------------------
-
 
 def read_entries(request: Request) -> Facts:
     """Read masks, weights and uncertainties as tables in the orientation of the data."""
@@ -626,14 +607,12 @@ def read_entries(request: Request) -> Facts:
             entries[option] = Labelled(rows.T, M.names.turned())
     return entries
 
-
 def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
     """Read components, one per row, in the order of the features of V; None without a file."""
     if request.fixed is None:
         return None
     M = _opened(request, "fixed", request.fixed, samples_in="rows")
     return Fixed(_in_order_of(M, V, FIXED_TABLE), M.names.sample_names)
-
 
 def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | None:
     """Read known components (F, n), in rows or columns, and their names; None without a file."""
@@ -646,12 +625,10 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
     names = tuple(M.names.sample(n) for n in range(M.n_samples))
     return _in_order_of(M, V, "--reference"), names
 
-
 def _in_order_of(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
     """Return the columns of M, with features in the order of the features of V."""
     W = exact(dense(M.columns(np.arange(M.n_samples))))
     return matched_rows(W, M.names, V, owner)
-
 
 def with_sample_weights(request: Request, V: DataMatrix, loss: str) -> DataMatrix:
     """Return V, or a view with the weights of samples from a file."""
@@ -662,7 +639,6 @@ def with_sample_weights(request: Request, V: DataMatrix, loss: str) -> DataMatri
     with named_damage(path):  # np.loadtxt reports the line
         weights = np.ravel(read(path))
     return weigh_samples(V, weights, get_loss(loss).degree)
-
 
 def _opened(request: Request, option: str, path: str, samples_in: SamplesIn) -> DataMatrix:
     """Open the matrix of an option, in whose name its errors speak."""
@@ -678,13 +654,10 @@ def _opened(request: Request, option: str, path: str, samples_in: SamplesIn) -> 
         raise DataError(Option(option, path), ": ", share)
     return M
 
-
 def _rows(block: Block) -> PerSample:
     return np.ascontiguousarray(dense(block).T), None
 
-
 # --- samples ----------------------------------------------------------------------------------
-
 
 def drop_label_columns(request: Request) -> None:
     """Do not read columns of classes and groups as features."""
@@ -693,11 +666,9 @@ def drop_label_columns(request: Request) -> None:
         if is_column and request.data and request.path.suffix.lower() in TABLE_SUFFIXES:
             request.drop = (*request.drop, given)
 
-
 def labels_of(request: Request, N: int, names: Names) -> Facts:
     """Read the classes and the groups of the N samples, those that are given."""
     return {option: _labels(request, option, N, names) for option in request.chosen(LABELS)}
-
 
 def about_samples(request: Request, N: int, names: Names) -> Facts:
     """Read the UMAP coordinates and the texts of the N samples, for the report."""
@@ -718,11 +689,9 @@ def about_samples(request: Request, N: int, names: Names) -> Facts:
         about["texts"] = [text[:_MAX_CHARS] for text in texts]
     return about
 
-
 def _column(request: Request, column: str, budget: int) -> list[str]:
     reading = Reading(budget, header=request.header, text_column=column)
     return list(open_text_column(request.path, reading).matrix)
-
 
 def _labels(request: Request, option: str, N: int, names: Names) -> Array:
     """Return the class or group of each sample, from a file or from a column of the data."""
@@ -738,7 +707,6 @@ def _labels(request: Request, option: str, N: int, names: Names) -> Array:
         f"--{option} {visible(given)} is not a file: name one, or a column of DATA, if that is "
         "a .csv, .tsv or .h5ad file"
     )
-
 
 def read_labels(path: str, N: int, names: Names) -> Array:
     """Read one class per sample, in the order of the samples or by their names.
