@@ -33,8 +33,7 @@ from ..arguments import Lengths
 from ..atomic import writing
 from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, FileFormatError, Message, Option, OptionError
-from ..mutations import type_name
-from ..names import Names
+from ..names import Names, type_name
 from ..text import Titles, counted, excerpt, visible
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading, Remarks

@@ -29,8 +29,7 @@ import numpy as np
 from ..data.blocks import Array
 from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, Message, Option
-from ..mutations import TITLES
-from ..names import Names
+from ..names import MUTATION_TITLES, Names
 from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
@@ -172,7 +171,7 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     decimal = "," if delimiter == ";" and not has_points else "."
     columns = Columns(width, first if header else None, named_by)
     titles = tuple(title.strip().lower() for title in first)
-    for known in TITLES:
+    for known in MUTATION_TITLES:
         if header and titles[: len(known)] == known:
             columns = columns._replace(
                 named_by=0, left_out=frozenset(range(1, len(known))), n_names=len(known)

@@ -28,8 +28,7 @@ from ..judge.scores import (
 )
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
-from ..mutations import COLOURS, MutationTypes, mutation_types
-from ..names import Names
+from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
 from ..result import Factorization
 from ..text import Facts, Titles, counted, visible
 from . import charts
@@ -509,7 +508,9 @@ def _bars(
     for one in np.unique(classes).tolist():
         own = classes == one
         path = charts.bars(places[own], y.place(w[own]), 0.8 / len(w))
-        marks.append(Mark(path, "bar own", style=f"--colour:{COLOURS[one]}" if one else ""))
+        marks.append(
+            Mark(path, "bar own", style=f"--colour:{MUTATION_COLOURS[one]}" if one else "")
+        )
     if limits is not None:
         lower, upper = (np.clip(y.place(one), 0, 1) for one in limits)
         marks.append(Mark(charts.whiskers(places, lower, upper), "whisker"))
