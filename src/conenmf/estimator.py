@@ -49,7 +49,7 @@ from .judge.scores import components_frame, largest_features, matched_rows, name
 from .judge.stability import Stability, stability
 from .judge.uniqueness import Uniqueness
 from .names import NameList, Names, in_order, names_of
-from .pipeline import checked_K, factorize
+from .pipeline import check_k, factorize
 from .progress import watching
 from .result import Factorization
 from .save import saved_factorization, write_factorization
@@ -825,7 +825,7 @@ class ConeNMF(
                 "stability() takes no penalties or fixed components: create a model without these "
                 "options"
             )
-        K = checked_K(self.n_components, V)
+        K = check_k(self.n_components, V)
         if isinstance(K, str):
             K = self.n_components_ if is_fitted else choose_k(V, get_loss(self.loss)).K
         return stability(

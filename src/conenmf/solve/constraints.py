@@ -29,7 +29,7 @@ from .. import kernels
 from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import TINY, Array, exact, over
 from ..data.matrix import DataMatrix
-from ..errors import ComponentsError, DataError, Option, OptionError
+from ..errors import DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
 from ..names import Names, in_order
 from ..text import Facts, Texts
@@ -461,15 +461,6 @@ class Fixed:
     def count(self) -> int:
         """The number of known components."""
         return int(self.W.shape[1])
-
-    def checked_K(self, K: int | str) -> int | str:
-        """Return the total number of components; raise `ComponentsError` if it is too small."""
-        if isinstance(K, int) and K < self.count:
-            raise ComponentsError(
-                f"{self.count} components are fixed, more than the {K} asked for in all: the "
-                "number counts them too"
-            )
-        return K
 
     def put_into(self, W: Array) -> Array:
         """Return W (F, K) with the known components as its first columns, bit for bit."""
