@@ -7,8 +7,9 @@ import pytest
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
 from conenmf.cones.rank_one import draw_centres
 from conenmf.cones.rank_one import rank_one_factors as rank_one
+from conenmf.solve.alternate import alternate
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import SOLVERS
 
 F, K, N, P = 50, 4, 2000, 4

@@ -734,8 +734,7 @@ class ConeNMF(
             H, labels, value = loss.coefficients(V, W, penalties, unseen)
         else:
             objective = loss.on(V, penalties, rescale=False)
-            objective.near = near
-            H, labels, value, *_ = objective.finish(W, sort=False)
+            H, labels, value, *_ = objective.finish(W, sort=False, near=near)
         return V, H.T, labels, value
 
     def _near(self, V: DataMatrix) -> Aligned | None:

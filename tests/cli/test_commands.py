@@ -146,7 +146,7 @@ ERRORS = [
         ["transform", "out", "other.csv", "-o", "a.csv"],
         "missing in the data: 'gene 3'; not in the model: 'gene x'",
     ),
-    (3, ["report", "gone"], "no result in gone: pass the output folder that fit wrote"),
+    (3, ["report", "gone"], "no result in gone: pass the output folder of `conenmf fit`"),
     (
         3,
         ["report", "unjudged", "--data", "narrow.npy"],

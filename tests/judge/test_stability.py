@@ -244,7 +244,7 @@ def test_runs_leave_as_they_converge(on_disk, monkeypatch, loss):
         return 1
 
     monkeypatch.setattr(type(V), "room_for_aligned", each_by_itself)
-    monkeypatch.setattr("conenmf.solve.losses.loss.measure_together", each_by_itself)
+    monkeypatch.setattr("conenmf.solve.loss.measure_together", each_by_itself)
     by_itself = replicate(V, 3, 3, rng=np.random.default_rng(1), **options)
     assert all(map(np.array_equal, together, by_itself))
     passes = np.diff([*alone[1:], V.passes])  # from where each was measured

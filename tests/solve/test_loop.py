@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from conenmf import from_columns
-from conenmf.solve.run import Stopping, StopReason, alternate
+from conenmf.solve.alternate import alternate
+from conenmf.solve.run import Stopping, StopReason
 from conenmf.solve.solvers import SOLVERS
 
 PUBLISHED = pytest.mark.parametrize(

@@ -59,9 +59,10 @@ from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
+from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..text import Facts, PathLike, attributes, counted, excerpt, visible
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 

@@ -47,9 +47,10 @@ from ..data.views import shuffled_samples, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..solve.alternate import alternate
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..text import Facts, counted
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples

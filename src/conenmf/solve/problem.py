@@ -89,8 +89,7 @@ class Problem:
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
-        objective.near = near
-        end = objective.finish(W, sort=sort)
+        end = objective.finish(W, sort=sort, near=near)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
