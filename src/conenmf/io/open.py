@@ -442,7 +442,7 @@ def is_elsewhere(X: object) -> bool:
 
 
 def _is_dask(X: object) -> bool:
-    return type(X).__module__.partition(".")[0] == "dask"
+    return any(base.__module__.partition(".")[0] == "dask" for base in type(X).__mro__)
 
 
 def _column(name: str, value: object) -> Column:
