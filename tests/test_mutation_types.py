@@ -9,10 +9,6 @@ from conenmf.names import MUTATION_CLASSES, MUTATION_COLOURS, mutation_types, ty
 
 TYPES = [*MUTATION_CLASSES]
 SUBSTITUTIONS, INDELS, DOUBLETS = TYPES[:96], TYPES[96:179], TYPES[179:]
-    [*MUTATION_CLASSES][:96],
-    [*MUTATION_CLASSES][96:179],
-    [*MUTATION_CLASSES][179:],
-)
 
 
 def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
