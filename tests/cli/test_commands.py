@@ -137,7 +137,7 @@ ERRORS = [
     (
         3,
         ["transform", "gone", "cells.csv", "-o", "a.csv"],
-        "no result in gone: pass the output folder",
+        "no result in gone: pass the output folder of",
     ),
     (3, ["transform", "cells.npy", "cells.csv", "-o", "a.csv"], "is not a factorization saved by"),
     (3, ["transform", "out", "narrow.npy", "-o", "a.csv"], "have 5 features, the model has 30"),
