@@ -242,6 +242,10 @@ _TABLE: dict[str, dict[str, tuple[Any, ...]]] = {
             _AT_LEAST_0,
         ),
         "max_time": ("Stop the fit after this many seconds.", _AT_LEAST_0),
+        "error": (
+            "Also say how many components a relative error needs, from 0 to below 1.",
+            FloatRange(0, 1, max_open=True),
+        ),
         "checkpoint": (
             "Folder in which to save the run every minute; the same command resumes it.",
             _FILE,
