@@ -25,7 +25,7 @@ def test_save_and_load(tmp_path, cones):
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
     assert back.stop_reason is StopReason.MAX_ITER
-    assert back.K_decided_by.startswith("4 components, proved")
+    assert back.K_decided_by.startswith("4 to 6 components, supported")
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:

@@ -111,7 +111,7 @@ class Frobenius(Loss):
     )
     degree = 2
     lower_bounds = ("singular values", "dual")
-    k_evidence = ("edge", "ratio", "cones", "shuffled", "hysime")
+    k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
     doubled = 1
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
