@@ -92,7 +92,7 @@ def test_a_number_marks_missing_entries():
     assert sparse.observed.counts.tolist() == [2, 1]
 
 
-def test_samples_of_which_nothing_is_known_have_no_parameters():
+def test_samples_without_known_entries_have_no_parameters():
     X, sigma, _ = measurements()
     X[7] = np.nan
     with pytest.warns(InputWarning, match="nothing is observed of 1 sample"):

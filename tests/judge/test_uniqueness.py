@@ -124,7 +124,7 @@ SPARE = {
 
 
 @pytest.mark.parametrize("kind", SPARE)
-def test_spare_components_may_be_anything(kind):
+def test_a_spare_component_may_be_any_nonnegative_vector(kind):
     W, H, expected = SPARE[kind]
     V = from_columns(W @ H)
     freedom, found = exact_of(W, H), uniqueness(V, W, H)
@@ -147,7 +147,7 @@ def test_spare_components_may_be_anything(kind):
 
 @given(factors(least=2), SEEDS.map(np.random.default_rng))
 @settings(max_examples=40)
-def test_rounding_is_not_in_the_way(pair, rng):
+def test_verdicts_do_not_depend_on_rounding(pair, rng):
     W, H = pair
     assume(W.any(axis=0).all() and H.any(axis=1).all())
     noise_W, noise_H = (1e-15 * (rng.random(Y.shape) < 0.5) for Y in (W, H))
@@ -233,7 +233,7 @@ def test_pure_samples_and_anchor_features_make_all_unique(rng):
 
 @given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=25)
-def test_what_is_unique_is_moved_by_no_factors_that_were_found(rng):
+def test_unique_components_are_not_moved_by_the_factors_found(rng):
     K = int(rng.integers(2, 6))
     W = rng.random((3 * K, K)) * (rng.random((3 * K, K)) < 0.5)
     H = rng.random((K, 5 * K)) * (rng.random((K, 5 * K)) < 0.5)
@@ -274,7 +274,7 @@ def test_a_component_that_both_factors_have_is_not_moved():
 @pytest.mark.filterwarnings("ignore:sum_to_one")
 @given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=8)
-def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(rng):
+def test_factors_whose_coefficients_sum_to_one_have_the_stated_error(rng):
     W, H = rng.random((30, 3)) + 0.1, rng.dirichlet(np.full(3, 4.0), 150).T
     scene = np.maximum(0.9 * W @ H + 0.02 * rng.standard_normal((30, 150)), 0)
     abundances = Penalties(sum_to_one=True)
