@@ -70,7 +70,7 @@ def ratings(rng):
 
 
 @cache
-def drawn(kind):
+def data_of(kind):
     """Return the data of doors of this kind, which no test changes."""
     X = np.ascontiguousarray(kind(np.random.default_rng(0)), float)
     X.flags.writeable = False
@@ -241,7 +241,7 @@ def of_result(result, **more):
     return found._replace(labels=labels, names=result.names.feature_names, factors=factors, **more)
 
 
-def fitted(make, case, **options):
+def fit_model(make, case, **options):
     """Fit the model that `make` returns for the number of components and options."""
     options |= {"init": case.own_init} if case.has_init else {}
     model = make(case.K, **options)
@@ -252,11 +252,11 @@ def fitted(make, case, **options):
 
 
 def by_estimator(case, folder, loss):
-    return fitted(ConeNMF, case, loss=loss, **stopping(case, loss))
+    return fit_model(ConeNMF, case, loss=loss, **stopping(case, loss))
 
 
 def by_scenes(case, folder, loss):
-    return fitted(ConeNMF.for_scenes, case)
+    return fit_model(ConeNMF.for_scenes, case)
 
 
 def by_factorize(case, folder, loss):
@@ -604,7 +604,7 @@ def plain_answer(name, case, folder):
 
 
 def check_cell(name, data, folder):
-    door, case = DOORS[name], INPUTS[data](drawn(DOORS[name].kind))
+    door, case = DOORS[name], INPUTS[data](data_of(DOORS[name].kind))
     for place in ("given", "plain"):
         (folder / place).mkdir()
     found = door.call(case, folder / "given", door.loss)
@@ -652,7 +652,7 @@ def check(name, data, folder):
     if (name, data) not in REFUSED:
         check_cell(name, data, folder)
         return
-    door, case = DOORS[name], INPUTS[data](drawn(DOORS[name].kind))
+    door, case = DOORS[name], INPUTS[data](data_of(DOORS[name].kind))
     with pytest.raises(ConeNMFError, match=REFUSED[name, data][0]):
         door.call(case, folder, door.loss)
 

@@ -43,7 +43,7 @@ def test_importing_the_package_imports_little():
     assert heavy & set(done.stdout.split()) == set()
 
 
-def test_what_is_exported_can_be_listed_and_imported():
+def test_exported_names_can_be_listed_and_imported():
     assert set(conenmf.__all__) <= set(dir(conenmf))
     for name in conenmf.__all__:
         assert getattr(conenmf, name).__doc__, name

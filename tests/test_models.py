@@ -134,7 +134,7 @@ def test_the_names_of_features_are_still_checked(X, save_and_load):
         back.transform(frame.rename(columns={"gene 0": "oak"}))
 
 
-def test_what_a_file_cannot_hold_is_named(X, save_and_load):
+def test_parameters_that_a_file_cannot_hold_are_named(X, save_and_load):
     model = ConeNMF(K, callback=lambda now: None, init=X[:K]).fit(X)
     with pytest.warns(UserWarning, match="does not contain callback, init, which have their def"):
         back = save_and_load(model)

@@ -302,7 +302,7 @@ def test_pairs_have_equal_lengths_or_a_single_name(model, refuses):
         ("movieId", ["x", "y", None, "y"], DataError, "row 2 has no item"),
     ],
 )
-def test_what_is_no_rating_in_a_data_frame_is_named(kind, column, values, error, problem, refuses):
+def test_invalid_ratings_in_a_data_frame_are_named(kind, column, values, error, problem, refuses):
     table = pd.DataFrame({"userId": [1, 1, 2, 2], "movieId": list("xyxy"), "rating": 3.0})
     table[column] = values
     frame = table if kind == "pandas" else pl.from_pandas(table)

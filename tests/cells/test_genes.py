@@ -52,7 +52,7 @@ def test_a_gene_that_varies_more_than_its_mean_explains_is_overdispersed():
     np.testing.assert_allclose(ratio, fano / (A2 * mean + fano[usual].median()), rtol=1e-10)
 
 
-def test_what_is_no_count_is_named(refuses):
+def test_entries_that_are_not_counts_are_named(refuses):
     counts = draw_counts()
     counts[5, 9] = 0.5
     names = Names.of([f"cell {n}" for n in range(200)], [f"gene {f}" for f in range(60)])

@@ -292,7 +292,7 @@ def test_an_error_in_conenmf_is_one_line_too(folder, monkeypatch, fails):
 # --- as a program -----------------------------------------------------------------------------
 
 
-def test_a_closed_pipe_is_no_error(folder, start):
+def test_a_closed_pipe_is_not_an_error(folder, start):
     with start("rank", "cells.csv", "--quiet") as process:
         process.stdout.close()
         assert process.wait(timeout=300) == 0

@@ -54,7 +54,7 @@ def test_nan_is_missing_in_fit_and_in_transform(X, fails, fit, capsys, output_of
     assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
 
 
-def test_what_a_sparse_matrix_does_not_store_is_missing(X, fit):
+def test_entries_that_a_sparse_matrix_does_not_store_are_missing(X, fit):
     ratings = sp.csr_array(X.to_numpy() * (np.random.default_rng(1).random(X.shape) < 0.4))
     sp.save_npz("ratings.npz", ratings)
     result = fit("ratings.npz", "--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)

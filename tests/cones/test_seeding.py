@@ -245,7 +245,7 @@ def test_blocks_and_the_type_do_not_matter(block, sample_matrix):
     np.testing.assert_array_equal(found, exact)
 
 
-def test_it_reads_v_once_for_each_centre_whatever_the_runs(sample_matrix):
+def test_it_reads_v_once_for_each_centre_for_any_number_of_runs(sample_matrix):
     for runs in (1, 9):
         V = from_columns(sample_matrix)
         before = V.passes

@@ -93,7 +93,7 @@ def test_many_blocks_are_gathered(monkeypatch, sample_matrix):
     assert (found.between, found.within) == pytest.approx((expected.between, expected.within))
 
 
-def test_one_cluster_and_none(refuses):
+def test_one_cluster_and_no_cluster(refuses):
     V = from_columns(np.eye(3))
     assert pairwise_separation(V, np.zeros(3, int)) == Separation(
         np.inf, pytest.approx(np.pi / 2), True

@@ -26,7 +26,7 @@ def fit_facts(V, K, **options):
     return result, describe(V, result.W, result.H, result.labels)
 
 
-def test_every_storage_is_described_alike(model, main_backend, small_blocks):
+def test_every_storage_has_the_same_description(model, main_backend, small_blocks):
     result, facts = fit_facts(main_backend(model.V), 5)
     expected = estimate_rank(from_columns(model.V, **small_blocks)).singular_values
     np.testing.assert_allclose(facts.rank.singular_values, expected, rtol=1e-6)
@@ -99,7 +99,7 @@ def test_few_of_many_samples_are_kept(rng):
     assert (kept.indices.size, kept.originals.shape) == (2000, (4, 6))
 
 
-def test_mixtures_are_no_cones(rng):
+def test_mixtures_are_not_cones(rng):
     parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
     facts = fit_facts(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
     assert not facts.cones.unmixed

@@ -213,7 +213,7 @@ def test_data_without_noise_have_nothing_that_was_clipped():
     np.testing.assert_allclose(without_clipping(W @ H, W, H), W, atol=1e-9)
 
 
-def test_what_is_fitted_exactly_does_not_weigh_infinitely():
+def test_an_exact_fit_does_not_get_infinite_weight():
     """The noise of a sample, or a feature, is not zero because it has no residual."""
     rng = np.random.default_rng(0)
     W, H = rng.random((12, 3)), rng.dirichlet(np.ones(3), 40).T

@@ -20,33 +20,33 @@ def measurements(seed=0, N=150, F=12, K=3):
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def result():
     X, sigma, _ = measurements()
     return factorize(from_rows(X, sigma=sigma, negative="keep"), 3)
 
 
-def test_sigma_gives_the_fit_of_its_weights(fitted):
+def test_sigma_gives_the_fit_of_its_weights(result):
     X, sigma, _ = measurements()
     by_weights = factorize(from_rows(X, weights=1 / sigma**2, negative="keep"), 3)
     assert "Q" not in by_weights.settings  # these may be other weights
     by_columns = factorize(from_columns(X.T, sigma=sigma.T, negative="keep"), 3)
     model = ConeNMF(3, negative="keep").fit(X, sigma=sigma)
     for W in (by_weights.W, by_columns.W, model.components_.T):
-        np.testing.assert_array_equal(fitted.W, W)
+        np.testing.assert_array_equal(result.W, W)
 
 
-def test_residuals_are_those_of_the_definition(fitted):
+def test_residuals_are_those_of_the_definition(result):
     X, sigma, _ = measurements()
-    found = fitted.residuals()
-    scaled = (X - (fitted.W @ fitted.H).T) / sigma
+    found = result.residuals()
+    scaled = (X - (result.W @ result.H).T) / sigma
     np.testing.assert_allclose(found.scaled, scaled, atol=1e-9)
     assert found.Q == pytest.approx((scaled**2).sum())
-    assert fitted.settings["Q"] == pytest.approx(found.Q)
-    assert found.expected == X.size - 3 * sum(X.shape) == fitted.settings["Q_expected"]
+    assert result.settings["Q"] == pytest.approx(found.Q)
+    assert found.expected == X.size - 3 * sum(X.shape) == result.settings["Q_expected"]
     ratio = found.expected / X.size
     np.testing.assert_allclose(found.by_feature, (scaled**2).mean(axis=0) / ratio)
     np.testing.assert_allclose(found.by_sample, (scaled**2).mean(axis=1) / ratio)
-    assert f"Q {found.Q:.6g}, {found.ratio:.4g} of the expected 1314" in fitted.summary()
+    assert f"Q {found.Q:.6g}, {found.ratio:.4g} of the expected 1314" in result.summary()
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -57,15 +57,15 @@ def test_the_right_model_has_the_expected_Q_and_a_smaller_one_has_not(seed):
     assert factorize(V, 2).residuals().ratio > 1.5
 
 
-def test_the_summary_says_when_Q_is_far_from_its_expectation(fitted):
+def test_the_summary_says_when_Q_is_far_from_its_expectation(result):
     X, sigma, _ = measurements()
-    assert not any("sigma or K" in line for line in fitted.summary())
+    assert not any("sigma or K" in line for line in result.summary())
     for factor, advice in ((0.5, "seems too small"), (2.0, "seems too large")):
         result = factorize(from_rows(X, sigma=factor * sigma, negative="keep"), 3)
         assert any(line.endswith(f"; sigma or K {advice}") for line in result.summary())
 
 
-def test_a_bad_feature_and_a_bad_sample_stand_out(fitted):
+def test_a_bad_feature_and_a_bad_sample_stand_out(result):
     X, sigma, _ = measurements()
     sigma[:, 4] /= 4
     X[20] += 8 * sigma[20] * np.where(np.arange(12) % 2, 1, -1)
@@ -92,7 +92,7 @@ def test_a_number_marks_missing_entries():
     assert sparse.observed.counts.tolist() == [2, 1]
 
 
-def test_samples_of_which_nothing_is_known_have_no_parameters():
+def test_samples_without_known_entries_have_no_parameters():
     X, sigma, _ = measurements()
     X[7] = np.nan
     with pytest.warns(InputWarning, match="nothing is observed of 1 sample"):

@@ -233,7 +233,7 @@ def test_known_components_and_penalties_with_holes(X, refuses):
     refuses(OptionError, "complete data", lambda: factorize(V, 3, penalties=volume))
 
 
-def test_an_update_of_weighted_entries_that_is_no_factor_is_named(X, refuses):
+def test_an_invalid_update_of_weighted_entries_is_named(X, refuses):
     V = from_rows(X, weights=1 / (1 + X))
     for wrong in (-1.0, np.nan):
         solver = Solver(lambda G, C, Y, wrong=wrong: np.full_like(Y, wrong), first="W")
