@@ -71,7 +71,7 @@ def test_what_is_known_of_samples_counts_by_its_weight(rng):
     X = rng.dirichlet(np.ones(3), 40) @ rng.random((3, 8))
     P = rng.integers(0, 4, X.shape) / 2.0  # a weight of zero is a hole
     V = from_rows(X, weights=P)
-    result, facts = described(V, 3, max_iter=3)
+    result, facts = fit_facts(V, 3, max_iter=3)
     samples = facts.inspected
     roots = np.sqrt(P.T)
     lengths = np.linalg.norm(roots * X.T, axis=0)

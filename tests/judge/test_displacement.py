@@ -88,7 +88,7 @@ def test_smaller_uncertainties_give_narrower_limits():
 
 
 def test_how_far_factors_were_from_an_optimum_is_said():
-    X, sigma, fit = fitted(0)
+    X, sigma, fit = fit_of(0)
     V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
     found = displacement(V, 1.1 * fit.W, fit.H, [4.0], features=[0])
     Q = np.nansum(((X - 1.1 * (fit.W @ fit.H).T) / sigma) ** 2)

@@ -34,10 +34,11 @@ from ..io.open import as_data, from_columns
 from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..solve.alternate import alternate
 from ..solve.constraints import NO_PENALTIES
 from ..solve.losses import get_loss
 from ..solve.problem import Problem
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
 from . import plots
