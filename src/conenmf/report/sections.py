@@ -66,7 +66,8 @@ def percent(share: float) -> str:
         return "< 0.1%"
     if 0.9945 <= share < 1:
         return f"{min(100 * share, 99.99):.2f}%"
-    return f"{100 * share:.1f}%" if share < 0.0995 else f"{100 * share:.0f}%"
+    digits = 1 if share < 0.0995 else 0
+    return f"{100 * share:.{digits}f}%"
 
 
 def degrees(radians: float) -> str:
@@ -273,7 +274,8 @@ class Context:
         if self.types is not None:
             axis = Axis("mutation type", -0.5, F - 0.5, groups=self.types.groups)
             return Curve(self.types.places.astype(float), names.feature, axis)
-        return Curve(places, names.feature, Axis(title, -0.5, F - 0.5, names.feature_names or ()))
+        axis = Axis(title, -0.5, F - 0.5, names.feature_names or ())
+        return Curve(places, names.feature, axis)
 
     def value_axis(self, k: int) -> Axis:
         """Return the axis for the values of a component; its band may exceed it."""
@@ -359,15 +361,33 @@ def _stability_row(found: Stability) -> Row:
 # --- components ---------------------------------------------------------------------------------
 
 
-class Recurrence(NamedTuple):
+class Recurrence:
     """How many runs contain a component, and how similar it is there."""
 
-    share: str
-    cosine: str
-    silhouette: str
-    is_stable: bool
-    move: str
-    withheld: str
+    def __init__(self, runs: Stability, k: int) -> None:
+        self._runs = runs
+        self._k = k
+        self.is_stable = bool(runs.is_stable[k])
+        self.move = runs.move_in_words(k)
+        self.withheld = runs.withheld[k]
+
+    @property
+    def share(self) -> str:
+        """The share of runs that contain the component."""
+        return f"{self._runs.found_in[self._k]:.0%}"
+
+    @property
+    def cosine(self) -> str:
+        """The median cosine in the runs, and its limits."""
+        low, high = self._runs.cosine_limits[:, self._k]
+        middle = np.median(self._runs.cosines[:, self._k])
+        return f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+
+    @property
+    def silhouette(self) -> str:
+        """The silhouette of the component's cluster."""
+        value = float(self._runs.silhouettes[self._k])
+        return f"{value:.2f}" if np.isfinite(value) else "none"
 
 
 class Picture(NamedTuple):
@@ -379,26 +399,112 @@ class Picture(NamedTuple):
     bars: Sequence[Bar] = ()
 
 
-class Card(NamedTuple):
-    """The contents of the page for one component; `part` is its share over the largest share."""
+class Card:
+    """The contents of the page for one component."""
 
-    k: int
-    name: str
-    known_as: str
-    share: float
-    part: float
-    size: int
-    mean_share: float
-    grade: str
-    level: str
-    reason: str
-    other_factors: str
-    picture: Picture
-    typical: list[Bar]
-    peak: str
-    specific: str
-    largest_class: tuple[str, float] | None
-    stability: Recurrence | None
+    def __init__(self, context: Context, k: int) -> None:
+        self.k = k
+        self._context = context
+        self._result = context.result
+        self._w = context.W[:, k]
+        self.picture = _picture(context, k)
+        self.typical = _typical_samples(context, k)
+
+    @property
+    def name(self) -> str:
+        """The name of the component."""
+        return visible(self._result.component_names[self.k])
+
+    @property
+    def known_as(self) -> str:
+        """The reference that the component is like; "" if there is none."""
+        references = self._result.settings.get("known_as")
+        return references[self.k] if references else ""
+
+    @property
+    def share(self) -> float:
+        """The share of the reconstruction."""
+        return float(self._result.shares[self.k])
+
+    @property
+    def part(self) -> float:
+        """The share over the largest share."""
+        return self.share / (self._result.shares.max() or 1.0)
+
+    @property
+    def size(self) -> int:
+        """The number of samples that use it most."""
+        return int(self._context.details.sizes[self.k])
+
+    @property
+    def mean_share(self) -> float:
+        """The mean share in a sample."""
+        return self._context.shares[:, self.k].mean()
+
+    @property
+    def grade(self) -> str:
+        """Whether to interpret the component."""
+        return self._context.diagnosis.components[self.k]
+
+    @property
+    def level(self) -> str:
+        """The grade as that of a row, which has the colour."""
+        return _LEVELS[self.grade]
+
+    @cached_property
+    def _other_factors(self) -> str:
+        return self._context.uniqueness.in_words(self.k, self._result.component_names)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the grade, without what is said of other factors."""
+        reason = self._context.diagnosis.reasons[self.k].removesuffix(self._other_factors)
+        return visible(reason.rstrip("; "), None)
+
+    @property
+    def other_factors(self) -> str:
+        """Whether other factors have the same error."""
+        return visible(self._other_factors.removeprefix("other factors: "), None)
+
+    @property
+    def peak(self) -> str:
+        """The largest feature; several if features are terms."""
+        if self._context.view == "terms":
+            return _largest_terms(self._context, self._w, _MAX_TABLE_TERMS)
+        return self._context.names.feature(int(self._w.argmax())) if self._w.any() else ""
+
+    @property
+    def specific(self) -> str:
+        """The terms that are larger here than in other components.
+
+        They are ranked by their value times their share of the values in all components, which are
+        scaled to norm 1.
+        """
+        units = self._context.units
+        if self._context.view != "terms":
+            return ""
+        specific = units[:, self.k] * charts.rows_to_one(units)[:, self.k]
+        return _largest_terms(self._context, specific, _MAX_TERMS)
+
+    @property
+    def largest_class(self) -> tuple[str, float] | None:
+        """The class with most samples of the component, and its share of them."""
+        classes = self._context.classes
+        if classes is None:
+            return None
+        own = classes.numbers[np.asarray(self._result.labels) == self.k]
+        if not own.size:
+            return None
+        counts = np.bincount(own)
+        return classes.names[int(counts.argmax())], counts.max() / own.size
+
+    @cached_property
+    def stability(self) -> Recurrence | None:
+        """How many runs contain the component, if there are several."""
+        runs = self._context.stability
+        if runs is None:
+            return None
+        return Recurrence(runs, int(self._context.partners[self.k]))
 
 
 class Components(NamedTuple):
@@ -413,9 +519,10 @@ class Components(NamedTuple):
 
 def components(context: Context) -> Components:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
+    count = counted(context.K, "component")
     return Components(
-        f"{counted(context.K, 'component')}, {_way_of_drawing(context)}, numbered from 0.",
-        [_card(context, k) for k in range(context.K)],
+        f"{count}, {_way_of_drawing(context)}, numbered from 0.",
+        [Card(context, k) for k in range(context.K)],
         _descending(context.result.shares),
         _endmembers(context),
         _bands_in_words(context),
@@ -451,72 +558,15 @@ def _bands_in_words(context: Context) -> str:
     return f"The {what} of a component shows where values are {origin}."
 
 
-def _card(context: Context, k: int) -> Card:
-    result = context.result
-    names = result.component_names
-    known_as = result.settings.get("known_as", ())
-    share = float(result.shares[k])
-    grade = context.diagnosis.components[k]
-    other_factors = context.uniqueness.in_words(k, names)
-    reason = context.diagnosis.reasons[k].removesuffix(other_factors)
-    return Card(
-        k=k,
-        name=visible(names[k]),
-        known_as=known_as[k] if known_as else "",
-        share=share,
-        part=share / (result.shares.max() or 1.0),
-        size=int(context.details.sizes[k]),
-        mean_share=context.shares[:, k].mean(),
-        grade=grade,
-        level=_LEVELS[grade],
-        reason=visible(reason.rstrip("; "), None),
-        other_factors=visible(other_factors.removeprefix("other factors: "), None),
-        picture=_picture(context, k),
-        typical=_typical_samples(context, k),
-        peak=_peak(context, k),
-        specific=_specific_terms(context, k) if context.view == "terms" else "",
-        largest_class=_largest_class(context, k),
-        stability=_recurrence(context, k),
-    )
-
-
-def _largest_class(context: Context, k: int) -> tuple[str, float] | None:
-    """Return the class with most samples of a component, and its share of them."""
-    if context.classes is None:
-        return None
-    own = context.classes.numbers[np.asarray(context.result.labels) == k]
-    if not own.size:
-        return None
-    counts = np.bincount(own)
-    return context.classes.names[int(counts.argmax())], counts.max() / own.size
-
-
-def _recurrence(context: Context, k: int) -> Recurrence | None:
-    runs = context.stability
-    if runs is None:
-        return None
-    own = int(context.partners[k])
-    low, high = runs.cosine_limits[:, own]
-    cosine = np.median(runs.cosines[:, own])
-    silhouette = float(runs.silhouettes[own])
-    return Recurrence(
-        share=f"{runs.found_in[own]:.0%}",
-        cosine=f"{cosine:.3f} [{low:.3f}, {high:.3f}]",
-        silhouette=f"{silhouette:.2f}" if np.isfinite(silhouette) else "none",
-        is_stable=bool(runs.is_stable[own]),
-        move=runs.move_in_words(own),
-        withheld=runs.withheld[own],
-    )
-
-
 def _typical_samples(context: Context, k: int) -> list[Bar]:
     """Return the samples with the largest share of a component, with thumbnails of images."""
     inspected = context.details.inspected
     typical = inspected.typical[k]
     pixels = inspected.thumbnails[k * typical.size :]
     if context.view == "images" and not len(pixels) and context.result.data is not None:
-        shape = context.names.image_shape  # the shape was unknown when the diagnosis was made
-        pixels = thumbnails(context.result.data, inspected.indices, typical, shape)
+        # The shape was unknown when the diagnosis was made.
+        V = context.result.data
+        pixels = thumbnails(V, inspected.indices, typical, context.names.image_shape)
     bars = []
     for place, n in enumerate(typical.tolist()):
         if n < 0:
@@ -537,24 +587,6 @@ def _beginning(sample: object) -> str:
     return visible(" ".join(content.split()), _MAX_TEXT_CHARS)
 
 
-def _peak(context: Context, k: int) -> str:
-    """Return the largest features of a component: several if they are terms."""
-    w = context.W[:, k]
-    if context.view == "terms":
-        return _largest_terms(context, w, _MAX_TABLE_TERMS)
-    return context.names.feature(int(w.argmax())) if w.any() else ""
-
-
-def _specific_terms(context: Context, k: int) -> str:
-    """Return the features that are larger here than in other components.
-
-    Features are ranked by their value times their share of the values in all components, which are
-    scaled to norm 1.
-    """
-    specific = context.units[:, k] * charts.rows_to_one(context.units)[:, k]
-    return _largest_terms(context, specific, _MAX_TERMS)
-
-
 def _largest_terms(context: Context, values: Array, count: int) -> str:
     return ", ".join(largest_features(values[:, None], context.names, count)[0])
 
@@ -564,11 +596,12 @@ def _picture(context: Context, k: int) -> Picture:
     limits = context.limits(k)
     if context.view == "images":
         white = w.max()
-        picture = Picture(context.image(w, white, f"component {k} as an image"))
+        drawn = context.image(w, white, f"component {k} as an image")
         if limits is None:
-            return picture
+            return Picture(drawn)
+        lower, upper = limits
         label = f"how much each pixel of component {k} varies"
-        return picture._replace(varies=context.image(limits[1] - limits[0], white, label))
+        return Picture(drawn, varies=context.image(upper - lower, white, label))
     if context.view == "curves" or context.types is not None:
         return Picture(chart=_component_chart(context, k))
     top = context.value_axis(k).high
@@ -721,13 +754,10 @@ def samples(context: Context) -> Samples:
         layout = charts.map_of(context.shares, cosines(context.W) + cosines(context.shares))
     buttons = [(str(k), count) for k, count in enumerate(context.details.sizes.tolist())]
     groups = [Group("component", layout.marks(inspected.labels), buttons)]
-    data = {
-        "places": np.round(layout.places, 4).tolist(),
-        "labels": inspected.labels.tolist(),
-        "names": [context.sample_name(n) for n in range(size)],
-        "errors": [float(f"{error:.4g}") for error in inspected.errors],
-        "shares": [_largest_shares(row) for row in context.shares],
-    }
+    data: Facts = {"places": layout.places.round(4).tolist(), "labels": inspected.labels.tolist()}
+    data["names"] = [context.sample_name(n) for n in range(size)]
+    data["errors"] = [float(f"{error:.4g}") for error in inspected.errors]
+    data["shares"] = [_largest_shares(row) for row in context.shares]
     if context.classes is not None:
         names, numbers = context.classes
         own = numbers[inspected.indices]
@@ -782,13 +812,10 @@ def residuals(context: Context) -> Residuals | None:
     for f in _descending(np.nan_to_num(ratios))[:_MAX_TERMS]:
         value = f"{ratios[f]:.3g}, {percent(summary.far[f])} beyond 3 sigma"
         bars.append(Bar(context.names.feature(f), value, ratios[f] / top))
-    return Residuals(
-        Q,
-        expected,
-        f"{Q / expected:.3g}" if expected > 0 else "none",
-        bars,
-        [_sample_ratios(context, summary.by_sample), _residual_ranges(context, summary.quantiles)],
-    )
+    ratio = f"{Q / expected:.3g}" if expected > 0 else "none"
+    by_sample = _sample_ratios(context, summary.by_sample)
+    ranges = _residual_ranges(context, summary.quantiles)
+    return Residuals(Q, expected, ratio, bars, [by_sample, ranges])
 
 
 def _sample_ratios(context: Context, by_sample: Array) -> Chart:
@@ -925,7 +952,8 @@ def _evidence(context: Context) -> list[Chart]:
         scores = one.scores[finite]
         x = Axis("number of components", 0.5, ks[-1] + 0.5)
         y = Axis("score", scores.min(), scores.max())
-        ends = x.place(np.clip(np.add(selection.interval, (-0.5, 0.5)), x.low, x.high))
+        interval = np.add(selection.interval, (-0.5, 0.5))
+        ends = x.place(interval.clip(x.low, x.high))
         band = charts.bars(ends.mean(keepdims=True), np.ones(1), np.ptp(ends))
         line = Curve(ks.astype(float), str, x).path(scores, y)
         texts = []
