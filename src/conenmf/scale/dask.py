@@ -40,6 +40,7 @@ from ..errors import (
     InputWarning,
     ReadError,
 )
+from ..names import Names
 from ..text import Facts
 
 _FAN_IN_PARTS = 8  # results that one task of the tree adds up; a power of two
@@ -56,20 +57,31 @@ _LOOK_SECONDS = 5.0  # between two looks at the workers during a long pass
 _PATIENCE_SECONDS = 30.0  # without a worker, before the client says so
 
 
-def checked_array(array: object) -> da.Array:
-    """Return a Dask array of numbers whose chunks have known sizes; reject anything else."""
-    if not isinstance(array, da.Array):
-        raise DataError(
-            f"expected a Dask array, got {type(array).__name__}: "
-            "use its to_dask_array(lengths=True)"
+def array_of(X: Any) -> tuple[da.Array, Names]:
+    """Return a Dask array of numbers whose chunks have known sizes, and its names.
+
+    X is such an array, a Dask data frame, or a DataArray of xarray that consists of chunks.
+    """
+    names = Names()
+    if hasattr(X, "to_dask_array"):
+        names = Names.of(feature_names=X.columns)
+        X = X.to_dask_array(lengths=True)
+    elif hasattr(X, "data_vars"):
+        raise DataTypeError(
+            "got a Dataset of xarray, which may have several variables: pass one of them, X['name']"
         )
-    check_kind(array.dtype, array.shape)
-    if np.isnan(array.shape).any():
+    elif hasattr(X, "indexes"):
+        names = Names.of(*(X.indexes.get(dimension) for dimension in X.dims[:2]))
+        X = X.data
+    if not isinstance(X, da.Array):
+        raise DataError(f"expected a Dask array, got {type(X).__name__}: convert it to one")
+    check_kind(X.dtype, X.shape)
+    if np.isnan(X.shape).any():
         raise DataError(
             "the Dask array does not know the sizes of its chunks: "
             "call compute_chunk_sizes() on it first"
         )
-    return array
+    return X, names
 
 
 class RowsOnWorkers(da.Array):  # type: ignore[misc]
