@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python keeps compiled files, and pytest rewritten ones: workers then collect the tests in half the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick test test-all test-storages test-machines newest oldest dist attack bench reproduce docs lint clean
 

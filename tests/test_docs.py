@@ -26,6 +26,7 @@ SHOWN = (
     *("images", "scenes", "text", "cells", "counts", "cli", "files", "measurements"),
     *("mutations", "ratings", "constraints", "stability"),
 )
+LONG = ("mutations", "ratings")
 
 
 def extension(name):
@@ -148,8 +149,13 @@ def test_code_that_is_shown_from_its_file_is_there():
                 assert what.strip('"') in code, what
 
 
+def mark_page(page):
+    """Mark pages of fields whose examples take seconds."""
+    return pytest.param(page, marks=pytest.mark.nightly) if page in LONG else page
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.parametrize("page", [mark_page(page) for page in SHOWN])
 def test_the_python_of_the_pages_prints_what_they_show(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")
