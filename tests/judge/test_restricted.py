@@ -29,12 +29,12 @@ def mixed():
     return V * (1 + 0.1 * rng.standard_normal((F, N))), W
 
 
-def minimise(V, W, n_fixed, penalties):
+def minimise(V, W, n_fixed, penalties, n_iter=400):
     """Alternate over columns of W and rows of H; the plainest descent that there is."""
     p = penalties or Penalties()
     W = W.copy()
     H = np.ones((W.shape[1], V.shape[1]))
-    for _ in range(400):
+    for _ in range(n_iter):
         for k in range(W.shape[1]):
             rest = V - W @ H + np.outer(W[:, k], H[k])
             H[k] = np.maximum(W[:, k] @ rest - p.l1_h, 0) / (W[:, k] @ W[:, k] + p.l2_h)
@@ -55,7 +55,7 @@ def problem_of(mixed, name):
 def test_runs_from_random_inits_end_where_plain_descent_ends(mixed, name):
     V, W = mixed
     penalties, n_fixed = PROBLEMS[name]
-    objective, expected, _ = minimise(V, W, n_fixed, penalties)
+    objective, expected, _ = minimise(V, W, n_fixed, penalties, 5000)
     found = stability(
         from_columns(V),
         K,
@@ -66,14 +66,14 @@ def test_runs_from_random_inits_end_where_plain_descent_ends(mixed, name):
         max_iter=2000,
     )
     order, cosines = match_components(expected, found.best_run)
-    assert cosines.min() > 1 - 1e-6
     for W in (found.best_run, found.W):
         value, *_ = minimise(V, W, K, penalties)  # only H moves
         added = 0 if penalties is None else 2 * penalties.l1_w * W.sum()
         added += 0 if penalties is None else penalties.l2_w * (W**2).sum()
         assert value == pytest.approx(objective, rel=1e-5)
     np.testing.assert_array_equal(found.W[:, :n_fixed], expected[:, :n_fixed])
-    if penalties is not None:  # otherwise the size of components is free
+    if penalties is not None:  # otherwise several components have the same error
+        assert cosines.min() > 1 - 1e-6
         np.testing.assert_allclose(found.W[:, order], expected, rtol=0.01, atol=1e-3)
 
 
