@@ -19,7 +19,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import Rng, components, function, generator, instance, optional
+from .arguments import Rng, components, function, generator, optional
 from .data.blocks import Array
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
@@ -41,9 +41,9 @@ from .scale.checkpoint import (
     held_folder,
     identity_of,
 )
-from .solve.constraints import NO_PENALTIES, Fixed, Penalties
+from .solve.constraints import Fixed, Penalties
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
-from .solve.losses import Loss, get_loss
+from .solve.losses import Loss
 from .solve.problem import Problem
 from .solve.race import PATIENCE, Race, hold_race, may_pay
 from .solve.run import (
@@ -140,12 +140,11 @@ def factorize(
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
-    minimised = get_loss(loss)
-    chosen = None if solver is None else minimised.solver(solver)
-    added = NO_PENALTIES if penalties is None else instance("penalties", penalties, Penalties)
-    problem = Problem.of(V, minimised, chosen, fixed, added)
+    problem = Problem(loss, penalties, fixed)
+    chosen = None if solver is None else problem.loss.solver(solver)
+    problem = problem.bind(V, chosen)
     K = check_k(K, V, problem.n_fixed)
-    settings = _settings(K, init, minimised, solver, stopping) | problem.plain()
+    settings = _settings(K, init, problem.loss, solver, stopping)
     passes = V.passes_here
     time = _Clock()
     with V.own_threads(), ExitStack() as stack:
@@ -515,8 +514,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
     is_run = end.reason is not StopReason.INIT
     with task.clock.measure("finish"):
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
-    if not problem.penalties.are_none:
-        settings = {**settings, "penalties": problem.penalties.plain()}
+    entries = problem.entries.of(V)
     own = V if V.unweighed is None else V.unweighed.V
     bounds = problem.loss.lower_bounds
     certificate = None
@@ -529,7 +527,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         H=last.H,
         labels=last.labels,
         shares=last.shares,
-        loss=problem.loss.name,
+        problem=replace(problem, entries=entries),
         objective=last.objective,
         relative_error=error,
         history=end.history,

@@ -586,7 +586,7 @@ def run_facts(programs: Programs) -> Facts:
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
         "verdict": found.verdict,
-        "problem": found.problem,
+        "no_consensus": found.no_consensus,
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "relative_error": found.relative_error,

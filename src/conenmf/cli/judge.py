@@ -332,7 +332,7 @@ def _answer(found: Stability) -> Facts:
     return {
         "n_components": found.K,
         "verdict": found.verdict,
-        "problem": found.problem,
+        "no_consensus": found.no_consensus,
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "cosine_limits": found.cosine_limits,

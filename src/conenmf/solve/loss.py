@@ -82,7 +82,7 @@ class Loss(ABC):
         Evidence for the number of components, which `judge` looks up.
     is_convex : bool
         Whether the best H for W is unique up to its value, because the loss is convex in H. If
-        not, `Objective.near` passes the H of a run to `finish`, which keeps it where it is better.
+        not, the H of a run is passed to `finish`, which keeps it where it is better.
     words : Words
     doubled : int
         The factor from the objective to twice the divergence of scikit-learn.
