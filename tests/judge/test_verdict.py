@@ -14,6 +14,7 @@ from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
+from conenmf.solve.problem import Problem
 
 
 def mixtures(rng, N=240, F=60, K=4, noise=0.02):
@@ -133,7 +134,7 @@ def test_a_half_has_its_share_of_the_penalty_on_components(rng):
     V = from_rows(mixtures(rng)[0])
 
     def fit(share, **penalties):
-        how = HalfFit(get_loss("frobenius"), Penalties(**penalties))
+        how = HalfFit(Problem(penalties=Penalties(**penalties)))
         return how.of(V, 3, np.random.default_rng(0), share)
 
     whole = fit(1.0, l1_w=1.0, l1_h=1.0)
