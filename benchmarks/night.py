@@ -5,8 +5,8 @@
 It draws counts (200 features, about 5 % of them not zero) from 20 known components into a Zarr
 store, and fits them with ``max_memory="2GB"`` and a checkpoint every ``every`` seconds. The process
 of the fit is killed once within a pass and once while a checkpoint is written. Then a tenth of the
-samples is fitted twice, with and without such kills, to compare the bits. The same command continues
-what was interrupted. It prints a line of the table of the page: hours, passes, bytes read, the peak
+samples is fitted twice, with and without such kills, to compare the bits. The same command goes on
+with what was interrupted. It prints a line of the table of the page: hours, passes, bytes read, the peak
 of the memory of all processes without mapped files, the disk, and the largest angle to a component.
 """
 
@@ -112,7 +112,7 @@ def disk_bytes(folder: Path, pid: int) -> int:
 
 
 def is_time_to_kill(kind: str, folder: Path, log: list[dict[str, float]]) -> bool:
-    """Whether a fit writes a checkpoint, or is within a pass: half of one after a line of its log."""
+    """Whether a fit writes a checkpoint, or is half of a pass after a line of its log."""
     if kind == "checkpoint":
         return any((folder / "run").glob(".*.conenmf-part.*"))
     if len(log) < 3:
