@@ -6,8 +6,8 @@ It draws counts (200 features, about 5 % of them not zero) from 20 known compone
 store, and fits them with ``max_memory="2GB"`` and a checkpoint every ``every`` seconds. The process
 of the fit is killed once within a pass and once while a checkpoint is written. Then a tenth of the
 samples is fitted twice, with and without such kills, to compare the bits. The same command goes on
-with what was interrupted. It prints a line of the table of the page: hours, passes, bytes read, the peak
-of the memory of all processes without mapped files, the disk, and the largest angle to a component.
+with what was interrupted. It prints a line of the table of the page: hours, passes, bytes read, the
+peak of the memory of all processes without mapped files, the disk, and the largest angle.
 """
 
 from __future__ import annotations
