@@ -113,7 +113,7 @@ class RowsOnWorkers(da.Array):  # type: ignore[misc]
     def T(self) -> RowsOnWorkers:
         """The transposed array; the transpose of that is this array."""
         if self._turned is None:
-            self._turned = type(self).of(self.transpose(), self.client)
+            self._turned = RowsOnWorkers.of(self.transpose(), self.client)
             self._turned._turned = self
         return self._turned
 
@@ -165,7 +165,6 @@ class ClusterMatrix(DataMatrix):
         self._client = _client_id()
         self._block_samples = block_samples
         self._evidence: dict[int, Array] = {}  # of each group, in the first pass
-        self._has_warned = False
         self._running: Sequence[Any] = ()  # futures of the groups, in a pass
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
@@ -273,7 +272,7 @@ class ClusterMatrix(DataMatrix):
             self._running = futures[: len(rows)]
             found = [self._result(future) for future in futures[len(rows) :]]
             if not futures:
-                found = list(dask.compute(*tasks[len(rows) :], optimize_graph=False))
+                found = list(dask.compute(*tasks[len(rows) :]))
             self._running = ()
         return tasks[: len(rows)], found
 
@@ -283,12 +282,9 @@ class ClusterMatrix(DataMatrix):
         while not future.done():
             try:
                 return future.result(timeout=_LOOK_SECONDS)
-            except TimeoutError:
-                if future.done():  # just now, or with an error of this kind
-                    break
-            idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
-            if idle >= _PATIENCE_SECONDS and not self._has_warned:
-                self._has_warned = True
+            except TimeoutError:  # or the task has just ended, perhaps with an error of this kind
+                idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
+            if idle == _PATIENCE_SECONDS:
                 warnings.warn(_NO_WORKERS, InputWarning, stacklevel=2)
         return future.result()
 
@@ -552,8 +548,7 @@ def _n_threads() -> int:
 
 def _client_id() -> str | None:
     """Return the name of the client that Dask would use now, if there is one."""
-    client = _client()
-    return None if client is None else str(client.id)
+    return getattr(_client(), "id", None)
 
 
 def _client() -> Any:
