@@ -209,7 +209,15 @@ class DiskMatrix(LocalMatrix):
         self.n_threads = max(1, min(self.n_threads, blocks - self._readers))
 
     def _blocks(self) -> Borders:
-        return self._source.blocks(self.block_samples, self._max_block_bytes)
+        if not self._keeps_chunks:
+            return self._source.blocks(self.block_samples, self._max_block_bytes)
+        size = self._source.chunk
+        borders = []
+        for first in range(0, self.n_samples, size):
+            n = min(size, self.n_samples - first)
+            for start, stop in equal_borders(n, self.block_samples):
+                borders.append((first + start, first + stop))
+        return borders
 
     def _check_unchanged(self) -> None:
         self._source.check()
@@ -224,14 +232,12 @@ class DiskMatrix(LocalMatrix):
         if not self._keeps_chunks:
             return self._source.read(start, stop)
         size = self._source.chunk
-        parts = []
-        for first in range(start // size * size, stop, size):
-            if first not in self._chunks:
-                if len(self._chunks) > 1:  # threads may need the one before, not older ones
-                    del self._chunks[next(iter(self._chunks))]
-                self._chunks[first] = self._source.read(first, min(first + size, self.n_samples))
-            parts.append(self._chunks[first][max(start - first, 0) : stop - first])
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        first = start // size * size
+        if first not in self._chunks:
+            if len(self._chunks) > 1:  # threads may need the one before, not older ones
+                del self._chunks[next(iter(self._chunks))]
+            self._chunks[first] = self._source.read(first, min(first + size, self.n_samples))
+        return self._chunks[first][start - first : stop - first]
 
     def _gather(self, indices: Array) -> Block:
         with self._lock, self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):
