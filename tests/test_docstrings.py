@@ -102,7 +102,7 @@ class Sources:
     def family(self, node):
         """Return a class after its bases, as far as they are ours."""
         names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
-        bases = [self.classes[name] for name in names if name in self.classes]
+        bases = [self.classes[name] for name in names if name in self.classes and name != node.name]
         return [*(relative for base in bases for relative in self.family(base)), node]
 
     def methods(self, where):

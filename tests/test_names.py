@@ -70,6 +70,8 @@ def test_tables_are_brought_into_the_order_of_the_data():
     np.testing.assert_array_equal(in_order(names, "weights", weights, "feature"), [1, 2, 3])
     assert in_order(names, "weights", pl.Series([3.0, 1.0, 2.0]), "feature")[0] == 3
     assert in_order(names, "fixed", pd.DataFrame(values, ["c", "d"]), "", "feature").shape == (2, 3)
+    few = pd.Series([3.0, 1.0], ["z", "x"])
+    assert in_order(names, "weights", few, "feature") is few  # the caller says how many are asked
 
 
 def test_places_decide_where_the_data_have_no_names():

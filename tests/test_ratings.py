@@ -1,5 +1,7 @@
 """Ratings: long tables are read as sparse matrices, and predictions beat regularised means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -131,6 +133,14 @@ def test_recommendations_are_the_best_items_that_are_not_rated(model):
     assert noisy[known].min() <= min(ratings) <= max(ratings) <= noisy[known].max()
 
 
+@pytest.mark.parametrize(("offset", "rating"), [(-9.0, 1.0), (9.0, 5.0)])
+def test_predictions_stay_in_the_range_of_the_ratings(model, offset, rating):
+    assert (model.known.data.min(), model.known.data.max()) == (1.0, 5.0)
+    users, items = model.offsets
+    moved = replace(model, offsets=(users + offset, items))
+    assert set(moved.predict([0, 1, 2], [5, 6, 7])) == {rating}
+
+
 @pytest.mark.parametrize("has_offsets", [True, False])
 def test_the_result_is_that_of_the_centred_ratings(has_offsets):
     """Offsets are there where means differ more than tastes, and only there."""
@@ -148,7 +158,7 @@ def test_the_result_is_that_of_the_centred_ratings(has_offsets):
         np.linalg.norm(left) / np.linalg.norm(centred[known])
     )
     assert (result.W[:, 0] == 1).all() == has_offsets
-    assert result.settings["observed"]["missing"] == pytest.approx(1 - known.mean())
+    assert result.problem.entries.missing == pytest.approx(1 - known.mean())
     assert (result.component_names[0] == "level") == has_offsets
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
@@ -308,7 +318,7 @@ def test_whole_numbers_name_users_even_as_floats():
 def test_ratings_of_all_pairs():
     full = 1 + np.random.default_rng(0).random((12, 8))
     model = fit_ratings(sp.csr_array(full), 2)
-    assert "observed" not in model.result.settings
+    assert model.result.problem.entries.are_whole
     assert model.recommend(0) == []
     assert model.result.diagnose() is not None
     for same in (full, from_rows(full), pd.DataFrame(full), pl.DataFrame(full)):
@@ -331,7 +341,7 @@ def test_weights_of_ratings_count():
     X = sp.csr_array(noisy * known)
     plain = fit_ratings(X, 2)
     model = fit_ratings(from_rows(X, missing="zeros", weights=weights), 2)
-    assert model.result.settings["observed"]["weighted"]
+    assert model.result.problem.entries.is_weighted
 
     def error(model, where):
         users, items = np.nonzero(known & where)

@@ -46,6 +46,9 @@ def test_spectra_of_all_genes_and_usages_are_those_of_dense_least_squares(counts
     standard = (tpm - tpm.mean(axis=0)) / tpm.std(axis=0)
     scores = np.linalg.solve(U.T @ U, U.T @ standard).T
     np.testing.assert_allclose(programs.spectra_score, scores, rtol=1e-6, atol=1e-9)
+    largest = [np.argsort(-values, axis=0)[:5].T.tolist() for values in (scores, expected)]
+    assert largest[0] != largest[1]
+    assert programs.markers(5) == [[f"feature {f}" for f in genes] for genes in largest[0]]
     genes = programs.genes
     S = expected[genes] / tpm.std(axis=0)[genes, None]
     data = tpm[:, genes] / tpm.std(axis=0, ddof=1)[genes]

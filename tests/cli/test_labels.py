@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
-from conenmf.cli.options import read_labels
+from conenmf.cli.inputs import read_labels
 from conenmf.errors import DataError, FileFormatError
 from conenmf.io.hdf5 import read_annotation, read_coordinates
 from conenmf.names import Names

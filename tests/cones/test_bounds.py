@@ -6,18 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
-from conenmf.cones.bounds import (
-    deterministic_bound,
+from conenmf.cones.bounds import deterministic_bound, probabilistic_bound
+from conenmf.cones.geometry import enclosing_cones
+from conenmf.cones.rank_one import cr1_error
+from conenmf.solve.theorems import (
     largest_angle_in_orthant,
-    probabilistic_bound,
     rank_epsilon,
     rank_sample_size,
     sample_size,
     smallest_limit,
     weighted_bound,
 )
-from conenmf.cones.geometry import enclosing_cones
-from conenmf.cones.rank_one import cr1_error
 
 
 def f(alpha):

@@ -139,9 +139,9 @@ def test_the_noise_is_estimated_from_the_singular_values_beyond_k(rng):
     V = rng.random((F, K)) @ rng.random((K, N)) + 1
     X = from_columns(V + delta * rng.standard_normal((F, N)))
     assert np.linalg.svd(V, compute_uv=False)[K + 1] < 1e-9
-    residual = X.total - (np.linalg.svd(X.columns(range(N)), compute_uv=False)[: K + 1] ** 2).sum()
+    explained = (np.linalg.svd(X.columns(range(N)), compute_uv=False)[: K + 1] ** 2).sum()
     expected = delta * (np.sqrt(K + 1) + np.sqrt(2 * np.log(N)))
-    assert noise_norm(residual, (F, N), K + 1) == pytest.approx(expected, rel=0.02)
+    assert noise_norm(X.total, explained, (F, N), K + 1) == pytest.approx(expected, rel=0.02)
 
 
 @settings(max_examples=60)

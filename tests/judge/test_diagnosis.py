@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from conenmf import cr1_nmf, factorize, from_columns, make_cones
+from conenmf import cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.counting import estimate_rank
 from conenmf.judge.details import describe
@@ -65,6 +65,22 @@ def test_samples_are_looked_at_one_by_one(model):
     assert samples.errors[samples.examples[-1]] == samples.errors.max()
     np.testing.assert_array_equal(samples.originals, model.V[:, shown])
     np.testing.assert_array_equal(samples.coefficients.argmax(axis=1), samples.labels)
+
+
+def test_what_is_known_of_samples_counts_by_its_weight(rng):
+    X = rng.dirichlet(np.ones(3), 40) @ rng.random((3, 8))
+    P = rng.integers(0, 4, X.shape) / 2.0  # a weight of zero is a hole
+    V = from_rows(X, weights=P)
+    result, facts = fit_facts(V, 3, max_iter=3)
+    samples = facts.inspected
+    roots = np.sqrt(P.T)
+    lengths = np.linalg.norm(roots * X.T, axis=0)
+    errors = np.linalg.norm(roots * (X.T - result.W @ result.H), axis=0) / lengths
+    np.testing.assert_allclose(samples.errors, errors, rtol=1e-8)
+    shown = samples.indices[samples.examples]
+    np.testing.assert_array_equal(samples.originals, np.where(P > 0, X, np.nan)[shown].T)
+    lengths = np.linalg.norm(result.W, axis=0)
+    np.testing.assert_allclose(samples.coefficients, result.H.T * lengths, rtol=1e-12)
 
 
 def test_zero_samples_are_no_examples_while_there_are_others(rng):

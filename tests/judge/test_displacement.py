@@ -87,6 +87,15 @@ def test_smaller_uncertainties_give_narrower_limits():
     np.testing.assert_allclose(ratio, 0.25, atol=0.08)
 
 
+def test_how_far_factors_were_from_an_optimum_is_said():
+    X, sigma, fit = fit_of(0)
+    V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    found = displacement(V, 1.1 * fit.W, fit.H, [4.0], features=[0])
+    Q = np.nansum(((X - 1.1 * (fit.W @ fit.H).T) / sigma) ** 2)
+    assert Q > 1.5 * found.Q
+    assert found.fall == pytest.approx(Q - found.Q, rel=1e-9)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 0.99])
 def test_a_column_with_a_held_share_is_the_best_of_its_kind(share, rng):
     """With w_f = r sum z for the other entries z, it is least squares in z alone."""

@@ -107,6 +107,8 @@ def test_a_summary_has_the_quantiles_of_each_feature():
     X, sigma, _ = measurements()
     X[:, 2] = np.nan
     X[5:9, 3] = np.nan
+    X[10, 3] -= 20 * sigma[10, 3]
+    X[11, 3] += 20 * sigma[11, 3]
     with pytest.warns(InputWarning, match="nothing is observed of 1 feature"):
         V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
     left = factorize(V, 3).residuals()
@@ -114,6 +116,8 @@ def test_a_summary_has_the_quantiles_of_each_feature():
     assert np.isnan(found.quantiles[:, 2]).all()
     own = left.scaled[~np.isnan(left.scaled[:, 3]), 3]
     np.testing.assert_allclose(found.quantiles[:, 3], np.quantile(own, (0.05, 0.5, 0.95)))
+    assert (own < -3).any()
+    assert (own > 3).any()
     assert found.far[3] == pytest.approx((np.abs(own) > 3).mean())
 
 

@@ -9,7 +9,8 @@ from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.errors import ComponentsError
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.separable import nnls_in_simplex, separable_bound, snpa, spa
+from conenmf.solve.separable import nnls_in_simplex, snpa, spa
+from conenmf.solve.theorems import separable_bound
 
 SEEDS = st.integers(0, 10**7)
 

@@ -14,9 +14,10 @@ from conenmf.errors import (
 )
 from conenmf.judge.certificate import observed_bound
 from conenmf.linalg.nnls import nnls
+from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import Solver
 
 
@@ -80,8 +81,7 @@ def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_
     mask = known(X, 0.3)
     V = from_rows(X, mask=mask, block_samples=32)
     W, H = rng.random((20, 3)), rng.random((3, 80))
-    objective = KnownSquares(FROBENIUS, V, rescale=False)
-    objective.grams_every = grams_every
+    objective = KnownSquares(FROBENIUS, V, rescale=False, grams_every=grams_every)
     how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
     solution = alternate(V, W, H, solver, **how)
     errors = solution.history.relative_error
@@ -100,7 +100,7 @@ def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X, rng):
     assert result.objective == pytest.approx(weighted_error(X, weights, W, H), rel=1e-9)
     plain = factorize(from_rows(X), 3, max_iter=500, tol=1e-8)
     assert result.objective < weighted_error(X, weights, plain.W, np.asarray(plain.H))
-    assert result.settings["observed"]["weighted"]
+    assert result.problem.entries.is_weighted
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -254,5 +254,5 @@ def test_files_with_holes(tmp_path, X):
 def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every, rng):
     loss = FROBENIUS.on(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
     for number in range(25):
-        loss.number = number
-        assert loss.shared(rng.random((35, K)))["has_grams"] == (number % every == 0)
+        shared = loss.shared(rng.random((35, K)), number)
+        assert (shared.pairs is not None) == (number % every == 0)
