@@ -1,3 +1,5 @@
+"""`factorize`: every init with every solver on every storage, and what a result contains."""
+
 import warnings
 
 import numpy as np
@@ -247,9 +249,10 @@ def test_a_run_that_ends_in_nan_is_an_error_and_saves_nothing(
     calls = []
     update_W = itakura_saito.SpectralDivergence.update_W
 
-    def broken(self, sums, W, Ht):
+    def broken(self, sums, shared, W, Ht, update, C=None):
         calls.append(W)
-        return update_W(self, sums, W, Ht) * (np.nan if len(calls) == 3 else 1.0)
+        updated = update_W(self, sums, shared, W, Ht, update, C)
+        return updated._replace(W=updated.W * (np.nan if len(calls) == 3 else 1.0))
 
     monkeypatch.setattr(itakura_saito.SpectralDivergence, "update_W", broken)
     V = from_columns(sample_matrix + 1)

@@ -1,3 +1,5 @@
+"""Random numbers belong to samples, so that blocks and storage do not change a draw."""
+
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Plots of results: what each axis shows."""
+
 import sys
 from dataclasses import replace
 from types import SimpleNamespace

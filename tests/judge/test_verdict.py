@@ -14,6 +14,7 @@ from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
+from conenmf.solve.problem import Problem
 
 
 def mixtures(rng, N=240, F=60, K=4, noise=0.02):
@@ -89,7 +90,7 @@ def test_noise_has_no_structure_and_nothing_to_interpret(noise, rng):
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
-def test_cones_that_single_features_tell_apart_are_no_noise(alpha):
+def test_cones_that_single_features_tell_apart_are_not_noise(alpha):
     model = make_cones(60, 5, alpha, n_samples=300, rng=np.random.default_rng(0))
     found = factorize(from_columns(model.V), 5).diagnose()
     assert found.row("Structure").grade == "open"
@@ -133,7 +134,7 @@ def test_a_half_has_its_share_of_the_penalty_on_components(rng):
     V = from_rows(mixtures(rng)[0])
 
     def fit(share, **penalties):
-        how = HalfFit(get_loss("frobenius"), Penalties(**penalties))
+        how = HalfFit(Problem(penalties=Penalties(**penalties)))
         return how.of(V, 3, np.random.default_rng(0), share)
 
     whole = fit(1.0, l1_w=1.0, l1_h=1.0)
@@ -266,7 +267,7 @@ def test_a_sample_that_holds_half_of_the_norm_is_named(rng):
         ("day", lambda rng: rng.integers(20190101, 20191231, size=60), "a row number, an"),
     ],
 )
-def test_columns_that_are_no_amounts_are_named(name, values, kind, rng):
+def test_columns_that_are_not_amounts_are_named(name, values, kind, rng):
     X = np.column_stack([rng.random((60, 4)), values(rng)])
     row = data_row(X, 2, ["a", "c", "d", "e", name])
     assert f"{name}: {kind}" in row.finding

@@ -112,9 +112,9 @@ def test_a_number_that_was_chosen_or_guessed_is_open():
 )
 def test_an_error_within_a_hundredth_of_its_bound_is_near(error, lower, telling, grade):
     known = SimpleNamespace(relative_error=error, lower_bound=lower, is_bound_telling=telling)
-    fit = SimpleNamespace(problem="", certificate=known, error="the error")
+    fit = SimpleNamespace(advice="", certificate=known, error="the error")
     assert optimum_row(fit).grade == grade
-    fit.problem = "begin elsewhere"
+    fit.advice = "begin elsewhere"
     assert optimum_row(fit) == Row("Optimum", "poor", "the error", "begin elsewhere")
-    fit.problem, fit.certificate = "", None
+    fit.advice, fit.certificate = "", None
     assert optimum_row(fit).grade == "open"

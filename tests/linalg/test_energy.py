@@ -1,3 +1,5 @@
+"""Upper bounds on energy, eigenvalues and sums of singular values from subspaces."""
+
 import numpy as np
 import scipy.sparse as sp
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""Files read in blocks: budgets, passes, and coefficients that do not fit into memory."""
+
 import os
 
 import anndata

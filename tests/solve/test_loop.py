@@ -1,10 +1,13 @@
+"""The loop: iterates of the original programs, one pass per iteration, stopping rules."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from conenmf import from_columns
-from conenmf.solve.run import Stopping, StopReason, alternate
+from conenmf.solve.alternate import alternate
+from conenmf.solve.run import Stopping, StopReason
 from conenmf.solve.solvers import SOLVERS
 
 PUBLISHED = pytest.mark.parametrize(
@@ -222,7 +225,7 @@ def test_errors_of_an_approximation_end_no_run():
     assert stopping.reason([0.5] * 9, 0.0, since=2) is StopReason.CONVERGED
 
 
-def test_iterations_that_were_undone_are_no_evidence_unless_all_are():
+def test_undone_iterations_count_only_if_all_are_undone():
     stopping = Stopping(tol=1e-3, window=3)
     falls = [1.0, 0.9, 0.81, 0.81, 0.80999, 0.80999, 0.80998]  # two of the last four were undone
     assert stopping.reason(falls, 0.0) is None

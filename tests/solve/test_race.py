@@ -1,3 +1,5 @@
+"""The race of inits: the same in every storage, and held only where it may pay."""
+
 import numpy as np
 import pytest
 

@@ -19,7 +19,7 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
     output = output_of("fit", "cells.csv", "-o", "out")
     for line in (
         "3 components; relative error 0.0",
-        "3 components, proved: 3 clusters are apart",
+        "3 to 5 components, supported: use 3; 3 cones, proved",
         "The data fall into cones: yes",
         "open out/report.html in a browser",
     ):

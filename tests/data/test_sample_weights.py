@@ -1,3 +1,5 @@
+"""Sample weights: a weight of two is the sample twice."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
