@@ -102,7 +102,7 @@ def date_axis(times: Array) -> tuple[Array, Axis]:
     last = np.fmax.reduce(times)
     for unit in "YMDhms":
         begin, end = np.array([first, last]).astype(f"datetime64[{unit}]")
-        starts = np.arange(begin, end + 1)
+        starts = np.append(np.arange(begin, end), end)  # a date plus a number is deprecated
         starts = starts[starts >= first]
         if starts.size > 2:
             break
