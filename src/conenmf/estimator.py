@@ -358,7 +358,7 @@ class ConeNMF(
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
         V = weigh_samples(V, sample_weight, loss.degree)
-        with watching(self.verbose, self.callback, self.max_iter) as callback:
+        with watching(self.verbose, self.callback, self.max_iter, V) as callback:
             result = factorize(
                 V,
                 n_components,

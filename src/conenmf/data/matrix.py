@@ -256,6 +256,11 @@ class DataMatrix(ABC):
         """Count passes for the current thread, even if other threads read."""
         self._passes_by_thread[threading.get_ident()] = self.passes_here + passes
 
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass that is done; None between passes, or if it is unknown."""
+        return None
+
     # --- measures of one pass ---
 
     @property

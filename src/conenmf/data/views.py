@@ -115,6 +115,11 @@ class MappedMatrix(DataMatrix):
         """Limit threads as V does."""
         return self.V.own_threads()
 
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass over V that is done."""
+        return self.V.share_of_pass
+
     def align(self, array: Aligned) -> Aligned:
         """Move an array to where the samples of V are stored."""
         return self.V.align(array)

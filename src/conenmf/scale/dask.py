@@ -165,6 +165,7 @@ class ClusterMatrix(DataMatrix):
         self._block_samples = block_samples
         self._evidence: dict[int, Array] = {}  # of each group, in the first pass
         self._has_warned = False
+        self._running: Sequence[Any] = ()  # futures of the groups, in a pass
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
         groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
@@ -191,12 +192,22 @@ class ClusterMatrix(DataMatrix):
         """Cut an array at the borders of the groups."""
         if not isinstance(array, da.Array):
             array = np.asarray(array)
-            sizes = (self._group_sizes, *array.shape[1:])
-            return da.from_array(array, chunks=sizes, name=False)
-        is_cut = array.numblocks[1:] == (1,) * (array.ndim - 1)
-        if is_cut and array.chunks[0] == self._group_sizes:
+            cut = da.from_array(array, chunks=(self._group_sizes, *array.shape[1:]), name=False)
+        elif array.chunks[0] == self._group_sizes and array.npartitions == len(self._places):
             return array
-        return array.rechunk({0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)})
+        else:
+            cut = array.rechunk({0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)})
+        if self._persisted and cut.shape == (self.n_samples, self.n_features):
+            return cut.persist()  # a mask, or weights, which every pass needs
+        return cut
+
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass that is done: groups that the scheduler has reported."""
+        running = self._running
+        if not running:
+            return None
+        return sum(future.done() for future in running) / len(running)
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Do nothing: the workers compute."""
@@ -225,7 +236,10 @@ class ClusterMatrix(DataMatrix):
             parts = [add(call, *lot) for lot in lots]
         with _naming_failures(self._client):
             *rows, total = dask.persist(*rows, *parts, optimize_graph=False)
+        if work.reads:
+            self._running = _futures(rows)
         (outcome,) = self._fetch([total])
+        self._running = ()
         self._evidence |= outcome.evidence
         return *self._outputs(rows, outcome.kinds), outcome.part
 
@@ -268,16 +282,17 @@ class ClusterMatrix(DataMatrix):
     def _result(self, future: Any) -> Any:
         """Wait for a result; warn if there has been no worker for half a minute."""
         idle = 0.0
-        while True:
+        while not future.done():
             try:
                 return future.result(timeout=_LOOK_SECONDS)
             except TimeoutError:
-                if future.done():  # the error of the task
-                    raise
+                if future.done():  # just now, or with an error of this kind
+                    break
             idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
             if idle >= _PATIENCE_SECONDS and not self._has_warned:
                 self._has_warned = True
                 warnings.warn(_NO_WORKERS, InputWarning, stacklevel=2)
+        return future.result()
 
 
 def _pieces(array: da.Array) -> Sequence[Delayed]:
@@ -577,9 +592,12 @@ def _naming_failures(client: str | None) -> Iterator[None]:
         if library not in _CLUSTER_LIBRARIES and not isinstance(problem, TimeoutError):
             raise
         _require_client(client, problem)
+        advice = "start it again and repeat the call, which resumes if it has a checkpoint"
+        if type(problem).__name__ == "KilledWorker":
+            advice = "perhaps for want of memory: use smaller chunks, or workers with more memory"
         raise ReadError(
             f"the cluster was lost, or gave up on a task: {type(problem).__name__}: {problem}; "
-            "start it again and repeat the call, which resumes if it has a checkpoint"
+            f"{advice}"
         ) from problem
 
 
