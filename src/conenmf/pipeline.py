@@ -23,7 +23,7 @@ from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components
 from .errors import InputWarning, Message, Option
 from .io.open import as_data
-from .judge.certificate import Certificate, first_certificate
+from .judge.certificate import first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
 from .linalg.svd import Spectrum
@@ -377,7 +377,7 @@ class _Fit:
                 run.continue_with(self.stopping)
                 run.run()
             W, H = run.factors()
-            self._near = None if self.problem.loss.is_convex else H.T
+            self._near = self.problem.loss.near(H)
             if self.solver is not None and self.solver.floored:
                 W = without_floor(self.data, W, H)
             return self.problem.restored(W)
@@ -433,7 +433,8 @@ class _Fit:
         if not self.problem.penalties.are_none:
             settings = {**settings, "penalties": self.problem.penalties.plain()}
         own = V if V.unweighed is None else V.unweighed.V
-        if V.observed is not None and V.observed.of_sigma and self.problem.loss.degree == 2:
+        is_Q = "sigma" in self.problem.loss.constraints
+        if is_Q and V.observed is not None and V.observed.of_sigma:
             n_free = W.shape[1] * (sum(V.shape) - sum(V.observed.n_empty))
             expected = float(V.observed.counts.sum()) - n_free
             settings = {**settings, "Q": error**2 * V.observed.total, "Q_expected": expected}
@@ -448,7 +449,9 @@ class _Fit:
             history=history,
             stop_reason=reason,
             seconds=self.seconds,
-            first_certificate=self._first_certificate(error, end.kkt_residual, W.shape[1]),
+            first_certificate=first_certificate(
+                V, self.problem.loss, self.spectrum, error, end.kkt_residual, W.shape[1]
+            ),
             passes=V.passes_here - self._passes,
             settings=settings,
             K_decided_by=self.K_decided_by,
@@ -461,10 +464,3 @@ class _Fit:
             vocabulary=own.vocabulary,
             data=V,
         )
-
-    def _first_certificate(self, error: float, residual: float, K: int) -> Certificate | None:
-        """Return the certificate that a fit has without more work; None for counts."""
-        bounds = self.problem.loss.lower_bounds
-        if bounds and "singular values" not in bounds:
-            return None
-        return first_certificate(error, residual, K, self.spectrum if bounds else None)

@@ -26,9 +26,6 @@ from .judge.certificate import (
     AnyCertificate,
     Certificate,
     certify,
-    objective_bound,
-    observed_bound,
-    quality_in_words,
     usual_effort,
 )
 from .judge.choose_k import Selection
@@ -232,7 +229,7 @@ class Factorization:
             lines.append(self.diagnosis.headline)
             return (*lines, *(f"{row.name}: {row.finding}" for row in self.diagnosis.rows))
         if self.certificate is not None:
-            lines += quality_in_words(self.certificate, self.K)
+            lines += self.certificate.sentences(self.K)
         if self.known_uniqueness is not None:
             lines.append(self.known_uniqueness.summary())
         return tuple(lines)
@@ -291,15 +288,12 @@ class Factorization:
         loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
-        if "divergence" in get_loss(self.loss).lower_bounds:
-            certificate: Any = self.certify()
-            return float(certificate.lower_bound * certificate.of_margins)
-        given = self.settings.get("penalties", {})
-        ridge = {name: float(given.get(name, 0.0)) for name in ("l2_h", "l2_w")}
-        if V.observed is not None:
-            return observed_bound(V, self.W, self._H_of(V), **ridge)
-        sums = bool(given.get("sum_to_one", False))
-        return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
+        bounds = get_loss(self.loss).bounds(V, self.spectrum)
+        if bounds is None:
+            problem = "no lower bound is known for this loss: "
+            raise NotAvailableError(problem, Option("loss", self.loss))
+        penalties = Penalties.of_plain(self.settings.get("penalties"))
+        return bounds.objective(self.W, self._H_of(V), penalties)
 
     def diagnose(
         self,
@@ -375,7 +369,8 @@ class Factorization:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and is_bounded(V, self.K, get_loss(self.loss))
-        if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
+        has_bounds = get_loss(self.loss).bounds(V) is not None
+        if has_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
         self._remember(certificate=certificate)
@@ -441,7 +436,7 @@ class Factorization:
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
-        if get_loss(self.loss).degree != 2:
+        if "sigma" not in get_loss(self.loss).constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from conenmf.solve.loss import Words
 
 from conenmf import ConeNMF, factorize, from_rows, stability, write_report
 from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve.loss import Words
 from conenmf.solve.losses import LOSSES
 from conenmf.solve.losses.frobenius import Frobenius
 from conenmf.solve.losses.itakura_saito import ItakuraSaito

@@ -64,12 +64,13 @@ from ..scale.checkpoint import (
     write_arrays,
 )
 from ..solve.coefficients import Finish, require_finite
+from ..solve.loss import Noise
 from ..solve.losses import Loss, Objective, get_loss
 from ..solve.run import Run, Stopping, run_together
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
 from .details import samples_and_weights
-from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence
+from .dispersion import POISSON, edge_of, likelihoods, noise_of, pruned, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (
     LEVEL,
@@ -330,7 +331,7 @@ class Replicates:
     def _source(self) -> DataMatrix:
         """The data for the runs, or to redraw: counts with the weights of their noise."""
         V = self.V
-        if self.resample == "counts" or "counting noise" not in self.loss.k_evidence:
+        if self.resample == "counts" or self.loss.noise is None:
             return V
         if self.noise.weights is None:
             V = balanced(V, self.noise.dispersion)
@@ -343,7 +344,7 @@ class Replicates:
         if V.observed is not None:  # samples keep their weights and missing entries
             return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
-            balance = "counting noise" in self.loss.k_evidence and self.noise.weights is None
+            balance = self.loss.noise is not None and self.noise.weights is None
             view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
             view = bootstrapped(V, rng, degree=self.loss.degree)
@@ -758,8 +759,8 @@ def stability(
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng) or default_rng(0)
-    require_data_matrix(V, holes=fitted.degree == 2 and resample != "counts")
-    if fitted.degree == 0 and resample != "start":
+    require_data_matrix(V, holes=fitted.noise is None and resample != "counts")
+    if "resampling" not in fitted.constraints and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
         raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
     with V.own_threads():
@@ -775,7 +776,7 @@ def stability(
             on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
         found = consensus(spectra[is_kept], density_threshold=threshold)
         best = spectra[first_largest(-on_V, _TIE_SHARE)]
-        if "counting noise" in fitted.k_evidence:
+        if fitted.noise is not None:
             found, best = replicates.refined(found, best)
             if can_prune:
                 found = replicates.pruned(found, spectra[is_kept])
@@ -791,7 +792,7 @@ def _place(checkpoint: Place) -> Checkpoint | None:
 def _can_prune(V: DataMatrix, loss: Loss) -> bool:
     """Whether these are counts in memory, and not too many."""
     is_small = V.is_in_memory and V.n_features * V.n_samples <= _MAX_HELD_ENTRIES
-    has_noise = V.observed is None and "counting noise" in loss.k_evidence
+    has_noise = V.observed is None and loss.noise is not None
     return is_small and has_noise and holds_counts(V)
 
 
@@ -802,7 +803,7 @@ def _noise(
     if isinstance(dispersion, Noise):
         return dispersion
     dispersion = optional(number, "dispersion", dispersion, at_least=0)
-    if "counting noise" in loss.k_evidence:
+    if loss.noise is not None:
         return noise_of(V, K, default_rng(0), dispersion)
     if resample != "counts":
         return POISSON
@@ -908,7 +909,7 @@ def _spread(
     H = H[:, is_used]
     moves = moved_ranges(X, W, H, steps)
     least = most = W
-    if loss.degree == 2 and not moves.problem and V.measures.lowest >= 0:
+    if "sigma" in loss.constraints and not moves.problem and V.measures.lowest >= 0:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # independent errors: squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
@@ -1019,7 +1020,7 @@ def stability_over(
     [2, 3]
     """
     fitted = get_loss(loss)
-    V = as_data(V, nonzero=True, holes=fitted.degree == 2 and resample != "counts")
+    V = as_data(V, nonzero=True, holes=fitted.noise is None and resample != "counts")
     tell = optional(function, "callback", callback, takes=1)
     place = _place(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
@@ -1027,7 +1028,7 @@ def stability_over(
         with held_folder(Path(place.folder)):  # creates it, and checks it can be written
             pass
     with V.own_threads():
-        is_counted = "counting noise" in fitted.k_evidence and V.observed is None
+        is_counted = fitted.noise is not None and V.observed is None
         are_counts = is_counted and holds_counts(V)
         candidates = _candidates(V, ks, are_counts)
         noise = _noise(V, candidates[-1], fitted, resample, dispersion)
