@@ -53,7 +53,7 @@ def with_holes(path, kind):
             changed[name] = data
         elif value is GIVEN.COUNTS:
             changed[name] = counts
-        elif value is GIVEN.SPECTRUM or name == "penalties":
+        elif value is GIVEN.SPECTRUM or name in ("penalties", "problem"):
             changed[name] = None
     return changed if any(value is not None for value in changed.values()) else {}
 

@@ -147,7 +147,7 @@ def test_the_result_is_that_of_the_centred_ratings(has_offsets):
         np.linalg.norm(left) / np.linalg.norm(centred[known])
     )
     assert (result.W[:, 0] == 1).all() == has_offsets
-    assert result.settings["observed"]["missing"] == pytest.approx(1 - known.mean())
+    assert result.problem.entries.missing == pytest.approx(1 - known.mean())
     assert (result.component_names[0] == "level") == has_offsets
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
@@ -307,7 +307,7 @@ def test_whole_numbers_name_users_even_as_floats():
 def test_ratings_of_all_pairs():
     full = 1 + np.random.default_rng(0).random((12, 8))
     model = fit_ratings(sp.csr_array(full), 2)
-    assert "observed" not in model.result.settings
+    assert model.result.problem.entries.are_whole
     assert model.recommend(0) == []
     assert model.result.diagnose() is not None
     for same in (full, from_rows(full), pd.DataFrame(full), pl.DataFrame(full)):
@@ -330,7 +330,7 @@ def test_weights_of_ratings_count():
     X = sp.csr_array(noisy * known)
     plain = fit_ratings(X, 2)
     model = fit_ratings(from_rows(X, missing="zeros", weights=weights), 2)
-    assert model.result.settings["observed"]["weighted"]
+    assert model.result.problem.entries.is_weighted
 
     def error(model, where):
         users, items = np.nonzero(known & where)

@@ -27,7 +27,7 @@ def test_save_and_load(tmp_path, cones):
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-10"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-11"
 
 
 def test_any_damage_is_named(tmp_path, cones, rng):
@@ -87,13 +87,13 @@ def test_nothing_is_inflated(tmp_path, refuses):
     assert peak < 1 << 24  # an eighth of the zeros
 
 
-@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-11"])
+@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-12"])
 def test_older_and_newer_formats_are_refused(saved, version, refuses):
     with np.load(saved) as stored:
         parts = dict(stored)
     facts = json.loads(str(parts["facts"])) | {"format": version}
     np.savez(saved, **{**parts, "facts": np.array(json.dumps(facts))})
-    message = f"result.npz has format '{version}', this .*-10'"
+    message = f"result.npz has format '{version}', this .*-11'"
     refuses(FileFormatError, message, Factorization.load, saved)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .ratings import fit_ratings
     from .report import write_report
     from .result import Factorization
+    from .solve.problem import Problem
 
 __version__ = "0.2.0"
 
@@ -41,6 +42,7 @@ _HOMES = {
     "ConeNMF": "estimator",
     "ConeNMFError": "errors",
     "Factorization": "result",
+    "Problem": "solve.problem",
     "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
@@ -65,6 +67,7 @@ __all__ = [
     "ConeNMF",
     "ConeNMFError",
     "Factorization",
+    "Problem",
     "certify",
     "cluster_cones",
     "compare",

@@ -51,6 +51,7 @@ def facts(result: Factorization) -> Facts:
         "n_components": result.K,
         **attributes(result, "n_samples", "n_features", "loss", "objective", "relative_error"),
         **attributes(result, "n_iter", "stop_reason", "seconds", "passes", "settings"),
+        "problem": result.problem.plain(),
         **attributes(result, "K_decided_by", "init_used"),
         "summary": result.summary(),
     }

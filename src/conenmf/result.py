@@ -39,8 +39,7 @@ from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
 from .save import saved_factorization, write_factorization
-from .solve.constraints import Fixed, Penalties
-from .solve.losses import get_loss
+from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
@@ -66,8 +65,9 @@ class Factorization:
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
         to 1. Components are sorted by share, the largest first; without a solver they keep the
         order of the init.
-    loss : str
-        The name of the loss, such as "frobenius".
+    problem : Problem
+        What the fit minimised: the loss, penalties, known components, and what is known of the
+        entries.
     objective : float
         The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2.
     relative_error : float
@@ -128,7 +128,7 @@ class Factorization:
     H: Aligned
     labels: Aligned
     shares: Array
-    loss: str
+    problem: Problem
     objective: float
     relative_error: float
     history: History
@@ -194,7 +194,8 @@ class Factorization:
     @property
     def component_names(self) -> Texts:
         """The names of the components: names of known components, else "component 0" and so on."""
-        given = (self.settings.get("fixed") or {}).get("names") or []
+        fixed = self.problem.fixed
+        given = () if fixed is None or fixed.names is None else fixed.names
         given = self.settings.get("component_names") or given
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
 
@@ -204,9 +205,14 @@ class Factorization:
         return int(self.history.relative_error.size)
 
     @property
-    def problem(self) -> str:
+    def loss(self) -> str:
+        """The name of the loss, such as "frobenius"."""
+        return self.problem.loss.name
+
+    @property
+    def advice(self) -> str:
         """What to do if the run found nothing or ended too early; "" if neither is the case."""
-        if self.settings.get("penalties") and self.relative_error >= 1:
+        if self.relative_error >= 1 and not self.problem.penalties.are_none:
             return "the penalties are so large that nothing is left of W H: make them smaller"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
         if self.stop_reason is not StopReason.MAX_ITER or not (max_iter and tol):
@@ -250,8 +256,7 @@ class Factorization:
         return list(filter(None, lines))
 
     def _error_in_words(self) -> str:
-        observed = self.settings.get("observed")
-        return error_in_words(self.loss, self.relative_error, self.objective, observed)
+        return error_in_words(self.problem, self.relative_error, self.objective)
 
     def _remember(self, **values: object) -> None:
         vars(self).update(values)  # the fields are frozen for other code
@@ -288,12 +293,11 @@ class Factorization:
         loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
-        bounds = get_loss(self.loss).bounds(V, self.spectrum)
+        bounds = self.problem.loss.bounds(V, self.spectrum)
         if bounds is None:
             problem = "no lower bound is known for this loss: "
             raise NotAvailableError(problem, Option("loss", self.loss))
-        penalties = Penalties.of_plain(self.settings.get("penalties"))
-        return bounds.objective(self.W, self._H_of(V), penalties)
+        return bounds.objective(self.W, self._H_of(V), self.problem.penalties)
 
     def diagnose(
         self,
@@ -335,17 +339,18 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
-        max_iter = search_iterations(V, self.K, get_loss(self.loss)) if n_splits else 0
+        max_iter = search_iterations(V, self.K, self.problem.loss) if n_splits else 0
+        is_whole = self.init_used == "simplex" and not self.n_iter
         fit = Fit(
             V=V if V.unweighed is None else V.unweighed.V,
             W=self.W,
             H=self.H,
-            how=self._how_halves_are_fitted(),
+            how=HalfFit(self.problem, self.init_used if is_whole else "random"),
             certificate=self._certificate(V, effort),
             details=self._described(V),
             others=self.uniqueness(max_iter=max_iter),
             error=self._error_in_words(),
-            problem=self.problem,
+            advice=self.advice,
             K_decided_by=self.K_decided_by,
             Q=self.settings.get("Q"),
             Q_expected=self.settings.get("Q_expected", 0.0),
@@ -355,21 +360,11 @@ class Factorization:
         self._remember(diagnosis=diagnosis)
         return diagnosis
 
-    def _how_halves_are_fitted(self) -> HalfFit:
-        is_whole = self.init_used == "simplex" and not self.n_iter
-        n_fixed = self._n_fixed
-        return HalfFit(
-            get_loss(self.loss),
-            Penalties.of_plain(self.settings.get("penalties")),
-            Fixed(self.W[:, :n_fixed]) if n_fixed else None,
-            self.init_used if is_whole else "random",
-        )
-
     def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
-        is_cheap = known is None and is_bounded(V, self.K, get_loss(self.loss))
-        has_bounds = get_loss(self.loss).bounds(V) is not None
+        is_cheap = known is None and is_bounded(V, self.K, self.problem.loss)
+        has_bounds = self.problem.loss.bounds(V) is not None
         if has_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
@@ -410,8 +405,7 @@ class Factorization:
         max_iter = integer("max_iter", max_iter, at_least=0)
         thorough = flag("thorough", thorough)
         known = self.known_uniqueness
-        penalties = self.settings.get("penalties") or {}
-        if penalties or self.settings.get("observed"):
+        if not (self.problem.penalties.are_none and self.problem.entries.are_whole):
             max_iter = 0
             thorough = False
         is_more = known is None or (max_iter > 0 and not known.was_searched)
@@ -421,11 +415,9 @@ class Factorization:
                 V,
                 self.W,
                 self._H_of(V),
-                loss=self.loss,
+                problem=self.problem,
                 max_iter=max_iter,
                 thorough=thorough,
-                n_given=self._n_fixed,
-                sum_to_one=bool(penalties.get("sum_to_one", False)),
             )
             self._remember(known_uniqueness=known)
         return known
@@ -436,14 +428,9 @@ class Factorization:
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
-        if "sigma" not in get_loss(self.loss).constraints:
+        if "sigma" not in self.problem.loss.constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
-
-    @property
-    def _n_fixed(self) -> int:
-        """The number of known components."""
-        return int((self.settings.get("fixed") or {}).get("count", 0))
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H for the fitted data, whose samples may have weights."""
@@ -463,14 +450,13 @@ class Factorization:
             V,
             self.W,
             self._H_of(V),
-            loss=self.loss,
+            problem=self.problem,
             effort=effort,
             spectrum=self.spectrum,
-            n_fixed=self._n_fixed,
-            penalties=Penalties.of_plain(self.settings.get("penalties")),
         )
         first: Any = self.first_certificate
-        if self.settings.get("penalties") and first and isinstance(certificate, Certificate):
+        has_penalties = not self.problem.penalties.are_none
+        if has_penalties and first and isinstance(certificate, Certificate):
             # stationarity includes the penalties, which only the fit knows
             certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):

@@ -22,6 +22,7 @@ from .scale.checkpoint import (
     reading,
     write_arrays,
 )
+from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike
@@ -48,17 +49,21 @@ TRUSTED_TYPES = (
     "conenmf.result.Factorization",
     "conenmf.scale.checkpoint.Checkpoint",
     "conenmf.solve.certificate.Certificate",
+    "conenmf.solve.constraints.Fixed",
+    "conenmf.solve.constraints.Penalties",
     "conenmf.solve.losses.count_bounds.CountCertificate",
     "conenmf.solve.online.ConeStream",
     "conenmf.solve.online._Factors",
+    "conenmf.solve.problem.Entries",
+    "conenmf.solve.problem.Problem",
     "conenmf.solve.race.Entrant",
     "conenmf.solve.race.Race",
     "conenmf.solve.run.History",
 )
 
-_FORMAT = "conenmf-factorization-10"
+_FORMAT = "conenmf-factorization-11"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
-_PLAIN_FIELDS = ("K_decided_by", "init_used", "loss", "objective", "relative_error", "passes")
+_PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
 # The fields that are objects, and their classes by the names of their own fields.
 _PARTS: dict[str, Callable[[list[str]], type]] = {
     "history": lambda names: History,
@@ -79,6 +84,7 @@ def write_factorization(path: PathLike, fields: Facts, model: Facts | None = Non
         "format": _FORMAT,
         "seconds": fields["seconds"],
         "settings": fields["settings"],
+        "problem": fields["problem"].plain(),
         "race": fields["race"] and fields["race"].plain(),
         "selection": fields["selection"] and asdict(fields["selection"]),
         "vocabulary": fields["vocabulary"] and dict(fields["vocabulary"].settings),
@@ -107,6 +113,7 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
             prefix = f"{name}_"
             own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]
             fields[name] = part_of(kind(own), prefix, arrays) if own else None
+        fields["problem"] = Problem.of_plain(facts["problem"], fields["W"])
         names = fields["names"] = Names.of(**facts["names"])
         if facts["vocabulary"] is not None:  # the words are the names of the features
             words = names.feature_names or ()

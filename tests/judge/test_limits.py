@@ -157,12 +157,12 @@ def test_limits_are_withheld_where_moves_are_unknown(F, N, K, reason, rng):
     W, H = rng.random((F, K)), rng.random((K, N))
     W[:, 1] = W[:, 0] if "dependent" in reason else W[:, 1]
     ranges = moved_ranges(W @ H, W / W.sum(axis=0), H, np.full((K, K), 0.01))
-    assert reason in ranges.problem
+    assert reason in ranges.reason
     assert all(np.isnan(part).all() for part in (ranges.lower, ranges.upper, ranges.angles))
     if "dependent" not in reason:
         found = stability(from_columns(W @ H), K, 4)
         assert np.isnan(found.lower).all()
-        assert reason in found.withheld[0] or found.problem
+        assert reason in found.withheld[0] or found.no_consensus
         assert f"withheld for {', '.join(map(str, range(K)))}: " in str(found)
 
 

@@ -57,7 +57,7 @@ def test_clear_components_are_stable(loss, resample):
     X, truth = counts_of()
     V = from_columns(X)
     found = stability(V, 3, 6, loss=loss, resample=resample)
-    assert (found.verdict, found.problem) == ("stable", "")
+    assert (found.verdict, found.no_consensus) == ("stable", "")
     assert found.found_in.min() >= 0.8
     assert found.silhouettes.min() > 0.8
     assert match_components(truth, found.W)[1].min() > 0.97
@@ -106,7 +106,7 @@ def test_runs_at_a_worse_minimum_are_left_out_also_where_noise_hides_them():
 def test_without_a_consensus_the_best_run_is_returned():
     X, _ = counts_of()
     found = stability(from_columns(X), 3, 4, density_threshold=1e-12, **OPTIONS)
-    assert "far from those of other runs" in found.problem
+    assert "far from those of other runs" in found.no_consensus
     np.testing.assert_array_equal(found.W, found.best_run)
     assert found.relative_error == found.best_relative_error
     assert np.isnan(found.lower).all()

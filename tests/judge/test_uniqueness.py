@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from sklearn.datasets import load_digits
 from tests import pairs
 
-from conenmf import factorize, from_columns, uniqueness
+from conenmf import Problem, factorize, from_columns, uniqueness
 from conenmf.errors import NotAvailableError
 from conenmf.judge import uniqueness as module
 from conenmf.judge.scores import match_components, unit_columns
@@ -367,7 +367,7 @@ def test_every_storage_and_precision_has_the_same_verdicts(main_backend, small_b
 
 def test_given_components_stay_and_are_not_judged():
     W, H, V = mixtures(np.random.default_rng(4), 0.2)
-    found = uniqueness(from_columns(V), W, H, n_given=2)
+    found = uniqueness(from_columns(V), W, H, problem=Problem(fixed=W[:, :2]))
     assert found.verdicts[:2] == ("given", "given")
     assert found.in_words(1) == "known component, not judged"
     assert set(found.verdicts[2:]) <= set(VERDICTS) - {"given"}

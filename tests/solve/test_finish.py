@@ -165,7 +165,7 @@ def test_weights_of_features_begin_as_on_data_that_are_scaled():
         fixed = None if given is None else Fixed(given)
         scaled_fixed = None if given is None else Fixed(given * roots[:, None])
         V, scaled = from_rows(X.astype(float), weights=weights), from_rows(X * roots)
-        one = Problem(FROBENIUS, fixed=fixed, observed=V.observed)
+        one = Problem(FROBENIUS, fixed=fixed).bind(V)
         other = Problem(FROBENIUS, fixed=scaled_fixed)
         begun = one.begin(V, K, "spa", solver, None)
         expected = other.begin(scaled, K, "spa", solver, None)

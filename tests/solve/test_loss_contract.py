@@ -1,12 +1,8 @@
 """The contract of every loss of the library; a new loss adds a subclass."""
 
-import ast
-import inspect
-
 import numpy as np
 from scipy.special import kl_div
 
-from conenmf.solve import loss as interface
 from conenmf.solve.losses import FROBENIUS, LOSSES, POISSON
 from conenmf.solve.losses.itakura_saito import ITAKURA_SAITO
 

@@ -317,7 +317,7 @@ def test_entries_of_components_do_not_shrink_without_end():
     """A sample of which one feature is known must not need a coefficient of 1e299."""
     V = from_rows(np.eye(4) + 1, missing="zeros")
     W = np.array([[1e-299, 0.6], [0.3, 1e-90], [0.5, 0.4], [0.2, 0.0]])
-    ended = Problem(POISSON, observed=V.observed).restored(W)
+    ended = Problem(POISSON).bind(V).restored(W)
     assert (ended == 0).tolist() == [[True, False], [False, False], [False, False], [False, True]]
 
 

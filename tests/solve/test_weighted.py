@@ -98,7 +98,7 @@ def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X, rng):
     assert result.objective == pytest.approx(weighted_error(X, weights, W, H), rel=1e-9)
     plain = factorize(from_rows(X), 3, max_iter=500, tol=1e-8)
     assert result.objective < weighted_error(X, weights, plain.W, np.asarray(plain.H))
-    assert result.settings["observed"]["weighted"]
+    assert result.problem.entries.is_weighted
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])

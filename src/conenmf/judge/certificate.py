@@ -12,19 +12,19 @@ from typing import get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import components, instance, integer, optional
+from ..arguments import components, integer, optional
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import check_shapes
 from ..errors import NotAvailableError, Option
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.certificate import AnyCertificate, BoundWarning, Certificate
-from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.dual_bound import (
     best_lower_bound,
 )
 from ..solve.losses import Loss, get_loss
 from ..solve.losses.count_bounds import CountCertificate
+from ..solve.problem import Problem, check_count, problem_of
 
 __all__ = [
     "AnyCertificate",
@@ -73,8 +73,7 @@ def certify(
     loss: str = "frobenius",
     effort: int | None = None,
     spectrum: KnownSpectrum = None,
-    n_fixed: int = 0,
-    penalties: Penalties | None = None,
+    problem: Problem | None = None,
 ) -> AnyCertificate:
     """Compare the error of V ~ W H with a proven lower bound; some tens of passes over V.
 
@@ -99,11 +98,10 @@ def certify(
         gain nothing.
     spectrum : Spectrum, optional
         The spectrum of V, to reuse one that was computed before; not needed for counts.
-    n_fixed : int
-        Number of known components, which come first. The bound holds for all factors that contain
-        them, and the residual ignores them. For the Poisson loss the bound holds for all factors.
-    penalties : Penalties, optional
-        Penalties of a fit of counts, which the duality gaps include.
+    problem : Problem, optional
+        What the fit minimised, if that is more than a loss. With known components the bound holds
+        for all factors that contain them, and the residual ignores them; for the Poisson loss the
+        bound holds for all factors, and the duality gaps include penalties.
 
     Warns
     -----
@@ -120,17 +118,18 @@ def certify(
     (True, True)
     """
     V = as_data(V, nonzero=True, holes=True)
+    problem = problem_of(problem, loss).bind(V)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
-    bounds = get_loss(loss).bounds(V, spectrum)
+    bounds = problem.loss.bounds(V, spectrum)
     if bounds is None:
-        raise NotAvailableError("no lower bound is known for this loss: ", Option("loss", loss))
+        option = Option("loss", problem.loss.name)
+        raise NotAvailableError("no lower bound is known for this loss: ", option)
     W = check_shapes(V, W, H)[0]
     H = H if hasattr(H, "dtype") else np.asarray(H)
-    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
+    n_fixed = check_count(problem, W)
     effort = optional(integer, "effort", effort, at_least=0)
-    optional(instance, "penalties", penalties, Penalties)
     effort = bounds.effort if effort is None else effort
-    return bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=penalties or NO_PENALTIES)
+    return bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=problem.penalties)
 
 
 def kind_of_certificate(names: Collection[str]) -> type[AnyCertificate]:
