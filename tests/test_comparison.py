@@ -1,3 +1,5 @@
+"""`compare`: every init with every solver, and other programs by the same measure."""
+
 import time
 
 import matplotlib

@@ -1,3 +1,7 @@
+"""`factorize`: every init with every solver on every storage, and what a result contains."""
+
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +14,7 @@ from conenmf.errors import ComponentsError, InputWarning, NotFiniteError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import require_finite
+from conenmf.solve.constraints import Penalties
 from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.losses import LOSSES, itakura_saito
 from conenmf.solve.solvers import SOLVERS, hals
@@ -120,6 +125,19 @@ def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matr
     np.testing.assert_array_equal(result.labels, plain.labels)
     all_close((result.W, result.H), (plain.W, plain.H), atol=1e-10)
     assert result.relative_error == pytest.approx(plain.relative_error, rel=1e-10)
+
+
+def test_mostly_missing_data_need_a_penalty_or_one_component(cones):
+    rng = np.random.default_rng(0)
+    few, most = (from_columns(cones, mask=rng.random(cones.shape) < share) for share in (0.6, 0.4))
+    words = "60% of the entries are missing, so a fit without a penalty may predict them badly"
+    with pytest.warns(InputWarning, match=words):
+        factorize(most, 3, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factorize(few, 3, max_iter=1)
+        factorize(most, 1, max_iter=1)
+        factorize(most, 3, max_iter=1, penalties=Penalties(l2_h=0.1, l2_w=0.1))
 
 
 def test_max_time_counts_from_the_call(cones):

@@ -120,7 +120,7 @@ def test_hidden_counts_are_found(truth):
     assert model.explained_share(X) == pytest.approx(1 - model.relative_error_)
 
 
-def test_samples_and_features_of_which_nothing_is_known(counts):
+def test_samples_and_features_without_known_entries(counts):
     X = counts.T.copy()
     X[4], X[:, 3] = np.nan, np.nan
     with pytest.warns(InputWarning):

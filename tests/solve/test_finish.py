@@ -102,7 +102,7 @@ def test_counts(known, terms, n_fixed):
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
-def test_in_whatever_order_components_come_the_end_is_the_same(loss):
+def test_the_order_of_components_does_not_change_the_end(loss):
     V = from_rows(X + 0.5, block_samples=7)
     first = loss.on(V, rescale=False).finish(W)
     for order in itertools.permutations(range(K)):

@@ -246,7 +246,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_it_does_not_offer_is_refused(case, refuses):
+def test_options_that_it_does_not_offer_are_refused(case, refuses):
     refuses(*REFUSED[case])
 
 

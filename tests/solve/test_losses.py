@@ -1,3 +1,5 @@
+"""Losses: values, exact coefficients, the order of components, and extrapolation."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

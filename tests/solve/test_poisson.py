@@ -1,3 +1,5 @@
+"""Fits of counts: iterates of scikit-learn, every storage, any order of samples."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

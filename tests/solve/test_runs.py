@@ -1,3 +1,5 @@
+"""Runs: extrapolation, late values, sample weights, penalties, shared passes, approximations."""
+
 from dataclasses import replace
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Missing entries and weights of entries in fits, in every storage and with every solver."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -40,7 +42,7 @@ MANY = pytest.mark.filterwarnings("ignore:.*of the entries are missing")
 
 
 @pytest.fixture(scope="module", params=[0.25, 0.7])
-def holed(request, X):
+def with_holes(request, X):
     """Which entries are known, and a fit to them."""
     mask = known(X, request.param)
     V = from_rows(X, mask=mask, block_samples=16)
@@ -48,9 +50,9 @@ def holed(request, X):
 
 
 @MANY
-def test_holes(X, holed):
+def test_holes(X, with_holes):
     """The exact H on what is known, the error on what is known, and what is hidden is found."""
-    mask, result = holed
+    mask, result = with_holes
     W, H = result.W, np.asarray(result.H)
     for n in range(0, 80, 7):
         of = mask[n]
@@ -66,8 +68,8 @@ def test_holes(X, holed):
 
 @MANY
 @pytest.mark.thinned(2)
-def test_holes_on_every_storage(main_backend, small_blocks, X, holed):
-    mask, result = holed
+def test_holes_on_every_storage(main_backend, small_blocks, X, with_holes):
+    mask, result = with_holes
     stored = observed_only(main_backend(np.where(mask, X, 0.5).T), mask=mask)
     other = factorize(stored, 3, max_iter=400, init="nndsvd")
     np.testing.assert_allclose(other.relative_error, result.relative_error, rtol=1e-3)
@@ -231,7 +233,7 @@ def test_known_components_and_penalties_with_holes(X, refuses):
     refuses(OptionError, "complete data", lambda: factorize(V, 3, penalties=volume))
 
 
-def test_an_update_of_weighted_entries_that_is_no_factor_is_named(X, refuses):
+def test_an_invalid_update_of_weighted_entries_is_named(X, refuses):
     V = from_rows(X, weights=1 / (1 + X))
     for wrong in (-1.0, np.nan):
         solver = Solver(lambda G, C, Y, wrong=wrong: np.full_like(Y, wrong), first="W")

@@ -30,6 +30,7 @@ from ..text import Texts
 from .certificate import AnyCertificate
 from .coefficients import Finish, nearby_power, what_is_left
 from .constraints import NO_PENALTIES, Penalties, Term
+from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
 from .solvers import ChosenSolver, Solver, Update, extrapolated
 
@@ -99,6 +100,10 @@ class Bounds(ABC):
     @abstractmethod
     def effort(self) -> int:
         """The default number of steps that raise a bound."""
+
+    @abstractmethod
+    def below(self, K: int, effort: int, known: Array | None = None) -> LowerBound:
+        """Bound the relative error of K components; the columns of `known` may be among them."""
 
     @abstractmethod
     def certify(

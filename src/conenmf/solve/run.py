@@ -83,7 +83,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Iteration:
-    """The argument of a callback after every iteration; the callback stops the run with True.
+    """The argument of a callback after every iteration; a callback that returns True stops the run.
 
     Attributes
     ----------

@@ -39,11 +39,12 @@ from ...data.resample import drawn_counts
 from ...data.validate import aligned_coefficients, check_factors
 from ...errors import DataError
 from ...text import counted
-from ..certificate import AnyCertificate, chance_in_words
+from ..certificate import UNKNOWN, AnyCertificate, chance_in_words
 from ..constraints import NO_PENALTIES, Penalties
 from ..dual_bound import (
     COUNT_EFFORT,
     DivergenceBound,
+    LowerBound,
     divergence_bound,
     held_if_small,
 )
@@ -339,6 +340,14 @@ class CountBounds(Bounds):
     """
 
     effort = COUNT_EFFORT
+
+    def below(self, K: int, effort: int, known: Array | None = None) -> LowerBound:
+        """Bound the divergence, relative to that of one component."""
+        if self.V.observed is not None:
+            return UNKNOWN
+        found = divergence_bound(self.V, K, effort=effort)
+        value = found.value / (found.of_margins or 1.0)
+        return LowerBound(value, 0.0, False, found.failure_probability)
 
     def certify(
         self,

@@ -113,7 +113,7 @@ class Frobenius(Loss):
         )
     )
     degree = 2
-    k_evidence = ("edge", "ratio", "cones", "shuffled", "hysime")
+    k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
         """Return the objective over all entries, or over the known ones with their weights."""

@@ -76,22 +76,21 @@ class SquaredBounds(Bounds):
         total = (V.observed or V).total
         with V.own_threads():
             end = finished(V, W, n_first=K, n_fixed=n_fixed, given=Ht)
-            below = self._below(W, effort, n_fixed)
+            below = self.below(K, effort, W[:, :n_fixed] if n_fixed else None)
         error = math.sqrt(end.squared_error / total) if total else 0.0
         return Certificate.of(error, end.kkt_residual, below, effort)
 
-    def _below(self, W: Array, effort: int, n_fixed: int) -> LowerBound:
-        """Return the best bound for factors with as many components, the first ones known."""
+    def below(self, K: int, effort: int, known: Array | None = None) -> LowerBound:
+        """Return the best bound for K components, the known ones among them."""
         V = self.V
-        K = W.shape[1]
         if V.observed is not None:
             bound, chance = known_bound(V, K)
             return LowerBound(bound, bound, False, chance)
         below = best_lower_bound(V, K, effort=effort, spectrum=self.spectrum)
-        if not n_fixed:
+        if known is None:
             return below
         below = below._replace(is_attained=False)
-        bound, chance = bound_given(V, W[:, :n_fixed], K)
+        bound, chance = bound_given(V, known, K)
         if bound > below.value:
             below = below._replace(value=bound, failure_probability=chance)
         return below
