@@ -7,6 +7,7 @@ transpose of the paper's H.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
@@ -42,7 +43,7 @@ from .errors import (
     OptionError,
 )
 from .io.open import from_rows, is_elsewhere
-from .judge.certificate import AnyCertificate, first_certificate
+from .judge.certificate import AnyCertificate, Certificate
 from .judge.choose_k import choose_k, hidden_share
 from .judge.diagnosis import Diagnosis
 from .judge.scores import components_frame, largest_features, matched_rows, named_features
@@ -370,8 +371,8 @@ class ConeNMF(
                 **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
             )
         self._take(result)
-        left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
-        self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
+        deviance = loss.deviance(result.relative_error, loss.scale(V))
+        self.reconstruction_err_ = math.sqrt(deviance)
         self._unknown = None if V.observed is None else V.observed.empty_features
         for name in ("n_samples_seen_", "_stream"):
             self.__dict__.pop(name, None)
@@ -547,7 +548,7 @@ class ConeNMF(
             problem=problem,
             names=replace(result.names, sample_names=None, pixels_shape=None).updated(V.names),
             data=V,
-            first_certificate=first_certificate(error, end.kkt_residual, result.K, None),
+            first_certificate=Certificate.of(error, end.kkt_residual),
             certificate=None,
             diagnosis=None,
             known_uniqueness=None,
@@ -735,9 +736,10 @@ class ConeNMF(
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""
         result = getattr(self, "result_", None)
-        if result is None or get_loss(self.loss).is_convex or result.H.shape[1] != V.n_samples:
+        if result is None or result.H.shape[1] != V.n_samples:
             return None
-        return V.align(result.H.T)
+        Ht = get_loss(self.loss).near(result.H)
+        return None if Ht is None else V.align(Ht)
 
     def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.

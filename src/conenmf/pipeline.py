@@ -457,7 +457,7 @@ def _run(task: _Task, begun: _Begun) -> _End:
             run.continue_with(task.stopping)
             run.run()
         W, H = run.factors()
-        near = None if begun.problem.loss.is_convex else H.T
+        near = begun.problem.loss.near(H)
         if task.solver.floored:
             W = without_floor(task.data, W, H)
         assert run.reason is not None
@@ -516,11 +516,9 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)
     own = V if V.unweighed is None else V.unweighed.V
-    bounds = problem.loss.lower_bounds
-    certificate = None
-    if not bounds or "singular values" in bounds:
-        spectrum = task.spectrum if bounds else None
-        certificate = first_certificate(error, last.kkt_residual, end.W.shape[1], spectrum)
+    certificate = first_certificate(
+        V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
+    )
     goodness = {} if V.observed is None else _goodness(V, V.observed, problem, end.W, error)
     return Factorization(
         W=np.ascontiguousarray(end.W[:, last.order]),
@@ -550,7 +548,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
 
 def _goodness(V: DataMatrix, known: Observed, problem: Problem, W: Array, error: float) -> Facts:
     """Return Q, the sum of squares in units of sigma, and what it would be of noise alone."""
-    if not known.of_sigma or problem.loss.degree != 2:
+    if not known.of_sigma or "sigma" not in problem.loss.constraints:
         return {}
     n_free = W.shape[1] * (sum(V.shape) - sum(known.n_empty))
     return {"Q": error**2 * known.total, "Q_expected": float(known.counts.sum()) - n_free}

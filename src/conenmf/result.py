@@ -26,9 +26,6 @@ from .judge.certificate import (
     AnyCertificate,
     Certificate,
     certify,
-    objective_bound,
-    observed_bound,
-    quality_in_words,
     usual_effort,
 )
 from .judge.choose_k import Selection
@@ -239,7 +236,7 @@ class Factorization:
             lines.append(self.diagnosis.headline)
             return (*lines, *(f"{row.name}: {row.finding}" for row in self.diagnosis.rows))
         if self.certificate is not None:
-            lines += quality_in_words(self.certificate, self.K)
+            lines += self.certificate.sentences(self.K)
         if self.known_uniqueness is not None:
             lines.append(self.known_uniqueness.summary())
         return tuple(lines)
@@ -297,15 +294,11 @@ class Factorization:
         loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
-        if "divergence" in self.problem.loss.lower_bounds:
-            certificate: Any = self.certify()
-            return float(certificate.lower_bound * certificate.of_margins)
-        given = self.problem.penalties
-        ridge = {"l2_h": given.l2_h, "l2_w": given.l2_w}
-        if V.observed is not None:
-            return observed_bound(V, self.W, self._H_of(V), **ridge)
-        sums = given.sum_to_one
-        return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
+        bounds = self.problem.loss.bounds(V, self.spectrum)
+        if bounds is None:
+            problem = "no lower bound is known for this loss: "
+            raise NotAvailableError(problem, Option("loss", self.loss))
+        return bounds.objective(self.W, self._H_of(V), self.problem.penalties)
 
     def components_for(self, error: float | None = None) -> Requirement:
         """Say how many components an error needs at least, by a bound, and at most, by a fit.
@@ -389,7 +382,8 @@ class Factorization:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and is_bounded(V, self.K, self.problem.loss)
-        if self.problem.loss.lower_bounds and (is_cheap or effort is not None):
+        has_bounds = self.problem.loss.bounds(V) is not None
+        if has_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
         self._remember(certificate=certificate)
@@ -452,7 +446,7 @@ class Factorization:
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
-        if self.problem.loss.degree != 2:
+        if "sigma" not in self.problem.loss.constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
 

@@ -164,7 +164,7 @@ def _check_options(request: Request) -> Path:
     source = request.path
     if request.anndata and request.suffix != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
-    if request.displacement is not None and get_loss(request.loss).degree != 2:
+    if request.displacement is not None and "sigma" not in get_loss(request.loss).constraints:
         raise OptionError("--displacement is for least squares: leave out --loss")
     target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):

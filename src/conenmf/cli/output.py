@@ -234,7 +234,7 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("to unmix a scene into endmembers and abundances, use --scene")
     if any("10x" in remark for remark in V.remarks):
         hints.append("to find gene programs in raw counts, use conenmf cells")
-    elif are_counts and is_plain and "divergence" not in get_loss(request.loss).lower_bounds:
+    elif are_counts and is_plain and get_loss(request.loss).noise is None:
         hints.append("whole numbers: if they are counts, try --loss poisson")
     are_genes = are_counts and N >= _WIDE_RATIO * F and names.sample_names is not None
     is_turned = F >= _WIDE_RATIO * N or are_genes

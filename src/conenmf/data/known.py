@@ -448,14 +448,14 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         view = take_samples(V, repeated)
         view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
-    if degree == 0:
+    if not degree:
         problem = (
             " has fractions, or counts too many samples, for a loss that does not depend on "
             "scale: give small whole numbers"
         )
         raise OptionError(Option("sample_weight"), problem)
     roots = V.align(np.sqrt(weights))
-    scales = roots if degree == 2 else V.align(weights)
+    scales = V.align(weights ** (1 / degree))
     view = times_samples(V, scales, holes=True)
     if V.observed is not None:
         rows = V.observed.weights

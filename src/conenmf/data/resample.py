@@ -229,9 +229,7 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
            [4., 0., 6.]])
     """
     weights = rng.poisson(1.0, V.n_samples).astype(float)
-    if degree == 2:
-        weights = np.sqrt(weights)
-    return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
+    return MappedMatrix(V, _weigh, weights ** (1 / degree), dtype=V.dtype)
 
 
 def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:

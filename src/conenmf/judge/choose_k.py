@@ -669,7 +669,7 @@ def choose_k(
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, loss, ks, spectrum, deadline)
-    suits = "counting noise" not in loss.k_evidence or (V.observed is None and holds_counts(V))
+    suits = loss.noise is None or (V.observed is None and holds_counts(V))
     names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
     names = ("hidden",) if has_holes else names
     gathered = question.gathered

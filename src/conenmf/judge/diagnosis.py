@@ -596,7 +596,7 @@ def judge(
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
     by_grade = _by_grade(grades, fit.labels)
-    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.degree != 2)
+    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.noise is not None)
     data = data_row(list(wrong))
     rows = (
         data,
@@ -698,4 +698,4 @@ def search_iterations(V: DataMatrix, K: int, loss: Loss) -> int:
 
 
 def _work(V: DataMatrix, K: int, loss: Loss) -> int:
-    return V.n_entries * K * (1 if loss.degree == 2 else _DEARER)
+    return V.n_entries * K * (1 if loss.noise is None else _DEARER)

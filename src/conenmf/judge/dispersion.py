@@ -21,7 +21,6 @@ from numpy.random import Generator
 from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
 from ..data.blocks import TINY, Array, Block, dense, first_largest
-from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
@@ -29,6 +28,7 @@ from ..io.open import from_columns
 from ..linalg.bisection import bisected
 from ..solve.alternate import alternate
 from ..solve.inits import Start
+from ..solve.loss import Noise
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
 
@@ -55,27 +55,6 @@ _FIRST = 2  # number of components to try
 _GROWTH = 1.4  # of the numbers to try
 _BEYOND = 5  # how far to try beyond the best number
 _PATIENCE = 2  # worse numbers in a row before stopping
-
-
-class Noise(NamedTuple):
-    """How counts vary around a fit.
-
-    Attributes
-    ----------
-    dispersion : float
-        phi in x + phi x^2.
-    weights : array (N, F) or None
-        1 / (1 + phi x); None if phi is 0, and for large data.
-    """
-
-    dispersion: float
-    weights: Array | None = None
-
-    def weighed(self, V: DataMatrix) -> DataMatrix:
-        """Return V, or a matrix of its shape, with the weights of its entries."""
-        if self.weights is None:
-            return V
-        return observed_only(as_repeated(V), weights=self.weights)
 
 
 _LOSS = get_loss("poisson")

@@ -160,7 +160,7 @@ def displacement(
 def _check(problem: Problem) -> Problem:
     """Return the problem; raise an error if its columns cannot be displaced."""
     penalties = problem.penalties
-    if problem.loss.degree != 2:
+    if "sigma" not in problem.loss.constraints:
         raise NotAvailableError(f"Q is for least squares, and the loss is {problem.loss.name}")
     if penalties.fixes_columns or penalties.min_volume:
         kinds = ", ".join(penalties.kinds)

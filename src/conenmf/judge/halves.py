@@ -267,7 +267,7 @@ def structure(
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            if loss.degree == 2 and part.observed is None:
+            if loss.noise is None and part.observed is None:
                 part = held(unit_samples(part))
             fits = [HalfFit(Problem(loss)).of(part, k, rng) for k in sorted({1, 2, K})]
             predicted = samples_and_weights(V, _some(others, n_predicted))

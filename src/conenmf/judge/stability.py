@@ -67,6 +67,7 @@ from ..scale.checkpoint import (
 )
 from ..solve.coefficients import Finish, require_finite
 from ..solve.inits import Init, Start
+from ..solve.loss import Noise
 from ..solve.losses import Objective, get_loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
@@ -74,7 +75,7 @@ from ..solve.solvers import Solver
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
 from .details import samples_and_weights
-from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence
+from .dispersion import POISSON, edge_of, likelihoods, noise_of, pruned, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (
     LEVEL,
@@ -808,8 +809,8 @@ def stability(
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng) or default_rng(0)
-    require_data_matrix(V, holes=fitted.degree == 2 and resample != "counts")
-    if fitted.degree == 0 and resample != "start":
+    require_data_matrix(V, holes=fitted.noise is None and resample != "counts")
+    if "resampling" not in fitted.constraints and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
         raise NotAvailableError(Option("loss", fitted.name), advice, Option("resample", "start"))
     if check_count(problem, np.empty((1, K))) == K:
@@ -841,7 +842,7 @@ def stability(
 
 def has_counting_noise(problem: Problem) -> bool:
     """Whether runs are weighted by how counts vary; known components and penalties prevent it."""
-    return problem.is_free and "counting noise" in problem.loss.k_evidence
+    return problem.is_free and problem.loss.noise is not None
 
 
 def _weighed(V: DataMatrix, K: int, problem: Problem) -> Problem:
@@ -1001,7 +1002,7 @@ def _spread(
     H = H[:, is_used]
     moves = moved_ranges(X, W, H, steps, problem)
     least = most = W
-    is_squared = problem.is_free and problem.loss.degree == 2
+    is_squared = problem.is_free and "sigma" in problem.loss.constraints
     if is_squared and not moves.reason and V.measures.lowest >= 0:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # independent errors: squares add up
@@ -1117,7 +1118,7 @@ def stability_over(
     [2, 3]
     """
     fitted = get_loss(loss) if problem is None else problem.loss
-    V = as_data(V, nonzero=True, holes=fitted.degree == 2 and resample != "counts")
+    V = as_data(V, nonzero=True, holes=fitted.noise is None and resample != "counts")
     problem = problem_of(problem, loss).bind(V)
     tell = optional(function, "callback", callback, takes=1)
     place = None if checkpoint is None else checkpoint_at(checkpoint)

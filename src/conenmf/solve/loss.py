@@ -10,7 +10,6 @@ saves them by name.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +18,19 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import choice
+from ..arguments import DType, choice
 from ..data.blocks import Array, Block
-from ..data.known import EntryWeights
+from ..data.known import EntryWeights, as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together
 from ..errors import NotAvailableError, Option, OptionError
-from ..linalg.svd import KnownSpectrum, Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..text import Texts
+from .certificate import AnyCertificate
 from .coefficients import Finish, nearby_power, what_is_left
 from .constraints import NO_PENALTIES, Penalties, Term
+from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
 from .solvers import ChosenSolver, Solver, Update, extrapolated
 
@@ -58,6 +59,80 @@ class Words:
     summary: str = "relative error {error:.4g}{known}"
 
 
+class Noise(NamedTuple):
+    """How counts vary around their means.
+
+    Attributes
+    ----------
+    dispersion : float
+        phi in the variance x + phi x^2 of a count with the mean x.
+    weights : array (N, F) or None
+        1 / (1 + phi x); None if phi is 0, and for large data.
+    """
+
+    dispersion: float = 0.0
+    weights: Array | None = None
+
+    def weighed(self, V: DataMatrix) -> DataMatrix:
+        """Return V, or a matrix of its shape, with the weights of its entries."""
+        if self.weights is None:
+            return V
+        return observed_only(as_repeated(V), weights=self.weights)
+
+
+class Bounds(ABC):
+    """What is proved about the factors of V by a loss.
+
+    Attributes
+    ----------
+    loss : Loss
+    V : DataMatrix (F, N)
+    spectrum : Spectrum or None
+        The spectrum of V, if it is known.
+    """
+
+    def __init__(self, loss: Loss, V: DataMatrix, spectrum: KnownSpectrum = None) -> None:
+        self.loss = loss
+        self.V = V
+        self.spectrum = spectrum
+
+    @property
+    @abstractmethod
+    def effort(self) -> int:
+        """The default number of steps that raise a bound."""
+
+    @abstractmethod
+    def below(self, K: int, effort: int, known: Array | None = None) -> LowerBound:
+        """Bound the relative error of K components; the columns of `known` may be among them."""
+
+    @abstractmethod
+    def certify(
+        self,
+        W: Array,
+        H: Aligned,
+        effort: int,
+        *,
+        n_fixed: int = 0,
+        penalties: Penalties = NO_PENALTIES,
+    ) -> AnyCertificate:
+        """Return the certificate of factors W (F, K) and H (K, N), the first columns known."""
+
+    @abstractmethod
+    def first(self, relative_error: float, kkt_residual: float, K: int) -> AnyCertificate | None:
+        """Return the certificate that a fit has without more work; None if it has none."""
+
+    @abstractmethod
+    def objective(self, W: Array, H: Aligned, penalties: Penalties) -> float:
+        """Return a lower bound of the objective for factors as large as W and H."""
+
+    @abstractmethod
+    def estimate(self, K: int) -> float:
+        """Estimate a lower bound of the relative error of K components; 0 if unknown.
+
+        A race uses it to decide whether a better init may help.
+        """
+
+
 class Loss(ABC):
     """A loss that a fit can minimise, and its features.
 
@@ -71,21 +146,17 @@ class Loss(ABC):
     constraints : frozenset of str
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "stream" and "sparse" data.
+        "negative" entries, "sample weights", "resampling" of samples, "sigma" (uncertainties of
+        entries, so that the loss is Q), "stream" and "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
         same power.
-    lower_bounds : tuple of str
-        Lower bounds that `judge` can compute; if empty, no lower bound is known for this loss.
     k_evidence : tuple of str
         Evidence for the number of components, which `judge` looks up.
-    is_convex : bool
-        Whether the best H for W is unique up to its value, because the loss is convex in H. If
-        not, the H of a run is passed to `finish`, which keeps it where it is better.
     words : Words
-    doubled : int
-        The factor from the objective to twice the divergence of scikit-learn.
+    noise : Noise or None
+        The counting noise that the loss assumes. Entries with this noise cannot be rescaled.
     """
 
     name: str
@@ -94,11 +165,9 @@ class Loss(ABC):
     solvers: Mapping[str, Solver]
     constraints: frozenset[str] = frozenset()
     degree: int = 1
-    lower_bounds: Texts = ()
     k_evidence: Texts = ()
-    is_convex: bool = True
     words: Words = Words()
-    doubled: int = 2
+    noise: Noise | None = None
 
     @abstractmethod
     def on(
@@ -184,12 +253,20 @@ class Loss(ABC):
         """Return a similar objective that costs less, for the first iterations of a run."""
         return None
 
-    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Estimate a lower bound of the relative error of K components; 0 if unknown.
+    def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> Bounds | None:
+        """Return what is proved about factors of V; None if no lower bound is known."""
+        return None
 
-        A race uses it to decide whether a better init may help.
+    def near(self, H: Aligned) -> Aligned | None:
+        """Return the H' (N, K) of a run for `Objective.finish`; None if W alone determines H.
+
+        A loss that is not convex in H keeps these coefficients where they are better.
         """
-        return 0.0
+        return None
+
+    def deviance(self, relative_error: float, scale: float) -> float:
+        """Return twice the divergence of scikit-learn, for a relative error and `scale`."""
+        return 2 * relative_error * scale
 
     def begin(
         self,
@@ -253,8 +330,7 @@ class Loss(ABC):
 
     def relative_error(self, value: float, scale: float) -> float:
         """Return the relative error for a value of the loss and `scale`."""
-        share = value / scale if scale else 0.0
-        return math.sqrt(share) if self.degree == 2 else float(share)
+        return float(value / scale) if scale else 0.0
 
 
 class Move(NamedTuple):
@@ -353,6 +429,8 @@ class Objective(ABC, Generic[SumsT, SharedT]):
 
     Attributes
     ----------
+    Sums : type
+        The type of the sums of a pass; checkpoints save them by the names of its fields.
     loss : Loss
     V : DataMatrix (F, N)
     dtype : float64 or float32
@@ -375,7 +453,17 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     """
 
     Sums: type[SumsT]
-    takes_products = False
+    loss: Loss
+    V: DataMatrix
+    dtype: DType
+    penalties: Penalties
+    n_fixed: int
+    unit: float
+    total: float
+    terms: tuple[Term | None, Term | None] = (None, None)
+    aligned: tuple[Aligned, ...] = ()
+    turned: DataMatrix | None = None
+    takes_products: bool = False
 
     def __init__(
         self,
@@ -396,9 +484,6 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
         self.total = loss.scale(V) / self.unit**loss.degree
-        self.terms: tuple[Term | None, Term | None] = (None, None)
-        self.aligned: tuple[Aligned, ...] = ()
-        self.turned: DataMatrix | None = None
 
     @staticmethod
     @abstractmethod

@@ -228,7 +228,7 @@ class Problem:
         count = K
         roots = None
         weights = None if V.observed is None else V.observed.of_features
-        if weights is not None and loss.degree == 2 and (is_named or callable(init)):
+        if weights is not None and loss.noise is None and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
         vertices = None  # known ones, if the init finds the others together with them
@@ -305,9 +305,8 @@ class Problem:
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> float:
         """Estimate a lower bound of the relative error of K components; 0 if unknown."""
-        if not self.is_plain or spectrum is None:
-            return 0.0
-        return self.loss.lower_bound(V, K, spectrum)
+        bounds = self.loss.bounds(V, spectrum) if self.is_plain else None
+        return 0.0 if bounds is None else bounds.estimate(K)
 
     def coefficients(
         self,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...arguments import choice
 from ..loss import AnyObjective as Objective
 from ..loss import Loss, Words
+from .counts import margins, regressions, restraints
 from .frobenius import FROBENIUS
 from .itakura_saito import ITAKURA_SAITO
-from .poisson import POISSON, margins, regressions, restraints
+from .poisson import POISSON
 from .poisson_regression import dual_gaps
 
 __all__ = [

@@ -38,7 +38,7 @@ from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single
 from ...errors import DataError, Option, OptionError
-from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
+from ...linalg.svd import KnownSpectrum
 from ..coefficients import (
     Finish,
     coefficients,
@@ -65,6 +65,7 @@ from ..solvers import (
     packed_update,
     solver_name,
 )
+from .squared_bounds import SquaredBounds
 
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2: a smaller residual is lost in single precision
 _SINGLE_NOISE = 3e-8  # of ||V||^2: rounding error of the squared error in single precision
@@ -105,14 +106,14 @@ class Frobenius(Loss):
             "missing",
             "negative",
             "sample weights",
+            "resampling",
+            "sigma",
             "stream",
             "sparse",
         )
     )
     degree = 2
-    lower_bounds = ("singular values", "dual")
     k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
-    doubled = 1
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
         """Return the objective over all entries, or over the known ones with their weights."""
@@ -187,10 +188,17 @@ class Frobenius(Loss):
         single = in_single(V)
         return None if single is None else self.on(single)
 
-    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Return the residual of K singular vectors (Eckart and Young), which inits use too."""
-        squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
-        return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
+    def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> SquaredBounds:
+        """Return the bounds of the squared error."""
+        return SquaredBounds(self, V, spectrum)
+
+    def relative_error(self, value: float, scale: float) -> float:
+        """Return ||V - W H|| / ||V||."""
+        return math.sqrt(value / scale) if scale else 0.0
+
+    def deviance(self, relative_error: float, scale: float) -> float:
+        """Return ||V - W H||^2."""
+        return relative_error**2 * scale
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of ||V||^2 that other features predict."""
@@ -274,12 +282,8 @@ class SquareShared(NamedTuple):
 class LeastSquares(_Squares[SquareSums, SquareShared]):
     """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
 
-    The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64.
-
-    Parameters
-    ----------
-    basis : array (F, r), optional
-        Use the coordinates of V in this basis instead of the features.
+    The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64. With a
+    `basis` (F, r), runs read the coordinates of V in it instead of the features.
     """
 
     Sums = SquareSums
@@ -449,10 +453,6 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
 
     One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
     the entries or more are missing, or if weights differ, all iterations use Gram matrices.
-
-    Parameters
-    ----------
-    grams_every : int, optional
     """
 
     Sums = KnownSums

@@ -71,7 +71,6 @@ class ItakuraSaito(Loss):
     solvers = _SOLVERS
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
-    is_convex = False
     words = Words(
         share="share of the divergence left",
         of_runs="relative divergence",
@@ -96,6 +95,10 @@ class ItakuraSaito(Loss):
             problem = " needs positive entries, and some are zero: add a small number to dense "
             advice = "data, or use another loss; sparse data have zeros"
             raise DataError(Option("loss", self.name), problem + advice)
+
+    def near(self, H: Aligned) -> Aligned:
+        """Return H', because a sample may have several local minima."""
+        return H.T
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the divergence of samples, up to a constant for each."""
