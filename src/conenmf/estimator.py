@@ -62,7 +62,7 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import Facts, PathLike, attributes
+from .text import Facts, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -105,9 +105,11 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
     """Return an option that a stream of batches cannot follow, or None."""
     if "stream" not in get_loss(model.loss).constraints:
         return Option("loss", model.loss)
-    if not model._penalties_of(1, 1).are_none:
-        given = attributes(model, "alpha_W", "alpha_H", *_CONSTRAINTS)
-        return next(Option(*one) for one in given.items() if one[1] not in (0, "same"))
+    if not model._penalties().are_none:
+        for name in ("alpha_W", "alpha_H", *_CONSTRAINTS):
+            value = getattr(model, name)
+            if value not in (0, "same"):
+                return Option(name, value)
     if model.fixed is not None:
         return Option("fixed")
     if isinstance(model.missing, str) and model.missing == "zeros":
@@ -358,6 +360,7 @@ class ConeNMF(
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
         V = weigh_samples(V, sample_weight, loss.degree)
+        problem = self._problem(V)
         with watching(self.verbose, self.callback, self.max_iter) as callback:
             result = factorize(
                 V,
@@ -365,9 +368,14 @@ class ConeNMF(
                 init=init,
                 callback=callback,
                 rng=_generator(self.random_state),
-                fixed=self._fixed_in_letters(V),
-                penalties=self._penalties(V),
-                **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
+                loss=self.loss,
+                fixed=problem.fixed,
+                penalties=problem.penalties,
+                solver=self.solver,
+                checkpoint=self.checkpoint,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                max_time=self.max_time,
             )
         self._take(result)
         left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
@@ -814,7 +822,7 @@ class ConeNMF(
         is_fitted = hasattr(self, "components_")
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
-        problem = Problem(self.loss, self._penalties(V), self._fixed_in_letters(V))
+        problem = self._problem(V)
         K = check_k(self.n_components, V)
         if isinstance(K, str):
             K = self.n_components_ if is_fitted else choose_k(V, problem.loss).K
@@ -833,18 +841,28 @@ class ConeNMF(
             checkpoint=checkpoint,
         )
 
-    def _penalties(self, V: DataMatrix) -> Penalties:
-        N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-        return self._penalties_of(V.n_features, N)
+    def _penalties(self, V: DataMatrix | None = None) -> Penalties:
+        """Return the penalties for V, or for data of one entry."""
+        F, N = (1, 1.0) if V is None else V.shape
+        if V is not None and V.unweighed is not None:
+            N = V.unweighed.n_counted
+        return Penalties.as_in_sklearn(
+            (F, N),
+            alpha_W=self.alpha_W,
+            alpha_H=self.alpha_H,
+            l1_ratio=self.l1_ratio,
+            orthogonality=self.orthogonality,
+            min_volume=self.min_volume,
+            sum_to_one=self.sum_to_one,
+        )
 
-    def _penalties_of(self, F: int, N: float) -> Penalties:
-        given = attributes(self, "alpha_W", "alpha_H", "l1_ratio", *_CONSTRAINTS)
-        return Penalties.as_in_sklearn((F, N), **given)
+    def _problem(self, V: DataMatrix) -> Problem:
+        """Return what a fit of V minimises."""
+        fixed = None if self.fixed is None else self._fixed_in_letters(V)
+        return Problem(self.loss, self._penalties(V), fixed)
 
-    def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
+    def _fixed_in_letters(self, V: DataMatrix) -> Fixed:
         """Return known components, given as rows, as columns in the order of the features of V."""
-        if self.fixed is None:
-            return None
         names = names_of(self.fixed)
         W = factor("fixed", self.fixed, ("n", "F")).T
         return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
@@ -875,7 +893,12 @@ class ConeNMF(
         Weights of features are kept for later data.
         """
         given = {"missing": self.missing, "weights": weights, **known}
-        options = attributes(self, "negative", "n_threads", "max_memory") | given
+        options = {
+            "negative": self.negative,
+            "n_threads": self.n_threads,
+            "max_memory": self.max_memory,
+            **given,
+        }
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
@@ -911,7 +934,9 @@ class ConeNMF(
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:
             is_cube = getattr(X, "ndim", 2) == 3
-            advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel." * is_cube
+            advice = ""
+            if is_cube:
+                advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel."
             raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
