@@ -158,7 +158,8 @@ ESTIMATOR = {
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
-    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?",
+        [1.0] * N)},
     "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]

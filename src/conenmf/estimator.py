@@ -403,7 +403,9 @@ class ConeNMF(
         self.stop_reason_ = result.stop_reason
 
     @_ForBatches
-    def partial_fit(self, X: object, y: object = None) -> Self:
+    def partial_fit(
+        self, X: object, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the components with one more batch of samples; earlier batches are not needed.
 
         The first call begins a stream. After an earlier `fit`, it continues as if the samples of
@@ -423,6 +425,8 @@ class ConeNMF(
             The batch; every entry must be known.
         y : object
             Ignored.
+        sample_weight : array (n_samples,), optional
+            A weight of 2 is equivalent to repeating the sample.
 
         Examples
         --------
@@ -438,6 +442,7 @@ class ConeNMF(
         V = self._read(X, reset=not hasattr(self, "components_"))
         if V.observed is not None:
             raise NotAvailableError("partial_fit takes no missing entries: use fit")
+        V = weigh_samples(V, sample_weight, get_loss(self.loss).degree)
         stream = getattr(self, "_stream", None) or self._new_stream(V.n_features, K)
         if stream.K != K:
             raise OptionError(
