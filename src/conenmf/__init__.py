@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .judge.certificate import certify
     from .judge.choose_k import select_k
     from .judge.diagnosis import diagnose
+    from .judge.requirement import components_for
     from .judge.stability import stability
     from .judge.uniqueness import uniqueness
     from .pipeline import factorize
@@ -46,6 +47,7 @@ _HOMES = {
     "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
+    "components_for": "judge.requirement",
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
     "factorize": "pipeline",
@@ -71,6 +73,7 @@ __all__ = [
     "certify",
     "cluster_cones",
     "compare",
+    "components_for",
     "cr1_nmf",
     "datasets",
     "diagnose",

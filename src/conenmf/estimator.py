@@ -642,7 +642,8 @@ class ConeNMF(
         X and the components alone. The Itakura-Saito divergence is not convex in the coefficients:
         of several local minima `transform` takes the lowest, and a fit keeps the coefficients of
         its run for the few samples where they are lower still. So with as many samples as in the
-        fit, `transform` also starts from its coefficients. Some of them alone may get others.
+        fit, `transform` also starts from its coefficients. If you pass only some of the samples,
+        their coefficients may differ.
 
         Parameters
         ----------

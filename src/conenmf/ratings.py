@@ -34,7 +34,7 @@ from .data.known import observed_only
 from .data.matrix import DataMatrix
 from .errors import DataError, Option, OptionError
 from .io.open import from_rows
-from .io.tables import triples_of_frame
+from .io.triples import triples_of_frame
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, instance, integer
+from .arguments import Pair, Shape, flag, instance, integer, number
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
@@ -36,6 +36,7 @@ from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import Diagnosis, Fit, is_bounded, judge, search_iterations
 from .judge.halves import N_SPLITS, HalfFit, Watch
 from .judge.plots import Which
+from .judge.requirement import Requirement, Search
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
@@ -305,6 +306,23 @@ class Factorization:
             return observed_bound(V, self.W, self._H_of(V), **ridge)
         sums = given.sum_to_one
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
+
+    def components_for(self, error: float | None = None) -> Requirement:
+        """Say how many components an error needs at least, by a bound, and at most, by a fit.
+
+        The fit itself counts as one of at most 8 fits; see `conenmf.components_for`. Penalties do
+        not count. The method needs the data.
+
+        Parameters
+        ----------
+        error : float, optional
+            A relative error from 0 to below 1; by default that of the fit.
+        """
+        V = self._require_data("components_for(V, error)")
+        error = self.relative_error if error is None else error
+        search = Search(V, self.loss, self.problem.fixed, self.spectrum)
+        search.errors[self.K] = self.relative_error
+        return search.requirement(number("error", error, at_least=0, below=1))
 
     def diagnose(
         self,

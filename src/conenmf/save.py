@@ -33,7 +33,7 @@ TRUSTED_TYPES = (
     "conenmf.cones.counting.RankEstimate",
     "conenmf.cones.geometry.ConeGeometry",
     "conenmf.cones.geometry.Separation",
-    "conenmf.cones.open_problems.StreamCones",
+    "conenmf.cones.streams.StreamCones",
     "conenmf.data.prepare.Preparation",
     "conenmf.data.prepare.Vocabulary",
     "conenmf.estimator.ConeNMF",

@@ -1,3 +1,5 @@
+"""Penalties: monotone objectives, agreement with scikit-learn, optimality, and units."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -518,16 +518,16 @@ def poisson_gaps(
     totals = margins(V)
     (_, for_W) = restraints(penalties, n_fixed)
     _, _, sums = regressions(V, W, penalties, given=Ht)
-    if sums["impossible"]:
+    if sums.n_impossible:
         raise DataError(
-            f"W H is zero where {sums['impossible']} entries of the data are not, so the "
+            f"W H is zero where {sums.n_impossible} entries of the data are not, so the "
             "divergence is infinite: fit again, or leave out the features or samples whose factors "
             "are zero"
         )
-    gaps = dual_gaps(sums["ratios"], sums["known"], W, totals.features, for_W)
+    gaps = dual_gaps(sums.ratios, sums.known, W, totals.features, for_W)
     return PoissonGaps(
-        divergence=max(sums["divergence"], 0.0),
-        coefficient_gap=sums["gap"],
+        divergence=max(sums.divergence, 0.0),
+        coefficient_gap=sums.gap,
         component_gap=float(gaps.sum()),
         of_margins=totals.divergence,
         total=totals.total,

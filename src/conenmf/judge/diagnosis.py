@@ -143,10 +143,11 @@ class Diagnosis:
     cosines : array (n, K)
         The cosine between each component and its partner in each of n fits of halves.
     structure, far_structure : float
-        The share of samples whose hidden features are predicted better by components than by one,
-        with random features hidden, and with neighbouring ones; NaN if it was not computed.
+        The share of samples whose hidden features several components predict better than a single
+        one does, with random features hidden, and with neighbouring ones; NaN if not computed.
     class_shares : array (K,)
-        The share of the variation of each component that groups or classes explain; NaN without.
+        The share of the variation of each component that groups or classes explain; NaN if
+        neither was given.
     details : Details
         The spectrum, the cones and some samples, as arrays.
 

@@ -494,7 +494,7 @@ class Stability:
         Why it is not known how far components can be moved; empty if it is known.
     is_pruned : bool
         Whether activities that noise explains were set to zero for W. The statistics of the runs,
-        with their silhouettes and part of the limits, describe the runs before that.
+        with their silhouettes and part of the limits, describe the runs before this step.
 
     Examples
     --------
@@ -769,7 +769,7 @@ def stability(
         For the Poisson loss of counts in memory: continue all runs on V, set activities to zero
         without which a sample is hardly less likely, and form the consensus of the results.
         This makes components sharper if each sample uses few of them, as in mutational signatures.
-        The statistics of the runs describe them before that. Other data and losses ignore it.
+        The statistics describe the runs before this step. Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
     max_excess : float

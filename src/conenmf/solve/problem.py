@@ -177,8 +177,7 @@ class Problem:
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
-        objective.near = near
-        end = objective.finish(W, sort=sort)
+        end = objective.finish(W, sort=sort, near=near)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
@@ -325,8 +324,7 @@ class Problem:
         if near is None:
             return self.loss.coefficients(V, W, self.penalties, unseen)
         objective = self.objective(V, rescale=False)
-        objective.near = near
-        return objective.finish(W, sort=False)[:3]
+        return objective.finish(W, sort=False, near=near)[:3]
 
     def plain(self) -> Facts:
         """Return the problem in plain values, except for the entries of known components."""
