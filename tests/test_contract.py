@@ -550,6 +550,12 @@ REFUSED = {
         "cones need a direction for each component",
     ),
     **cells(
+        "stability, known and penalised",
+        "one component",
+        "all 1 components are known",
+        "nothing is left to be checked",
+    ),
+    **cells(
         "stability, poisson",
         ("mask", "weights"),
         "this needs complete data",
