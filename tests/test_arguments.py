@@ -189,7 +189,7 @@ FUNCTIONS = {
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
-    "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
+    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
         ("number?", 1.0), "callback": ("function?", None)},
     "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "fixed":
         ("factor?", W[:, :1])},

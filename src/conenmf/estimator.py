@@ -722,7 +722,7 @@ class ConeNMF(
         if V.observed is None:
             return loss.held_out(V, self.components_.T, sample_weight)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, float)
-        return hidden_share(V, self.components_.T, loss, self._penalties(V), weights)
+        return hidden_share(V, self.components_.T, Problem(loss, self._penalties(V)), weights)
 
     def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
@@ -831,7 +831,7 @@ class ConeNMF(
         problem = self._problem(V)
         K = check_k(self.n_components, V)
         if isinstance(K, str):
-            K = self.n_components_ if is_fitted else choose_k(V, problem.loss).K
+            K = self.n_components_ if is_fitted else choose_k(V, problem).K
             K = max(K, problem.n_fixed + 1)
         return stability(
             V,

@@ -356,7 +356,7 @@ def _select(task: _Task) -> Selection:
     left = task.stopping.max_time
     if left is not None:
         left = max(left + task.clock.began - clock(), 0.0)
-    return choose_k(task.V, task.problem.loss, spectrum=task.spectrum, max_time=left)
+    return choose_k(task.V, task.problem, spectrum=task.spectrum, max_time=left)
 
 
 @dataclass
