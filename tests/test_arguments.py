@@ -189,8 +189,8 @@ FUNCTIONS = {
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
-    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
-        ("number?", 1.0), "callback": ("function?", None)},
+    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"),
+        "budget": ("number?", 1.0), "callback": ("function?", None)},
     "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "fixed":
         ("factor?", W[:, :1])},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
