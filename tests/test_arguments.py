@@ -158,7 +158,8 @@ ESTIMATOR = {
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
-    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?",
+        [1.0] * N)},
     "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
@@ -188,8 +189,8 @@ FUNCTIONS = {
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
-    "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
-        ("number?", 1.0), "callback": ("function?", None)},
+    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"),
+        "budget": ("number?", 1.0), "callback": ("function?", None)},
     "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "fixed":
         ("factor?", W[:, :1])},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},

@@ -32,9 +32,10 @@ import zarr
 from tests.reference import Reference
 
 import conenmf
-from conenmf import ConeNMF, ConeNMFError, Factorization, factorize, from_rows
+from conenmf import ConeNMF, ConeNMFError, Factorization, Problem, factorize, from_rows
 from conenmf.cli import app
 from conenmf.data.known import weigh_samples
+from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
 
 N, F, K = 24, 10, 3
@@ -307,6 +308,19 @@ def by_stability(case, folder, loss):
     return Answer(found.K, found.relative_error, (found.verdict,), np.asarray(found.labels))
 
 
+def restricted(case):
+    """A known component, and penalties on both factors."""
+    penalties = Penalties(l2_h=0.1, l1_w=0.1, l2_w=0.1)
+    return Problem(penalties=penalties, fixed=case.factors[1][:1].T)
+
+
+def by_restricted_stability(case, folder, loss):
+    V = case.opened()
+    how = {"resample": "start", **stopping(case, loss)}
+    found = conenmf.stability(V, case.K, 4, problem=restricted(case), **how)
+    return Answer(found.K, found.relative_error, (found.verdict,), np.asarray(found.labels))
+
+
 def given_factors(case, loss):
     """Return the data, and factors of them that do not depend on their form."""
     A, C = case.factors
@@ -468,6 +482,9 @@ DOORS = {
     "select_k, poisson": Door(by_select_k, loss="poisson", lacks=NO_K),
     # A consensus has medians of runs, which end where single precision sees no fall.
     "stability": Door(by_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5),
+    "stability, known and penalised": Door(
+        by_restricted_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5
+    ),
     "stability, poisson": Door(by_stability, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
     "certify": Door(by_certify, lacks=(*NO_AUTO, *NO_INIT)),
     "certify, poisson": Door(by_certify, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
@@ -502,7 +519,14 @@ SPECTRAL = ("ConeNMF, itakura-saito", "factorize, itakura-saito")
 POISSON = ("ConeNMF, poisson", "factorize, poisson")
 SLOW = (  # they fit several times, or until convergence
     *(name for name in DOORS if DOORS[name].loss != "frobenius"),
-    *("fit_ratings", "stability", "conenmf stability", "tl.consensus", "write_report"),
+    *(
+        "fit_ratings",
+        "stability",
+        "stability, known and penalised",
+        "conenmf stability",
+        "tl.consensus",
+        "write_report",
+    ),
 )
 
 # Part of the message, and the reason.
@@ -524,6 +548,12 @@ REFUSED = {
         "constant",
         "only 1 distinct direction, fewer than the 2 components",
         "cones need a direction for each component",
+    ),
+    **cells(
+        "stability, known and penalised",
+        "one component",
+        "all 1 components are known",
+        "nothing is left to be checked",
     ),
     **cells(
         "stability, poisson",

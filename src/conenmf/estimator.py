@@ -63,7 +63,7 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import Facts, PathLike, attributes
+from .text import Facts, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -106,9 +106,11 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
     """Return an option that a stream of batches cannot follow, or None."""
     if "stream" not in get_loss(model.loss).constraints:
         return Option("loss", model.loss)
-    if not model._penalties_of(1, 1).are_none:
-        given = attributes(model, "alpha_W", "alpha_H", *_CONSTRAINTS)
-        return next(Option(*one) for one in given.items() if one[1] not in (0, "same"))
+    if not model._penalties().are_none:
+        for name in ("alpha_W", "alpha_H", *_CONSTRAINTS):
+            value = getattr(model, name)
+            if value not in (0, "same"):
+                return Option(name, value)
     if model.fixed is not None:
         return Option("fixed")
     if isinstance(model.missing, str) and model.missing == "zeros":
@@ -359,6 +361,7 @@ class ConeNMF(
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
         V = weigh_samples(V, sample_weight, loss.degree)
+        problem = self._problem(V)
         with watching(self.verbose, self.callback, self.max_iter, V) as callback:
             result = factorize(
                 V,
@@ -366,9 +369,14 @@ class ConeNMF(
                 init=init,
                 callback=callback,
                 rng=_generator(self.random_state),
-                fixed=self._fixed_in_letters(V),
-                penalties=self._penalties(V),
-                **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
+                loss=self.loss,
+                fixed=problem.fixed,
+                penalties=problem.penalties,
+                solver=self.solver,
+                checkpoint=self.checkpoint,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                max_time=self.max_time,
             )
         self._take(result)
         deviance = loss.deviance(result.relative_error, loss.scale(V))
@@ -396,7 +404,9 @@ class ConeNMF(
         self.stop_reason_ = result.stop_reason
 
     @_ForBatches
-    def partial_fit(self, X: object, y: object = None) -> Self:
+    def partial_fit(
+        self, X: object, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the components with one more batch of samples; earlier batches are not needed.
 
         The first call begins a stream. After an earlier `fit`, it continues as if the samples of
@@ -416,6 +426,8 @@ class ConeNMF(
             The batch; every entry must be known.
         y : object
             Ignored.
+        sample_weight : array (n_samples,), optional
+            A weight of 2 is equivalent to repeating the sample.
 
         Examples
         --------
@@ -431,6 +443,7 @@ class ConeNMF(
         V = self._read(X, reset=not hasattr(self, "components_"))
         if V.observed is not None:
             raise NotAvailableError("partial_fit takes no missing entries: use fit")
+        V = weigh_samples(V, sample_weight, get_loss(self.loss).degree)
         stream = getattr(self, "_stream", None) or self._new_stream(V.n_features, K)
         if stream.K != K:
             raise OptionError(
@@ -710,7 +723,7 @@ class ConeNMF(
         if V.observed is None:
             return loss.held_out(V, self.components_.T, sample_weight)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, float)
-        return hidden_share(V, self.components_.T, loss, self._penalties(V), weights)
+        return hidden_share(V, self.components_.T, Problem(loss, self._penalties(V)), weights)
 
     def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
@@ -817,10 +830,10 @@ class ConeNMF(
         is_fitted = hasattr(self, "components_")
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
-        problem = Problem(self.loss, self._penalties(V), self._fixed_in_letters(V))
+        problem = self._problem(V)
         K = check_k(self.n_components, V)
         if isinstance(K, str):
-            K = self.n_components_ if is_fitted else choose_k(V, problem.loss).K
+            K = self.n_components_ if is_fitted else choose_k(V, problem).K
             K = max(K, problem.n_fixed + 1)
         return stability(
             V,
@@ -836,18 +849,28 @@ class ConeNMF(
             checkpoint=checkpoint,
         )
 
-    def _penalties(self, V: DataMatrix) -> Penalties:
-        N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-        return self._penalties_of(V.n_features, N)
+    def _penalties(self, V: DataMatrix | None = None) -> Penalties:
+        """Return the penalties for V, or for data of one entry."""
+        F, N = (1, 1.0) if V is None else V.shape
+        if V is not None and V.unweighed is not None:
+            N = V.unweighed.n_counted
+        return Penalties.as_in_sklearn(
+            (F, N),
+            alpha_W=self.alpha_W,
+            alpha_H=self.alpha_H,
+            l1_ratio=self.l1_ratio,
+            orthogonality=self.orthogonality,
+            min_volume=self.min_volume,
+            sum_to_one=self.sum_to_one,
+        )
 
-    def _penalties_of(self, F: int, N: float) -> Penalties:
-        given = attributes(self, "alpha_W", "alpha_H", "l1_ratio", *_CONSTRAINTS)
-        return Penalties.as_in_sklearn((F, N), **given)
+    def _problem(self, V: DataMatrix) -> Problem:
+        """Return what a fit of V minimises."""
+        fixed = None if self.fixed is None else self._fixed_in_letters(V)
+        return Problem(self.loss, self._penalties(V), fixed)
 
-    def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
+    def _fixed_in_letters(self, V: DataMatrix) -> Fixed:
         """Return known components, given as rows, as columns in the order of the features of V."""
-        if self.fixed is None:
-            return None
         names = names_of(self.fixed)
         W = factor("fixed", self.fixed, ("n", "F")).T
         return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
@@ -878,7 +901,12 @@ class ConeNMF(
         Weights of features are kept for later data.
         """
         given = {"missing": self.missing, "weights": weights, **known}
-        options = attributes(self, "negative", "n_threads", "max_memory") | given
+        options = {
+            "negative": self.negative,
+            "n_threads": self.n_threads,
+            "max_memory": self.max_memory,
+            **given,
+        }
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
@@ -914,7 +942,9 @@ class ConeNMF(
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:
             is_cube = getattr(X, "ndim", 2) == 3
-            advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel." * is_cube
+            advice = ""
+            if is_cube:
+                advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel."
             raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:

@@ -154,7 +154,10 @@ def factorize(
             saved = stack.enter_context(_saving(checkpoint, V, identity, rng))
         own = of_counted_samples(V, init)
         task = _task(V, problem, chosen, stopping, own, callback, rng, time, saved)
-        return _finish(task, _run(task, _resume(task) or _begin(task, K)), settings, passes)
+        begun = None if saved is None else _resume(task, saved)
+        end = _run(task, begun or _begin(task, K))
+        del begun  # its run may have a large H
+        return _finish(task, end, settings, passes)
 
 
 def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
@@ -293,11 +296,10 @@ class _Begun(NamedTuple):
     run: Run | None
 
 
-def _resume(task: _Task) -> _Begun | None:
+def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
     """Return the run of a checkpoint, or None if there is none."""
-    saved = task.saved
-    parts = None if saved is None else saved.load(task.stopping.max_iter)
-    if saved is None or parts is None:
+    parts = saved.load(task.stopping.max_iter)
+    if parts is None:
         return None
     facts = saved.facts
     W = parts.arrays["W"]
@@ -306,7 +308,9 @@ def _resume(task: _Task) -> _Begun | None:
     task.clock.seconds.update(facts["seconds"])
     run = _first_run(task, problem, Start(W, None, name), parts)
     race = Race.of_plain(facts["race"])
-    return _note(task, _Begun(problem, name, facts["K_decided_by"], None, race, W, run))
+    begun = _Begun(problem, name, facts["K_decided_by"], None, race, W, run)
+    saved.facts = _facts(begun, task.clock.seconds)
+    return begun
 
 
 def _begin(task: _Task, K: int | str) -> _Begun:
@@ -330,20 +334,21 @@ def _begin(task: _Task, K: int | str) -> _Begun:
             if watch.is_stopped:
                 run.reason = StopReason.CALLBACK
         reason = "user" if selection is None else selection.sentence
-        return _note(task, _Begun(problem, start.name, reason, selection, None, start.W, run))
+        begun = _Begun(problem, start.name, reason, selection, None, start.W, run)
+        if task.saved is not None:
+            task.saved.facts = _facts(begun, task.clock.seconds)
+        return begun
 
 
-def _note(task: _Task, begun: _Begun) -> _Begun:
-    """Return the decisions of a fit, which a checkpoint saves from now on."""
-    if task.saved is not None:
-        task.saved.facts = {
-            "K_decided_by": begun.K_decided_by,
-            "init_used": begun.init_used,
-            "penalties": begun.problem.penalties.plain(),
-            "race": None if begun.race is None else begun.race.plain(),
-            "seconds": task.clock.seconds,
-        }
-    return begun
+def _facts(begun: _Begun, seconds: dict[str, float]) -> Facts:
+    """Return the decisions of a fit as plain values, which a checkpoint saves."""
+    return {
+        "K_decided_by": begun.K_decided_by,
+        "init_used": begun.init_used,
+        "penalties": begun.problem.penalties.plain(),
+        "race": None if begun.race is None else begun.race.plain(),
+        "seconds": seconds,
+    }
 
 
 def _select(task: _Task) -> Selection:
@@ -351,7 +356,7 @@ def _select(task: _Task) -> Selection:
     left = task.stopping.max_time
     if left is not None:
         left = max(left + task.clock.began - clock(), 0.0)
-    return choose_k(task.V, task.problem.loss, spectrum=task.spectrum, max_time=left)
+    return choose_k(task.V, task.problem, spectrum=task.spectrum, max_time=left)
 
 
 @dataclass
@@ -486,7 +491,10 @@ def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
     winner, race = hold_race(run, rivals, begin, stopping, task.rng, bound)
     winner.callback = run.callback
     winner.save = run.save
-    return _note(task, begun._replace(run=winner, race=race, init_used=race.winner.init))
+    begun = begun._replace(run=winner, race=race, init_used=race.winner.init)
+    if task.saved is not None:
+        task.saved.facts = _facts(begun, task.clock.seconds)
+    return begun
 
 
 def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng: Generator) -> Run:

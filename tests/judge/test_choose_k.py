@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.cones.counting import estimate_rank
 from conenmf.data.resample import draw_samples
 from conenmf.data.views import unit_samples
@@ -482,7 +482,7 @@ def test_the_papers_estimate_is_as_clear_as_with_and_without_unit_norms(rng):
     smaller = []
     for spread in (0.5, 2.5):
         V = from_columns(mixtures(np.ones(5), 0.02) * rng.lognormal(0, spread, 250))
-        (found,) = _ratio(Question(V, LOSSES["frobenius"], None, Spectrum(V), np.inf))
+        (found,) = _ratio(Question(V, Problem(), None, Spectrum(V), np.inf))
         ratios = [estimate_rank(one) for one in (V, unit_samples(V))]
         margins = [one.margin for one in ratios]
         assert [one.K for one in ratios] == [5, 5]

@@ -24,7 +24,7 @@ from ..data.prepare import Words
 from ..data.validate import Negative, SamplesIn
 from ..export import TABLES
 from ..io.open import open_data, prepare
-from ..judge.stability import RESAMPLINGS
+from ..judge.replicates import RESAMPLINGS
 from ..report import VIEWS, render
 from ..result import Factorization
 from ..solve.constraints import Penalties

@@ -48,9 +48,10 @@ from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
-from ..solve.constraints import NO_PENALTIES, Penalties
-from ..solve.losses import Loss, get_loss
+from ..solve.inits import Start
+from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
+from ..solve.solvers import Solver
 from ..text import Facts, Texts, counted
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
@@ -68,7 +69,7 @@ _CLEAR = 2
 _USABLE = 1
 _WEAK = 0
 _UPPER_END = -1  # shown as an upper end; it never decides or supports a number
-_FOR_GUESSES = ("shuffled", "hysime")  # gathered only if the others leave a guess
+_FOR_GUESSES = ("shuffled", "hysime", "hidden")  # gathered only if the others leave a guess
 
 _MIN_DENSITY = 0.25  # of nonzero entries: with fewer, noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
@@ -243,7 +244,7 @@ class Question:
     """The data, the candidates, and intermediate results that several pieces of evidence use."""
 
     V: DataMatrix
-    loss: Loss
+    problem: Problem
     ks: Array | None
     spectrum: KnownSpectrum
     deadline: float
@@ -544,12 +545,15 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     rng = default_rng(0)
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.n_features, _HIDDEN_ENTRIES)
     most = min(part.shape)
+    problem = question.problem.scaled(part.n_samples / V.n_samples)
+    least = max(problem.n_fixed, 1)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
+    candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
     errors: dict[int, Array] = {}
     best = candidates[0]
-    for k in (k for k in candidates if k <= most):
-        errors[k] = np.array([_prediction(part, data, k, question.loss, rng) for data in splits])
+    for k in candidates:
+        errors[k] = np.array([_prediction(part, data, k, problem, rng) for data in splits])
         best = min(errors, key=lambda one: errors[one].mean())
         if k >= best + _PATIENCE or question.is_late:
             break
@@ -562,23 +566,35 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning)
 
 
-def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
+def _prediction(V: DataMatrix, data: DataMatrix, K: int, problem: Problem, rng: Generator) -> float:
     """Return the relative error of a fit of `data` at the entries that are known only in V."""
-    solver = loss.solver("auto")
+    solver = problem.loss.solver("auto")
     try:
-        start = loss.initialize(filled(data), K, "cr1", solver, rng)
+        start = _start(data, K, "cr1", problem, solver, rng)
     except ComponentsError:  # there are fewer distinct directions
-        start = loss.initialize(filled(data), K, "random", solver, rng)
-    run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
-    return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
+        start = _start(data, K, "random", problem, solver, rng)
+    W = start.W
+    if K > problem.n_fixed:
+        objective = problem.objective(data)
+        W = alternate(data, W, start.H, solver, stopping=_SHORT, objective=objective).W
+    if not problem.is_free:
+        W = problem.restored(W)
+    return math.sqrt(1.0 - _predicted(V, data, W, problem))
+
+
+def _start(
+    data: DataMatrix, K: int, init: str, problem: Problem, solver: Solver, rng: Generator
+) -> Start:
+    if problem.is_free:
+        return problem.loss.initialize(filled(data), K, init, solver, rng)
+    return problem.bind(data, solver).begin(data, K, init, solver, rng)
 
 
 def _predicted(
     V: DataMatrix,
     data: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return which share of the squares of hidden entries W and the other entries predict.
@@ -586,7 +602,7 @@ def _predicted(
     A sample that is predicted worse than by zeros counts as zeros: where the only large feature of
     a component is hidden, its coefficient is arbitrary.
     """
-    H = loss.coefficients(data, W, penalties)[0].T
+    H = problem.coefficients(data, W)[0].T
     every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
     left, hidden = (
         sample_weight * (of_all - of_known) for of_all, of_known in zip(*every, strict=True)
@@ -613,8 +629,7 @@ def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
 def hidden_share(
     V: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
@@ -622,7 +637,7 @@ def hidden_share(
     A third of the entries is hidden at a time; coefficients are fitted to the other entries.
     """
     splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
-    shares = [_predicted(V, data, W, loss, penalties, sample_weight) for data in splits]
+    shares = [_predicted(V, data, W, problem, sample_weight) for data in splits]
     return float(np.mean(shares))
 
 
@@ -640,12 +655,12 @@ EVIDENCE: dict[str, Piece] = {
 
 # --- the decision -----------------------------------------------------------------------------
 
-_LEAST_SQUARES = get_loss("frobenius")
+_LEAST_SQUARES = Problem()
 
 
 def choose_k(
     V: DataMatrix,
-    loss: Loss = _LEAST_SQUARES,
+    problem: Problem = _LEAST_SQUARES,
     ks: Array | None = None,
     *,
     spectrum: KnownSpectrum = None,
@@ -662,16 +677,20 @@ def choose_k(
     >>> chosen.K, chosen.grade, chosen.decided_by
     (4, 'supported', 'cones')
     """
+    loss = problem.loss
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
     whole = V if V.observed is None or has_holes else filled(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
-    question = Question(whole, loss, ks, spectrum, deadline)
+    question = Question(whole, problem, ks, spectrum, deadline)
     suits = loss.noise is None or (V.observed is None and holds_counts(V))
-    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
+    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.loss.k_evidence
     names = ("hidden",) if has_holes else names
+    penalties = problem.penalties
+    if not (problem.is_free or penalties.sum_to_one or penalties.min_volume or has_holes):
+        names = (*names, "hidden")
     gathered = question.gathered
     for place, name in enumerate(names):
         is_asked = name not in _FOR_GUESSES or not gathered
@@ -685,7 +704,11 @@ def choose_k(
         gathered += [replace(one, seconds=seconds) for one in pieces]
         if question.is_late and gathered:
             break
-    return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
+    chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
+    least = problem.n_fixed
+    if ks is None and chosen.K < least:
+        ks = np.arange(least, min(V.shape) + 1)
+    return _among(chosen, ks)
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
@@ -732,6 +755,7 @@ def select_k(
     ks: Iterable[int] | None = None,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     budget: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:
@@ -747,6 +771,10 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default all numbers are allowed.
     loss : str
         The loss of the fit, which decides what evidence is gathered.
+    problem : Problem, optional
+        What the fit minimises, if that is more than a loss. The number includes known components.
+        If other evidence only allows a guess, hidden entries are predicted by such fits; a penalty
+        `min_volume` and sums of one do not count here.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
@@ -770,4 +798,5 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    return choose_k(V, get_loss(loss), candidates, max_time=budget, callback=callback)
+    problem = problem_of(problem, loss).bind(V)
+    return choose_k(V, problem, candidates, max_time=budget, callback=callback)
