@@ -1,3 +1,5 @@
+"""Types of mutations: their number, order and names, and tables that name them."""
+
 import itertools
 
 import numpy as np

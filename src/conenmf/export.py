@@ -62,6 +62,7 @@ def facts(result: Factorization) -> Facts:
     }
     values |= {
         "settings": result.settings,
+        "problem": result.problem.plain(),
         "K_decided_by": result.K_decided_by,
         "init_used": result.init_used,
         "summary": result.summary(),

@@ -25,6 +25,7 @@ def values(tmp_path_factory):
         yield values
 
 
+@pytest.mark.nightly
 def test_the_page_leads_from_a_catalogue_to_named_signatures(values, output_of):
     (words,) = re.findall(r"^\$ conenmf (signatures .*)", PAGE, re.MULTILINE)
     output = output_of(*words.split())

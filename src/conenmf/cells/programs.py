@@ -60,9 +60,10 @@ from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
+from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..text import Facts, PathLike, counted, excerpt, visible
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
@@ -591,7 +592,7 @@ def run_facts(programs: Programs) -> Facts:
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
         "verdict": found.verdict,
-        "problem": found.problem,
+        "no_consensus": found.no_consensus,
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "relative_error": found.relative_error,

@@ -263,7 +263,7 @@ def _write_residuals(folder: Path, result: Factorization) -> None:
 def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
     """Write how far each entry of each component can move, for each rise of Q."""
     assert result.data is not None
-    found = displacement(result.data, result.W, result.H, rises)
+    found = displacement(result.data, result.W, result.H, rises, problem=result.problem)
     rows = []
     for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
         for k, f in np.ndindex(result.W.T.shape):

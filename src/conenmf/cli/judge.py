@@ -14,6 +14,7 @@ from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, facts, json_values
 from ..judge.choose_k import select_k
+from ..judge.requirement import components_for
 from ..judge.scores import named_after
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
@@ -50,7 +51,7 @@ _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 _JUDGING = ("quick", "n_splits", "effort", "uniqueness")
 
 
-@command(*_DATA, "K", "loss", "max_time", "plot", of=factorize)
+@command(*_DATA, "K", "loss", "max_time", "error", "plot", of=factorize)
 def rank(request: Request) -> None:
     """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 
@@ -63,6 +64,7 @@ def rank(request: Request) -> None:
     conenmf rank counts.csv --loss poisson
     conenmf rank con.csv --missing -999 --uncertainty unc.csv
     conenmf rank scene.npy -k 2-40 --plot rank.png
+    conenmf rank scene.npy --error 0.1
     """
     check_picture(request.plot)
     display = request.display
@@ -80,8 +82,12 @@ def rank(request: Request) -> None:
             budget=request.max_time,
             callback=lambda name, _: display.update("", 0.5, f"choosing K: {name}"),
         )
+    needed = None
+    if request.error is not None:
+        with display.working("fitting"):
+            needed = components_for(V, request.error, loss=request.loss)
     if request.plot is not None:
-        save_picture(selection.plot()[0].figure, request.plot)
+        save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
     evidence = {}
     for one in selection.evidence:
         facts_of_one = {"n_components": one.K, "reason": one.text, "ks": one.ks}
@@ -93,10 +99,15 @@ def rank(request: Request) -> None:
         "decided_by": selection.decided_by,
         "sentence": selection.sentence,
         "evidence": evidence,
+        "components_for": None if needed is None else vars(needed),
         "plot": request.plot,
     }
-    where = "" if request.plot is None else f"\nwritten: {visible(request.plot, None)}"
-    request.answer(answer, f"{selection}{where}", V)
+    lines = [str(selection)]
+    if needed is not None:
+        lines.append(needed.sentence)
+    if request.plot is not None:
+        lines.append(f"written: {visible(request.plot, None)}")
+    request.answer(answer, "\n".join(lines), V)
 
 
 @command(*_DATA, *STOPPING, *LABELS, "K", "loss", *_JUDGING, of=factorize)
@@ -318,7 +329,7 @@ def _answer(found: Stability) -> Facts:
     answer: Facts = {
         "n_components": found.K,
         "verdict": found.verdict,
-        "problem": found.problem,
+        "no_consensus": found.no_consensus,
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "cosine_limits": found.cosine_limits,

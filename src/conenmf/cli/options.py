@@ -266,6 +266,10 @@ class _Solving:
         "Stop when the error falls by less than this fraction in 5 iterations.", _AT_LEAST_0
     )
     max_time: float | None = option("Stop the fit after this many seconds.", _AT_LEAST_0)
+    error: float | None = option(
+        "Also say how many components a relative error needs, from 0 to below 1.",
+        FloatRange(0, 1, max_open=True),
+    )
     checkpoint: str | None = option(
         "Folder in which to save the run every minute; the same command resumes it.", _FILE
     )

@@ -18,8 +18,6 @@ from ..judge.scores import matched_rows
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
-from ..solve.constraints import Penalties
-from ..solve.losses import get_loss
 from ..text import visible
 from .inputs import (
     about_samples,
@@ -74,12 +72,13 @@ def transform(request: Request) -> None:
     if result.preparation is not None:
         V = prepared(V, result.preparation.reordered(features))
     with request.display.working("computing the coefficients"), V.own_threads():
-        penalties = Penalties.of_plain(result.settings.get("penalties"))
         W = result.W[features].astype(V.dtype, copy=False)
-        loss = get_loss(result.loss)
-        H, labels, value = loss.coefficients(V, W, penalties)
+        H, labels, value = result.problem.coefficients(V, W)
     write_coefficients(output, H.T, V.names, result.component_names)
-    error = loss.relative_error(value, loss.scale(V)) if V.total else 0.0
+    error = 0.0
+    if V.total:
+        loss = result.problem.loss
+        error = loss.relative_error(value, loss.scale(V))
     labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,
