@@ -587,10 +587,12 @@ def pictures(programs: Programs, name: str) -> Facts:
 def run_facts(programs: Programs) -> Facts:
     """Describe programs and how they were found as plain values."""
     found = programs.stability
-    return {
+    facts = {
         **programs.settings,
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
+    }
+    return facts | {
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
         "found_in": found.found_in,
@@ -632,10 +634,12 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     numbers = range(1, programs.K + 1)
     starcat_names = [f"GEP{number}" for number in numbers]
-    return {
+    tables = {
         "spectra": _rows(programs.spectra.T, numbers, chosen),
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
+    }
+    return tables | {
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
         "starcat": _rows(_starcat(programs).T, starcat_names, chosen),
     }

@@ -421,10 +421,10 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
 def _not_a_number(place: str, dialect: Dialect, column: int, field: str) -> FileFormatError:
     label = dialect.columns.labels[column]
     sign = "the percent sign" if field.rstrip().endswith("%") else "units"
+    where = f"{place}, column {excerpt(label)!r}"
     return FileFormatError(
-        f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: write digits "
-        f"with '{dialect.decimal}', without {sign} (delete a line that holds only units); or drop "
-        "the column with ",
+        f"{where}: {excerpt(field)!r} is not a number: write digits with '{dialect.decimal}', "
+        f"without {sign} (delete a line that holds only units); or drop the column with ",
         Option("drop", label),
         ", or factor its texts with ",
         Option("text_column", label),

@@ -521,13 +521,10 @@ class Components(NamedTuple):
 def components(context: Context) -> Components:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
     count = counted(context.K, "component")
-    return Components(
-        f"{count}, {_way_of_drawing(context)}, numbered from 0.",
-        [Card(context, k) for k in range(context.K)],
-        _descending(context.result.shares),
-        _endmembers(context),
-        _bands_in_words(context),
-    )
+    description = f"{count}, {_way_of_drawing(context)}, numbered from 0."
+    cards = [Card(context, k) for k in range(context.K)]
+    order = _descending(context.result.shares)
+    return Components(description, cards, order, _endmembers(context), _bands_in_words(context))
 
 
 def _way_of_drawing(context: Context) -> str:
