@@ -55,12 +55,12 @@ def facts(result: Factorization) -> Facts:
         "loss": result.loss,
         "objective": result.objective,
         "relative_error": result.relative_error,
+    }
+    values |= {
         "n_iter": result.n_iter,
         "stop_reason": result.stop_reason,
         "seconds": result.seconds,
         "passes": result.passes,
-    }
-    values |= {
         "settings": result.settings,
         "problem": result.problem.plain(),
         "K_decided_by": result.K_decided_by,
@@ -113,13 +113,15 @@ def _facts_of_diagnosis(diagnosis: Diagnosis) -> Facts:
 def _facts_of_cones(cones: ConeDiagnosis) -> Facts:
     geometry = cones.geometry
     pairwise = geometry.pairwise
-    return {
+    angles = {
         "assumption": geometry.verdict,
         "margin": geometry.margin,
         "pairwise_separation": pairwise.value if len(cones.sizes) > 1 else None,
         "pairwise_separation_is_exact": pairwise.is_exact,
         "closest": geometry.closest,
         "size_angles": geometry.angles,
+    }
+    return angles | {
         "samples": cones.sizes,
         "cr1_error": cones.error,
         "cr1_bound": cones.bound,
@@ -394,10 +396,12 @@ def _check_key(value: object) -> str:
 
 
 def _annotations(result: Factorization, key: str) -> list[Annotation]:
+    coefficients = np.ascontiguousarray(result.H.T)
+    labels = categories(np.asarray(result.labels))
     return [
-        ("obsm", f"X_{key}", np.ascontiguousarray(result.H.T)),
+        ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
-        ("obs", key, categories(np.asarray(result.labels))),
+        ("obs", key, labels),
         ("uns", key, unstructured(facts(result))),
     ]
 

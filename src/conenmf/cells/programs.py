@@ -143,7 +143,7 @@ class Programs:
         n : int
         """
         order = np.argsort(-self.spectra_score, axis=0, kind="stable")[:n]
-        return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
+        return [[self.names.feature(gene) for gene in column] for column in order.T.tolist()]
 
     def __str__(self) -> str:
         N, K = self.usages.shape
@@ -255,14 +255,12 @@ def find_programs(
             "max_iter": max_iter,
             "tol": tol,
         }
+
+        def report_one(one: Stability) -> None:
+            report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
+
         over = stability_over(
-            data,
-            ks,
-            n_runs,
-            rng=rng,
-            checkpoint=checkpoint,
-            callback=lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5),
-            **how,
+            data, ks, n_runs, rng=rng, checkpoint=checkpoint, callback=report_one, **how
         )
         K = over.K
         found = over.found[over.K]
@@ -297,13 +295,14 @@ def find_programs(
 
 
 def _named_genes(names: Names, genes: Iterable[str]) -> Array:
-    wanted = [str(gene) for gene in several("genes", genes, "a list of names of genes")]
+    wanted = list(map(str, several("genes", genes, "a list of names of genes")))
     if names.feature_names is None:
         raise OptionError("the genes of these data have no names: leave the list of genes out")
     place = {name: f for f, name in enumerate(names.feature_names)}
     missing = [name for name in wanted if name not in place]
     if missing or not wanted:
-        listed = ", ".join(repr(excerpt(name)) for name in missing[:5]) or "no gene is named"
+        first = [repr(excerpt(name)) for name in missing[:5]]
+        listed = ", ".join(first) or "no gene is named"
         raise OptionError(
             f"{len(missing)} of {len(wanted)} genes are not in the data: {listed}; "
             "name genes as the data do"
@@ -317,8 +316,8 @@ def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
     there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
     if there.size == 0:
         raise OptionError("no gene varies from cell to cell: there are no programs to be found")
-    best = there[np.argsort(-ratio[there], kind="stable")[:n_genes]]
-    return np.sort(best)
+    order = np.argsort(-ratio[there], kind="stable")
+    return np.sort(there[order[:n_genes]])
 
 
 def scaled_genes(
@@ -329,9 +328,10 @@ def scaled_genes(
     source = V
     if log1p:
         source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
-        (sums,) = take_features(source, genes).sweep(_moments)
+        (moments,) = take_features(source, genes).sweep(_moments)
+        sums, squares = moments.T
         N = V.n_samples
-        variance = (sums[:, 1] - sums[:, 0] ** 2 / N) / max(N - 1, 1)
+        variance = (squares - sums**2 / N) / max(N - 1, 1)
     if not (variance > 0).all():
         gene = V.names.feature(int(genes[np.argmin(variance)]))
         raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
@@ -343,7 +343,8 @@ def _moments(block: Block) -> tuple[Array]:
     ones = np.ones((block.shape[1], 1))
     values = exact(block)
     squares = entrywise(values, np.square)
-    return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
+    moments = [weighted_sums(values, ones), weighted_sums(squares, ones)]
+    return (np.hstack(moments),)
 
 
 def _checked_number(
@@ -352,8 +353,9 @@ def _checked_number(
     """Return the numbers of programs to fit, how they were chosen, and the evidence."""
     F, N = data.shape
     if isinstance(K, str):
-        part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
-        chosen = select_k(part)
+        if N > _CELLS_FOR_K:
+            data = take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
+        chosen = select_k(data)
         return [chosen.K], chosen.sentence, chosen
     ks = K if isinstance(K, range) else [K]
     if ks[-1] > min(F, N):
@@ -400,8 +402,9 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     tpm = nnls(sums["PP"], sums["TPM"][:, K:])
     centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
-    score = lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
-    return tpm, np.ascontiguousarray(score)
+    standardised = centred / deviation[:, None]
+    score = lstsq(sums["UU"], standardised.T, rcond=None)[0]
+    return tpm, np.ascontiguousarray(score.T)
 
 
 def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
@@ -424,7 +427,8 @@ def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Arr
     cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))
     factors = np.sqrt(max(N - 1, 1) / (N * variance))
     view = take_features(cells, genes, factors=factors, dtype="float32")
-    H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
+    spectra = tpm[genes] / np.sqrt(variance)[:, None]
+    H, labels, _ = coefficients(view, spectra)
     return np.ascontiguousarray(H.T), np.asarray(labels)
 
 
@@ -554,8 +558,10 @@ def write_programs(
         streams = dict(zip(paths, opened, strict=True))
         for what, rows in _tables(programs).items():
             write_lines(streams[what], rows, delimiter="\t")
-        streams["genes"].write("\n".join(_titles_of_genes(programs)).encode())
-        streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
+        genes_listed = "\n".join(_titles_of_genes(programs))
+        streams["genes"].write(genes_listed.encode())
+        content = json.dumps({"made_by": "conenmf", **facts}, indent=2)
+        streams["facts"].write(content.encode())
         if copy_of is not None:
             annotated_copy(copy_of, streams["annotated"], _annotations(programs, facts))
         elif counts is not None:
@@ -581,10 +587,12 @@ def pictures(programs: Programs, name: str) -> Facts:
 def run_facts(programs: Programs) -> Facts:
     """Describe programs and how they were found as plain values."""
     found = programs.stability
-    return {
+    facts = {
         **programs.settings,
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
+    }
+    return facts | {
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
         "found_in": found.found_in,
@@ -626,10 +634,12 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     numbers = range(1, programs.K + 1)
     starcat_names = [f"GEP{number}" for number in numbers]
-    return {
+    tables = {
         "spectra": _rows(programs.spectra.T, numbers, chosen),
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
+    }
+    return tables | {
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
         "starcat": _rows(_starcat(programs).T, starcat_names, chosen),
     }

@@ -35,7 +35,7 @@ _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
 
 
-@command(
+_OWN = (
     "K",
     "n_runs",
     "name",
@@ -45,26 +45,26 @@ _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p
     "negative",
     "sample_names",
     "no_report",
-    *_READING,
-    *_FITTING,
-    *OUTPUT,
-    *RUNNING,
-    of=find_programs,
-    output={"default": "programs", "help": "Folder for the results."},
-    log1p={"help": "Factor log(1 + x) of counts scaled to 10000 per cell."},
-    resample={
+)
+# How options differ from the same options of other commands.
+_CHANGES: dict[str, Facts] = {
+    "output": {"default": "programs", "help": "Folder for the results."},
+    "log1p": {"help": "Factor log(1 + x) of counts scaled to 10000 per cell."},
+    "resample": {
         "type": click.Choice(["start", "samples"]),
         "help": "How fits differ: by their random init alone, or also by resampled cells.",
     },
-    max_iter={"type": click.IntRange(1), "help": "Maximum number of iterations of each fit."},
-    anndata={
+    "max_iter": {"type": click.IntRange(1), "help": "Maximum number of iterations of each fit."},
+    "anndata": {
         "flags": "--anndata/--no-anndata",
-        "is_flag": True,
         "default": True,
         "help": "Whether to write an .h5ad file with the counts and the programs.",
     },
-    force={"help": "Replace the files of another run."},
-)
+    "force": {"help": "Replace the files of another run."},
+}
+
+
+@command(*_OWN, *_READING, *_FITTING, *OUTPUT, *RUNNING, of=find_programs, **_CHANGES)
 def cells(request: Request) -> None:
     """Find gene programs in the raw counts DATA; write them in cNMF's format.
 

@@ -77,33 +77,23 @@ RATIO = "Q / expected Q"
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
 
 
+_SOLVING = ("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "scene")
+_JUDGING = ("no_report", "quick", "n_splits", "effort", "uniqueness", "displacement")
+_READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
+
+
 @command(
-    "K",
-    "init",
-    "loss",
-    "solver",
-    "fixed",
-    "sample_weight",
-    "checkpoint",
-    "tables",
-    "anndata",
-    "no_report",
-    "quick",
-    "n_splits",
-    "effort",
-    "uniqueness",
-    "displacement",
-    "scene",
+    *_SOLVING,
+    *_JUDGING,
+    *_READING,
     *OUTPUT,
-    *READING,
-    *WORDS,
-    *PREPARING,
-    *ENTRIES,
     *TERMS,
     *STOPPING,
     *LABELS,
     *VIEWING,
     *RUNNING,
+    "tables",
+    "anndata",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -193,21 +183,13 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     V = with_sample_weights(request, own, request.loss)
     n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
     penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
-    show = request.display.iterations(request.max_iter)
+    callback = interruption.watch(request.display.iterations(request.max_iter))
+    solver = None if request.solver == "none" else request.solver
+    how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
+    how |= {"fixed": read_fixed(request, V), "penalties": penalties}
     with request.display.working(request.choosing()):
-        result = factorize(
-            V,
-            request.K if request.K == "auto" else request.chosen_k(V),
-            init=request.init,
-            loss=request.loss,
-            solver=None if request.solver == "none" else request.solver,
-            rng=request.rng,
-            callback=interruption.watch(show),
-            checkpoint=request.checkpoint,
-            fixed=read_fixed(request, V),
-            penalties=penalties,
-            **request.chosen(STOPPING),
-        )
+        K = "auto" if request.K == "auto" else request.chosen_k(V)
+        result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
     return request.described(result)
 
 
@@ -269,10 +251,10 @@ def _write_residuals(folder: Path, result: Factorization) -> None:
     left = result.residuals()
     names = result.names
     features = [names.feature(f) for f in range(result.n_features)]
-    scaled = left.scaled.tolist()
     rows = []
     for n, ratio in enumerate(left.by_sample.tolist()):
-        rows.append((names.sample(n), ratio, *scaled[n]))
+        scaled = left.scaled[n].tolist()
+        rows.append((names.sample(n), ratio, *scaled))
     write_csv(folder / RESIDUALS_FILE, ("sample", RATIO, *features), rows)
     by_feature = zip(features, left.by_feature.tolist(), strict=True)
     write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
@@ -285,8 +267,8 @@ def _write_displacement(folder: Path, result: Factorization, rises: Sequence[flo
     rows = []
     for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
         for k, f in np.ndindex(result.W.T.shape):
-            name = result.names.feature(f)
-            rows.append((k, name, found.W[f, k], rise, low[f, k], high[f, k]))
+            ends = (low[f, k], high[f, k])
+            rows.append((k, result.names.feature(f), found.W[f, k], rise, *ends))
     header = ("component", "feature", "value", "rise of Q", "lower", "upper")
     write_csv(folder / DISPLACEMENT_FILE, header, rows)
 

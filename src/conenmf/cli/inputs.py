@@ -51,14 +51,10 @@ def _open(request: Request, vocabulary: Vocabulary | None) -> DataMatrix:
     with request.display.working(f"reading {request.data}"):
         samples = _names(request, request.sample_names)
         features = _names(request, request.feature_names)
-        V = open_data(
-            request.data,
-            dataset=request.dataset,
-            words=vocabulary or Words(**request.chosen(WORDS)),
-            names=Names.of(samples, features, request.image_shape, request.pixels_shape),
-            **request.chosen((*OPENING, "missing", "n_threads", "max_memory")),
-            **read_entries(request),
-        )
+        names = Names.of(samples, features, request.image_shape, request.pixels_shape)
+        words = vocabulary or Words(**request.chosen(WORDS))
+        reading = request.chosen((*OPENING, "dataset", "missing", "n_threads", "max_memory"))
+        V = open_data(request.data, words=words, names=names, **reading, **read_entries(request))
         steps = request.chosen(PREPARING)
         return prepare(V, **steps) if any(steps.values()) else V
 

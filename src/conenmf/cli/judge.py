@@ -88,21 +88,17 @@ def rank(request: Request) -> None:
             needed = components_for(V, request.error, loss=request.loss)
     if request.plot is not None:
         save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
+    evidence = {}
+    for one in selection.evidence:
+        facts_of_one = {"n_components": one.K, "reason": one.text, "ks": one.ks}
+        evidence[one.name] = {**facts_of_one, "scores": one.scores}
     answer = {
         "n_components": selection.K,
         "interval": selection.interval,
         "grade": selection.grade,
         "decided_by": selection.decided_by,
         "sentence": selection.sentence,
-        "evidence": {
-            one.name: {
-                "n_components": one.K,
-                "reason": one.text,
-                "ks": one.ks,
-                "scores": one.scores,
-            }
-            for one in selection.evidence
-        },
+        "evidence": evidence,
         "components_for": None if needed is None else vars(needed),
         "plot": request.plot,
     }
@@ -194,7 +190,8 @@ def compare(request: Request) -> None:
     if number == "user":
         number = f"{table.K} components"
     paths = filter(None, (request.plot, request.output))
-    lines = [number, str(table), *(f"written: {visible(path, None)}" for path in paths)]
+    lines = [number, str(table)]
+    lines += [f"written: {visible(path, None)}" for path in paths]
     answer = {
         "n_components": table.K,
         "K_decided_by": request.K_decided_by,
@@ -329,7 +326,7 @@ def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorizatio
 
 
 def _answer(found: Stability) -> Facts:
-    return {
+    answer: Facts = {
         "n_components": found.K,
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
@@ -338,6 +335,8 @@ def _answer(found: Stability) -> Facts:
         "cosine_limits": found.cosine_limits,
         "n_minima": found.n_minima,
         "n_runs": found.n_runs,
+    }
+    return answer | {
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,
         "stable": found.is_stable.tolist(),

@@ -115,9 +115,9 @@ def new_result(target: Path) -> Iterator[Path]:
             yield new
             with writing(target):
                 _replace_files(new, target)
-        except BaseException as problem:
-            if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
-                problem.add_note(f"the new result is kept in {new}")
+        except BaseException as error:
+            if isinstance(error, Exception) and (new / RESULT_FILE).is_file():
+                error.add_note(f"the new result is kept in {new}")
             else:
                 shutil.rmtree(new, ignore_errors=True)
             raise

@@ -135,8 +135,10 @@ def report(request: Request) -> None:
         result = _load(request.result)
         request.read_as(result.settings)
         result, classes = _judge(result, request)
+        about = about_samples(request, result.n_samples)
         consensus = folder / STABILITY_FILE
-        has_consensus = result.init_used == "consensus" and consensus.is_file()
+        if result.init_used == "consensus" and consensus.is_file():
+            about["stability"] = Stability.load(consensus)
         write_report(
             result,
             target,
@@ -144,9 +146,8 @@ def report(request: Request) -> None:
             view=request.view,
             image_shape=request.image_shape,
             pixels_shape=request.pixels_shape,
-            stability=Stability.load(consensus) if has_consensus else None,
             classes=classes,
-            **about_samples(request, result.n_samples),
+            **about,
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
@@ -172,10 +173,10 @@ def _judge(result: Factorization, request: Request) -> tuple[Factorization, Arra
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
     V = open_input(request, result.vocabulary)
     if V.shape != (result.n_features, result.n_samples):
+        size = f"{V.n_samples} samples and {V.n_features} features"
         raise DataError(
-            f"{request.data} has {V.n_samples} samples and {V.n_features} features, and "
-            f"the data of {request.result} had {result.n_samples} and {result.n_features}: name "
-            "the right file, and say how to read it"
+            f"{request.data} has {size}, and the data of {request.result} had {result.n_samples} "
+            f"and {result.n_features}: name the right file, and say how to read it"
         )
     if result.preparation is not None:
         V = prepared(V, result.preparation)

@@ -169,15 +169,14 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
             "give every column a title; a column of texts is read with ",
             Option("text_column"),
         )
-    named_by = None
-    if width > 1 and (0 in texts or (header and _are_numbered(first[0], columns_of_body[0]))):
-        named_by = 0
+    has_names = 0 in texts or (header and _are_numbered(first[0], columns_of_body[0]))
+    named_by = 0 if width > 1 and has_names else None
     decimal = "."
     if delimiter == ";":
         numeric = [column for n, column in enumerate(columns_of_body) if n not in texts]
         has_points = any("." in field for column in numeric for field in column)
         decimal = "." if has_points else ","
-    columns = Columns(width, first, named_by) if header else Columns(width, None, named_by)
+    columns = Columns(width, first if header else None, named_by)
     return Dialect(delimiter, decimal, _named_by_mutations(columns), remarks)
 
 
@@ -222,8 +221,9 @@ def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
     """Return a key for comparing delimiters: share of numbers, matching header, many numbers."""
     rows = [_fields(line, delimiter) for line in lines]
     body = rows[1:] or rows
+    has_header = len(rows[0]) == len(body[0])
     are_numbers = [not _is_text(field) for row in body for field in row]
-    return statistics.fmean(are_numbers), len(rows[0]) == len(body[0]), sum(are_numbers)
+    return statistics.fmean(are_numbers), has_header, sum(are_numbers)
 
 
 def _is_text(field: str) -> bool:
@@ -252,8 +252,9 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
     some rows are nearly in order too, as in smooth curves, titles differ from them by even steps,
     or because all titles are larger, or all smaller.
     """
-    fields = [[_number(line[n].replace(",", ".")) for n in numbers] for line in lines]
-    rows = np.array(fields, float)
+    rows = np.empty((len(lines), len(numbers)))
+    for row, line in zip(rows, lines, strict=True):
+        row[:] = [_number(line[n].replace(",", ".")) for n in numbers]
     rows[~np.isfinite(rows)] = np.nan
     steps = np.diff(rows, axis=1)
     if (steps[0] < 0).all():
@@ -412,18 +413,22 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
     for column, field in zip(dialect.columns.numeric, fields, strict=True):
         number = _number(field, dialect.decimal)
         if number is None:
-            label = dialect.columns.labels[column]
-            sign = "the percent sign" if field.rstrip().endswith("%") else "units"
-            raise FileFormatError(
-                f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
-                f"write digits with '{dialect.decimal}', without {sign} (delete a line that holds "
-                "only units); or drop the column with ",
-                Option("drop", label),
-                ", or factor its texts with ",
-                Option("text_column", label),
-            )
+            raise _not_a_number(place, dialect, column, field)
         row.append(number)
     return row
+
+
+def _not_a_number(place: str, dialect: Dialect, column: int, field: str) -> FileFormatError:
+    label = dialect.columns.labels[column]
+    sign = "the percent sign" if field.rstrip().endswith("%") else "units"
+    where = f"{place}, column {excerpt(label)!r}"
+    return FileFormatError(
+        f"{where}: {excerpt(field)!r} is not a number: write digits with '{dialect.decimal}', "
+        f"without {sign} (delete a line that holds only units); or drop the column with ",
+        Option("drop", label),
+        ", or factor its texts with ",
+        Option("text_column", label),
+    )
 
 
 def _number(field: str, decimal: str = ".") -> float | None:

@@ -40,6 +40,7 @@ from ..scale.checkpoint import (
     identity_of,
 )
 from ..solve.inits import Init, Start
+from ..solve.loss import Noise
 from ..solve.problem import Problem
 from ..solve.run import Run, Stopping, run_together
 from ..solve.solvers import Solver

@@ -133,19 +133,18 @@ def render(
     script = _resource("page.js")
     context.result = replace(result, data=None, spectrum=None)  # a template keeps its context
     digest = hashlib.sha256(script.encode()).digest()
-    data = {"charts": _points_of_charts(**parts), "samples": parts["samples"].data}
     return template.render(
         parts,
         context=context,
         title=visible(name),
         subtitle=_subtitle(context, name),
         source=source and visible(source),
-        versions={name: version(name) for name in _PACKAGES},
+        versions=[(package, version(package)) for package in _PACKAGES],
         css=_resource("page.css"),
         script=script,
         digest=b64encode(digest).decode("ascii"),
         no_guarantee=NO_GUARANTEE,
-        data=data,
+        charts=_points_of_charts(**parts),
     )
 
 
