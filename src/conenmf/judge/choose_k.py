@@ -26,15 +26,16 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import eigh, pinv
+from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import Range, function, number, optional
 from ..cones.counting import (
     EdgeCount,
-    count_above_edge,
+    compared_samples,
     count_cones,
     count_in_clusters,
+    count_without_outliers,
     default_range,
     estimate_rank,
 )
@@ -43,7 +44,7 @@ from ..data.known import EntryWeights, as_repeated, filled, observed_only, obser
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffled_samples, unit_samples
+from ..data.views import shuffled_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -75,6 +76,8 @@ _MAX_MISFIT = 0.05  # of singular values to the law of noise
 _CLEAR_GAP = 1.5
 _WIDE_GAP = 5.0
 _MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
+_OTHER_UNITS = 1e3  # times the norm of a typical feature: units differ
+_BLUR = 2  # feature scales that leave at most half of the values above the edge explain the rest
 _NEAR_EDGE = 1.15  # singular values this near the edge are noise after a huge drop
 _HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
@@ -87,6 +90,7 @@ _MANY_FEATURES = 400  # with more features than this, so many samples are compar
 _NEAR_SHARE = 0.5  # of what a component explains of noise: costs that differ by less count as equal
 _HIDDEN_ENTRIES = 1 << 22  # of the samples in which entries are hidden
 _SPLITS = 10  # parts of the entries, of which one is hidden
+_MAX_NAMED = 5  # outliers
 _N_SPLITS = 2  # parts that are hidden, one after the other
 _N_FOLDS = 3  # of a score
 _MANY_HOLES = 0.1  # of the entries; fewer missing entries can be replaced by means
@@ -247,6 +251,20 @@ class Question:
     spectrum: KnownSpectrum
     deadline: float
     gathered: list[Evidence] = field(default_factory=list)
+    outliers: Array = field(default_factory=lambda: np.zeros(0, int))
+    is_scaled: bool = False
+
+    def scale(self, factors: Array) -> None:
+        """Scale features, before anything is computed from them."""
+        self.is_scaled = True
+        self.V = times_features(self.V, factors.astype(self.V.dtype))
+        self.spectrum = Spectrum(self.V)
+
+    def leave_out(self, outliers: Array, others: Array) -> None:
+        """Leave out samples, before anything is computed from the others."""
+        self.outliers = outliers
+        self.V = take_samples(self.V, others)
+        self.spectrum = Spectrum(self.V)
 
     @property
     def is_late(self) -> bool:
@@ -309,41 +327,85 @@ def _rank(question: Question) -> Iterator[Evidence]:
 def _edge(question: Question) -> Iterator[Evidence]:
     """Count singular values above the edge of the noise, for all samples and within clusters.
 
-    See `count_above_edge` and `count_in_clusters`. Data of mostly zeros are skipped, because noise
-    that is alike in all entries would leave few zeros.
+    See `count_above_edge` and `count_in_clusters`. Features are scaled to equal noise only if the
+    noise of unscaled features is not alike. Samples that are a component of their own are left out
+    here and by all later evidence. Data of mostly zeros are skipped, because noise that is alike in
+    all entries would leave few zeros.
     """
-    if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
+    V = question.V
+    if V.n_entries < _MIN_DENSITY * math.prod(V.shape):
         return
-    found = _without_near(count_above_edge(question.V))
+    B, indices = compared_samples(V)
+    sizes = norm(B, axis=1)
+    present = sizes[sizes > 0]
+    if present.max() > _OTHER_UNITS * np.median(present):
+        question.scale(1 / np.where(sizes > 0, sizes, 1.0))
+        B = compared_samples(question.V)[0]
+    found, kept = count_without_outliers(B)
+    plain = _without_near(found)
+    edge = plain
+    if not _is_noise(plain):
+        found, kept_now = count_without_outliers(B, by_features=True)
+        scaled = _without_near(found)
+        if scaled.misfit < plain.misfit and scaled.K <= plain.K:
+            edge = scaled
+            kept = kept_now
+    if kept.size < indices.size:
+        question.leave_out(np.delete(indices, kept), indices[kept])
+    piece = _above_edge(edge, is_blurred=_BLUR * edge.K <= plain.K)
+    if edge is plain and piece.trust == _CLEAR and np.isfinite(edge.values[0]):
+        yield from _clusters(question.V, edge, piece)
+    yield piece
+
+
+def _is_noise(found: EdgeCount) -> bool:
+    """Return whether the singular values below the edge look like noise."""
+    return found.misfit <= _MAX_MISFIT and found.gap >= _MIN_GAP
+
+
+def _above_edge(found: EdgeCount, *, is_blurred: bool) -> Evidence:
+    """Return the evidence of the edge; it is blurred if features had to be scaled."""
     K = found.K
-    last = min(found.values.size - 1, 2 * found.K + 10)
+    last = min(found.values.size - 1, 2 * K + 10)
     gap = found.gap
-    is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
-    size = (
-        f"{gap:.3g} times as large as the next" if np.isfinite(gap) else "and all others are zero"
-    )
+    size = f"{gap:.3g} times as large as the next"
+    if not np.isfinite(gap):
+        size = "and all others are zero"
     text = f"{K} singular values are above the edge of the noise, {size}"
-    if not is_noise:
+    trust = _CLEAR
+    if not _is_noise(found):
         text = f"{K} singular values are above the edge, but the others do not look like noise"
-    trust = _CLEAR if is_noise and K > 1 else _WEAK
-    is_sure = gap >= _CLEAR_GAP
-    interval = (K - 1, K + 1 if gap >= _WIDE_GAP else K + max(2, -(-K // 5)))
-    ks = np.arange(1, last + 1)
-    meaning = "singular value over the edge of noise; above 1: signal"
-    scores = np.where(np.isfinite(found.values), found.values, np.nan)[:last]
-    below = max(K // 5, 1)
-    edge = Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure, below)
-    is_exact = np.isinf(found.values[0])
-    in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
-    if in_clusters:
-        text = f"{K} clusters of samples contain {in_clusters} components"
-        trust = _CLEAR if in_clusters > K else _WEAK
-        ks = np.array([in_clusters])
-        meaning = "components for each cluster"
-        yield Evidence(
-            "clusters", in_clusters, interval, text, trust, ks, ks / K, meaning, below=below
+        trust = _USABLE if is_blurred else _WEAK
+    more = 1 if gap >= _WIDE_GAP else max(2, -(-K // 5))
+    return Evidence(
+        name="edge",
+        K=K,
+        interval=(K - 1, K + more),
+        text=text,
+        trust=trust,
+        ks=np.arange(1, last + 1),
+        scores=np.where(np.isfinite(found.values), found.values, np.nan)[:last],
+        meaning="singular value over the edge of noise; above 1: signal",
+        is_sure=gap >= _CLEAR_GAP,
+        below=max(K // 5, 1),
+    )
+
+
+def _clusters(V: DataMatrix, above: EdgeCount, edge: Evidence) -> Iterator[Evidence]:
+    """Count components in clusters of samples, where the edge is lower."""
+    count = count_in_clusters(V, above)
+    if count:
+        yield replace(
+            edge,
+            name="clusters",
+            K=count,
+            text=f"{above.K} clusters of samples contain {counted(count, 'component')}",
+            trust=_CLEAR if count > above.K else _WEAK,
+            ks=np.array([count]),
+            scores=np.array([count / above.K]),
+            meaning="components for each cluster",
+            is_sure=False,
         )
-    yield edge
 
 
 def _without_near(found: EdgeCount) -> EdgeCount:
@@ -396,7 +458,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     """
     directions = question.directions
     others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
-    low, k_max = default_range(question.V)
+    _, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
     while count == 0 or count == k_max < most:
@@ -407,10 +469,10 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         above = np.append(scores > 1.0, False)
         above[0] = True  # the mean, which shuffling keeps
         count = int(np.argmin(above))
-    K = max(count, low)
+    K = count
     counts = {one.name: one.K for one in question.gathered}
     is_alike = counts["ratio"] == K or "clusters" not in counts
-    is_blurred = K > low and is_alike and counts.get("edge", 0) > 2 * K
+    is_blurred = K > 2 and is_alike and counts.get("edge", 0) > 2 * K
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
@@ -465,7 +527,9 @@ def _cones(question: Question) -> Iterator[Evidence]:
     count = count_cones(question.V)
     if count.K == 0:
         return
-    most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
+    trusted = [one for one in question.gathered if one.trust >= _CLEAR]
+    trusted += [one for one in question.gathered if one.name == "edge" and one.is_sure]
+    most = max((one.K for one in trusted), default=0)
     trust = _FIRST if count.K >= most - 1 else _WEAK
     is_exact = count.separation is not None and count.separation.is_exact and trust == _FIRST
     n_cones = 0
@@ -684,7 +748,22 @@ def choose_k(
         gathered += [replace(one, seconds=seconds) for one in pieces]
         if question.is_late and gathered:
             break
-    return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
+    chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
+    notes = list(chosen.notes)
+    if question.is_scaled and chosen.grade != PROVED:
+        notes.append("units differ: features were scaled to equal norms, scale them before a fit")
+    if question.outliers.size:
+        notes.append(_outliers_in_words(V, question.outliers))
+    return _among(replace(chosen, notes=tuple(notes)), ks)
+
+
+def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
+    """Name samples that are not counted, because each is a component of its own."""
+    shown = [V.names.sample(n) for n in outliers[:_MAX_NAMED].tolist()]
+    if outliers.size > _MAX_NAMED:
+        shown.append(f"{outliers.size - _MAX_NAMED} more")
+    names = ", ".join(shown)
+    return f"not counted, as no other sample is like them: {names}"
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
@@ -703,7 +782,7 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
     if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
         if best.trust < _CERTAIN:
-            below = K // 3 if best.below is None else best.below
+            below = K // 3 if best.below is None else min(best.below, K - 1)
             low = K - below
             high = 2 * K - below
         agreeing = []
