@@ -554,13 +554,28 @@ def _cones(question: Question) -> Iterator[Evidence]:
 # --- evidence for counts ----------------------------------------------------------------------
 
 
+def _edge_of_counts(question: Question) -> Iterator[Evidence]:
+    """Count singular values above the edge, with features and samples scaled to equal noise.
+
+    The rates of counts make the noise of all entries differ, and scales of features and samples
+    remove most of that. The number is where fits begin.
+    """
+    B, indices = compared_samples(question.V)
+    found, kept = count_without_outliers(B[B.any(axis=1)], by_features=True)
+    if kept.size < indices.size:
+        question.leave_out(np.delete(indices, kept), indices[kept])
+    piece = _above_edge(found, is_blurred=True)
+    yield replace(piece, trust=min(piece.trust, _USABLE))
+
+
 def _counting_noise(question: Question) -> Iterator[Evidence]:
     """Compare likelihoods, charging each component what it would explain of pure noise.
 
     The residuals of the best fit are also examined: if only noise is left, none of their singular
     values is above the edge of the noise.
     """
-    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline)
+    begin = question.gathered[-1].K
+    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline, begin)
     ks = np.array(sorted(fits.costs))
     costs = np.array([fits.costs[k] for k in ks])
     K = int(ks[np.argmin(costs)])
@@ -570,11 +585,14 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     text = f"components beyond the first {K} explain only noise"
     if phi > 0:
         text += f" (variance x + {phi:.3g} x^2)"
+    if fits.is_uneven:
+        text = "the overdispersion differs between features, so likelihoods cannot choose"
     is_sharp = ks[0] < K < ks[-1] and high - low <= max(3, K // 4)
     is_sure = bool(is_sharp and phi <= _MAX_DISPERSION)
     meaning = "cost: divergence over what a component explains of noise; lower is better"
     scores = costs - costs.min()
-    first = Evidence("counting noise", K, (low, high), text, _CLEAR, ks, scores, meaning, is_sure)
+    trust = _WEAK if fits.is_uneven else _CLEAR
+    first = Evidence("counting noise", K, (low, high), text, trust, ks, scores, meaning, is_sure)
     yield first
     tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
     enough = ks[tops <= _MAX_RESIDUAL]
@@ -697,6 +715,7 @@ EVIDENCE: dict[str, Piece] = {
     "shuffled": _shuffled,
     "cones": _cones,
     "hysime": _hysime,
+    "edge of counts": _edge_of_counts,
     "counting noise": _counting_noise,
 }
 

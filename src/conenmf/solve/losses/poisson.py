@@ -396,7 +396,7 @@ class Poisson(Loss):
     constraints = frozenset(("l1", "l2", "fixed", "missing", "sample weights", "sparse"))
     degree = 1
     lower_bounds = ("divergence",)
-    k_evidence = ("counting noise",)
+    k_evidence = ("edge of counts", "counting noise")
     words = Words(
         share="share of the deviance left",
         of_runs="relative divergence",
