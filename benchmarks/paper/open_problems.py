@@ -15,12 +15,12 @@ from experiment import Experiment, Key, Part, every
 from page import Case, Row, Section, column, curves, grouped, judged, table
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
-from conenmf.cones.bounds import noise_bound, trimmed_bound
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank_one import cr1_error, cr1_plus_plus
 from conenmf.cones.robust import centres_in_noise
 from conenmf.data.blocks import Array
 from conenmf.judge.scores import scores
+from conenmf.solve.theorems import noise_bound, trimmed_bound
 
 ASKED = (0.01, 0.03, 0.1, 0.3)
 ALPHA = 0.2

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .ratings import fit_ratings
     from .report import write_report
     from .result import Factorization
+    from .solve.problem import Problem
 
 __version__ = "0.2.0"
 
@@ -42,6 +43,7 @@ _HOMES = {
     "ConeNMF": "estimator",
     "ConeNMFError": "errors",
     "Factorization": "result",
+    "Problem": "solve.problem",
     "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
@@ -67,6 +69,7 @@ __all__ = [
     "ConeNMF",
     "ConeNMFError",
     "Factorization",
+    "Problem",
     "certify",
     "cluster_cones",
     "compare",

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf.cones.open_problems import leading_direction, merge_sketches, sketch_columns
+from conenmf.cones.streams import leading_direction, merge_sketches, sketch_columns
 
 
 def draw(seed):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
-from conenmf.cones.open_problems import centres_with_outliers
+from conenmf.cones.outliers import centres_with_outliers
 from conenmf.errors import ComponentsError
 
 

@@ -1,3 +1,5 @@
+"""Streams: batches in any order and of any size lead to nearly the factors of all samples."""
+
 import pickle
 
 import numpy as np
@@ -6,8 +8,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from conenmf import cr1_nmf, factorize, from_columns, make_cones
-from conenmf.cones.open_problems import SKETCH_SIZE
 from conenmf.cones.rank_one import cr1_error
+from conenmf.cones.streams import SKETCH_SIZE
 from conenmf.solve import online
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.online import ConeStream

@@ -9,7 +9,8 @@ from conenmf import from_columns, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.errors import ComponentsError
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.separable import nnls_in_simplex, separable_bound, snpa, spa
+from conenmf.solve.separable import nnls_in_simplex, snpa, spa
+from conenmf.solve.theorems import separable_bound
 
 SEEDS = st.integers(0, 10**7)
 
@@ -127,7 +128,7 @@ def test_the_error_of_any_samples_is_bounded_a_posteriori(rng):
 
 @settings(max_examples=30)
 @given(SEEDS)
-def test_what_is_certain_of_spa_holds_for_its_choice(seed):
+def test_the_guarantee_of_spa_holds_for_its_choice(seed):
     _, X, _, _, K = near_separable(seed, 0.2)
     V = from_columns(X)
     chosen = spa(V, K)

@@ -17,6 +17,7 @@ their rounding error count as equal; the lowest index wins a tie.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +34,7 @@ from ..data.validate import require_nonnegative
 from ..errors import ComponentsError, Option, OptionError
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum
-from ..text import Facts
+from ..text import Facts, counted
 from .geometry import angles_between, cosine_rounding, largest_angle
 from .robust import are_evident, centres_in_noise
 
@@ -61,16 +62,16 @@ def plain_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     Z : array (F, K)
         z_1, ..., z_K.
     """
+    squared = V.norms_squared
     centres = [first]
     z = [_direction(V, first)]  # 2)
-    nearest: list[Aligned] = []
+    largest: list[Aligned] = []  # max_{i <= k} <z_i, v'_n>
     for k in range(1, K):  # 3)
-        *nearest, smallest = V.sweep(
-            _nearest_cosines, V.norms_squared, *nearest, reduce=min, z=z[-1]
-        )
-        require_new_direction(smallest, k, K, tie)
-        centres.append(_first_up_to(V, smallest + tie, *nearest))
-        z.append(_direction(V, centres[k]))
+        *largest, least = V.sweep(_largest_cosines, squared, *largest, reduce=min, z=z[-1])
+        require_new_direction(least, k, K, tie)
+        n = _first_up_to(V, least + tie, *largest)  # argmin_n
+        centres.append(n)
+        z.append(_direction(V, n))
     return np.array(centres, dtype=np.intp), np.array(z).T
 
 
@@ -83,14 +84,15 @@ def _unit(column: Array) -> Array:
     return column / norm(column)
 
 
-def _nearest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:
-    """Update max_i <z_i, v'_n> of each sample for the new centre z, and return the smallest.
+def _largest_cosines(block: Block, squared: Array, *before: Array, z: Array) -> tuple[Array, float]:
+    """Update max_i <z_i, v'_n> of each sample for the new centre z, and return the least.
 
     A zero sample has no direction: it gets infinity, so it never becomes a centre.
     """
-    cosines = np.where(squared > 0, exact(block).T @ z / norms(squared), np.inf)
-    nearest = np.maximum.reduce([cosines, *before])
-    return nearest, float(nearest.min())
+    cosines = exact(block).T @ z / norms(squared)
+    cosines[squared == 0] = np.inf
+    largest = np.maximum.reduce([cosines, *before])
+    return largest, float(largest.min())
 
 
 def _first_up_to(V: DataMatrix, limit: float, values: Aligned, sign: float = 1.0) -> int:
@@ -99,8 +101,9 @@ def _first_up_to(V: DataMatrix, limit: float, values: Aligned, sign: float = 1.0
     return int(n)
 
 
-def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> tuple[int]:
-    return (int(np.where(sign * values <= limit, index, np.iinfo(np.intp).max).min()),)
+def _lowest_index(index: range, values: Array, *, sign: float, limit: float) -> tuple[float]:
+    small = np.flatnonzero(sign * values <= limit)
+    return (index[small[0]] if small.size else math.inf,)
 
 
 def assign(block: Block, squared: Array, *, Z: Array, tie: float) -> tuple[Array, float]:
@@ -120,7 +123,7 @@ def require_new_direction(cosine: float, k: int, K: int, tie: float) -> None:
     """Raise an error if the sample farthest from k centres has the direction of one of them."""
     if cosine >= 1.0 - tie:
         raise ComponentsError(
-            f"the samples have only {k} distinct direction{'s' * (k > 1)}, fewer than "
+            f"the samples have only {counted(k, 'distinct direction')}, fewer than "
             f"the {K} components asked for: use at most {k}"
         )
 
@@ -187,8 +190,8 @@ class Cones:
         if self.moved:
             return 0.0
         apart = angles_between(self.directions, self.directions)
-        closest = apart[~np.eye(apart.shape[0], dtype=bool)].min(initial=np.inf)
-        return min(self.radius, float(closest)) / 2
+        np.fill_diagonal(apart, np.inf)
+        return min(self.radius, float(apart.min())) / 2
 
 
 def cluster_cones(
@@ -293,11 +296,9 @@ def _first_centre(V: DataMatrix, rng: Rng, first: int | None) -> int:
         first = integer("first", first)
         squared = V.norms_squared[first] if 0 <= first < V.n_samples else 0.0
         if not float(squared) > 0:
-            raise OptionError(
-                Option("first", first),
-                " is not the index of a nonzero sample: "
-                f"use one of {V.nonzero} such samples, counted from 0 to {V.n_samples - 1}",
-            )
+            advice = f"use one of {V.nonzero} such samples, counted from 0 to {V.n_samples - 1}"
+            problem = f" is not the index of a nonzero sample: {advice}"
+            raise OptionError(Option("first", first), problem)
         return first
     if rng is not None:
         return int(draw_samples(V, 1, rng)[0])
@@ -321,8 +322,9 @@ def _exact_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     scores, _ = V.sweep(_first_scores, V.norms_squared, z=Z[:, 0])
     lazy = LazyScores(V, scores, _score, n_choices=1, tie=tie)
     for k in range(1, K):
-        centres[k], farthest, column = lazy.worst(k, Z=Z[:, :k])
+        n, farthest, column = lazy.worst(k, Z=Z[:, :k])
         require_new_direction(-farthest, k, K, tie)
+        centres[k] = n
         Z[:, k] = _unit(column)
     return centres, Z
 
@@ -345,10 +347,11 @@ def _score(block: Block, squared: Array, *, n_choices: int, Z: Array) -> Array:
 
 def _one_pass_centres(V: DataMatrix, K: int, first: int, tie: float) -> Pair:
     """Choose K centres in every block, then K among the centres of two blocks, and so on."""
-    index = V.indices()
-    options: Facts = {"K": K, "first": first, "tie": tie}
-    join = partial(_centres_of_two, **options)
-    ((centres, Z),) = V.sweep(_centres_of_block, index, V.norms_squared, reduce=join, **options)
+    options = {"K": K, "first": first, "tie": tie}
+    join = partial(_centres_of_two, options)
+    ((centres, Z),) = V.sweep(
+        _centres_of_block, V.indices(), V.norms_squared, reduce=join, **options
+    )
     if centres.size < K:
         require_new_direction(1.0, centres.size, K, tie)
     return centres, Z
@@ -364,10 +367,10 @@ def _centres_of_block(
     return ((index[indices], Z),)
 
 
-def _centres_of_two(a: Pair, b: Pair, **options: Any) -> Pair:
-    centres = np.concatenate([a[0], b[0]])
-    Z = np.hstack([a[1], b[1]])
-    return _centres_of_block(Z, centres, np.ones(centres.size), **options)[0]
+def _centres_of_two(options: Facts, a: Pair, b: Pair) -> Pair:
+    centres, Z = (np.concatenate(parts, axis=-1) for parts in zip(a, b, strict=True))
+    (pair,) = _centres_of_block(Z, centres, np.ones(centres.size), **options)
+    return pair
 
 
 def farthest_first(
@@ -399,7 +402,8 @@ def farthest_first(
     Z = np.empty((block.shape[0], most), order="F")
     while len(indices) < most and scores.max() > enough + tie:
         n = int(np.argmax(scores >= scores.max() - tie))
-        z = Z[:, len(indices)] = _unit(dense(block[:, [n]])[:, 0])
+        z = _unit(dense(block[:, [n]])[:, 0])
+        Z[:, len(indices)] = z
         indices.append(n)
         scores = np.minimum(scores, -(block.T @ z) / norms)
     return indices, Z[:, : len(indices)]

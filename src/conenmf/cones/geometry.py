@@ -50,6 +50,7 @@ from ..data.blocks import (
     cross_products,
     dense,
     norms,
+    slices,
 )
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import check_labels
@@ -103,13 +104,15 @@ def squared_distances(block: Block, labels: Array, squared: Array, points: Array
     points : array (K, F)
         Unit vectors, or any points p_k.
     """
-    length = norms(squared)
+    lengths = norms(squared)
     cones = np.maximum(labels, 0)
     products, _ = cone_products(block, labels, points, sums=False)
-    distances = 1.0 + np.vecdot(points, points)[cones] - 2.0 * products / length
+    of_points = np.vecdot(points, points)[cones]
+    distances = 1.0 + of_points - 2.0 * products / lengths
     doubtful = np.flatnonzero(distances < _DOUBTFUL_SQ)
     for part in np.array_split(doubtful, 1 + doubtful.size // _SAMPLES_AT_ONCE):
-        difference = np.ascontiguousarray(dense(block[:, part]).T / length[part, None])
+        directions = dense(block[:, part]).T / lengths[part, None]
+        difference = np.ascontiguousarray(directions)
         difference -= points[cones[part]]
         distances[part] = np.vecdot(difference, difference)
     return distances
@@ -154,7 +157,8 @@ def angles_of(distances: ArrayLike) -> Array:
     >>> angles_of([0.0, np.sqrt(2), 2.0])  # 0, a right angle, opposite
     array([0.        , 1.57079633, 3.14159265])
     """
-    return 2.0 * np.arcsin(np.clip(np.asarray(distances) / 2.0, 0.0, 1.0))
+    sines = np.clip(np.asarray(distances) / 2.0, 0.0, 1.0)
+    return 2.0 * np.arcsin(sines)
 
 
 def sine_at(distance_squared: ArrayLike) -> Array:
@@ -223,7 +227,7 @@ def pairwise_separation(V: DataMatrix, labels: Aligned, *, cones: Pair | None = 
     >>> round(separation.between, 12), round(separation.within, 12), round(separation.value, 12)
     (0.5, 0.3, 0.2)
     """
-    labels, K = _checked_labels(V, labels)
+    labels, K = _count_clusters(V, labels)
     if V.nonzero > _MAX_EXACT_SAMPLES:
         return _separation_of_cones(V, *(cones or enclosing_cones(V, labels)))
     ((indices, own),) = V.map(_members, labels, reduce=partial(np.append, axis=1))
@@ -245,15 +249,14 @@ def distances(V: DataMatrix, indices: Array) -> Array:
     X = unit_samples(V)
     size = int(np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather))
     result = np.empty((indices.size, indices.size))
-    for start in range(0, indices.size, size):
-        rows = slice(start, start + size)
+    parts = slices(indices.size, size)
+    for i, rows in enumerate(parts):
         block = X.columns(indices[rows])
         result[rows, rows] = _distances_of_blocks(block, block, _NARROW_SQ)
-        for before in range(0, start, size):
-            columns = slice(before, before + size)
-            part = _distances_of_blocks(block, X.columns(indices[columns]), _NARROW_SQ)
-            result[rows, columns] = part
-            result[columns, rows] = part.T
+        for columns in parts[:i]:
+            apart = _distances_of_blocks(block, X.columns(indices[columns]), _NARROW_SQ)
+            result[rows, columns] = apart
+            result[columns, rows] = apart.T
     np.fill_diagonal(result, 0.0)
     return result
 
@@ -266,7 +269,8 @@ def _distances_of_blocks(block: Block, other: Block, narrow_sq: float) -> Array:
     near = squared < narrow_sq
     for row in np.flatnonzero(near.any(axis=1)):
         columns = np.flatnonzero(near[row])
-        difference = dense(other[:, columns]) - dense(block[:, [row]])
+        x = dense(block[:, [row]])
+        difference = dense(other[:, columns]) - x
         squared[row, columns] = np.einsum("fn,fn->n", difference, difference)
     return np.sqrt(squared)
 
@@ -275,8 +279,8 @@ def _separation_of_cones(V: DataMatrix, axes: Array, angles: Array) -> Separatio
     rounding = cosine_rounding(V) / np.sqrt(_NARROW_SQ)  # of an angle, in radians
     angles = angles + rounding
     apart = angles_between(axes, axes) - rounding - angles - angles[:, None]
-    between = apart.min(where=~np.eye(angles.size, dtype=bool), initial=np.inf)
-    return Separation(float(between), 2.0 * float(angles.max()), is_exact=False)
+    np.fill_diagonal(apart, np.inf)
+    return Separation(float(apart.min()), 2.0 * float(angles.max()), is_exact=False)
 
 
 # --- the smallest cones round clusters --------------------------------------------------------
@@ -323,8 +327,10 @@ class ConeGeometry:
     @property
     def required_angle(self) -> float:
         """The angle 3 a_1 + a_2 that angles between axes must exceed; 0 for a single cone."""
-        largest = np.sort(self.angles)[::-1][:2]
-        return float(3 * largest[0] + largest[1]) if largest.size > 1 else 0.0
+        if self.angles.size == 1:
+            return 0.0
+        *_, second, largest = np.sort(self.angles)
+        return float(3 * largest + second)
 
     @property
     def holds(self) -> bool:
@@ -364,19 +370,19 @@ def cone_geometry(V: object, labels: Aligned) -> ConeGeometry:
     """
     V = as_data(V, nonzero=True)
     axes, angles = enclosing_cones(V, labels)
-    labels, K = _checked_labels(V, labels)
     between = angles_between(axes, axes)
     np.fill_diagonal(between, 0.0)
-    margin = separation = float("inf")
-    closest = None
     pairwise = pairwise_separation(V, labels, cones=(axes, angles))
-    if K > 1:
-        largest, second = np.sort(angles)[::-1][:2]
-        apart = between + np.where(np.eye(K, dtype=bool), np.inf, 0.0)
-        first, other = np.unravel_index(np.argmin(apart), apart.shape)
-        closest = (int(first), int(other))
-        margin = float(apart.min() - (3 * largest + second))
-        separation = float((apart - angles - angles[:, None]).min() - 2 * largest)
+    K = angles.size
+    if K == 1:
+        return ConeGeometry(axes, angles, between, np.inf, None, np.inf, pairwise)
+    *_, second, largest = np.sort(angles)
+    apart = between.copy()
+    np.fill_diagonal(apart, np.inf)
+    closest = divmod(int(apart.argmin()), K)
+    margin = float(apart.min() - (3 * largest + second))
+    between_samples = apart - angles - angles[:, None]
+    separation = float(between_samples.min() - 2 * largest)
     return ConeGeometry(axes, angles, between, margin, closest, separation, pairwise)
 
 
@@ -396,38 +402,63 @@ def enclosing_cones(V: DataMatrix, labels: Aligned) -> Pair:
         The largest angle between the axis and a sample of the cluster. Small angles are accurate to
         about 1e-15.
     """
-    labels, K = _checked_labels(V, labels)
-    index = V.indices()
+    labels, K = _count_clusters(V, labels)
+    aligned = V.indices(), labels, V.norms_squared
     with V.own_threads():
-        (longest,) = V.map(_longest_of_each, index, labels, V.norms_squared, reduce=_lowest, K=K)
-        active = [indices[:1] for _, indices in longest]
-        supports = [unit_samples_at(V, indices) for indices in active]
-        centres = np.stack([support[:, 0] for support in supports])
-        radii = np.zeros(K)
-        for _ in range(_MAX_PASSES):
-            (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
-            is_done = True
-            for k, (distances, indices) in enumerate(far):
-                outside = -distances > (1.0 + _BALL_TOL) * radii[k] + _MIN_RADIUS_SQ
-                new = indices[outside & ~np.isin(indices, active[k])]
-                if not new.size:
-                    continue
-                is_done = False
-                active[k] = np.concatenate([active[k], new])
-                supports[k] = np.hstack([supports[k], unit_samples_at(V, new)])
-                centres[k], radii[k], shares = smallest_ball(supports[k], centres[k])
-                positive = shares > 0  # the ball grows every pass: dropping others cannot cycle
-                active[k] = active[k][positive]
-                supports[k] = supports[k][:, positive]
-            if is_done:
+        (longest,) = V.map(_longest_of_each, *aligned, reduce=_lowest, K=K)
+        balls = [_Ball.of(V, indices[:1]) for _, indices in longest]
+        for n_passes in range(_MAX_PASSES + 1):
+            centres = np.stack([ball.centre for ball in balls])
+            (far,) = V.sweep(_farthest, *aligned, reduce=_lowest, P=centres)
+            if n_passes == _MAX_PASSES:
                 break
-        else:
-            (far,) = V.sweep(_farthest, index, labels, V.norms_squared, reduce=_lowest, P=centres)
+            grown = [ball.grow(V, *samples) for ball, samples in zip(balls, far, strict=True)]
+            if grown == balls:
+                break
+            balls = grown
     lengths = norm(centres, axis=1)
     farthest = -np.array([distances[0] for distances, _ in far])
     # ||x - t u||^2 = (1 - t)^2 + t ||x - u||^2 for unit vectors x and u
     squared = np.maximum(farthest - (1.0 - lengths) ** 2, 0.0) / lengths
     return (centres / lengths[:, None]).T, angles_of(np.sqrt(squared))
+
+
+@dataclass(frozen=True, eq=False)
+class _Ball:
+    """The smallest ball round some samples of a cone, those that touch it.
+
+    Attributes
+    ----------
+    samples : array (m,)
+        The indices of the samples.
+    points : array (F, m)
+        The samples as unit vectors.
+    centre : array (F,)
+    radius_squared : float
+    """
+
+    samples: Array
+    points: Array
+    centre: Array
+    radius_squared: float
+
+    @classmethod
+    def of(cls, V: DataMatrix, sample: Array) -> _Ball:
+        """Return the ball of radius 0 round one sample."""
+        points = unit_samples_at(V, sample)
+        return cls(sample, points, points[:, 0], 0.0)
+
+    def grow(self, V: DataMatrix, distances: Array, indices: Array) -> _Ball:
+        """Add samples outside the ball, given minus squared distances; itself if there are none."""
+        outside = -distances > (1.0 + _BALL_TOL) * self.radius_squared + _MIN_RADIUS_SQ
+        new = indices[outside & ~np.isin(indices, self.samples)]
+        if not new.size:
+            return self
+        samples = np.concatenate([self.samples, new])
+        points = np.hstack([self.points, unit_samples_at(V, new)])
+        centre, radius_squared, shares = smallest_ball(points, self.centre)
+        touching = shares > 0  # the ball grows every pass: dropping others cannot cycle
+        return _Ball(samples[touching], points[:, touching], centre, radius_squared)
 
 
 def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
@@ -445,7 +476,8 @@ def smallest_ball(points: Array, centre: Array) -> tuple[Array, float, Array]:
     radius_squared : float
     y : array (m,)
     """
-    shares = np.full((1, points.shape[1]), 1.0 / points.shape[1])
+    m = points.shape[1]
+    shares = np.full((1, m), 1.0 / m)
     for _ in range(_MAX_MOVES):
         differences, squared = _differences(points, centre)
         size = squared.max()
@@ -467,13 +499,13 @@ def _differences(points: Array, centre: Array) -> Pair:
     return differences, np.einsum("fm,fm->m", differences, differences)
 
 
-def _checked_labels(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
+def _count_clusters(V: DataMatrix, labels: Aligned) -> tuple[Aligned, int]:
     """Return labels with -1 for zero samples, and the number of clusters."""
     labels = check_labels(V, labels, V.n_samples)
     labels, clusters = V.map(_clusters, labels, V.norms_squared, reduce=np.union1d)
     K = clusters.size
     if K == 0 or clusters[-1] >= K:
-        empty = int(np.setdiff1d(np.arange(K + 1), clusters)[0])
+        empty = np.setdiff1d(np.arange(K + 1), clusters)[0]
         raise DataError(
             f"cluster {empty} has no nonzero sample: "
             "labels must use every number from 0 to the largest"
@@ -507,8 +539,11 @@ def _farthest(
 def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
     order = np.lexsort((values, labels))
     borders = np.searchsorted(labels[order], np.arange(K + 1))
-    parts = [order[start:stop][:_MAX_NEW_SAMPLES] for start, stop in neighbours(borders)]
-    return [(values[part], index[part]) for part in parts]
+    extremes = []
+    for start, stop in neighbours(borders):
+        part = order[start:stop][:_MAX_NEW_SAMPLES]
+        extremes.append((values[part], index[part]))
+    return extremes
 
 
 def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
@@ -562,9 +597,8 @@ class Plane(NamedTuple):
     @property
     def rays(self) -> Interval:
         """The angles of the two components: the extreme samples, or the rays of the cone."""
-        low, high = self.cone
-        smallest, largest = self.samples
-        return float(np.clip(smallest, low, high)), float(np.clip(largest, low, high))
+        low, high = np.clip(self.samples, *self.cone)
+        return float(low), float(high)
 
 
 def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
@@ -591,8 +625,7 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     with V.own_threads():
         U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
         # The leading vector is nonnegative, so features and samples are on one side of a line
-        # through 0,
-        # and no angle to the sum of the features is beyond pi.
+        # through 0, and no angle to the sum of the features is beyond pi.
         towards = U.sum(axis=0)
         cosine, sine = towards / np.hypot(*towards)
         turn = np.array([[cosine, -sine], [sine, cosine]])
@@ -607,7 +640,7 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
         (samples,) = V.map(_angles, points, negligible=_ZERO_NORM * sigma[0], reduce=widen)
         (lost,) = V.map(_lost, points, low=low, high=high)
     energy = float((sigma**2).sum())
-    return Plane(Q, points, energy, samples, (float(low), float(high)), float(lost) / V.total)
+    return Plane(Q, points, energy, samples, (low, high), lost / V.total)
 
 
 def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factors:
@@ -633,8 +666,8 @@ def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factor
     """
     plane = leading_plane(V, spectrum=spectrum)
     low, high = plane.rays
-    directions = np.array([[np.cos(low), np.cos(high)], [np.sin(low), np.sin(high)]])
-    W = plane.vectors @ directions
+    angles = np.array([low, high])
+    W = plane.vectors @ np.stack([np.cos(angles), np.sin(angles)])
     W[_ZERO_ENTRY > W] = 0.0
     Ht, _ = V.map(_coordinates, plane.points, low=low, high=high, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T
@@ -646,9 +679,15 @@ def _angles(index: range, points: Array, *, negligible: float) -> tuple[Interval
 
 def _extreme_angles(points: Array, negligible: float) -> Interval:
     """Return the smallest and the largest angle of the points (n, 2) that are not negligible."""
-    kept = points[np.hypot(*points.T) > negligible]
-    angles = np.arctan2(kept[:, 1], kept[:, 0])
+    lengths, angles = _polar(points)
+    angles = angles[lengths > negligible]
     return float(angles.min(initial=np.inf)), float(angles.max(initial=-np.inf))
+
+
+def _polar(points: Array) -> Pair:
+    """Return the lengths of the points (n, 2) and their angles to the first axis."""
+    x, y = points.T
+    return np.hypot(x, y), np.arctan2(y, x)
 
 
 def widen(a: Interval, b: Interval) -> Interval:
@@ -658,9 +697,10 @@ def widen(a: Interval, b: Interval) -> Interval:
 
 def _lost(index: range, points: Array, *, low: float, high: float) -> tuple[float]:
     """Return the squared distance of points to the cone between two angles."""
-    angles = np.arctan2(points[:, 1], points[:, 0])
+    lengths, angles = _polar(points)
     outside = np.maximum(low - angles, angles - high).clip(0.0, RIGHT_ANGLE)
-    return (float(((np.hypot(*points.T) * np.sin(outside)) ** 2).sum()),)
+    distances = lengths * np.sin(outside)
+    return (float((distances**2).sum()),)
 
 
 def _coordinates(
@@ -671,12 +711,13 @@ def _coordinates(
     A point of norm r at the angle t is r sin(high - t) / sin(high - low) times the one ray and
     r sin(t - low) / sin(high - low) times the other.
     """
-    angles = np.arctan2(points[:, 1], points[:, 0])
+    lengths, angles = _polar(points)
     inside = np.clip(angles, low, high)
-    size = np.hypot(*points.T) * np.cos(np.minimum(np.abs(angles - inside), RIGHT_ANGLE))
+    outside = np.minimum(np.abs(angles - inside), RIGHT_ANGLE)
+    size = lengths * np.cos(outside)
     if high - low <= _SAME_ANGLE:
-        H = np.stack([size / 2, size / 2], axis=1)
+        H = np.stack([size, size], axis=1) / 2
     else:
-        H = np.stack([np.sin(high - inside), np.sin(inside - low)], axis=1)
+        H = np.sin(np.stack([high - inside, inside - low], axis=1))
         H *= (size / np.sin(high - low))[:, None]
     return np.maximum(H, 0.0).astype(dtype), None

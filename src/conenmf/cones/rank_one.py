@@ -28,7 +28,16 @@ from numpy.linalg import eigh
 from numpy.random import Generator, default_rng
 
 from ..arguments import Pair, Rng, instance, number, optional
-from ..data.blocks import Array, Block, cone_products, exact, norms, products, residual_squared
+from ..data.blocks import (
+    Array,
+    Block,
+    cone_products,
+    exact,
+    norms,
+    over,
+    products,
+    residual_squared,
+)
 from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.resample import Seed, new_seed, uniform_rows
 from ..io.open import as_data
@@ -38,6 +47,8 @@ from .geometry import cosine_rounding, largest_angle, unit_samples_at
 
 # W, H, and the cones they were computed from.
 ConeFactors: TypeAlias = tuple[Array, Array, Cones]
+
+Seeds: TypeAlias = tuple[Seed, ...]  # of the runs, for one centre
 
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # if ||V_k||^2 is smaller, vectors are scaled before they are squared
@@ -122,15 +133,12 @@ def factors_from_centres(
 
     `moved` says that the directions are no longer samples; they may have negative entries.
     """
-    labels, (products, smallest) = V.sweep(
-        _assign_and_multiply,
-        V.norms_squared,
-        reduce=_add_and_smallest,
-        Z=Z,
-        tie=cosine_rounding(V),
+    tie = cosine_rounding(V)
+    labels, clusters = V.sweep(
+        _assign_and_multiply, V.norms_squared, reduce=_join_clusters, Z=Z, tie=tie
     )
-    W, H = _factors(V, labels, Z.T, products, tol)
-    radius = largest_angle(V, labels, Z, smallest)
+    W, H = _factors(V, labels, Z.T, clusters.products, tol)
+    radius = largest_angle(V, labels, Z, clusters.smallest)
     return W, H, Cones(labels, centres, Z, radius, moved)
 
 
@@ -143,7 +151,8 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     Ht = V.align(H.T)
     (explained,) = V.map(_sum_of_squares, Ht)
     squared_error = 1.0 - explained / V.total
-    if squared_error < np.sqrt(np.finfo(np.result_type(Ht.dtype, np.float32)).eps):
+    rounding = np.finfo(np.result_type(Ht.dtype, np.float32)).eps
+    if squared_error < np.sqrt(rounding):
         W = np.ascontiguousarray(W, dtype=float)
         (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
         squared_error = float(residual) / V.total
@@ -158,21 +167,29 @@ def _residual_of_factors(
     block: Block, squared: Array, H: Array, *, W: Array, G: Array
 ) -> tuple[float]:
     block = exact(block)
-    H = exact(H)
-    return (float(residual_squared(block, squared, products(block, W), G, W, H).sum()),)
+    C = products(block, W)
+    residuals = residual_squared(block, squared, C, G, W, exact(H))
+    return (float(residuals.sum()),)
+
+
+class _Clusters(NamedTuple):
+    """The products V_k V_k' z_k (K, F), and the smallest cosine of a sample and its centre."""
+
+    products: Array
+    smallest: float
 
 
 def _assign_and_multiply(
     block: Block, squared: Array, *, Z: Array, tie: float
-) -> tuple[Array, tuple[Array, float]]:
+) -> tuple[Array, _Clusters]:
     """Assign samples to centres and compute the products for Algorithm 2 in the same pass."""
     labels, smallest = assign(block, squared, Z=Z, tie=tie)
     _, products = cone_products(block, labels, Q=Z.T)
-    return labels, (products, smallest)
+    return labels, _Clusters(products, smallest)
 
 
-def _add_and_smallest(a: tuple[Array, float], b: tuple[Array, float]) -> tuple[Array, float]:
-    return add(a[0], b[0]), min(a[1], b[1])
+def _join_clusters(a: _Clusters, b: _Clusters) -> _Clusters:
+    return _Clusters(add(a.products, b.products), min(a.smallest, b.smallest))
 
 
 def _factors(V: DataMatrix, labels: Aligned, first: Array, products: Array, tol: float) -> Pair:
@@ -226,7 +243,7 @@ def _residual(w: Array, Aw: Array, tol: float) -> tuple[Array, bool]:
         theta = theta / unit
     norm = np.sqrt(_dots(r, r))
     unfinished = norm > tol * theta
-    r *= np.divide(1.0, norm, out=np.zeros_like(norm), where=unfinished)
+    r *= over(unfinished, norm)
     r -= _dots(w, r) * w  # rounding left a part along w in the difference r
     return r, not unfinished.any()
 
@@ -236,21 +253,22 @@ def _maximize_in_span(w: Pair, r: Pair, p: Pair) -> None:
 
     Each argument is a pair: vectors (K, F), one for each cone, and their products with A.
     """
-    for q in (w, r):
-        overlap = _dots(q[0], p[0])
-        for of_p, of_q in zip(p, q, strict=True):
-            of_p -= overlap * of_q
+    for vectors, images in (w, r):
+        overlap = _dots(vectors, p[0])
+        p[0][:] -= overlap * vectors
+        p[1][:] -= overlap * images
     norm = np.sqrt(_dots(p[0], p[0]))
-    scale = np.divide(1.0, norm, out=np.zeros_like(norm), where=norm > 1e-8)
+    scale = over(norm > 1e-8, norm)
     for of_p in p:
         of_p *= scale
+    span = (w, r, p)
     projected = np.empty((len(norm), 3, 3))
-    for i, (left, _) in enumerate((w, r, p)):
-        for j, (_, right) in enumerate((w, r, p)):
-            projected[:, i, j] = _dots(left, right)[:, 0]
-    symmetric = (projected + projected.swapaxes(1, 2)) / 2
-    by_w, by_r, by_p = eigh(symmetric)[1][:, :, -1:].swapaxes(0, 1)
-    for of_w, of_r, of_p in zip(w, r, p, strict=True):
+    for i, (left, _) in enumerate(span):
+        for j, (_, right) in enumerate(span):
+            projected[:, i, j] = np.vecdot(left, right)
+    _, vectors = eigh((projected + projected.swapaxes(1, 2)) / 2)
+    by_w, by_r, by_p = vectors[:, :, -1:].swapaxes(0, 1)
+    for of_w, of_r, of_p in zip(*span, strict=True):
         of_p *= by_p
         of_p += by_r * of_r
         of_w *= by_w
@@ -317,17 +335,17 @@ def cr1_plus_plus(
            [0., 3., 0.]])
     """
     rng = default_rng(rng)
-    comparison_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
-    lowest_squared = np.inf
+    rough_tol = tol if runs == 1 else max(tol, _COMPARISON_TOL)
+    least = np.inf
     with V.own_threads():
         for centres, Z in zip(*draw_centres(V, K, rng, runs), strict=True):
-            factors = factors_from_centres(V, centres, Z, comparison_tol)
-            squared = cr1_error(V, *factors[:2]) ** 2
-            if squared < lowest_squared - _TIE_SHARE:
-                lowest_squared = squared
-                best = factors
+            W, H, cones = factors_from_centres(V, centres, Z, rough_tol)
+            squared = cr1_error(V, W, H) ** 2
+            if squared < least - _TIE_SHARE:
+                least = squared
+                best = W, H, cones
         W, H, cones = best
-        if comparison_tol > tol:
+        if rough_tol > tol:
             W, H = rank_one_factors(V, cones, tol=tol)
     return W, H, cones
 
@@ -336,18 +354,16 @@ def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
     """Return the centres of every run (runs, K) and their directions (runs, F, K)."""
     require_samples(V, K)
     n_seeds = -(-runs // _RUNS_PER_SEED)
-    seeds = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
+    of_runs = [[new_seed(rng) for _ in range(K)] for _ in range(n_seeds)]
+    first, *later = zip(*of_runs, strict=True)  # the seeds of each centre
     tie = cosine_rounding(V)
     centres = np.empty((runs, K), dtype=np.intp)
     Z = np.empty((runs, V.n_features, K))
     index = V.indices()
+    squared = V.norms_squared
+    total = V.total
     nearest, winners = V.map(
-        _first_race,
-        V.norms_squared,
-        reduce=_earlier,
-        runs=runs,
-        total=V.total,
-        seeds=[of_centres[0] for of_centres in seeds],
+        _first_race, squared, reduce=_earlier, runs=runs, total=total, seeds=first
     )
     for k in range(K):
         if not np.isfinite(winners.times).all():
@@ -356,16 +372,9 @@ def draw_centres(V: DataMatrix, K: int, rng: Generator, runs: int) -> Pair:
         z = unit_samples_at(V, winners.indices)
         Z[:, :, k] = z.T
         if k + 1 < K:
+            options = {"z": z, "tie": tie, "total": total, "seeds": later[k]}
             nearest, winners = V.sweep(
-                _next_race,
-                index,
-                V.norms_squared,
-                nearest,
-                reduce=_earlier,
-                z=z,
-                tie=tie,
-                total=V.total,
-                seeds=[of_centres[k + 1] for of_centres in seeds],
+                _next_race, index, squared, nearest, reduce=_earlier, **options
             )
     return centres, Z
 
@@ -378,7 +387,7 @@ class _Winners(NamedTuple):
 
 
 def _first_race(
-    index: range, squared: Array, *, runs: int, total: float, seeds: list[Seed]
+    index: range, squared: Array, *, runs: int, total: float, seeds: Seeds
 ) -> tuple[Array, _Winners]:
     """Draw the first centres by squared norm; return the largest cosines and the winners."""
     weights = np.repeat(squared[:, None] / total, runs, axis=1)
@@ -394,24 +403,27 @@ def _next_race(
     z: Array,
     tie: float,
     total: float,
-    seeds: list[Seed],
+    seeds: Seeds,
 ) -> tuple[Array, _Winners]:
     """Update the largest cosines for the new centres z (F, runs), and draw by squared distance."""
     products = exact(block).T @ z
     nearest = np.maximum(nearest, products / norms(squared)[:, None])
-    sines_squared = np.where(nearest < 1.0 - tie, (1.0 - nearest) * (1.0 + nearest), 0.0)
-    indices = range(int(index[0]), int(index[-1]) + 1)
-    return nearest, _race(indices, squared[:, None] / total * sines_squared, seeds)
+    sines_squared = (1.0 - nearest) * (1.0 + nearest)
+    sines_squared[nearest >= 1.0 - tie] = 0.0
+    start = int(index[0])
+    weights = squared[:, None] / total * sines_squared
+    return nearest, _race(range(start, start + index.size), weights, seeds)
 
 
-def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
+def _race(index: range, weights: Array, seeds: Seeds) -> _Winners:
     """Draw a sample for each run (column), with probabilities proportional to its weights.
 
     With independent exponential times of rates w_n, sample n has the smallest time with probability
     w_n / sum of w.
     """
     runs = weights.shape[1]
-    uniform = np.hstack([uniform_rows(index, _RUNS_PER_SEED, seed) for seed in seeds])[:, :runs]
+    parts = [uniform_rows(index, _RUNS_PER_SEED, seed) for seed in seeds]
+    uniform = np.hstack(parts)[:, :runs]
     times = np.full(weights.shape, np.inf)
     np.divide(-np.log1p(-uniform), weights, out=times, where=weights > _MIN_WEIGHT_SHARE)
     first = times.argmin(axis=0)
@@ -420,5 +432,6 @@ def _race(index: range, weights: Array, seeds: list[Seed]) -> _Winners:
 
 def _earlier(a: _Winners, b: _Winners) -> _Winners:
     """Return the winners of two blocks; in a tie, `a`, the earlier block, wins."""
-    beaten = b.times < a.times
-    return _Winners(np.where(beaten, b.times, a.times), np.where(beaten, b.indices, a.indices))
+    is_beaten = b.times < a.times
+    indices = np.where(is_beaten, b.indices, a.indices)
+    return _Winners(np.minimum(a.times, b.times), indices)

@@ -17,7 +17,8 @@ says that the norm is unknown. The theorem is on the page "Theorems, code and te
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import norm
@@ -29,7 +30,6 @@ from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
 from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # of ||V||^2: smaller energy beyond K is rounding
-_Best: TypeAlias = tuple[float, int, Array]  # a score, the index of its sample, its projection
 _TIE_SHARE = 1e-7  # of a score: vectors are known to VECTOR_TOL, and angles from cosines to 1e-8
 _POWER_STEPS = 2  # in each Lloyd step, towards the leading singular vector of a cluster
 
@@ -105,11 +105,11 @@ def centres_in_noise(
         U, _ = spectrum.leading_subspace(K, tol=VECTOR_TOL)
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
-        left = V.total - float(explained)
-        r = noise
-        if r is None:
-            r = noise_norm(left, V.shape, K) if left > _ROUNDING * V.total else np.nan
-        centres, Z, turn = _farthest_for_certain(V, Y, squared, np.nan_to_num(r), K, first)
+        if noise is None:
+            noise = noise_norm(V.total, float(explained), V.shape, K)
+        is_known = not np.isnan(noise)
+        r = noise if is_known else 0.0
+        centres, Z, turn = _farthest_for_certain(V, Y, squared, r, K, first)
         for _ in range(lloyd_steps):
             labels, _ = V.map(_nearest, Y, squared, Z=Z)
             for _ in range(_POWER_STEPS):
@@ -117,7 +117,7 @@ def centres_in_noise(
                 Z = np.where(sums.any(axis=0), sums, Z)
                 Z /= norm(Z, axis=0)
         _, counts = V.map(_nearest, Y, squared, Z=Z)
-    return NoisyCentres(centres, U @ Z, r, RIGHT_ANGLE if np.isnan(r) else turn, counts)
+    return NoisyCentres(centres, U @ Z, noise, turn if is_known else RIGHT_ANGLE, counts)
 
 
 def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
@@ -130,33 +130,40 @@ def are_evident(V: DataMatrix, Z: Array, tie: float) -> bool:
     return bool(own > other + tie)
 
 
-def noise_norm(residual_squared: float, shape: Shape, K: int) -> float:
+def noise_norm(total: float, explained: float, shape: Shape, K: int) -> float:
     """Estimate the largest norm among N samples of noise projected on K directions.
 
     If V has rank K plus noise with entries of variance s^2, the squares of its singular values
     beyond K sum to about s^2 (F - K)(N - K). The projected noise of a sample has K entries of this
     variance. If they are Gaussian, the largest norm of N such vectors exceeds s (sqrt(K) + sqrt(2
-    ln(N / eta))) with probability at most eta; here eta = 1. The result is NaN if K is F or N,
-    because there is no singular value beyond K.
+    ln(N / eta))) with probability at most eta; here eta = 1. The result is NaN if there is no
+    energy beyond K, as when K is F or N.
 
     Parameters
     ----------
-    residual_squared : float
-        ||V||^2 minus the squares of the K largest singular values.
+    total : float
+        ||V||^2.
+    explained : float
+        The sum of the squares of the K largest singular values.
     shape : (F, N)
     K : int
     """
     F, N = shape
     entries = (F - K) * (N - K)
-    deviation = np.sqrt(max(residual_squared, 0.0) / entries) if entries > 0 else np.nan
-    return float(deviation * (np.sqrt(K) + np.sqrt(2.0 * np.log(N))))
+    left = total - explained
+    if entries == 0 or left <= _ROUNDING * total:
+        return math.nan
+    deviation = math.sqrt(left / entries)
+    return deviation * (math.sqrt(K) + math.sqrt(2.0 * math.log(N)))
 
 
 def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Interval]:
     """Return the smallest cosine to the sample's centre and the largest to another centre."""
-    cosines = np.sort((Z.T @ exact(block)) / norms(squared), axis=0)[:, squared > 0]
-    others = cosines[-2] if len(cosines) > 1 else cosines[:0]
-    return ((float(cosines[-1].min(initial=np.inf)), float(others.max(initial=-np.inf))),)
+    cosines = (Z.T @ exact(block)) / norms(squared)
+    *others, own = np.sort(cosines[:, squared > 0], axis=0)
+    smallest = float(own.min(initial=np.inf))
+    largest = float(np.max(others[-1:], initial=-np.inf))
+    return ((smallest, largest),)
 
 
 def _project(block: Block, *, U: Array) -> tuple[Array, Array, float]:
@@ -178,21 +185,30 @@ def _farthest_for_certain(
     Z = np.empty((K, K))
     turns = np.empty(K)
     for k in range(K):
-        _, centres[k], y = best
-        length_sq = np.vecdot(y, y)
-        Z[:, k] = y / np.sqrt(length_sq) if length_sq > 0 else np.eye(K)[:, k]
-        turns[k] = _turn(length_sq, r)
+        centres[k] = best.n
+        length_sq = np.vecdot(best.y, best.y)
+        z = best.y / np.sqrt(length_sq) if length_sq > 0 else np.eye(K)[k]
+        Z[:, k] = z
+        turns[k] = turn = _turn(length_sq, r)
         if k + 1 < K:
-            options = {"z": Z[:, k], "turn": turns[k], "r": r}
-            certain, best = V.map(_scores, certain, squared, Y, reduce=_higher, **options)
+            certain, best = V.map(_scores, certain, squared, Y, reduce=_higher, z=z, turn=turn, r=r)
     return centres, Z, float(turns.max())
+
+
+class _Best(NamedTuple):
+    """A score, the index of its sample, and the projection of the sample."""
+
+    score: float
+    n: int
+    y: Array
 
 
 def _turn(squared: Array, r: float) -> Array:
     """Return arcsin(r / ||y||), the largest turn by noise of norm r; pi/2 if ||y|| <= r."""
     is_longer = squared > r * r
     sine = r / np.sqrt(np.where(is_longer, squared, 1.0))
-    return np.where(is_longer, np.arcsin(np.minimum(sine, 1.0)), RIGHT_ANGLE)
+    turn = np.arcsin(np.minimum(sine, 1.0))
+    return np.where(is_longer, turn, RIGHT_ANGLE)
 
 
 def _first_scores(
@@ -200,8 +216,10 @@ def _first_scores(
 ) -> tuple[Array, _Best]:
     """Return infinite angles (no centre yet) and the longest or the requested sample."""
     scores = squared.copy()
-    if first is not None and first in index and squared[first - index.start] > r * r:
-        scores[first - index.start] = np.inf
+    if first is not None and first in index:
+        own = first - index.start
+        if squared[own] > r * r:
+            scores[own] = np.inf
     return np.full(len(index), np.inf), _best(index, scores, Y)
 
 
@@ -209,20 +227,22 @@ def _scores(
     index: range, certain: Array, squared: Array, Y: Array, *, z: Array, turn: float, r: float
 ) -> tuple[Array, _Best]:
     """Update lower bounds on angles to the nearest centre for a new z; find the largest."""
-    lengths = np.sqrt(np.where(squared > 0, squared, 1.0))
-    angles = np.arccos(np.clip(Y @ z / lengths, -1.0, 1.0)) - _turn(squared, r) - turn
+    cosines = np.clip(Y @ z / norms(squared), -1.0, 1.0)
+    angles = np.arccos(cosines) - _turn(squared, r) - turn
     certain = np.minimum(certain, angles)
-    return certain, _best(index, np.where(squared > r * r, certain, -np.inf), Y)
+    scores = np.where(squared > r * r, certain, -np.inf)
+    return certain, _best(index, scores, Y)
 
 
 def _best(index: range, scores: Array, Y: Array) -> _Best:
     n = int(first_largest(scores, _TIE_SHARE))
-    return float(scores[n]), index.start + n, Y[n]
+    return _Best(float(scores[n]), index.start + n, Y[n])
 
 
 def _higher(a: _Best, b: _Best) -> _Best:
     """Return the higher of two scores; in a tie, `a`, the earlier block, wins."""
-    return b if first_largest(np.array([a[0], b[0]]), _TIE_SHARE) else a
+    scores = np.array([a.score, b.score])
+    return b if first_largest(scores, _TIE_SHARE) else a
 
 
 def _nearest(index: range, Y: Array, squared: Array, *, Z: Array) -> Pair:
@@ -233,6 +253,6 @@ def _nearest(index: range, Y: Array, squared: Array, *, Z: Array) -> Pair:
 
 def _weighted_sums(index: range, Y: Array, labels: Array, *, Z: Array) -> tuple[Array]:
     """Do one power step for each cluster: sum <y, z> y over its samples."""
-    H = np.zeros((labels.size, Z.shape[1]))
-    H[np.arange(labels.size), labels] = np.vecdot(Y, Z.T[labels])
+    H = np.zeros((len(index), Z.shape[1]))
+    H[np.arange(len(index)), labels] = np.vecdot(Y, Z.T[labels])
     return (Y.T @ H,)

@@ -35,7 +35,7 @@ from ..errors import (
     OptionError,
 )
 from ..names import Names, in_order
-from ..text import Facts, counted
+from ..text import counted
 from .blocks import (
     Array,
     Block,
@@ -44,6 +44,7 @@ from .blocks import (
     entrywise,
     exact,
     is_sparse,
+    over,
     owners,
     products,
     products_at,
@@ -115,10 +116,8 @@ class Observed:
         """
         (F, N) = view.shape
         aligned = () if rows is None else (rows,)
-        sums, (lowest, highest) = view.sweep(_survey, *aligned, reduce=_join)[0]
-        counts = sums["counts"]
-        inverses = sums["inverses"]
-        squares = sums["squares"]
+        (survey,) = view.sweep(_survey, *aligned, reduce=_join)
+        (counts, inverses, n_empty, squares), (lowest, highest) = survey
         n_known = int(counts.sum())
         is_mask = n_known == 0 or lowest == highest == 1
         if n_known == F * N and is_mask:
@@ -127,13 +126,13 @@ class Observed:
         if not is_mask:
             checked = squares if np.isfinite(view.total) else 1.0  # if not, data are at fault
             _check_scale("weights", np.dtype(float), lowest, highest, checked)
-            of_features = np.divide(counts, inverses, out=np.zeros(F), where=counts > 0)
+            of_features = over(counts, inverses)
             of_features /= of_features.max()
         elif rows is not None and rows.dtype != bool:
             rows = view.by_rows(_is_positive, rows)
         missing = 1.0 - n_known / (F * N)
         is_alike = is_mask or lowest == highest
-        return cls(rows, is_mask, missing, squares, sums["empty"], counts, of_features, is_alike)
+        return cls(rows, is_mask, missing, squares, n_empty, counts, of_features, is_alike)
 
     @property
     def empty_features(self) -> Array:
@@ -190,14 +189,15 @@ class Weighed:
         """Return coefficients (K, N) of the weighted samples from those of the original samples."""
         if self.repeated is not None:
             return np.asarray(H)[:, self.repeated]
-        scaled = self.V.by_rows(
-            lambda _, H, roots: (H * roots[:, None]).astype(H.dtype, copy=False), H.T, self.scales
-        )
-        return scaled.T
+        return self.V.by_rows(_scale_rows, H.T, self.scales).T
 
     def again(self, V: DataMatrix) -> DataMatrix:
         """Apply the same sample weights to other data of these samples."""
         return weigh_samples(V, self.weights, self.degree)
+
+
+def _scale_rows(index: range, H: Array, scales: Array) -> Array:
+    return (H * scales[:, None]).astype(H.dtype, copy=False)
 
 
 def is_of_features(weights: ArrayLike) -> bool:
@@ -254,15 +254,18 @@ def observed_only(
         )
         return own.again(seen)
     parts = [*V.aligned_weights]
-    for name, table in (("mask", mask), ("weights", weights)):
-        if table is not None:
-            parts.append(_checked(V, name, table, samples_in))
+    if mask is not None:
+        parts.append(_read_weights(V, "mask", mask, samples_in))
+    if weights is not None:
+        parts.append(_read_weights(V, "weights", weights, samples_in))
     is_pattern = V.observed is not None and V.observed.weights is None
-    is_pattern |= missing == "zeros" and is_sparse(V.columns(np.arange(1)))
-    if missing != "raise" and not (missing == "zeros" and is_pattern):
-        parts.append(V.sweep(_known_rows, missing=missing)[0])
-    if is_pattern and (parts or sigma is not None):
-        parts.append(V.sweep(_known_rows, missing="zeros")[0])
+    is_pattern |= missing == "zeros" and is_sparse(V.columns([0]))
+    codes = [missing] if missing != "raise" else []
+    if is_pattern:
+        codes = [code for code in codes if code != "zeros"]
+        if codes or parts or sigma is not None:
+            codes.append("zeros")
+    parts += [V.sweep(_known_rows, missing=code)[0] for code in codes]
     if not parts and not is_pattern and sigma is None:
         return V
     rows = parts[0] if parts else None
@@ -271,7 +274,7 @@ def observed_only(
     if sigma is not None:
         others = () if rows is None else (rows,)
         by_sigma = partial(_weights_of_sigma, names=V.names)
-        rows = V.by_rows(by_sigma, _checked(V, "sigma", sigma, samples_in), *others)
+        rows = V.by_rows(by_sigma, _read_table(V, "sigma", sigma, samples_in), *others)
     view = copy.copy(V) if rows is None else with_zeros(V, rows)
     for name in ("names", "vocabulary", "remarks", "preparation"):
         setattr(view, name, getattr(V, name))
@@ -298,10 +301,11 @@ def without_unit(V: DataMatrix) -> DataMatrix:
 def _warn_of_empty(now: Observed, before: Observed | None) -> None:
     """Warn about samples and features without known entries, unless they were reported before."""
     earlier = (0, 0) if before is None else before.n_empty
-    for count, known, what in zip(now.n_empty, earlier, ("sample", "feature"), strict=True):
-        if count > known:
-            problem = f"nothing is observed of {counted(count, what)}: coefficients and components "
-            warnings.warn(InputWarning(problem + "are zero there"), stacklevel=4)
+    for count, reported, what in zip(now.n_empty, earlier, ("sample", "feature"), strict=True):
+        if count > reported:
+            problem = f"nothing is observed of {counted(count, what)}"
+            effect = "coefficients and components are zero there"
+            warnings.warn(InputWarning(f"{problem}: {effect}"), stacklevel=4)
 
 
 def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares: float) -> None:
@@ -314,8 +318,8 @@ def _check_scale(name: str, dtype: DType, lowest: float, highest: float, squares
     raise DataError(Option(name), size + advice)
 
 
-def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
-    """Return a mask or weights as an aligned array (N, F) of numbers that are at least 0."""
+def _read_table(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
+    """Return a number for each entry as an aligned array (N, F)."""
     F, N = V.shape
     is_short = name == "weights" and is_of_features(table)
     sides = ("sample", "feature") if samples_in == "rows" else ("feature", "sample")
@@ -326,24 +330,35 @@ def _checked(V: DataMatrix, name: str, table: Any, samples_in: str) -> Aligned:
     table = table if samples_in == "rows" else table.T
     if is_short and table.shape == (F,):
         table = np.broadcast_to(table, (N, F))
-    if tuple(table.shape) != (N, F):
-        problem = f" has shape {tuple(table.shape)}, expected one entry for each of the data, "
-        also = f", or for each feature, {(F,)}" if name == "weights" else ""
-        raise DataError(Option(name), problem, f"{(N, F)}{also}")
-    if name == "sigma":
-        return V.align(table)
-    (limits,) = V.map(lambda index, rows: (_range_of(exact(rows)),), table, reduce=_wider)
+    own = tuple(table.shape)
+    if own != (N, F):
+        expected = f"one entry for each of the data, {(N, F)}"
+        if name == "weights":
+            expected += f", or for each feature, {(F,)}"
+        raise DataError(Option(name), f" has shape {own}, expected {expected}")
+    return V.align(table)
+
+
+def _read_weights(V: DataMatrix, name: str, table: object, samples_in: str) -> Aligned:
+    """Return a mask or weights as an aligned array (N, F) of numbers that are at least 0."""
+    rows = _read_table(V, name, table, samples_in)
+    (limits,) = V.map(_range_of_rows, rows, reduce=_wider)
     lowest, highest = limits
     if name == "mask" and not np.isnan(lowest):
-        table = table.astype(bool, copy=False)
-        lowest = highest = 1.0
+        return V.by_rows(_as_mask, rows)
     if not (lowest >= 0 and np.isfinite(highest)):
-        has = " has NaN" if np.isnan(lowest) else f" has entries from {lowest:g} to {highest:g}"
-        expected = (
-            ": expected finite numbers that are at least 0; write 0 where an entry is missing"
-        )
-        raise OptionError(Option(name), has + expected)
-    return V.align(table)
+        problem = " has NaN" if np.isnan(lowest) else f" has entries from {lowest:g} to {highest:g}"
+        expected = "finite numbers that are at least 0; write 0 where an entry is missing"
+        raise OptionError(Option(name), f"{problem}: expected {expected}")
+    return rows
+
+
+def _range_of_rows(index: range, rows: Array) -> tuple[Interval]:
+    return (_range_of(exact(rows)),)
+
+
+def _as_mask(index: range, rows: Array) -> Array:
+    return rows.astype(bool, copy=False)
 
 
 def _weights_of_sigma(
@@ -413,16 +428,20 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
     V = V if earlier is None else earlier.V
     weights = in_order(V.names, "sample_weight", weights, "sample")
     weights = array("sample_weight", weights, V.shape[1:], at_least=0)
-    weights = weights.astype(float) * (1.0 if earlier is None else earlier.weights)
+    weights = weights.astype(float)
+    if earlier is not None:
+        weights *= earlier.weights
     if not weights.any():
         problem = " is zero for every sample: give some a weight above zero"
         raise OptionError(Option("sample_weight"), problem)
     if (weights == 1).all():
         return V
     with np.errstate(over="ignore"):
-        squares = float((V.norms_squared * weights ** (2 // max(degree, 1))).sum())
-    _check_scale("sample_weight", V.dtype, weights[weights > 0].min(), weights.max(), squares)
-    is_whole = bool((weights == np.round(weights)).all())
+        powers = weights ** (2 // max(degree, 1))
+        squares = float((V.norms_squared * powers).sum())
+    smallest = weights[weights > 0].min()
+    _check_scale("sample_weight", V.dtype, smallest, weights.max(), squares)
+    is_whole = (weights == np.round(weights)).all()
     view: DataMatrix
     if is_whole and weights.sum() * V.n_features <= _MAX_REPEATED_ENTRIES:
         repeated = np.repeat(np.arange(V.n_samples), weights.astype(np.intp))
@@ -430,8 +449,11 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
     if degree == 0:
-        problem = " has fractions, or counts too many samples, for a loss that does not depend on "
-        raise OptionError(Option("sample_weight"), problem, "scale: give small whole numbers")
+        problem = (
+            " has fractions, or counts too many samples, for a loss that does not depend on "
+            "scale: give small whole numbers"
+        )
+        raise OptionError(Option("sample_weight"), problem)
     roots = V.align(np.sqrt(weights))
     scales = roots if degree == 2 else V.align(weights)
     view = times_samples(V, scales, holes=True)
@@ -519,9 +541,11 @@ def packed(W: Array) -> Array:
 
 def unpacked(pairs: Array, K: int) -> Array:
     """Return symmetric matrices (n, K, K) from their upper halves (n, K (K + 1) / 2)."""
-    place = np.empty((K, K), np.intp)
     first, second = np.triu_indices(K)
-    place[first, second] = place[second, first] = np.arange(first.size)
+    places = np.arange(first.size)
+    place = np.empty((K, K), np.intp)
+    place[first, second] = places
+    place[second, first] = places
     return np.ascontiguousarray(pairs[:, place])
 
 
@@ -605,12 +629,13 @@ def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
 
 def _with_model(block: Block, *given: Array, W: Array) -> Block:
     """Replace missing entries by W H', given weights, if there are any, and H (n, K)."""
-    known = known_entries(block, given[0] if len(given) == 2 else None)
-    rows: Array = np.where(known, dense(block).T, exact(given[-1]) @ W.T)
+    *weights, H = given
+    known = known_entries(block, *weights)
+    rows: Array = np.where(known, dense(block).T, exact(H) @ W.T)
     return np.maximum(rows, 0).astype(block.dtype, copy=False).T
 
 
-def known_entries(block: Block, weights: EntryWeights) -> Array:
+def known_entries(block: Block, weights: EntryWeights = None) -> Array:
     """Return whether each entry of a block is known, (n, F)."""
     if weights is not None:
         return weights > 0
@@ -619,7 +644,8 @@ def known_entries(block: Block, weights: EntryWeights) -> Array:
 
 def _feature_sums(block: Block) -> tuple[Array]:
     block = entrywise(exact(block), partial(np.maximum, 0))
-    return (weighted_sums(block, np.ones((block.shape[1], 1)))[:, 0],)
+    ones = np.ones((block.shape[1], 1))
+    return (weighted_sums(block, ones)[:, 0],)
 
 
 # --- steps that read weights -------------------------------------------------------------------
@@ -632,7 +658,8 @@ def _range_of(rows: Array) -> Interval:
 
 def _wider(a: Interval, b: Interval) -> Interval:
     """Return the range that contains both; NaN if either range has one."""
-    return float(np.minimum(a[0], b[0])), float(np.maximum(a[1], b[1]))
+    lowest, highest = zip(a, b, strict=True)
+    return float(np.min(lowest)), float(np.max(highest))
 
 
 def _weights_times(index: range, rows: Array, others: Array) -> Array:
@@ -649,36 +676,41 @@ def _is_positive(index: range, rows: Array) -> Array:
 def _known_rows(block: Block, *, missing: str | float) -> PerSample:
     """Step: return which entries are known if NaN, zeros or a number mark missing entries.
 
-    For sparse data, "zeros" means entries that are not stored. With a number, NaN is missing too.
+    For sparse data, "zeros" means entries that are not stored. If `missing` is a number, NaN also
+    counts as missing.
     """
     is_zero = missing == "zeros"
     code = np.nan if isinstance(missing, str) else missing
     if is_sparse(block):
+        values = block.data
         known = np.full(block.shape[::-1], not is_zero and code != 0)
-        is_missing = np.isnan(block.data) | (block.data == code)
-        known[owners(block), block.indices] = is_zero | ~is_missing
+        known[owners(block), block.indices] = is_zero | ~(np.isnan(values) | (values == code))
         return known, None
     rows = np.asarray(block.T)
     known = rows != 0 if is_zero else ~np.isnan(rows) & (rows != code)
     return np.ascontiguousarray(known), None
 
 
-_Survey: TypeAlias = tuple[Facts, Interval]
+# Counts of features, sums of inverse weights, the number of empty samples, and weighted squares;
+# and the range of the weights.
+_Survey: TypeAlias = tuple[tuple[Array, Array, int, float], Interval]
 
 
 def _survey(block: Block, weights: EntryWeights = None) -> tuple[_Survey]:
-    """Return sums of a block: weighted squares, empty samples, counts, inverse weights, range."""
+    """Step: survey the known entries of a block."""
     pattern: Any = _pattern(block, None if weights is None else weights > 0)
     counts = pattern.sum(axis=1)
-    sums = {"counts": counts, "inverses": 0, "empty": int((pattern.sum(axis=0) == 0).sum())}
+    n_empty = int((pattern.sum(axis=0) == 0).sum())
+    inverses = np.zeros(len(counts))
     extremes = 1.0, 1.0
     with np.errstate(over="ignore"):
-        sums["squares"] = float(observed_squares(block, weights).sum())
+        squares = float(observed_squares(block, weights).sum())
         if weights is not None and weights.dtype != bool:
-            extremes = _range_of(exact(weights[weights > 0]))
-            inverses = np.divide(1.0, weights, out=np.zeros(weights.shape), where=weights > 0)
-            sums["inverses"] = inverses.sum(axis=0)
-    return ((sums, extremes),)
+            is_known = weights > 0
+            extremes = _range_of(exact(weights[is_known]))
+            of_entries = np.divide(1.0, weights, out=np.zeros(weights.shape), where=is_known)
+            inverses = of_entries.sum(axis=0)
+    return (((counts, inverses, n_empty, squares), extremes),)
 
 
 def _join(a: _Survey, b: _Survey) -> _Survey:

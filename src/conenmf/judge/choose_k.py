@@ -48,9 +48,10 @@ from ..data.views import shuffled_samples, take_samples, times_features, unit_sa
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..solve.alternate import alternate
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..text import Facts, Texts, counted
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
@@ -676,7 +677,7 @@ def _predicted(
 
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
-    """The weighted squares of each sample's residuals, and of its known entries."""
+    """Return each sample's weighted sums of squares: of the residuals, and of the known entries."""
     return *(
         observed_residual(block, weights, exact(W), exact(rows))[1] for rows in (H, 0 * H)
     ), None

@@ -34,10 +34,11 @@ from ..io.open import as_data, from_columns
 from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..solve.constraints import NO_PENALTIES
+from ..solve.alternate import alternate
+from ..solve.constraints import Fixed
 from ..solve.losses import get_loss
 from ..solve.problem import Problem
-from ..solve.run import Stopping, alternate
+from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
 from . import plots
@@ -149,12 +150,12 @@ class Search:
         self,
         V: DataMatrix,
         loss: str,
-        fixed: ArrayLike | None = None,
+        fixed: Fixed | ArrayLike | None = None,
         spectrum: KnownSpectrum = None,
     ) -> None:
         fitted = get_loss(loss)
         self.V = V
-        self.problem = Problem.of(V, fitted, fitted.solver("auto"), fixed, NO_PENALTIES)
+        self.problem = Problem(fitted, fixed=fixed).bind(V, fitted.solver("auto"))
         self.spectrum = spectrum
         if V.observed is None and "dual" in fitted.lower_bounds:
             self.spectrum = Spectrum.of(V, spectrum)

@@ -81,7 +81,8 @@ def subspace_energy(
     rest = max(float(total - values.sum()), 0.0) + rounding  # the trace of A orthogonal to Q
     lifted = values + rounding if roots else values
     added = 0.0 if roots else rounding
-    least = float((np.sqrt(lifted[:k]) if roots else lifted[:k]).sum())
+    terms = np.sqrt(lifted[:k]) if roots else lifted[:k]
+    least = float(terms.sum())
     bound = energy_above(lifted, gram, k, rest, rest, roots=roots)
     if bound <= least * (1 + _NEGLIGIBLE_SHARE):
         return EnergyBound(bound + added, 0.0)
@@ -137,12 +138,12 @@ def energy_above(
     """
     j = np.arange(k + 1)
     best = np.inf
-    scale = max(float(values[0]), TINY)
-    no_residual = not residual_gram.any()
-    slacks = np.zeros(1) if no_residual else scale * np.geomspace(1e-12, 1.0, _N_SLACKS)
+    slacks = np.zeros(1)
+    if residual_gram.any():
+        slacks = max(float(values[0]), TINY) * np.geomspace(1e-12, 1.0, _N_SLACKS)
     for s in slacks.tolist():
         raised = values
-        if not no_residual:
+        if s > 0:
             raised = eigvalsh(np.diag(values) + residual_gram / s)[::-1]
         of_C = np.minimum(j * tail, rest) + j * s
         if roots:
@@ -182,44 +183,57 @@ def tail_above(
     largest : float
         The magnitude of the numbers whose rounding error `apply` returns.
     """
-    squared = np.einsum("fn,fn->n", starts, starts)
-    least = FAILURE_PROBABILITY ** (1 / starts.shape[1]) * np.sqrt(np.pi / 2)
+    n_starts = starts.shape[1]
+    squared = _dots(starts, starts)
+    least = FAILURE_PROBABILITY ** (1 / n_starts) * np.sqrt(np.pi / 2)
+    limits = squared / least**2
     floor = _ROUNDING * min(largest, ceiling)
     basis = [starts / np.maximum(np.sqrt(squared), TINY)]
     diagonal = []
     beside = []
     bound = ceiling
-    every = max(1, _STEPS_BETWEEN // starts.shape[1])
+    every = max(1, _STEPS_BETWEEN // n_starts)
     for step in range(1, _MAX_STEPS + 1):
         image = apply(basis[-1])
-        diagonal.append(np.einsum("fn,fn->n", basis[-1], image))
+        diagonal.append(_dots(basis[-1], image))
         for vectors in (*basis, *basis):  # twice, to keep them orthogonal
-            image = image - vectors * np.einsum("fn,fn->n", vectors, image)
-        norms = np.sqrt(np.einsum("fn,fn->n", image, image))
-        beside.append(np.maximum(norms, floor))
+            image = image - vectors * _dots(vectors, image)
+        norms = np.sqrt(_dots(image, image))
+        lengths = np.maximum(norms, floor)
+        beside.append(lengths)
         is_all = bool((norms <= floor).all())
         if is_all or step % every == 0:
-            bound = min(bound, _reached(diagonal, beside, squared / least**2, ceiling))
+            bound = min(bound, _find_limit(diagonal, beside, limits, ceiling))
         if bound <= low or is_all:
             break
-        basis.append(image / np.maximum(norms, floor))
+        basis.append(image / lengths)
     return bound + floor
 
 
-def _reached(diagonal: list[Array], beside: list[Array], limits: Array, ceiling: float) -> float:
+def _dots(A: Array, B: Array) -> Array:
+    """Return the product of each column of A with the same column of B."""
+    return np.asarray(np.einsum("fn,fn->n", A, B))
+
+
+def _find_limit(diagonal: list[Array], beside: list[Array], limits: Array, ceiling: float) -> float:
     """Return where the sum of squared polynomials reaches its limit, the largest of all starts."""
-    matrix = np.zeros((limits.size, len(diagonal), len(diagonal)))
-    place = np.arange(len(diagonal))
+    n = limits.size
+    size = len(diagonal)
+    matrix = np.zeros((n, size, size))
+    place = np.arange(size)
     matrix[:, place, place] = np.transpose(diagonal)
-    matrix[:, place[1:], place[:-1]] = np.transpose(beside[:-1])  # the triangle that eigvalsh reads
+    below = np.transpose(beside[:-1])  # in the triangle that eigvalsh reads
+    matrix[:, place[1:], place[:-1]] = below
     low = eigvalsh(matrix)[:, -1]
     high = np.maximum(low, ceiling)
+    start = np.arange(n)
     for _ in range(_SEARCHES):
         places = np.linspace(low, high, _PLACES)
         above = _sum_of_squares(places, diagonal, beside) > limits
         above[-1] = True
         first = np.maximum(above.argmax(axis=0), 1)
-        low, high = (np.take_along_axis(places, i[None], axis=0)[0] for i in (first - 1, first))
+        low = places[first - 1, start]
+        high = places[first, start]
     return float(high.max())
 
 

@@ -67,14 +67,15 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
         raise DataError("G or C holds NaN or infinity: check the factors and the data")
     squares = np.diagonal(G, axis1=-2, axis2=-1).astype(float)
     # Scale to a unit diagonal: the scale of a component must not decide what counts as singular.
-    dead = squares <= kernels.SMALLEST_SQUARE
-    scale = np.sqrt(np.where(dead, 1.0, squares))
-    sides = np.ascontiguousarray(np.where(dead, 0.0, C / scale), dtype=float)
-    gram = G / (scale[..., :, None] * scale[..., None, :])
-    gram[dead[..., :, None] | dead[..., None, :]] = 0.0
-    gram[..., range(K), range(K)] += dead
+    is_zero = squares <= kernels.SMALLEST_SQUARE
+    scale = np.sqrt(np.where(is_zero, 1.0, squares))
+    sides = np.ascontiguousarray(np.where(is_zero, 0.0, C / scale), dtype=float)
+    gram = G / _outer(np.multiply, scale)
+    gram[_outer(np.logical_or, is_zero)] = 0.0
+    gram[..., range(K), range(K)] += is_zero
     pivot_sq = smallest_pivot_squared(gram) if G.ndim == 2 else 0.0
-    gram = gram if pivot_sq > _ROUNDING * K else gram + _ROUNDING * K * np.eye(K)
+    if pivot_sq <= _ROUNDING * K:
+        gram = gram + _ROUNDING * K * np.eye(K)
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
         solution = pivoted(gram, sides, Y)
@@ -83,9 +84,15 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
         if pivot_sq < _DOUBTFUL_PIVOT_SQ:
             failed |= _is_wrong(gram, sides, solution)
         if failed.any():
-            grams = (gram if gram.ndim == 2 else gram[failed])[..., ::step, ::step]
-            solution[failed] = by_scipy(grams, sides[failed, ::step])[:, ::step]
+            grams = gram if gram.ndim == 2 else gram[failed]
+            found = by_scipy(grams[..., ::step, ::step], sides[failed, ::step])
+            solution[failed] = found[:, ::step]
     return np.asarray((solution / scale).astype(C.dtype, copy=False))
+
+
+def _outer(combine: np.ufunc, rows: Array) -> Array:
+    """Combine each pair of entries of a row (..., K), (..., K, K)."""
+    return np.asarray(combine(rows[..., :, None], rows[..., None, :]))
 
 
 def smallest_pivot_squared(gram: Array) -> float:
@@ -119,9 +126,10 @@ def _is_wrong(gram: Array, sides: Array, Y: Array) -> Array:
     """Return in which rows of Y the gradient conditions do not hold."""
     with np.errstate(invalid="ignore", over="ignore"):  # where a decomposition failed
         gradient = (Y[:, None] @ gram)[:, 0] - sides
-    wrong = np.where(Y > 0, np.abs(gradient), -gradient).max(axis=1, initial=0.0)
-    size = np.abs(sides).max(axis=1, initial=0.0)
-    return np.asarray(~(wrong <= _DOUBTFUL_RESIDUAL * np.where(size > 0, size, 1.0)))
+    wrong = np.where(Y > 0, np.abs(gradient), -gradient)
+    size = np.abs(sides).max(axis=1)
+    allowed = _DOUBTFUL_RESIDUAL * np.where(size > 0, size, 1.0)
+    return np.asarray(~(wrong.max(axis=1, initial=0.0) <= allowed))
 
 
 def by_scipy(gram: Array, sides: Array) -> Array:
@@ -140,9 +148,10 @@ def by_scipy(gram: Array, sides: Array) -> Array:
     unit = sides / np.where(size > 0, size, 1.0)
     least = eigvalsh(gram)[..., 0]
     shift = np.where(least > 0, 0.0, _ROUNDING * K - 2 * least)
-    roots = cholesky(gram + shift[..., None, None] * np.eye(K))
-    L = np.broadcast_to(roots, (n, K, K))
-    B = solve(L, unit[:, :, None])[:, :, 0]
-    rows = [scipy_nnls(root.T, b, maxiter=_MAX_STEPS)[0] for root, b in zip(L, B, strict=True)]
-    Y = np.array(rows)
+    ridge = shift[..., None, None] * np.eye(K)
+    L = np.broadcast_to(cholesky(gram + ridge), (n, K, K))
+    B = solve(L, unit[:, :, None])
+    Y = np.empty((n, K))
+    for i in range(n):
+        Y[i], _ = scipy_nnls(L[i].T, B[i, :, 0], maxiter=_MAX_STEPS)
     return np.where(Y > _GRADIENT_TOL, Y, 0.0) * size

@@ -33,10 +33,12 @@ from ..data.blocks import (
     cross_products,
     exact,
     feature_gram,
+    first_largest,
+    over,
     products,
     weighted_sums,
 )
-from ..data.matrix import Aligned, DataMatrix
+from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import ComponentsError, OptionError
 from ..io.open import as_data
 from .energy import Apply, EnergyBound, subspace_energy
@@ -111,7 +113,7 @@ class Spectrum:
         self._start = start
         self._has_vectors = vectors
         self._rows: Rows = None  # rows for a view that starts from a subspace; stored only here
-        self._gram: Pair | None = None
+        self._gram: Leading | None = None
         self._found: list[tuple[int, float, Leading]] = []
         self._energy: dict[int, EnergyBound] = {}
 
@@ -134,14 +136,14 @@ class Spectrum:
         return spectrum
 
     def singular_values(self, k: int, *, rough: bool = False) -> Array:
-        """Return the k largest singular values of V, to a relative 1e-10; `rough`, to 1e-4.
+        """Return the k largest singular values of V, accurate to 1e-10; with `rough`, to 1e-4.
 
         Parameters
         ----------
         k : int
         rough : bool
         """
-        k = self._asked(k)
+        k = self._check_k(k)
         with self.V.own_threads():
             values = self._leading(k, _ROUGH_TOL if rough else _VALUE_TOL).values
         return np.sqrt(np.maximum(values[:k], 0.0))
@@ -159,24 +161,24 @@ class Spectrum:
         tol : float
             As in `leading_subspace`; a smaller one gives a tighter bound.
         """
+        k = self._check_k(k)
+        if k not in self._energy:
+            with self.V.own_threads():
+                self._energy[k] = self._bound_energy(k, tol)
+        return self._energy[k]
+
+    def _bound_energy(self, k: int, tol: float) -> EnergyBound:
         V = self.V
-        k = self._asked(k)
-        if k in self._energy:
-            return self._energy[k]
-        with V.own_threads():
-            found = self._leading(k, tol, more=True)
-            values = np.maximum(found.values, 0.0)
-            rounding = 10 * k * min(V.shape) * EPS * float(values[0])
-            bound = EnergyBound(float(values[:k].sum()) + rounding, 0.0)
-            if not self._forms_gram(k, True):
-                apply, _, is_held = self._operator()
-                images = apply(found.vectors) if found.images is None else found.images
-                n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
-                bound = subspace_energy(
-                    found._replace(images=images), k, V.total, rounding, apply, n_starts=n_starts
-                )
-        self._energy[k] = bound
-        return bound
+        found = self._leading(k, tol, more=True)
+        values = np.maximum(found.values, 0.0)
+        rounding = 10 * k * min(V.shape) * EPS * float(values[0])
+        if self._forms_gram(k, True):
+            return EnergyBound(float(values[:k].sum()) + rounding, 0.0)
+        apply, _, is_held = self._operator()
+        if found.images is None:
+            found = found._replace(images=apply(found.vectors))
+        n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
+        return subspace_energy(found, k, V.total, rounding, apply, n_starts=n_starts)
 
     def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> Pair:
         """Return at least k leading eigenvectors X (F, m) and eigenvalues (m,) of VV'.
@@ -187,11 +189,12 @@ class Spectrum:
         tol : float
             ||VV'x - value x|| <= tol * value for the first k; the others are about as accurate.
         """
-        k = self._asked(k)
+        k = self._check_k(k)
+        size = self._block_size(k)
         with self.V.own_threads():
             found = self._leading(k, tol)
-            size = self._block_size(k)
-            return self._features(found.vectors[:, :size]), np.maximum(found.values[:size], 0.0)
+            vectors = self._features(found.vectors[:, :size])
+        return vectors, np.maximum(found.values[:size], 0.0)
 
     def noise(self, k: int) -> float:
         """Estimate the variance of noise from the singular value after the k-th.
@@ -204,42 +207,38 @@ class Spectrum:
         k : int
         """
         F, N = self.V.shape
-        values = self.leading_subspace(min(k + 1, F, N))[1]
-        return float(values[k : k + 1].sum()) / (math.sqrt(F) + math.sqrt(N)) ** 2
+        _, values = self.leading_subspace(min(k + 1, F, N))
+        after = float(values[k : k + 1].sum())
+        return after / (math.sqrt(F) + math.sqrt(N)) ** 2
 
-    def truncated_svd(self, k: int, *, tol: float = VECTOR_TOL) -> tuple[Array, Array, Aligned]:
+    def truncated_svd(self, k: int) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
 
         The signs of vectors and the basis for equal singular values are fixed, so the result is the
         same up to rounding for every storage of V. R has a row for each sample, so it is not
-        stored: computing it again takes one pass.
+        stored: computing it again takes one pass. ||V r - sigma u|| <= 1e-10 sigma_1 for each pair
+        of vectors, as far as rounding allows; V' u = sigma r to rounding.
 
         Parameters
         ----------
         k : int
             At most min(F, N), or the rank of a sketch.
-        tol : float
-            ||V r - sigma u|| <= tol * sigma_1 for each pair of vectors, as far as rounding allows;
-            V' u = sigma r to rounding.
         """
         V = self.V
-        k = self._asked(k)
+        k = self._check_k(k)
         tie = tie_share(V)
         with V.own_threads():
-            found = self._leading(k, tol)
+            found = self._leading(k, VECTOR_TOL)
             limit = found.values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
-            is_rounding = limit <= EPS * found.values[0] * self._block_size(k)
-            X = self._features(
-                found.vectors[:, : k if is_rounding else np.count_nonzero(found.values >= limit)]
-            )
+            n_equal = int((found.values >= limit).sum())
+            if limit <= EPS * found.values[0] * self._block_size(k):  # rounding
+                n_equal = k
+            X = self._features(found.vectors[:, :n_equal])
             # V'X is tall and thin; its singular values do not suffer from the square in VV'.
-            # Products of V with
-            # the right vectors are as accurate, so they replace X as long as this improves the
-            # residual.
+            # Products of V with the right vectors are as accurate, so they replace X as long as
+            # this improves the residual.
             for left in reversed(range(_MAX_REFINEMENTS)):
-                B, triangle = V.sweep(
-                    _project, X=X, reduce=lambda a, b: _triangle(np.vstack([a, b]))
-                )
+                B, triangle = V.sweep(_project, X=X, reduce=_join_triangles)
                 _, sigma, turn = svd(triangle)
                 turn = _canonical(X, sigma, turn, tie)
                 turn *= _signs(X @ turn.T, tie)[:, None]
@@ -247,19 +246,21 @@ class Spectrum:
                 right = _right_vectors(V, B, turn, sigma)
                 if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
                     break
-                image = V.sweep(_combine, right)[0]
-                if norm(image - U * sigma, axis=0).max() <= tol * sigma[0]:
+                (image,) = V.sweep(_combine, right)
+                residuals = norm(image - U * sigma, axis=0)
+                if residuals.max() <= VECTOR_TOL * sigma[0]:
                     break
-                X = _completed(image, U)
+                X = _complete_basis(image, U)
         return U[:, :k], sigma[:k], right[:, :k].T
 
-    def _asked(self, k: int) -> int:
+    def _check_k(self, k: int) -> int:
         k = integer("k", k)
-        largest_k = min(self.V.shape)
-        if not 1 <= k <= largest_k:
+        F, N = self.V.shape
+        most = min(F, N)
+        if not 1 <= k <= most:
             raise ComponentsError(
-                f"a {self.V.n_samples} x {self.V.n_features} matrix has {largest_k} singular "
-                f"values, not the {k} asked for: ask for 1 to {largest_k}"
+                f"a {N} x {F} matrix has {most} singular values, not the {k} asked for: "
+                f"ask for 1 to {most}"
             )
         return k
 
@@ -269,9 +270,10 @@ class Spectrum:
 
     def _forms_gram(self, k: int, more: bool) -> bool:
         """Return whether the Gram matrix is cheap; Lanczos's method is faster for sparse data."""
-        is_sparse = not more and sp.issparse(self.V.held_rows(0))
-        sides = _SPARSE_GRAM_SIDES if is_sparse else (_MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR)
-        return min(self.V.shape) <= max(sides[0], sides[1] * self._block_size(k))
+        side, per_vector = _MAX_GRAM_SIDE, _GRAM_SIDE_PER_VECTOR
+        if not more and sp.issparse(self.V.held_rows(0)):
+            side, per_vector = _SPARSE_GRAM_SIDES
+        return min(self.V.shape) <= max(side, per_vector * self._block_size(k))
 
     def _leading(self, k: int, tol: float, *, more: bool = False) -> Leading:
         """Return the leading eigenpairs of VV', or of V'V; such vectors have an entry per sample.
@@ -280,20 +282,16 @@ class Spectrum:
         """
         if self._forms_gram(k, more):
             if self._gram is None:
-                is_wide = self.V.n_features <= self.V.n_samples
-                gram = gram_of_features(self.V) if is_wide else gram_of_samples(self.V)
-                self._gram = (
-                    eigh(gram) if self._has_vectors else (eigvalsh(gram), np.empty((len(gram), 0)))
-                )
-            values, vectors = (part[..., ::-1] for part in self._gram)
-            return Leading(vectors, values, None)
+                self._gram = self._decompose_gram()
+            return self._gram
         size = self._block_size(k)
+        count = size if more else k
         for known, known_tol, found in self._found:
-            if known >= k and known_tol <= tol and found.values.size >= (size if more else k):
+            if known >= k and known_tol <= tol and found.values.size >= count:
                 return found
         apply, side, is_held = self._operator()
         if is_held and self._start is None:
-            found = _by_arpack(apply, side, size if more else k, tol)
+            found = _by_arpack(apply, side, count, tol)
         else:
             start = self._start
             if start is None:
@@ -305,6 +303,15 @@ class Spectrum:
             found = davidson(apply, k, start, tol)
         self._found.append((k, tol, found))
         return found
+
+    def _decompose_gram(self) -> Leading:
+        V = self.V
+        gram = gram_of_features(V) if V.n_features <= V.n_samples else gram_of_samples(V)
+        if self._has_vectors:
+            values, vectors = eigh(gram)
+        else:
+            values, vectors = eigvalsh(gram), gram[:, :0]
+        return Leading(vectors[:, ::-1], values[::-1], None)
 
     def _operator(self) -> tuple[Apply, int, bool]:
         """Return VV', or V'V if shorter and V is in memory; its side; and if V is in memory."""
@@ -320,9 +327,11 @@ class Spectrum:
 
     def _features(self, vectors: Array) -> Array:
         """Return eigenvectors of VV' (F, m) from those that `_leading` returns."""
-        if self.V.n_features != len(vectors):
-            return qr(self.V.sweep(_combine, self.V.align(vectors))[0])[0]
-        return vectors
+        V = self.V
+        if V.n_features == len(vectors):
+            return vectors
+        (image,) = V.sweep(_combine, V.align(vectors))
+        return qr(image)[0]
 
 
 # The spectrum of V, if it has been computed already.
@@ -338,13 +347,16 @@ def _by_arpack(apply: Apply, side: int, k: int, tol: float) -> Leading:
     rng = default_rng(0)
     size = int(min(max(_VECTORS_PER_EIGENVECTOR * k, k + _MIN_VECTORS), side))
     operator = LinearOperator((side, side), matvec=apply, dtype=float)
-    how = {"v0": rng.standard_normal(side), "ncv": size, "tol": tol / 10, "rng": rng}
+    start = rng.standard_normal(side)
     try:
-        values, vectors = eigsh(operator, k, maxiter=_MAX_RESTARTS, **how)
+        values, vectors = eigsh(
+            operator, k, v0=start, ncv=size, maxiter=_MAX_RESTARTS, tol=tol / 10, rng=rng
+        )
     except ArpackNoConvergence as failure:
+        count = min(k + 8, side)
         random = rng.standard_normal((side, k + 8))
-        vectors = np.hstack([failure.eigenvectors, random])[:, : min(k + 8, side)]
-        return davidson(apply, k, vectors, tol)
+        vectors = np.hstack([failure.eigenvectors, random])
+        return davidson(apply, k, vectors[:, :count], tol)
     return Leading(vectors[:, ::-1], values[::-1], None)
 
 
@@ -368,7 +380,8 @@ def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
         R = AX - X * values
         residuals = norm(R[:, :k], axis=0)
         relevant = np.maximum(values[:k], _SMALLEST_SHARE * values[0])
-        if np.all(residuals <= np.maximum(tol * relevant, _RESIDUAL_ROUNDING * values[0])):
+        allowed = np.maximum(tol * relevant, _RESIDUAL_ROUNDING * values[0])
+        if (residuals <= allowed).all():
             break
         if basis.shape[1] + size > 4 * size:
             basis = X
@@ -398,8 +411,7 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
     The rounding error of B is relative to the largest singular value, so it is large for the
     smallest ones. If a singular value is rounding, its vector would be rounding too: it stays zero.
     """
-    is_known = sigma > EPS * sigma[0]
-    inverses = np.divide(1.0, sigma, out=np.zeros_like(sigma), where=is_known)
+    inverses = over(sigma > EPS * sigma[0], sigma)
     right = V.by_rows(partial(_times, turn.T * inverses), B)
     if sigma[-1] >= _SAFE_SHARE * sigma[0]:
         return right
@@ -412,11 +424,12 @@ def _right_vectors(V: DataMatrix, B: Aligned, turn: Array, sigma: Array) -> Alig
     return right
 
 
-def _completed(image: Array, U: Array) -> Array:
+def _complete_basis(image: Array, U: Array) -> Array:
     """Return an orthonormal basis of the columns of an image, with U's column where one is zero."""
     norms = norm(image, axis=0)
-    is_known = norms > EPS * norms.max()
-    return qr(np.where(is_known, image, U * norms.max()))[0]
+    longest = norms.max()
+    basis, _ = qr(np.where(norms > EPS * longest, image, U * longest))
+    return basis
 
 
 def tie_share(V: DataMatrix) -> float:
@@ -435,26 +448,29 @@ def _canonical(X: Array, sigma: Array, turn: Array, tie: float) -> Array:
     treated in the same way. Ties go to the first feature.
     """
     turn = turn.copy()
-    first = np.flatnonzero(np.append(True, sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)))
-    for start, stop in pairwise([*first.tolist(), sigma.size]):
-        if stop - start == 1 or sigma[start] == 0:
+    is_smaller = sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)
+    borders = np.flatnonzero(is_smaller) + 1
+    for start, stop in pairwise([0, *borders.tolist(), sigma.size]):
+        size = stop - start
+        if size == 1 or sigma[start] == 0:
             continue
         rows = X @ turn[start:stop].T
-        rotation = np.empty((stop - start, stop - start))
-        for i in range(stop - start):
+        rotation = np.empty((size, size))
+        for i in range(size):
             norms = norm(rows, axis=1)
-            nearest = int(np.argmax(norms >= norms.max() * (1.0 - tie)))
-            rotation[i] = rows[nearest] / norms[nearest]
-            rows = rows - np.outer(rows @ rotation[i], rotation[i])
+            nearest = first_largest(norms, tie)
+            axis = rows[nearest] / norms[nearest]
+            rotation[i] = axis
+            rows = rows - np.outer(rows @ axis, axis)
         turn[start:stop] = rotation @ turn[start:stop]
     return turn
 
 
 def _signs(U: Array, tie: float) -> Array:
     """Return signs that make the largest entry of each column positive (the first, in a tie)."""
-    size = np.abs(U)
-    leading = (size >= size.max(axis=0) * (1 - tie)).argmax(axis=0)
-    return np.where(np.take_along_axis(U, leading[None], axis=0)[0] < 0, -1.0, 1.0)
+    leading = first_largest(np.abs(U), tie)
+    entries = U[leading, np.arange(leading.size)]
+    return np.where(entries < 0, -1.0, 1.0)
 
 
 # --- functions of one pass over V or over aligned arrays ------------------------------------------
@@ -467,8 +483,13 @@ def _project(block: Block, *, X: Array) -> Pair:
 
 
 def _triangle(B: Array) -> Array:
-    n_zero_rows = max(B.shape[1] - B.shape[0], 0)  # rows of zeros that make the triangle square
-    return np.asarray(qr(np.pad(B, ((0, n_zero_rows), (0, 0))), mode="r"))
+    n, k = B.shape
+    zeros = np.zeros((max(k - n, 0), k))  # they make the triangle square
+    return np.asarray(qr(np.vstack([B, zeros]), mode="r"))
+
+
+def _join_triangles(a: Array, b: Array) -> Array:
+    return _triangle(np.vstack([a, b]))
 
 
 def _times(X: Array, index: range, B: Array) -> Array:
@@ -501,9 +522,12 @@ def gram_of_samples(V: DataMatrix) -> Array:
     """Return V'V (N, N) for small N; one pass for each batch of samples."""
     N = V.n_samples
     size = min(_GATHERED_SAMPLES, V.max_gather)
-    batches = [np.arange(n, min(n + size, N)) for n in range(0, N, size)]
-    parts = (
-        V.sweep(lambda block, other: (cross_products(block, other), None), other=V.columns(batch))
-        for batch in batches
-    )
-    return np.hstack([np.asarray(part) for part, _ in parts])
+    parts = []
+    for batch in np.split(np.arange(N), range(size, N, size)):
+        part, _ = V.sweep(_products_with, other=V.columns(batch))
+        parts.append(np.asarray(part))
+    return np.hstack(parts)
+
+
+def _products_with(block: Block, *, other: Block) -> PerSample:
+    return cross_products(block, other), None

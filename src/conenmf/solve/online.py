@@ -1,7 +1,7 @@
 """Streams: cones and factors of samples that arrive batch by batch and are not kept.
 
 The paper leaves an online version of its algorithms open; this is one. A stream keeps at most K
-centres and, for each of their cones, a sketch of its samples (`cones.open_problems`). It also keeps
+centres and, for each of their cones, a sketch of its samples (`cones.streams`). It also keeps
 K components with the statistics HH' and VH', from which a loop updates them one batch at a time,
 because no sample is read twice. Cones affect components in only one way: a cone whose sum the
 components approximate badly gets its own component. The memory of a stream does not grow with the
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..arguments import Pair, components, integer
-from ..cones.open_problems import SKETCH_SIZE, StreamCones, update_cones
+from ..cones.streams import SKETCH_SIZE, StreamCones, update_cones
 from ..data.blocks import Array, Block, exact, first_largest, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory

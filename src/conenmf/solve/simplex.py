@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import inv, lstsq, matrix_rank, norm, slogdet
@@ -52,7 +52,7 @@ from numpy.random import default_rng
 from scipy.linalg import null_space, qr
 from scipy.special import gammaln, log_ndtr
 
-from ..arguments import components
+from ..arguments import Interval, Shape, components
 from ..data.blocks import Array, dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
@@ -80,8 +80,6 @@ _TOL = 1e-7
 _MEMORY = 20  # steps that the search stores
 _ROOT = math.log(math.sqrt(2 * math.pi))
 
-Limits: TypeAlias = tuple[float, float]
-
 
 def simplex(
     V: DataMatrix, K: int, *, known: Array | None = None, spectrum: KnownSpectrum = None
@@ -104,7 +102,30 @@ def simplex(
     """
     require_data_matrix(V, nonzero=True)
     K = components(K)
+    _check_shape(V.shape, K)
+    spectrum = Spectrum.of(V, spectrum)
+    largest = spectrum.noise(K)
     F, N = V.shape
+    basis, squares = spectrum.leading_subspace(min(K + 1, F, N))
+    _check_rank(squares, K)
+    energy = float(squares[:K].sum())
+    left = max(V.total - energy, 0.0) / (N * max(F - K, 1))
+    unit = math.sqrt(energy / N)
+    noise = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
+    sizes = np.sqrt(exact(squares[:K]) / N) / unit
+    basis = exact(basis[:, :K])
+    lengths = sizes * unit
+    project = (basis / lengths).T
+    vertices = None if known is None else project @ known
+    Q = _facets(project @ _pixels(V), sizes, noise, vertices)
+    W: Array = np.maximum(basis * lengths @ inv(Q), 0.0)
+    if known is not None:
+        W[:, : known.shape[1]] = known
+    return W.astype(V.dtype)
+
+
+def _check_shape(shape: Shape, K: int) -> None:
+    F, N = shape
     if min(F, N) < K:
         raise ComponentsError(
             f"a scene of {N} pixels and {F} bands has at most {min(F, N)} endmembers, not {K}"
@@ -112,28 +133,18 @@ def simplex(
     if F > N:
         problem = f"a scene of {N} pixels has fewer than its {F} bands: are bands in the rows?"
         advice = " If so, transpose the matrix, or give "
-        option = Option("samples_in", "columns")
-        warnings.warn(InputWarning(Message(problem, advice, option)), stacklevel=2)
-    spectrum = Spectrum.of(V, spectrum)
-    largest = spectrum.noise(K)
-    basis, squares = spectrum.leading_subspace(min(K + 1, F, N))
-    if not squares[K - 1] > _MIN_SQUARE * squares[0]:
-        rank = int((squares > _MIN_SQUARE * squares[0]).sum())
+        message = Message(problem, advice, Option("samples_in", "columns"))
+        warnings.warn(InputWarning(message), stacklevel=3)
+
+
+def _check_rank(squares: Array, K: int) -> None:
+    """Reject more endmembers than the pixels have directions that are not empty."""
+    rank = int((squares > _MIN_SQUARE * squares[0]).sum())
+    if rank < K:
         raise ComponentsError(
             f"the pixels lie in {rank} dimensions, which is too few for {K} endmembers: "
             f"use at most {rank}"
         )
-    left = max(V.total - float(squares[:K].sum()), 0.0) / (N * max(F - K, 1))
-    unit = math.sqrt(float(squares[:K].sum()) / N)
-    sizes = np.sqrt(exact(squares[:K]) / N) / unit
-    basis = exact(basis[:, :K])
-    project = (basis / (sizes * unit)).T
-    noise = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
-    Q = _facets(project @ _pixels(V), sizes, noise, None if known is None else project @ known)
-    W: Array = np.maximum(basis * (sizes * unit) @ inv(Q), 0.0)
-    if known is not None:
-        W[:, : known.shape[1]] = known
-    return W.astype(V.dtype)
 
 
 def _pixels(V: DataMatrix) -> Array:
@@ -154,7 +165,8 @@ def volume_weight(V: DataMatrix, W: Array) -> float:
     W = exact(W)
     X = _pixels(V)
     H = sum_to_one(W.T @ W, X.T @ W)
-    fall = np.vdot((X - W @ H.T) @ H, W - W.mean(axis=1, keepdims=True))
+    dW = W - W.mean(axis=1, keepdims=True)
+    fall = np.vdot((X - W @ H.T) @ H, dW)
     return max(float(fall / (X**2).sum()), 0.0) / (W.shape[1] - 1)
 
 
@@ -168,35 +180,33 @@ def _facets(Y: Array, sizes: Array, noise: Array, known: Array | None) -> Array:
     bright = scale @ Y
     space = _Space(_first_facets(Y, bright, scale), scale)
     bright = np.maximum(bright, _MIN_BRIGHTNESS)
-    shares = np.array([-_MAX_LOGIT, _FIRST_ZEROS])
-    held = [(share, share) for share in shares]
-    start = np.r_[space.start, shares, np.log(noise).mean()]
-    step = 1 + bright.size // _FIRST_PIXELS
-    start = _search(start, (Y[:, ::step], sizes, space, bright[::step]), held, noise)
+    log_noise = np.log(noise)
+    some = slice(None, None, 1 + bright.size // _FIRST_PIXELS)
+    first = _Scene(Y[:, some], sizes, space, bright[some])
+    fixed = [(-_MAX_LOGIT, -_MAX_LOGIT), (_FIRST_ZEROS, _FIRST_ZEROS)]
+    start = np.r_[space.start, -_MAX_LOGIT, _FIRST_ZEROS, log_noise.mean()]
+    start = _search(start, first, [*fixed, tuple(log_noise)])
     start[-3] = _FIRST_PURE
-    free = [(-_MAX_LOGIT, _MAX_LOGIT)] * 2
-    start = _search(start, (Y, sizes, space, bright), free, noise)
+    limit = (-_MAX_LOGIT, _MAX_LOGIT)
+    limits = [limit, limit, tuple(log_noise)]
+    scene = _Scene(Y, sizes, space, bright)
+    start = _search(start, scene, limits)
     if known is not None:
         space = _with_known(space.facets(start[:-3]), scale, known)
         start = np.r_[space.start, start[-3:]]
-        start = _search(start, (Y, sizes, space, bright), free, noise)
+        start = _search(start, scene._replace(space=space), limits)
     return space.facets(start[:-3])
 
 
-def _search(start: Array, given: tuple[Any, ...], shares: list[Limits], noise: Array) -> Array:
+def _search(start: Array, scene: _Scene, limits: list[Interval]) -> Array:
     """Return the point of least loss; the minimiser returns its bounds if nothing is free."""
     from scipy.optimize import minimize  # slow to import
 
-    found = minimize(
-        _loss,
-        start,
-        given,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[*[(None, None)] * (start.size - 3), *shares, tuple(np.log(noise))],
-        options={"maxiter": _MAX_ITER, "ftol": _TOL, "maxcor": _MEMORY},
-    )
-    return np.array(found.x)
+    n_free = start.size - len(limits)
+    bounds = [(None, None)] * n_free + limits
+    options = {"maxiter": _MAX_ITER, "ftol": _TOL, "maxcor": _MEMORY}
+    least = minimize(_loss, start, scene, "L-BFGS-B", jac=True, bounds=bounds, options=options)
+    return np.array(least.x)
 
 
 def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
@@ -207,10 +217,20 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
     K = len(Y)
     is_bright = bright > _MIN_START_BRIGHTNESS
     rest = Y[:, is_bright] / bright[is_bright]
-    far = qr(rest, mode="r", pivoting=True)[1][:K]
-    Q = inv(rest[:, far])
+    _, order = qr(rest, mode="r", pivoting=True)
+    Q = inv(rest[:, order[:K]])
     growth = max(1.0 - K * float((Q @ rest).min()), 1.0)
-    return Q / growth + (1 - 1 / growth) / K * scale
+    shift = (1 - 1 / growth) / K
+    return Q / growth + shift * scale
+
+
+class _Scene(NamedTuple):
+    """What the likelihood is computed from: pixels (K, n), their sizes and brightness."""
+
+    Y: Array
+    sizes: Array
+    space: _Space
+    bright: Array
 
 
 class _Space:
@@ -223,30 +243,35 @@ class _Space:
         K = scale.size
         self.scale = scale
         self.axes = np.eye(K) if known is None else null_space(known.T)
-        self.start = (Q[:-1] @ self.axes).ravel()
-        self._origin = Q[:-1] - Q[:-1] @ self.axes @ self.axes.T
+        rows = Q[:-1]
+        free = rows @ self.axes
+        self.start = free.ravel()
+        self._origin = rows - free @ self.axes.T
 
     def facets(self, free: Array) -> Array:
         """Return Q for the free numbers Z."""
-        rows = self._origin + free.reshape(-1, self.axes.shape[1]) @ self.axes.T
+        Z = free.reshape(-1, self.axes.shape[1])
+        rows = self._origin + Z @ self.axes.T
         return np.vstack([rows, self.scale - rows.sum(axis=0)])
 
 
 def _with_known(Q: Array, scale: Array, known: Array) -> _Space:
     """Return the space of facets through known vertices (K, m), beginning near Q."""
     bright = scale @ known
-    if bright.min() <= 0 or matrix_rank(known / norm(known, axis=0)) < known.shape[1]:
+    m = bright.size
+    rank = matrix_rank(known / norm(known, axis=0))
+    if bright.min() <= 0 or rank < m:
         raise DataError(
             "the fixed components cannot be told apart in this scene, or are not part of it: "
             "leave out those that no pixel contains, and give each only once"
         )
     if not _MIN_UNIT <= bright.min() <= bright.max() <= 1 / _MIN_UNIT:
-        problem = f"fixed components are {', '.join(map('{:.2g}'.format, bright))} times as bright"
-        advice = " as materials of the scene: give them in its units"
-        warnings.warn(InputWarning(problem + advice), stacklevel=2)
+        times = ", ".join(f"{one:.2g}" for one in bright)
+        problem = f"fixed components are {times} times as bright as materials of the scene"
+        warnings.warn(InputWarning(f"{problem}: give them in its units"), stacklevel=2)
     known = known / bright
-    replaced = qr((Q @ known).T, mode="r", pivoting=True)[1][: known.shape[1]]
-    rest = np.delete(inv(Q), replaced, axis=1)
+    _, order = qr((Q @ known).T, mode="r", pivoting=True)
+    rest = np.delete(inv(Q), order[:m], axis=1)
     return _Space(inv(np.hstack([known, rest])), scale, known)
 
 
@@ -256,46 +281,77 @@ def _loss(
     """Return the negative log-likelihood per pixel and its gradient.
 
     `given` contains the free numbers of the facets Q, a tenth of the logits of the shares of pure
-    pixels and of zeros, and log s. With z = t / s_k, a = r s_k and the hazard
-    h = N(z - a; 0, 1) / Phi(z - a),
-
-        f = ((1 - p) a + p h) Phi(z - a) exp(a^2 / 2 - a z) / s_k.
+    pixels and of zeros, and log s.
 
     A pure pixel has the density of a mixed pixel's brightness, K^K e^-K / (b (K-1)!), times a
     choice of one of K materials and noise in the other K - 1 directions.
     """
     K, n = Y.shape
     Q = space.facets(given[:-3])
-    pure, zeros = 1 / (1 + np.exp(-_STEEP * given[-3:-1]))
-    noise = math.exp(given[-1])
-    spread = noise * norm(Q / sizes, axis=1, keepdims=True)  # s_k, as y was divided by the sizes
-    Z = Q / spread @ Y
-    A = K / bright * spread
-    shifted = Z - A
-    tail = log_ndtr(shifted)
-    hazard = np.exp(-(shifted**2) / 2 - _ROOT - tail)
-    both = (1 - zeros) * A + zeros * hazard
-    of_slab = (1 - zeros) * A / both
-    of_spike = 1 - of_slab
-    mixed = (np.log(both / spread) + tail + A * (A / 2 - Z)).sum(axis=0)
     inverse = inv(Q)
-    W = sizes[:, None] * inverse
-    apart = bright * (bright * (W**2).sum(axis=0)[:, None] - 2 * (sizes[:, None] * W).T @ Y)
+    tenths = given[-3:-1]
+    pure, zeros = 1 / (1 + np.exp(-_STEEP * tenths))
+    log_noise = given[-1]
+    noise = math.exp(log_noise)
+    spread = noise * norm(Q / sizes, axis=1, keepdims=True)  # s_k, as y was divided by the sizes
+    mixed = _mixed_pixels(Q / spread @ Y, K / bright * spread, spread, zeros)
+
+    column = sizes[:, None]
+    W = column * inverse
+    lengths = (W**2).sum(axis=0)[:, None]
+    products = 2 * (column * W).T @ Y
+    apart = bright * (bright * lengths - products)
     least = apart.min(axis=0)  # the squared distance d^2 from the nearest vertex, minus ||y||^2
-    squares = least + ((sizes[:, None] * Y) ** 2).sum(axis=0)
-    alone = math.log(pure * norm(space.scale / sizes) * sizes.prod()) - squares / (2 * noise**2)
-    alone += K * math.log(K) - K - gammaln(K + 1) - (K - 1) * (given[-1] + _ROOT) - np.log(bright)
-    values = np.logaddexp(mixed + slogdet(Q)[1] + math.log1p(-pure), alone)
+    squares = least + ((column * Y) ** 2).sum(axis=0)
+    volume = pure * norm(space.scale / sizes) * sizes.prod()
+    alone = math.log(volume) - squares / (2 * noise**2)
+    constant = K * math.log(K) - K - gammaln(K + 1) - (K - 1) * (log_noise + _ROOT)
+    alone += constant - np.log(bright)
+
+    _, log_det = slogdet(Q)
+    values = np.logaddexp(mixed.values + log_det + math.log1p(-pure), alone)
     is_pure = np.exp(alone - values)
     weights = 1 - is_pure
-    by_Z = weights * (of_slab * (hazard - A) - of_spike * Z)
-    by_spread = (of_slab * A * (shifted + hazard) + of_spike) @ weights + np.vecdot(Z, by_Z)
+    by_Z = weights * mixed.slopes
+    by_spread = mixed.by_spread @ weights + np.vecdot(mixed.Z, by_Z)
     by_noise = is_pure @ (squares / noise**2 - (K - 1)) - by_spread.sum()
-    by_shares = is_pure.sum() - n * pure, (of_spike @ weights).sum() - zeros * K * weights.sum()
+    by_pure = is_pure.sum() - n * pure
+    by_zeros = (mixed.spikes @ weights).sum() - zeros * K * weights.sum()
     own = (apart == least) * (is_pure * bright)
-    by_W = sizes[:, None] * (sizes[:, None] * (Y @ own.T) - W * (own @ bright)) / noise**2
-    by_Q = by_Z @ Y.T / spread - by_spread[:, None] * Q * (noise / (spread * sizes)) ** 2
+    by_W = column * (column * (Y @ own.T) - W * (own @ bright)) / noise**2
+    share = (noise / (spread * sizes)) ** 2
+    by_Q = by_Z @ Y.T / spread - by_spread[:, None] * Q * share
     by_Q += weights.sum() * inverse.T - inverse.T @ by_W @ inverse.T
     by_free = (by_Q[:-1] - by_Q[-1]) @ space.axes
-    gradient = np.r_[by_free.ravel(), _STEEP * np.array(by_shares), by_noise]
+    gradient = np.r_[by_free.ravel(), _STEEP * by_pure, _STEEP * by_zeros, by_noise]
     return -float(values.sum()) / n, -gradient / n
+
+
+class _Mixed(NamedTuple):
+    """Log-densities of mixed pixels, their slopes, and how likely each abundance is zero."""
+
+    Z: Array
+    values: Array
+    slopes: Array
+    by_spread: Array
+    spikes: Array
+
+
+def _mixed_pixels(Z: Array, A: Array, spread: Array, zeros: float) -> _Mixed:
+    """Return sum_k log f(t_k), with its derivatives by z = t / s_k and by log s_k.
+
+    With a = r s_k and the hazard h = N(z - a; 0, 1) / Phi(z - a),
+
+        f = ((1 - p) a + p h) Phi(z - a) exp(a^2 / 2 - a z) / s_k.
+    """
+    shifted = Z - A
+    log_tail = log_ndtr(shifted)
+    hazard = np.exp(-(shifted**2) / 2 - _ROOT - log_tail)
+    slab = (1 - zeros) * A
+    both = slab + zeros * hazard
+    slabs = slab / both
+    spikes = 1 - slabs
+    logs = np.log(both / spread) + log_tail + A * (A / 2 - Z)
+    slopes = slabs * (hazard - A) - spikes * Z
+    by_spread = slabs * A * (shifted + hazard) + spikes
+    return _Mixed(Z, logs.sum(axis=0), slopes, by_spread, spikes)

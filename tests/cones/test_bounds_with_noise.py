@@ -6,11 +6,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
-from conenmf.cones.bounds import noise_bound, weighted_bound
 from conenmf.cones.clustering import Cones
 from conenmf.cones.geometry import cone_geometry, pairwise_separation
 from conenmf.cones.rank_one import rank_one_factors
 from conenmf.judge.certificate import lower_bound
+from conenmf.solve.theorems import noise_bound, weighted_bound
 
 GOLDEN = (1 + np.sqrt(5)) / 2
 seeds = st.integers(0, 10**7)

@@ -1,18 +1,10 @@
-"""Two problems that the paper leaves open: outliers, and samples that arrive in a stream.
+"""Axes for samples that arrive in a stream, one of the open problems of the paper.
 
-*Outliers* are long samples that belong to no cone. Algorithm 1 chooses the sample farthest from all
-centres, so each outlier gets a cone. The k-centre problem with outliers asks for K centres such
-that all samples, except a given number, are within the smallest possible angle of a centre. The
-greedy algorithm for it (Charikar, Khuller, Mount and Narasimhan, "Algorithms for facility location
-problems with outliers", SODA 2001) is within a factor of 3 of the optimum. It needs only the
-triangle inequality, which angles satisfy. It compares all pairs of samples, so for large data
-evenly spaced samples are used.
-
-*Streams* run Algorithm 1 on samples that arrive in batches and are not stored. A stream keeps at
-most K centres. For each cone it also keeps the number of samples, their sum, and a sketch from
-which the axis is computed. The guarantees hold for every order of the samples and all sizes of
-batches. `solve.online.ConeStream` states and proves them; for the axes see section "Streams" of the
-page "Theorems, code and tests" in the documentation.
+A stream runs Algorithm 1 on samples that arrive in batches and are not stored. It keeps at most K
+centres. For each cone it also keeps the number of samples, their sum, and a sketch from which the
+axis is computed. The guarantees hold for every order of the samples and all sizes of batches.
+`solve.online.ConeStream` states and proves them; for the axes see section "Streams" of the page
+"Theorems, code and tests" in the documentation.
 
 *Frequent Directions* is the sketch. For samples V (F, N) it is a matrix S (F, l), whatever N is.
 For every unit vector x it loses at most a small part of V's energy in that direction:
@@ -23,138 +15,27 @@ For every unit vector x it loses at most a small part of V's energy in that dire
 Woodruff, "Frequent Directions", SIAM J. Comput. 45, 2016). Sketches of two sets of samples can be
 merged into a sketch of both, so the guarantee does not depend on the order of samples or the
 batches.
-
-`robust` treats noise, the third open problem.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import eigh, norm
 
 from ..data.blocks import Array, Block, dense, exact, first_largest, norms, over
 from ..data.matrix import DataMatrix
-from ..data.resample import evenly_spaced
-from ..errors import ComponentsError
-from ..text import Facts
 from .clustering import farthest_first
-from .geometry import angles_of, cosine_rounding, distances, unit_samples_at
-
-_MAX_SAMPLES = 2000  # largest number of samples whose pairs are all compared
-_EXPANSION = 3.0  # a centre covers samples within this multiple of the radius
+from .geometry import cosine_rounding
 
 # Columns of the sketch of each cone: errors are then within sqrt(1.1) of the best axes.
 SKETCH_SIZE = 10
 
 _TIE_SHARE = 1e-9  # relative difference up to which cosines and distances count as equal
 _DENSE_COLUMNS = 64  # sparse samples converted to dense at a time
-
-
-# --- outliers ---------------------------------------------------------------------------------
-
-
-class CoveringCentres(NamedTuple):
-    """Centres that cover all samples except some outliers.
-
-    Attributes
-    ----------
-    centres : array (K,)
-        The chosen samples, in the order in which the greedy algorithm chose them.
-    directions : array (F, K)
-        The chosen samples as unit vectors.
-    radius : float
-        All compared samples except the outliers are within this angle of a centre.
-    least_radius : float
-        No K samples as centres cover as many samples within a smaller angle.
-    """
-
-    centres: Array
-    directions: Array
-    radius: float
-    least_radius: float
-
-
-def centres_with_outliers(V: DataMatrix, K: int, outliers: int) -> CoveringCentres:
-    """Choose K centres that cover all samples except a given number (k-centre with outliers).
-
-    For an angle rho, the next centre is the sample with the most uncovered samples within rho; it
-    covers all samples within 3 rho. The function returns the result for the smallest rho that
-    leaves at most `outliers` samples uncovered. If K samples exist that cover all but `outliers`
-    samples within rho, the algorithm succeeds for this rho, so the radius is at most three times
-    the smallest possible one.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    K : int
-    outliers : int
-        How many samples may be left uncovered. Of more than 2000 nonzero samples, 2000 evenly
-        spaced ones are compared, and the same share of them may be left uncovered.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns
-    >>> t = np.array([0.0, 0.1, 0.2, 0.7, 1.4, 1.5])
-    >>> V = from_columns(np.stack([np.cos(t), np.sin(t)]))
-    >>> centres_with_outliers(V, 2, 1).centres
-    array([1, 4])
-    """
-    (indices,) = V.map(
-        lambda index, squared: (np.flatnonzero(squared > 0) + index.start,),
-        V.norms_squared,
-        reduce=np.append,
-    )
-    total = indices.size
-    indices = indices[evenly_spaced(total, _MAX_SAMPLES)] if total > _MAX_SAMPLES else indices
-    allowed = min(outliers, total) * indices.size // total
-    if indices.size - allowed < K:
-        raise ComponentsError(
-            f"{indices.size} samples with {allowed} outliers leave fewer than the {K} components "
-            "asked for: use fewer of either"
-        )
-    with V.own_threads():
-        angles = angles_of(distances(V, indices))
-        chosen, rho = _smallest_cover(angles, K, allowed)
-        directions = unit_samples_at(V, indices[chosen])
-    to_nearest = np.sort(angles[chosen].min(axis=0))
-    radius = float(to_nearest[indices.size - 1 - allowed])
-    return CoveringCentres(indices[chosen], directions, radius, rho)
-
-
-def _smallest_cover(angles: Array, K: int, allowed: int) -> tuple[Array, float]:
-    """Find the smallest angle that leaves at most `allowed` samples; return centres and angle."""
-    candidates = np.unique(angles)
-    low, high = 0, candidates.size - 1  # the largest angle covers everything
-    while low < high:
-        middle = (low + high) // 2
-        if _greedy_cover(angles, K, candidates[middle])[1] <= allowed:
-            high = middle
-        else:
-            low = middle + 1
-    rho = float(candidates[high])
-    return _greedy_cover(angles, K, rho)[0], rho
-
-
-def _greedy_cover(angles: Array, K: int, rho: float) -> tuple[Array, int]:
-    """Choose K centres, each with the most uncovered samples within rho; count those left."""
-    within = angles <= rho
-    uncovered = np.ones(len(angles), dtype=bool)
-    counts = within.sum(axis=1)
-    centres = np.empty(K, dtype=np.intp)
-    for k in range(K):
-        centres[k] = n = int(counts.argmax())
-        removed = uncovered & (angles[n] <= _EXPANSION * rho)
-        uncovered &= ~removed
-        counts = counts - within[:, removed].sum(axis=1)
-        counts[n] = -1  # a centre is not chosen again
-    return centres, int(uncovered.sum())
-
-
-# --- streams ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -186,11 +67,11 @@ class StreamCones:
 
     def __add__(self, other: StreamCones) -> StreamCones:
         """Return the same cones with the samples of both."""
-        pairs = zip(self.sketches, other.sketches, strict=True)
-        sketches = np.array([merge_sketches(a, b) for a, b in pairs]).reshape(self.sketches.shape)
+        sketches = np.empty_like(self.sketches)
+        for i, sketch in enumerate(self.sketches):
+            sketches[i] = merge_sketches(sketch, other.sketches[i])
         sums = self.sums + other.sums
-        counts = self.counts + other.counts
-        return StreamCones(self.directions, sums, counts, sketches)
+        return StreamCones(self.directions, sums, self.counts + other.counts, sketches)
 
     @property
     def axes(self) -> Array:
@@ -199,8 +80,7 @@ class StreamCones:
         If the sketch of each cone contains all its samples, as under the geometric assumption, the
         squared error with one axis for each sample is at most 1 + 1 / l times the error of cr1-nmf.
         """
-        F, k = self.directions.shape
-        axes = np.empty((F, k))
+        axes = np.empty_like(self.directions)
         for i, sketch in enumerate(self.sketches):
             axis = leading_direction(sketch)
             axes[:, i] = axis if axis.any() else self.directions[:, i]
@@ -212,19 +92,21 @@ def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     Z = cones.directions
     tie = cosine_rounding(V)
     min_score = -1.0 if Z.shape[1] < K else -_closest_centres(Z)[0]
-    options: Facts = {"Z": Z, "max_count": K, "min_score": min_score, "tie": tie}
-    merge = partial(_merge_scans, **options)
-    ((candidates, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    candidates, new = _scan(V, Z=Z, max_count=K, min_score=min_score, tie=tie)
     after = _replace_centres(cones, candidates, K, tie)
     if after.directions is not Z:  # the sums must belong to the new cones
-        options |= {"Z": after.directions, "max_count": 0}
-        merge = partial(_merge_scans, **options)
-        ((_, new),) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+        _, new = _scan(V, Z=after.directions, max_count=0, min_score=min_score, tie=tie)
     return after + new
 
 
 # Results of blocks: samples that may become centres (F, m), and cones with the block's samples.
 _Scan: TypeAlias = tuple[Array, StreamCones]
+
+
+def _scan(V: DataMatrix, **options: Any) -> _Scan:
+    merge = partial(_merge_scans, **options)
+    (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
+    return scan
 
 
 def _scan_block(
@@ -233,20 +115,22 @@ def _scan_block(
     samples = exact(block)
     sample_norms = norms(squared)
     nonzero = squared > 0
-    member = np.zeros((squared.size, Z.shape[1]))
-    best = np.full(squared.size, -2.0)
-    if Z.shape[1]:
+    n = squared.size
+    k = Z.shape[1]
+    member = np.zeros((n, k))
+    best = np.full(n, -2.0)
+    if k:
         cosines = (samples.T @ Z) / sample_norms[:, None]
         best = cosines.max(axis=1)
         nearest = (cosines >= best[:, None] - tie).argmax(axis=1)
-        member[np.arange(squared.size), nearest] = nonzero
+        member[np.arange(n), nearest] = nonzero
     scores = np.where(nonzero, -best, -np.inf)
     _, candidates = farthest_first(samples, sample_norms, scores, max_count, min_score, tie)
-    sketches = [_sketch(samples, np.flatnonzero(column)) for column in member.T]
-    shape = (Z.shape[1], Z.shape[0], SKETCH_SIZE)
-    sums = samples @ member
-    counts = member.sum(axis=0)
-    return ((candidates, StreamCones(Z, sums, counts, np.array(sketches).reshape(shape))),)
+    sketches = np.empty((k, len(Z), SKETCH_SIZE))
+    for i in range(k):
+        sketches[i] = _sketch(samples, np.flatnonzero(member[:, i]))
+    cones = StreamCones(Z, samples @ member, member.sum(axis=0), sketches)
+    return ((candidates, cones),)
 
 
 def _sketch(samples: Block, indices: Array) -> Array:
@@ -287,22 +171,21 @@ def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) 
         cosine, i, j = _closest_centres(Z)
         if nearest[n] >= cosine - tie or K == 1:
             break
-        cones = _with_centre(_joined(cones, i, j), candidates[:, n], j)
+        cones = _with_centre(_join_cones(cones, i, j), candidates[:, n], j)
     return cones
 
 
 def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) -> StreamCones:
     """Add a cone without samples, by default as the last one."""
     at = cones.counts.size if at is None else at
-    return StreamCones(
-        np.insert(cones.directions, at, direction, axis=1),
-        np.insert(cones.sums, at, 0.0, axis=1),
-        np.insert(cones.counts, at, 0.0),
-        np.insert(cones.sketches, at, 0.0, axis=0),
-    )
+    directions = np.insert(cones.directions, at, direction, axis=1)
+    sums = np.insert(cones.sums, at, 0.0, axis=1)
+    counts = np.insert(cones.counts, at, 0.0)
+    sketches = np.insert(cones.sketches, at, 0.0, axis=0)
+    return StreamCones(directions, sums, counts, sketches)
 
 
-def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
+def _join_cones(cones: StreamCones, i: int, j: int) -> StreamCones:
     """Move the samples of cone j into cone i, which keeps its centre, and remove cone j."""
     sums = cones.sums.copy()
     counts = cones.counts.copy()
@@ -310,12 +193,10 @@ def _joined(cones: StreamCones, i: int, j: int) -> StreamCones:
     sums[:, i] += sums[:, j]
     counts[i] += counts[j]
     sketches[i] = merge_sketches(sketches[i], sketches[j])
-    return StreamCones(
-        np.delete(cones.directions, j, axis=1),
-        np.delete(sums, j, axis=1),
-        np.delete(counts, j),
-        np.delete(sketches, j, axis=0),
-    )
+    directions = np.delete(cones.directions, j, axis=1)
+    sums = np.delete(sums, j, axis=1)
+    counts = np.delete(counts, j)
+    return StreamCones(directions, sums, counts, np.delete(sketches, j, axis=0))
 
 
 # --- Frequent Directions ----------------------------------------------------------------------
