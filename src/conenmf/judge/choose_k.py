@@ -29,7 +29,7 @@ import numpy as np
 from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
-from ..arguments import Range, function, number, optional
+from ..arguments import Interval, Range, function, number, optional
 from ..cones.counting import (
     EdgeCount,
     compared_samples,
@@ -96,6 +96,8 @@ _N_SPLITS = 2  # parts that are hidden, one after the other
 _N_FOLDS = 3  # of a score
 _MANY_HOLES = 0.1  # of the entries; fewer missing entries can be replaced by means
 _PATIENCE = 4
+_Q_PATIENCE = 8  # while Q contradicts all numbers
+_MAX_Q_RATIO = 3.0  # of Q to the expected Q: above it, Q contradicts a number
 _SHORT = Stopping(1e-4, max_iter=60)
 _MAX_RESIDUAL = 1.12  # largest singular value of the residuals over that of noise
 _MAX_DISPERSION = 0.3  # above it, counts vary so much that the model is doubtful
@@ -128,6 +130,10 @@ class Evidence:
         Why the number of components is proved; empty if it is not.
     n_cones : int
         The proven number of cones, which is no number of components; 0 if none is proved.
+    Q_ratios : array
+        With uncertainties, Q over its expected value for each of `ks`; otherwise empty.
+    inflation : float
+        How many times the divergence of Poisson counts the noise of overdispersed counts leaves.
     seconds : float
         The time that the evidence took.
     """
@@ -145,6 +151,20 @@ class Evidence:
     theorem: str = ""
     n_cones: int = 0
     seconds: float = 0.0
+    Q_ratios: Array = field(default_factory=lambda: np.zeros(0))
+    inflation: float = 1.0
+
+    def table(self) -> list[str]:
+        """Return the lines of a table of errors on hidden entries and of Q over its expectation."""
+        if not self.Q_ratios.size:
+            return []
+        falls = -np.diff(self.Q_ratios, prepend=np.nan)
+        rows = zip(self.ks.tolist(), self.scores, self.Q_ratios, falls, strict=True)
+        lines = ["    K  hidden error  Q/Qexp    fall"]
+        for K, error, ratio, fall in rows:
+            shown = "" if np.isnan(fall) else f"{fall:.3g}"
+            lines.append(f"  {K:>3}  {error:>12.1%}  {ratio:>6.3g}  {shown:>6}")
+        return lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,6 +205,11 @@ class Selection:
     notes: Texts = ()
 
     @property
+    def inflation(self) -> float:
+        """How many times the divergence of Poisson counts the noise leaves; 1 if unknown."""
+        return max(one.inflation for one in self.evidence)
+
+    @property
     def sentence(self) -> str:
         """The answer in a sentence: number, interval, grade and what to do."""
         low, high = self.interval
@@ -205,7 +230,8 @@ class Selection:
             f"  {one.name:<{width}}  {one.K:>3}  {one.text} ({one.seconds:.2g} s)"
             for one in self.evidence
         ]
-        return "\n".join([self.sentence, *rows])
+        tables = [line for one in self.evidence for line in one.table()]
+        return "\n".join([self.sentence, *rows, *tables])
 
     @classmethod
     def of_plain(cls, facts: Facts | None) -> Selection | None:
@@ -219,7 +245,7 @@ class Selection:
             return None
         pieces = []
         for one in facts["evidence"]:
-            arrays = {name: np.array(one[name]) for name in ("ks", "scores")}
+            arrays = {name: np.array(one.get(name, [])) for name in ("ks", "scores", "Q_ratios")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
         lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
         return cls(**{**facts, **lists, "evidence": tuple(pieces)})
@@ -594,6 +620,7 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     scores = costs - costs.min()
     trust = _WEAK if fits.is_uneven else _CLEAR
     first = Evidence("counting noise", K, (low, high), text, trust, ks, scores, meaning, is_sure)
+    first = replace(first, inflation=1 + phi * float(fits.part.counts.mean()))
     yield first
     tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
     enough = ks[tops <= _MAX_RESIDUAL]
@@ -628,12 +655,18 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     most = min(part.shape)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
+    has_sigma = V.observed.of_sigma and question.loss.degree == 2
     errors: dict[int, Array] = {}
+    Q_ratios: dict[int, float] = {}
     best = candidates[0]
     for k in (k for k in candidates if k <= most):
-        errors[k] = np.array([_prediction(part, data, k, question.loss, rng) for data in splits])
+        predictions = [_prediction(part, data, k, question.loss, rng) for data in splits]
+        errors[k] = np.array([error for error, _ in predictions])
+        if has_sigma:
+            Q_ratios[k] = float(np.mean([ratio for _, ratio in predictions]))
         best = min(errors, key=lambda one: errors[one].mean())
-        if k >= best + _PATIENCE or question.is_late:
+        fits_sigma = Q_ratios.get(k, 0.0) <= _MAX_Q_RATIO or k >= best + _Q_PATIENCE
+        if (k >= best + _PATIENCE and fits_sigma) or question.is_late:
             break
     ks = np.array(list(errors))
     means = np.array([one.mean() for one in errors.values()])
@@ -641,18 +674,26 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     K = int(ks[np.argmax(means <= means.min() + spread)])
     text = f"{counted(K, 'component')} predict hidden entries best (error {means.min():.1%})"
     meaning = "error on hidden entries; lower is better"
-    yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning)
+    ratios = np.array([*Q_ratios.values()])
+    yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning, Q_ratios=ratios)
 
 
-def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
-    """Return the relative error of a fit of `data` at the entries that are known only in V."""
+def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> Interval:
+    """Fit `data`; return the relative error at the entries known only in V, and Q over expected Q.
+
+    The expected Q is the number of entries that the fit reads, minus its parameters.
+    """
     solver = loss.solver("auto")
     try:
         start = loss.initialize(filled(data), K, "cr1", solver, rng)
     except ComponentsError:  # there are fewer distinct directions
         start = loss.initialize(filled(data), K, "random", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
-    return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
+    error = math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
+    known = data.observed
+    Q = float(run.history.relative_error[-1]) ** 2 * known.total
+    expected = float(known.counts.sum()) - K * (sum(V.shape) - sum(known.n_empty))
+    return error, Q / expected if expected > 0 else 0.0
 
 
 def _predicted(
@@ -769,12 +810,26 @@ def choose_k(
         if question.is_late and gathered:
             break
     chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
-    notes = list(chosen.notes)
+    notes = [*chosen.notes]
+    if chosen.decided_by == "hidden":
+        chosen, notes = _with_Q(chosen, gathered[0])
     if question.is_scaled and chosen.grade != PROVED:
         notes.append("units differ: features were scaled to equal norms, scale them before a fit")
     if question.outliers.size:
         notes.append(_outliers_in_words(V, question.outliers))
     return _among(replace(chosen, notes=tuple(notes)), ks)
+
+
+def _with_Q(chosen: Selection, hidden: Evidence) -> tuple[Selection, list[str]]:
+    """Say what Q says about the number; its interval reaches the first that Q allows."""
+    ratios = dict(zip(hidden.ks.tolist(), hidden.Q_ratios.tolist(), strict=False))
+    if ratios.get(chosen.K, 0.0) <= _MAX_Q_RATIO:
+        return chosen, [*chosen.notes]
+    note = f"Q is {ratios[chosen.K]:.3g} times the expected Q, sigma or K is too small"
+    enough = min((k for k, ratio in ratios.items() if ratio <= _MAX_Q_RATIO), default=max(ratios))
+    note += f"; with {enough} it is {ratios[enough]:.3g} times"
+    low, high = chosen.interval
+    return replace(chosen, interval=(low, max(high, enough))), [*chosen.notes, note]
 
 
 def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
