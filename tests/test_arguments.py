@@ -191,8 +191,8 @@ FUNCTIONS = {
         ("function?", None), "others": (ANYTHING, None)},
     "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"),
         "budget": ("number?", 1.0), "callback": ("function?", None)},
-    "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "fixed":
-        ("factor?", W[:, :1])},
+    "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "problem":
+        ("object?", conenmf.Problem(fixed=W[:, :1]))},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},

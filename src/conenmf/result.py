@@ -313,7 +313,7 @@ class Factorization:
         """
         V = self._require_data("components_for(V, error)")
         error = self.relative_error if error is None else error
-        search = Search(V, self.loss, self.problem.fixed, self.spectrum)
+        search = Search(V, self.problem, self.spectrum)
         search.errors[self.K] = self.relative_error
         return search.requirement(number("error", error, at_least=0, below=1))
 
@@ -373,6 +373,7 @@ class Factorization:
             Q=self.settings.get("Q"),
             Q_expected=self.settings.get("Q_expected", 0.0),
             names=self.component_names,
+            inflation=1.0 if self.selection is None else self.selection.inflation,
         )
         diagnosis = judge(fit, groups, classes, n_splits, watch)
         self._remember(diagnosis=diagnosis)

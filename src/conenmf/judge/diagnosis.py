@@ -239,6 +239,9 @@ class Fit:
     Q, Q_expected : float or None, float
         Q and the expected Q, if the uncertainties are known.
     names : tuple of K str
+    inflation : float
+        How many times the divergence of Poisson counts the noise of these counts leaves, as the
+        choice of K has estimated it.
         The names of the components.
     """
 
@@ -255,6 +258,7 @@ class Fit:
     Q: float | None = None
     Q_expected: float = 0.0
     names: Texts = ()
+    inflation: float = 1.0
 
     @property
     def n_fixed(self) -> int:
@@ -561,9 +565,17 @@ def other_rows(fit: Fit, cones: str) -> Iterator[Row]:
     certificate: Any = fit.certificate
     floor = getattr(certificate, "floor_in_words", str)()
     if floor:
-        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR
-        advice = "try a larger K, or check whether the counts are overdispersed" if is_far else ""
-        yield Row("Noise", "poor" if is_far else "good", f"the fit is {floor}", advice)
+        ratio = 1 + certificate.above_floor
+        finding = f"the fit is {floor}"
+        if fit.inflation > 1:
+            finding = (
+                f"the divergence is {ratio:.3g} times what Poisson counts would leave; counts that "
+                f"vary as these do leave about {fit.inflation:.3g} times as much"
+            )
+        advice = ""
+        if ratio > (1 + _FAR_ABOVE_FLOOR) * fit.inflation:
+            advice = "try a larger K, or check whether the counts are overdispersed"
+        yield Row("Noise", "poor" if advice else "good", finding, advice)
     if fit.Q is not None:
         advice = advice_on_sigma(fit.Q, fit.Q_expected)
         finding = f"Q is {fit.Q:,.0f}; the expected Q is {fit.Q_expected:,.0f}"

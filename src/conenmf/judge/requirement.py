@@ -23,7 +23,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
-from numpy.typing import ArrayLike
 
 from ..arguments import Interval, number
 from ..data.blocks import EPS, Array, dense, exact, slices
@@ -35,9 +34,7 @@ from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
-from ..solve.constraints import Fixed
-from ..solve.losses import get_loss
-from ..solve.problem import Problem
+from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
@@ -107,7 +104,7 @@ class Requirement:
 
 
 def components_for(
-    V: object, error: float, *, loss: str = "frobenius", fixed: ArrayLike | None = None
+    V: object, error: float, *, loss: str = "frobenius", problem: Problem | None = None
 ) -> Requirement:
     """Say how many components an error needs at least, by a bound, and at most, by a fit.
 
@@ -121,8 +118,9 @@ def components_for(
         A relative error from 0 to below 1, as `Factorization.relative_error`; 0 means the rounding
         of the data.
     loss : str
-    fixed : array (F, n), optional
-        Known components, which are among the components that are counted.
+    problem : Problem, optional
+        The problem of the fits. Known components are among the components that are counted; the
+        lower end holds with and without penalties.
 
     Examples
     --------
@@ -138,24 +136,18 @@ def components_for(
     V = as_data(V, nonzero=True, holes=True)
     error = number("error", error, at_least=0, below=1)
     with V.own_threads():
-        return Search(V, loss, fixed).requirement(error)
+        return Search(V, problem_of(problem, loss)).requirement(error)
 
 
 class Search:
     """The bounds and fits of one V from which requirements are made."""
 
-    def __init__(
-        self,
-        V: DataMatrix,
-        loss: str,
-        fixed: Fixed | ArrayLike | None = None,
-        spectrum: KnownSpectrum = None,
-    ) -> None:
-        fitted = get_loss(loss)
+    def __init__(self, V: DataMatrix, problem: Problem, spectrum: KnownSpectrum = None) -> None:
+        loss = problem.loss
         self.V = V
-        self.problem = Problem(fitted, fixed=fixed).bind(V, fitted.solver("auto"))
+        self.problem = problem.bind(V, loss.solver("auto"))
         self.spectrum = spectrum
-        if V.observed is None and fitted.noise is None:
+        if V.observed is None and loss.noise is None:
             self.spectrum = Spectrum.of(V, spectrum)
         self.bounds: dict[int, float] = {}
         self.errors: dict[int, float] = {}

@@ -808,7 +808,8 @@ def _candidates(
 ) -> list[int]:
     """Check the numbers, or find those that are likely."""
     if ks is None and are_counts:
-        return sorted(likelihoods(V, default_rng(0), None, np.inf).costs)
+        first = count_above_edge(V, by_features=True).K
+        return sorted(likelihoods(V, default_rng(0), None, np.inf, first).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
         known = V if V.observed is None else filled(V)

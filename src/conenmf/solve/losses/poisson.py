@@ -179,7 +179,7 @@ class Poisson(Loss):
     )
     degree = 1
     noise = Noise()
-    k_evidence = ("counting noise",)
+    k_evidence = ("edge of counts", "counting noise")
     words = Words(
         share="share of the deviance left",
         of_runs="relative divergence",
