@@ -72,13 +72,16 @@ class Preparation:
 
     def in_words(self) -> str:
         """Describe the steps."""
-        steps = (
-            self.total is not None and f"each sample scaled to a sum of {self.total:g}",
-            self.log1p and "log(1 + x) of each entry",
-            self.idf is not None and "each feature times log(N / df), if df of N samples have it",
-            self.normalize and "each sample scaled to unit length",
-        )
-        return ", then ".join(step for step in steps if step)
+        steps = []
+        if self.total is not None:
+            steps.append(f"each sample scaled to a sum of {self.total:g}")
+        if self.log1p:
+            steps.append("log(1 + x) of each entry")
+        if self.idf is not None:
+            steps.append("each feature times log(N / df), if df of N samples have it")
+        if self.normalize:
+            steps.append("each sample scaled to unit length")
+        return ", then ".join(steps)
 
     def reordered(self, features: Array) -> Preparation:
         """Return the preparation for data with these features, given by their indices here."""
@@ -106,8 +109,10 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
             inverse = view.by_rows(lambda index, squared: 1.0 / norms(squared), view.norms_squared)
             view = times_samples(view, inverse)
     view.preparation = preparation
+    view.remarks = V.remarks
     words = preparation.in_words()
-    view.remarks = (*V.remarks, *([f"prepared: {words}"] if words else []))
+    if words:
+        view.remarks = (*V.remarks, f"prepared: {words}")
     return view
 
 
@@ -137,7 +142,8 @@ def _samples_with(block: Any) -> tuple[Array]:
 
 
 def _sums(block: Block) -> PerSample:
-    return products(exact(block), np.ones((block.shape[0], 1)))[:, 0], None
+    ones = np.ones((block.shape[0], 1))
+    return products(exact(block), ones)[:, 0], None
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ class Words:
         ----------
         texts : iterable of str
         """
-        stream = _checked_texts(texts)
+        stream = _check_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
         listed = self.stop_words
         if listed == "auto":
@@ -214,10 +220,10 @@ class Words:
             ) from problem
         words = tuple(vectorizer.get_feature_names_out().tolist())
         stops = "English" if listed == "english" else "a list of"
+        selection = f"words in {self.min_df} texts or more and in at most {limit:.0%} of them"
         remark = (
-            f"each text is a sample, each of {len(words)} words a feature: words in {self.min_df} "
-            f"texts or more and in at most {limit:.0%} of them, without {stops} stop words, "
-            "weighted by tf-idf"
+            f"each text is a sample, each of {len(words)} words a feature: {selection}, "
+            f"without {stops} stop words, weighted by tf-idf"
         )
         return X, Vocabulary(words, vectorizer.idf_, settings), remark
 
@@ -246,7 +252,7 @@ class Vocabulary:
         """Return the weights of these words in texts (N, F), this vocabulary and remarks."""
         vectorizer = _vectorizer(self.settings, vocabulary=list(self.words))
         vectorizer.idf_ = self.idf
-        X = vectorizer.transform(_checked_texts(texts))
+        X = vectorizer.transform(_check_texts(texts))
         remark = f"each text is a sample, by the {len(self.words)} words of an earlier fit"
         unknown = int((np.diff(X.indptr) == 0).sum())
         if unknown:
@@ -264,7 +270,7 @@ def _vectorizer(settings: Facts, **options: Any) -> Any:
     )
 
 
-def _checked_texts(texts: Iterable[Any]) -> Iterator[str]:
+def _check_texts(texts: Iterable[Any]) -> Iterator[str]:
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataTypeError(
@@ -277,8 +283,8 @@ def _are_english(texts: list[str]) -> bool:
     """Return whether half of the words that occur in most texts are English stop words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    counts = Counter(
-        word for text in texts for word in dict.fromkeys(re.findall(_TOKEN, text.lower()))
-    )
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(dict.fromkeys(re.findall(_TOKEN, text.lower()), 1))
     frequent = {word for word, _ in counts.most_common(_FREQUENT_WORDS)}
     return 2 * len(frequent & ENGLISH_STOP_WORDS) >= len(frequent)
