@@ -560,6 +560,7 @@ def weighted_grams(block: Block, weights: EntryWeights, pairs: Array) -> Array:
 
 
 def _pattern(block: Block, weights: EntryWeights) -> Block:
+    """Return the weights as a block, or ones where entries are known."""
     if weights is not None:
         return exact(weights).T
     if is_sparse(block):
@@ -608,9 +609,9 @@ def filled(V: DataMatrix) -> DataMatrix:
 
 def clipped(V: DataMatrix) -> DataMatrix:
     """Return a view with zeros in place of negative entries; missing entries stay missing."""
-    complete = copy.copy(V)
-    complete.observed = None
-    view = changed_entries(complete, partial(np.maximum, 0))
+    twin = copy.copy(V)
+    twin.observed = None
+    view = changed_entries(twin, partial(np.maximum, 0))
     view.observed = V.observed
     return view
 
@@ -697,9 +698,9 @@ _Survey: TypeAlias = tuple[tuple[Array, Array, int, float], Interval]
 
 def _survey(block: Block, weights: EntryWeights = None) -> tuple[_Survey]:
     """Step: survey the known entries of a block."""
-    pattern: Any = _pattern(block, None if weights is None else weights > 0)
-    counts = pattern.sum(axis=1)
-    n_empty = int((pattern.sum(axis=0) == 0).sum())
+    ones: Any = _pattern(block, None if weights is None else weights > 0)
+    counts = ones.sum(axis=1)
+    n_empty = int((ones.sum(axis=0) == 0).sum())
     inverses = np.zeros(len(counts))
     extremes = 1.0, 1.0
     with np.errstate(over="ignore"):

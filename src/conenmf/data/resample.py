@@ -29,6 +29,7 @@ from .blocks import (
     entries_of,
     exact,
     is_sparse,
+    over,
     scaled,
     sums_at,
     with_values,
@@ -274,7 +275,7 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
 
 def _places(W: Array, sums: Array) -> Array:
     """Return borders of features: the k-th F numbers rise from k to k + 1 as W(:, k) adds up."""
-    shares = np.cumsum(W, axis=0) / np.where(sums > 0, sums, 1.0)
+    shares = over(np.cumsum(W, axis=0), sums)
     shares[shares >= shares[-1]] = 1.0  # after the last feature of a component
     borders = np.minimum(shares, 1.0) + np.arange(len(sums))
     return borders.T.ravel()
@@ -328,8 +329,7 @@ def _balance(block: Block, *, dispersion: float) -> Block:
     totals = sums_at(samples, values, n)
     # the mean square of a Poisson count is the square of its rate plus the rate
     squares = sums_at(samples, values * np.maximum(values - 1, 0), n)
-    excess = dispersion * squares / np.where(totals > 0, totals, 1.0)
-    return _weigh(block, 1 / (1 + excess))
+    return _weigh(block, 1 / (1 + over(dispersion * squares, totals)))
 
 
 def _draw_entries(

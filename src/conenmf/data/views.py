@@ -219,9 +219,9 @@ def coordinates(V: DataMatrix, basis: Array) -> DataMatrix:
     if not V.is_in_memory:
         return MappedMatrix(V, partial(_coordinates, basis=basis))
     rows, _ = V.sweep(lambda block: (_coordinates(block, basis=basis).T, None))
-    held = DenseMatrix(rows, n_threads=V.n_threads)
-    held._passes_by_thread = V._passes_by_thread
-    return held
+    copied = DenseMatrix(rows, n_threads=V.n_threads)
+    copied._passes_by_thread = V._passes_by_thread
+    return copied
 
 
 def _coordinates(block: Block, *, basis: Array) -> Block:
