@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python keeps compiled files, and pytest rewritten ones: workers then collect the tests in half the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick test test-all test-storages test-machines newest oldest dist attack bench reproduce docs lint clean
 
@@ -41,7 +43,7 @@ oldest:  ## the tests with the oldest packages that are allowed, and the table o
 	$(PYTHON) .ci/oldest.py > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
 		--constraint .venv-oldest/oldest.txt --editable ".[test]"
-	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto -W default::DeprecationWarning $(TESTS)
+	SCIPY_ARRAY_API=1 .venv-oldest/bin/python -m pytest -n auto $(TESTS)
 	$(if $(TESTS),,.venv-oldest/bin/python .ci/oldest.py --write)
 
 dist: $(VENV)/dist.stamp  ## a wheel and an sdist, and all tests with them in a new environment
@@ -68,7 +70,7 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 	set -e; for part in sets small iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
 	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
 		"certainty.py unique" "certainty.py verdict" "fields.py cells" "fields.py signatures" \
-		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py cluster"; do $(BIN)/python benchmarks/$$name; done
+		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py cluster" "large.py workers"; do $(BIN)/python benchmarks/$$name; done
 
 reproduce: $(VENV)/reproduce.stamp  ## the paper's tables and figures, and a verdict per claim
 	$(BIN)/python benchmarks/paper/reproduce.py

@@ -250,7 +250,7 @@ def components(line: Line, seed: int) -> tuple[list[Component], int]:
     X, truth = line.draw(np.random.default_rng(seed))
     V, K = X if isinstance(X, DataMatrix) else from_columns(X), truth.shape[1]
     found = stability(V, K, 20, loss=line.loss, resample=line.resample)
-    if found.problem:
+    if found.no_consensus:
         return [], K
     W = found.W / found.W.sum(axis=0)
     runs = [run[:, match_components(W, run)[0]] for run in found.spectra]

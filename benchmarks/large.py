@@ -1,12 +1,16 @@
 """Large data: a file larger than memory beside merely reading it, and Dask; docs/large.md.
 
     python benchmarks/large.py file [--gigabytes 8] [--limit 1GB] [--folder DIR]
-    python benchmarks/large.py cluster [--samples 80000] [--rounds 3]
+    python benchmarks/large.py cluster [--rounds 3] [--other DIR]
+    python benchmarks/large.py workers [--samples 80000] [--rounds 3]
 
 ``file`` writes a float32 file of cones and prints the seconds of a pass (K = 20, cr1, 10 iterations
 of hals) in a process whose private memory is limited, beside those of reading the file once.
-``cluster`` prints wall seconds of a fit (cones, F = 1600, K = 40, cr1, 20 iterations of hals) with
-threads, one worker and two, in turn.
+``cluster`` prints the CPU time of a pass over trivial chunks on two workers: of the client with its
+scheduler, and of the workers, in ms per chunk. Beside it are the same pass of another checkout (its
+folder ``src``) and a bare round of ``dask.delayed`` with one task for each group, each in a process
+of its own, in turn. ``workers`` prints wall seconds of a fit (cones, F = 1600, K = 40, cr1, 20
+iterations of hals) with threads, one worker and two, in turn.
 """
 
 from __future__ import annotations
@@ -15,13 +19,18 @@ import os
 import resource
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
+from dask import delayed
 from distributed import Client, LocalCluster
 from measure import command, cones, heading, in_turn, output_of, row, timed
 
+import conenmf
 from conenmf import factorize, from_rows, open_data
 from conenmf.data.matrix import DataMatrix
 
@@ -78,13 +87,77 @@ def file(gigabytes: float = 8.0, limit: str = "1GB", folder: Path = TEMPORARY) -
     row(gigabytes, limit, once, seconds, passes, error, peak, seconds / passes / once)
 
 
+PASSES = 30
+CHUNKS = (400, 2000)
+CHUNK = (10, 5)  # samples and features
+
+
+def one_more(block: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, float]:
+    """A step that takes rows, keeps rows and adds up a number."""
+    return rows + 1.0, float(rows.sum())
+
+
+def used(client: Client) -> np.ndarray:
+    """CPU seconds of the client with its scheduler, and of the workers."""
+    return np.array([time.process_time(), sum(client.run(time.process_time).values())])
+
+
+def bare_round(groups: list[Any], rows: list[Any]) -> tuple[list[Any], float]:
+    """The least that a pass can be: a task for each group, and their sum."""
+    pairs = zip(groups, rows, strict=True)
+    tasks = [delayed(one_more, nout=2)(group, part) for group, part in pairs]
+    total = delayed(sum)([part for _, part in tasks])
+    *rows, total = dask.persist(*(row for row, _ in tasks), total)
+    return rows, total.compute()
+
+
+def passes_on_workers(n_chunks: int, bare: bool) -> None:
+    """Print CPU milliseconds per chunk and pass, of the client and the workers, and the groups."""
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    N = CHUNK[0] * n_chunks
+    with LocalCluster(**options) as both, Client(both) as client:
+        V = from_rows(da.ones((N, CHUNK[1]), chunks=CHUNK), persist=True)
+        n_groups = len(V.align(np.ones((N, 2))).chunks[0])
+        rows = np.ones((N, 2))
+        if bare:
+            parts = np.array_split(rows, n_groups)
+            groups = rows = dask.persist(*(delayed(part) for part in parts))
+        for turn in range(PASSES + 5):
+            if turn == 5:
+                before = used(client)
+            rows, _ = bare_round(groups, rows) if bare else V.sweep(one_more, rows)
+        client_ms, workers_ms = (used(client) - before) * 1e3 / (PASSES * n_chunks)
+    print(client_ms, workers_ms, n_groups)
+
+
+def cluster(rounds: int = 3, other: str = "") -> None:
+    """CPU time of a pass on a cluster, beside another checkout and a bare round of Dask."""
+    here = str(Path(conenmf.__file__).parents[1])
+    sources = {"this checkout": (here, False), "bare delayed": (here, True)}
+    if other:
+        sources["other checkout"] = (other, False)
+    heading("chunks", "passes of", "client, ms per chunk", "workers, ms per chunk", "groups")
+    for n_chunks in CHUNKS:
+        runs = {}
+        for name, (source, bare) in sources.items():
+            program = f"import large; large.passes_on_workers({n_chunks}, {bare})"
+            runs[name] = partial(output_of, program, PYTHONPATH=source)
+        numbers = {name: [] for name in runs}
+        for _ in range(rounds):
+            for name, run in runs.items():
+                numbers[name].append([float(text) for text in run().split()])
+        for name, found in numbers.items():
+            client_ms, workers_ms, n_groups = np.median(found, axis=0).tolist()
+            row(n_chunks, name, client_ms, workers_ms, int(n_groups))
+
+
 def fit_on(client: Client, V: DataMatrix) -> float:
     """Fit with a client as the current one, and return the error."""
     with client.as_current():
         return factorize(V, 40, init="cr1", max_iter=20, tol=0).relative_error
 
 
-def cluster(samples: int = 80_000, rounds: int = 3) -> None:
+def workers(samples: int = 80_000, rounds: int = 3) -> None:
     """A fit with threads, and with workers of Dask."""
     X = cones(1600, samples, 40)
     options = {"threads_per_worker": 1, "dashboard_address": ":0"}
@@ -106,4 +179,4 @@ def cluster(samples: int = 80_000, rounds: int = 3) -> None:
 
 
 if __name__ == "__main__":
-    command(__doc__, file, cluster)
+    command(__doc__, file, cluster, workers)

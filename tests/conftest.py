@@ -22,6 +22,7 @@ import pytest
 import scipy.sparse as sp
 import zarr
 from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
 
 from conenmf import factorize, from_columns, from_rows, make_cones, open_data
 from conenmf.io.source import ArraySource, CompressedSource
@@ -29,6 +30,14 @@ from conenmf.scale.disk import DiskMatrix
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell has started this in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Workers of pytest share the cores. With more threads of BLAS than cores, threads that wait for
+# others spin, and a test takes up to four times its processor time.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if WORKERS > 1:
+    BLAS_THREADS = max(1, (os.cpu_count() or 1) // WORKERS)
+    threadpool_limits(BLAS_THREADS, user_api="blas")
+    os.environ["OPENBLAS_NUM_THREADS"] = str(BLAS_THREADS)  # for processes that tests start
 
 settings.register_profile(
     "conenmf",

@@ -39,7 +39,8 @@ KERNELS = {
 STORAGES = (  # files that compare storages, containers and what the library does by itself
     *("tests/scale", "tests/io", "tests/data", "tests/cli/test_known_parts.py"),
     *("tests/test_same_answer.py", "tests/test_estimator.py", "tests/test_counts_estimator.py"),
-    *("tests/test_habits.py", "tests/test_names.py", "tests/test_tl.py"),
+    *("tests/test_workflows.py", "tests/test_names.py", "tests/test_tl.py"),
+    *("tests/test_ties.py", "tests/test_contract.py", "tests/test_scikit_learns_checks.py"),
 )
 BACKENDS = {"backend", "main_backend"}  # fixtures: a test that takes one runs on every storage
 

@@ -31,6 +31,7 @@ from conenmf.data.matrix import DataMatrix
 from conenmf.errors import DataError
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.constraints import Penalties
+from conenmf.solve.problem import Entries
 from conenmf.text import shown
 
 ROOT = Path(__file__).parents[1]
@@ -137,7 +138,8 @@ DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weigh
 FACTORS = {"W": ("factor", W), "H": ("factor", H)}
 SCANPY = {"use_highly_variable": ("flag", False), "verbose": ("flag", False)}
 SHOWN = {"result": ("object", RESULT)}
-REPLICATES = {"density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
+PROBLEM = {"problem": ("object?", None)}
+REPLICATES = {**PROBLEM, "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
     "n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
     "start"), "dispersion": ("number?", 0.1), "max_iter": ("integer", 3), "tol": ("share", 1e-3),
     "checkpoint": ("path?", None), **DRAWING}
@@ -175,6 +177,8 @@ OPTIONS = {  # classes in which users state what they want
         "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
+    "solve.problem.Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
+        "fixed": ("factor?", W[:, :1]), "entries": (ANYTHING, Entries())},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
@@ -186,6 +190,8 @@ FUNCTIONS = {
         ("function?", None), "others": (ANYTHING, None)},
     "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
         ("number?", 1.0), "callback": ("function?", None)},
+    "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "fixed":
+        ("factor?", W[:, :1])},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},
@@ -200,11 +206,12 @@ FUNCTIONS = {
         "normalize": ("flag",
         False), **SPECTRAL},
     "certify": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), "effort": ("integer?", 0),
-        **SPECTRAL, "n_fixed": ("integer", 1), "penalties": ("object?", None)},
-    "diagnose": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), "groups": ("classes?", LABELS),
-        "classes": ("classes?", LABELS), "n_splits": ("integer", 0)},
-    "uniqueness": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), "n_given": ("integer", 0),
-        "max_iter": ("integer", 3), "thorough": ("flag", False), "sum_to_one": ("flag", False)},
+        **SPECTRAL, **PROBLEM},
+    "diagnose": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), **PROBLEM,
+        "groups": ("classes?", LABELS), "classes": ("classes?", LABELS),
+        "n_splits": ("integer", 0)},
+    "uniqueness": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), **PROBLEM,
+        "max_iter": ("integer", 3), "thorough": ("flag", False)},
     "cluster_cones": CHOSEN,
     "cr1_nmf": {**CHOSEN, "tol": ("share", 0.1), **SPECTRAL},
     "make_cones": {"F": ("size", F), "K": ("size", K), "alpha": ("vector", [0.1] * K), "n_samples":

@@ -1,3 +1,5 @@
+"""Files and folders appear as a whole or not at all."""
+
 import errno
 import os
 

@@ -49,7 +49,7 @@ def test_the_exact_error_is_that_of_the_difference(dtype, rng):
     assert measure.relative_error(sp.csr_array(X), A, C) == pytest.approx(direct, rel=1e-12)
 
 
-def test_both_losses_of_counts_are_measured_alike(monkeypatch, rng):
+def test_both_losses_of_counts_use_the_same_measure(monkeypatch, rng):
     """A fit that ends at the mark has at most the divergence that scikit-learn reports."""
     monkeypatch.syspath_prepend(FOLDER)
     counts = module("counts")

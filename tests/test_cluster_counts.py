@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+pytestmark = pytest.mark.nightly  # these programs are run by benchmarks only
+
 
 def points(K, d=5, n=60, apart=10.0):
     """K round clusters around the corners of a simplex."""

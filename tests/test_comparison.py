@@ -1,3 +1,5 @@
+"""`compare`: every init with every solver, and other programs by the same measure."""
+
 import time
 
 import matplotlib
@@ -54,7 +56,7 @@ def test_the_time_of_the_init_counts(model, monkeypatch):
         time.sleep(0.05)
         return initialize(*arguments, **options)
 
-    monkeypatch.setattr("conenmf.solve.losses.loss.initialize", slowly)
+    monkeypatch.setattr("conenmf.solve.loss.initialize", slowly)
     V = from_columns(model.V)
     (one,) = compare(V, 3, inits=["cr1"], solvers=["hals"], max_iter=3).contenders
     assert one.seconds > one.history.elapsed[-1] > one.history.elapsed[0] > 0.05

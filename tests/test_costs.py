@@ -7,8 +7,9 @@ import pytest
 from conenmf import cluster_cones, cr1_nmf, factorize, from_rows, make_cones, open_data
 from conenmf.cones.rank_one import draw_centres
 from conenmf.cones.rank_one import rank_one_factors as rank_one
+from conenmf.solve.alternate import alternate
 from conenmf.solve.coefficients import coefficients
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import SOLVERS
 
 F, K, N, P = 50, 4, 2000, 4
@@ -93,7 +94,7 @@ def test_an_iteration_is_one_pass_and_one_round(V, traffic, name):
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = traffic(*np.subtract(moved_6, moved_5).tolist())
-    numbers = 4 * 8  # of the update
+    numbers = 7 * 8  # of the update, the step and the unit
     assert per_iteration == traffic(1, P, FK + KK + numbers, FK + KK + 8)
     assert passes_5 == pytest.approx(5 + (solver.first == "W"))
 

@@ -1,3 +1,5 @@
+"""The estimator with Poisson loss."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

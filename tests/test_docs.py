@@ -26,6 +26,7 @@ SHOWN = (
     *("images", "scenes", "text", "cells", "counts", "cli", "files", "measurements"),
     *("mutations", "ratings", "constraints", "stability"),
 )
+LONG = ("mutations", "ratings")
 
 
 def extension(name):
@@ -105,18 +106,18 @@ def quoted(text):
     return set(re.findall(r'"([\w+-]+)"', text))
 
 
-def described(function, parameter):
+def description(function, parameter):
     """The description of a parameter in a docstring."""
     text = inspect.cleandoc(function.__doc__)
     return re.search(rf"^{parameter} : .*\n((?: {{4}}.*\n)+)", text, re.MULTILINE)[1]
 
 
 def test_lists_of_inits_and_solvers_are_complete():
-    solvers = quoted(described(conenmf.factorize, "solver"))
+    solvers = quoted(description(conenmf.factorize, "solver"))
     assert solvers == {*SOLVER_NAMES, "auto"}
     page = (DOCS / "from_sklearn.md").read_text("utf-8")
     row = re.search(r"^\| `init=\"(?!custom).*", page, re.MULTILINE)[0]
-    for text in (described(conenmf.factorize, "init"), row):
+    for text in (description(conenmf.factorize, "init"), row):
         assert quoted(text) == {*INITS, "auto"}, text
 
 
@@ -124,7 +125,7 @@ def test_lists_of_file_formats_are_complete():
     table = (DOCS / "files.md").read_text("utf-8")
     first_cells = " ".join(re.findall(r"^\| ([^|]*`.*?) \|", table, re.MULTILINE))
     (help_text,) = re.findall(r"DATA is a file: (.*?)images", app.help, re.DOTALL)
-    for text in (first_cells, described(conenmf.open_data, "path"), help_text):
+    for text in (first_cells, description(conenmf.open_data, "path"), help_text):
         endings = set(re.findall(r"(?<!\w)\.[a-z]\w*", text)) - {".gz", ".zarr"}
         assert endings == {ending.removesuffix(".gz") for ending in KINDS}, text
 
@@ -148,8 +149,13 @@ def test_code_that_is_shown_from_its_file_is_there():
                 assert what.strip('"') in code, what
 
 
+def mark_page(page):
+    """Mark pages of fields whose examples take seconds."""
+    return pytest.param(page, marks=pytest.mark.nightly) if page in LONG else page
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.parametrize("page", [mark_page(page) for page in SHOWN])
 def test_the_python_of_the_pages_prints_what_they_show(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mpl.use("Agg")

@@ -102,7 +102,7 @@ class Sources:
     def family(self, node):
         """Return a class after its bases, as far as they are ours."""
         names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
-        bases = [self.classes[name] for name in names if name in self.classes]
+        bases = [self.classes[name] for name in names if name in self.classes and name != node.name]
         return [*(relative for base in bases for relative in self.family(base)), node]
 
     def methods(self, where):
@@ -278,7 +278,7 @@ def test_damage_is_found(original, damaged, complaint):
     assert any(complaint in fault for fault in found) if complaint else found == []
 
 
-def test_what_must_have_sections_is_told():
+def test_required_sections_are_checked():
     program = "def fit(V):\n    'Fit V.'\nclass Result:\n    'A result.'\n    W: int"
     sources = Sources({"module": program})
     assert list(sources.faults("module.fit")) == list(sources.faults("module.Result")) == []

@@ -1,3 +1,5 @@
+"""The estimator: attributes, pipelines, searches, own inits, and streams by `partial_fit`."""
+
 import pickle
 
 import dask.array as da

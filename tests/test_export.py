@@ -1,3 +1,5 @@
+"""Exported tables, facts and AnnData: names, every digit, and full disks."""
+
 import csv
 import json
 import os
@@ -58,7 +60,7 @@ def first_cells(path):
         return [row[0] for row in csv.reader(file)][1:]
 
 
-def test_names_are_no_formulas_in_a_spreadsheet(tmp_path, frame):
+def test_names_are_not_formulas_in_a_spreadsheet(tmp_path, frame):
     names = ["=1+1", "+1 a", "-x", "@SUM(A1)", "\N{FULLWIDTH EQUALS SIGN}1", "=", "-"]
     plain = ["-0.5", "+3", "1e-3", "-1E+5", "a=b", "'=1", "", " x"]
     rows = frame.iloc[: len(names) + len(plain)]

@@ -43,10 +43,18 @@ def test_importing_the_package_imports_little():
     assert heavy & set(done.stdout.split()) == set()
 
 
-def test_what_is_exported_can_be_listed_and_imported():
+def test_exported_names_can_be_listed_and_imported():
     assert set(conenmf.__all__) <= set(dir(conenmf))
     for name in conenmf.__all__:
         assert getattr(conenmf, name).__doc__, name
+
+
+def test_each_test_file_says_first_what_it_tests():
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        before, _, rest = path.read_text("utf-8").partition('"""')
+        sentence = rest.partition('"""')[0].partition("\n\n")[0]
+        assert before == "", path
+        assert sentence.endswith((".", "?")), path
 
 
 def names_defined(path):

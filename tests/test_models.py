@@ -39,7 +39,7 @@ def X():
 
 
 @pytest.fixture
-def saved(tmp_path):
+def save_and_load(tmp_path):
     """Save a model, and load it."""
 
     def save(model):
@@ -77,9 +77,9 @@ quiet = pytest.mark.filterwarnings(
 
 @quiet
 @fitted
-def test_a_loaded_model_answers_as_before(name, X, saved):
+def test_a_loaded_model_answers_as_before(name, X, save_and_load):
     model = MODELS[name](X)
-    back = saved(model)
+    back = save_and_load(model)
     new = X[:20] + 0.05
     for verb in ("transform", "predict", "explained_share"):
         np.testing.assert_array_equal(getattr(back, verb)(new), getattr(model, verb)(new))
@@ -94,7 +94,7 @@ def test_a_loaded_model_answers_as_before(name, X, saved):
     for attribute in state:
         np.testing.assert_array_equal(getattr(back, attribute), getattr(model, attribute))
     assert back.components_.dtype == model.components_.dtype
-    refitted = saved(ConeNMF(K).fit(X)).fit(X)
+    refitted = save_and_load(ConeNMF(K).fit(X)).fit(X)
     np.testing.assert_array_equal(refitted.components_, ConeNMF(K).fit(X).components_)
 
 
@@ -126,18 +126,18 @@ def test_a_fresh_process_gives_the_same_answers_with_names(X, tmp_path):
     assert answers["columns"].tolist() == list(model.get_feature_names_out())
 
 
-def test_the_names_of_features_are_still_checked(X, saved):
+def test_the_names_of_features_are_still_checked(X, save_and_load):
     frame = pd.DataFrame(X, columns=[f"gene {f}" for f in range(12)])
-    back = saved(ConeNMF(K).fit(frame))
+    back = save_and_load(ConeNMF(K).fit(frame))
     assert back.feature_names_in_.dtype == object
     with pytest.raises(DataError, match="gene 0"):
         back.transform(frame.rename(columns={"gene 0": "oak"}))
 
 
-def test_what_a_file_cannot_hold_is_named(X, saved):
+def test_parameters_that_a_file_cannot_hold_are_named(X, save_and_load):
     model = ConeNMF(K, callback=lambda now: None, init=X[:K]).fit(X)
     with pytest.warns(UserWarning, match="does not contain callback, init, which have their def"):
-        back = saved(model)
+        back = save_and_load(model)
     assert (back.callback, back.init) == (None, "auto")
 
 
@@ -167,14 +167,14 @@ def test_a_model_without_a_fit_is_not_saved_or_judged(X, tmp_path, refuses):
 
 @quiet
 @fitted
-def test_a_loaded_model_is_judged_on_its_data(name, X, saved):
+def test_a_loaded_model_is_judged_on_its_data(name, X, save_and_load):
     """The same numbers as those of the fit, whose data a file does not contain."""
     model = MODELS[name](X)
     data = model.result_.data if name == "prepared" else X
     data = {"Poisson": np.floor(9 * X), "holes": with_holes(X)}.get(name, data)
     data = X * (np.arange(12) != 3) if name == "an empty feature" else data
     data = X.astype(np.float32) if name == "single precision" else data
-    back = saved(model)
+    back = save_and_load(model)
     again = back._result_on(data)
     # the regressions of a loss begin anew: equal up to where they end
     for attribute in ("relative_error", "objective"):

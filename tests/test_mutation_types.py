@@ -1,3 +1,5 @@
+"""Types of mutations: their number, order and names, and tables that name them."""
+
 import itertools
 
 import numpy as np
@@ -5,9 +7,10 @@ import pandas as pd
 import pytest
 
 from conenmf import open_data
-from conenmf.mutations import CLASSES, COLOURS, mutation_types, type_name
+from conenmf.names import MUTATION_CLASSES, MUTATION_COLOURS, mutation_types, type_name
 
-SUBSTITUTIONS, INDELS, DOUBLETS = [*CLASSES][:96], [*CLASSES][96:179], [*CLASSES][179:]
+TYPES = [*MUTATION_CLASSES]
+SUBSTITUTIONS, INDELS, DOUBLETS = TYPES[:96], TYPES[96:179], TYPES[179:]
 
 
 def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
@@ -16,10 +19,10 @@ def test_there_are_96_substitutions_and_83_indels_in_the_order_of_the_field():
     assert SUBSTITUTIONS[-1] == "T[T>G]T"
     assert INDELS[5:7] == ["1:Del:C:5", "1:Del:T:0"]
     assert INDELS[-11:-5] == [f"{n}:Del:M:{m}" for n in (2, 3, 4) for m in range(1, n)]
-    assert list(dict.fromkeys(CLASSES[one] for one in SUBSTITUTIONS)) == [
+    assert list(dict.fromkeys(MUTATION_CLASSES[one] for one in SUBSTITUTIONS)) == [
         *("C>A", "C>G", "C>T", "T>A", "T>C", "T>G")
     ]
-    assert {*CLASSES.values()} == {*COLOURS}
+    assert {*MUTATION_CLASSES.values()} == {*MUTATION_COLOURS}
 
 
 def test_there_are_78_doublets_and_each_is_counted_on_one_strand():
@@ -33,7 +36,7 @@ def test_there_are_78_doublets_and_each_is_counted_on_one_strand():
     assert {*pairs, *turned} == every
     assert all(one == other for one, other in zip(pairs, turned, strict=True) if other in pairs)
     assert pairs == sorted(pairs)
-    assert list(dict.fromkeys(CLASSES[one] for one in DOUBLETS)) == [
+    assert list(dict.fromkeys(MUTATION_CLASSES[one] for one in DOUBLETS)) == [
         f"{bases}>NN" for bases in ("AC", "AT", "CC", "CG", "CT", "GC", "TA", "TC", "TG", "TT")
     ]
 
@@ -53,7 +56,7 @@ def test_types_in_any_order_have_places(types):
     shuffled = np.random.default_rng(0).permutation(types).tolist()
     known = mutation_types(shuffled)
     assert [types[place] for place in known.places] == shuffled
-    assert known.classes == tuple(CLASSES[one] for one in shuffled)
+    assert known.classes == tuple(MUTATION_CLASSES[one] for one in shuffled)
     middles = [middle for middle, _ in mutation_types(types).groups]
     assert middles == sorted(middles)
     assert mutation_types(shuffled[1:]) is None

@@ -1,3 +1,5 @@
+"""Names of samples and features: where they come from, and how they are shown."""
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -45,7 +47,7 @@ def test_there_is_a_name_for_each(refuses):
     refuses(DataError, "1 names for 3 samples", names.checked, 3, 2)
 
 
-def test_what_has_no_name_is_called_by_its_number():
+def test_samples_and_features_without_names_are_numbered():
     assert (Names().sample(3), Names().feature(0)) == ("sample 3", "feature 0")
     assert Names(("x",), ("a",)).sample(0) == "x"
 
@@ -68,6 +70,8 @@ def test_tables_are_brought_into_the_order_of_the_data():
     np.testing.assert_array_equal(in_order(names, "weights", weights, "feature"), [1, 2, 3])
     assert in_order(names, "weights", pl.Series([3.0, 1.0, 2.0]), "feature")[0] == 3
     assert in_order(names, "fixed", pd.DataFrame(values, ["c", "d"]), "", "feature").shape == (2, 3)
+    few = pd.Series([3.0, 1.0], ["z", "x"])
+    assert in_order(names, "weights", few, "feature") is few  # the caller says how many are asked
 
 
 def test_places_decide_where_the_data_have_no_names():

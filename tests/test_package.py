@@ -49,7 +49,7 @@ def test_numba_is_not_imported_before_it_is_needed():
     assert run(program) == ["False", "6.0", "True", "False", "True"]
 
 
-def test_a_broken_numba_is_no_numba(tmp_path):
+def test_a_broken_numba_counts_as_missing(tmp_path):
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs an older NumPy')")
     program = (
         "import numpy as np, conenmf, conenmf.kernels\n"

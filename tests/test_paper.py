@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from conenmf import cr1_nmf, from_columns, make_cones
 
+REPRODUCED = pytest.mark.nightly  # the fixture `results` computes every part: 11 s
 TIMED = ("seconds", "mult", "nnlsb", "hals", "cr1-nmf")  # times, and what follows from them
 
 
@@ -29,6 +30,7 @@ def untimed(rows):
     ]
 
 
+@REPRODUCED
 def test_figure_1_shows_cones_that_satisfy_the_assumption(paper, rows):
     u = paper("cones").axes()
     np.testing.assert_allclose(u.T @ u, [[1, np.cos(0.9)], [np.cos(0.9), 1]], rtol=1e-12)
@@ -39,6 +41,7 @@ def test_figure_1_shows_cones_that_satisfy_the_assumption(paper, rows):
     assert row["wrong labels"] == "0"
 
 
+@REPRODUCED
 def test_figure_2_stays_below_its_bounds(paper, rows):
     found = rows("figure2")
     assert {(row["alpha"], row["project"]) for row in found} == {
@@ -50,6 +53,7 @@ def test_figure_2_stays_below_its_bounds(paper, rows):
         assert np.all(numbers(row["errors"]) < np.sin(float(row["alpha"])))
 
 
+@REPRODUCED
 def test_classical_algorithms_end_near_cr1_nmf(rows):
     for row in rows("figure2_right"):
         for name in ("nnlsb", "hals"):
@@ -58,15 +62,18 @@ def test_classical_algorithms_end_near_cr1_nmf(rows):
             )
 
 
+@REPRODUCED
 def test_figure_3_finds_the_cones(rows):
     assert all(row["K"] == row["true"] for row in rows("figure3") if row["delta"] == "0.1")
 
 
+@REPRODUCED
 def test_fewer_cones_are_found_if_they_overlap(rows):
     found = {row["beta"]: int(row["K"]) for row in rows("violated")}
     assert found["4 alpha + 0.01"] == 5 > found["alpha"]
 
 
+@REPRODUCED
 def test_the_number_of_cones_is_counted_in_other_ways(rows):
     counts = ("ARD, l1", "ARD, l2", "X-means", "gap", "silhouette", "elbow", "ratio", "edge")
     found = rows("ard")
@@ -98,6 +105,7 @@ def test_a_shift_is_how_many_iterations_an_init_takes(paper):
     assert paper("races").shift([row], "d", "mult", "spkm") == 3
 
 
+@REPRODUCED
 def test_basis_images_are_drawn_beside_the_rows(paper, rows, results):
     counts = {len(row["likeness"].split()) for row in rows("figure6")}
     assert counts == {len(paper("clustering").AFTER)}
@@ -132,6 +140,7 @@ def test_published_starts_and_the_librarys_agree(paper):
         assert starts.begin(V, 4, init, "nnlsb", np.random.default_rng(2))[1] is None
 
 
+@REPRODUCED
 def test_cited_inits_are_followed_on_both_losses(paper, rows):
     module, found = paper("cited_inits"), rows("cited_inits")
     inits = {module.OURS, *module.CITED}
@@ -163,6 +172,7 @@ def test_eight_cited_inits_need_nine_runs(paper):
     assert verdicts(8) == ["too few runs"] * 3
 
 
+@REPRODUCED
 def test_rank_one_nmf_is_better_than_a_mean_direction(rows):
     errors = {row["way"]: float(row["error"]) for row in rows("example")}
     assert errors == pytest.approx({"rank-one NMF": 1.0, "mean direction": np.sqrt(1.2)}, abs=1e-5)
@@ -237,6 +247,7 @@ def test_the_exception_of_the_paper_is_a_claim_of_its_own(paper):
     assert last.evidence.startswith("fails in 1 of 1 cases")
 
 
+@REPRODUCED
 def test_clusterings_have_scores(paper, rows):
     found = rows("table7")
     assert len(found) == 3 * len(paper("starts").INITS) + 2  # k-means and spherical k-means
@@ -262,6 +273,7 @@ def test_a_claim_uses_all_runs_of_the_ways_that_it_compares(paper):
     assert "ahead in 0 of 10" in alone.evidence
 
 
+@REPRODUCED
 def test_bounds_hold_under_noise(rows):
     for row in rows("open_noise"):
         assert float(row["error of cr1-nmf"]) <= float(row["bound of error"])
@@ -315,6 +327,7 @@ def test_a_solver_that_never_arrives_gives_a_lower_bound(paper):
     assert times.evidence.startswith("holds in 2, fails in 1 of 3 cases; fails: nnlsb at N = 1000")
 
 
+@REPRODUCED
 def test_a_page_of_everything(paper, results, tmp_path):
     text = paper("reproduce").write(results, tmp_path).read_text()
     assert text.startswith("# The paper, reproduced")

@@ -1,3 +1,7 @@
+"""`factorize`: every init with every solver on every storage, and what a result contains."""
+
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,6 +14,7 @@ from conenmf.errors import ComponentsError, InputWarning, NotFiniteError
 from conenmf.linalg.nnls import nnls
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import require_finite
+from conenmf.solve.constraints import Penalties
 from conenmf.solve.inits import INITS, initialize
 from conenmf.solve.losses import LOSSES, itakura_saito
 from conenmf.solve.solvers import SOLVERS, hals
@@ -122,6 +127,19 @@ def test_every_storage_gives_the_same_factors(backend, small_blocks, sample_matr
     assert result.relative_error == pytest.approx(plain.relative_error, rel=1e-10)
 
 
+def test_mostly_missing_data_need_a_penalty_or_one_component(cones):
+    rng = np.random.default_rng(0)
+    few, most = (from_columns(cones, mask=rng.random(cones.shape) < share) for share in (0.6, 0.4))
+    words = "60% of the entries are missing, so a fit without a penalty may predict them badly"
+    with pytest.warns(InputWarning, match=words):
+        factorize(most, 3, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factorize(few, 3, max_iter=1)
+        factorize(most, 1, max_iter=1)
+        factorize(most, 3, max_iter=1, penalties=Penalties(l2_h=0.1, l2_w=0.1))
+
+
 def test_max_time_counts_from_the_call(cones):
     result = factorize(from_columns(cones), 4, init="cr1", max_time=0.0)
     assert (result.stop_reason, result.n_iter) == ("max_time", 0)
@@ -231,9 +249,10 @@ def test_a_run_that_ends_in_nan_is_an_error_and_saves_nothing(
     calls = []
     update_W = itakura_saito.SpectralDivergence.update_W
 
-    def broken(self, sums, W, Ht):
+    def broken(self, sums, shared, W, Ht, update, C=None):
         calls.append(W)
-        return update_W(self, sums, W, Ht) * (np.nan if len(calls) == 3 else 1.0)
+        updated = update_W(self, sums, shared, W, Ht, update, C)
+        return updated._replace(W=updated.W * (np.nan if len(calls) == 3 else 1.0))
 
     monkeypatch.setattr(itakura_saito.SpectralDivergence, "update_W", broken)
     V = from_columns(sample_matrix + 1)

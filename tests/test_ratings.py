@@ -1,5 +1,7 @@
 """Ratings: long tables are read as sparse matrices, and predictions beat regularised means."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -21,7 +23,7 @@ from conenmf.errors import (
 from conenmf.ratings import Ratings, with_averages
 
 
-def drawn(seed, shape=(300, 120), share=0.12):
+def draw_ratings(seed, shape=(300, 120), share=0.12):
     """True ratings of two kinds of taste, with offsets, and which of them are known."""
     rng = np.random.default_rng(seed)
     taste = rng.dirichlet([0.3, 0.3], shape[0]) @ (3 * (rng.random((2, shape[1])) < 0.4))
@@ -58,7 +60,7 @@ def long_table(noisy, known):
 
 @pytest.fixture(scope="module")
 def model():
-    _, noisy, known = drawn(1)
+    _, noisy, known = draw_ratings(1)
     return fit_ratings(sp.csr_array(noisy * known))
 
 
@@ -75,7 +77,7 @@ def regularised_means(noisy, known):
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 5))])
 def test_unknown_ratings_are_predicted_better_than_by_regularised_means(seed, model):
-    truth, noisy, known = drawn(seed)
+    truth, noisy, known = draw_ratings(seed)
     found = model if seed == 1 else fit_ratings(sp.csr_array(noisy * known))
     users, items = np.nonzero(~known)
     means = regularised_means(noisy, known)[~known]
@@ -111,7 +113,7 @@ def test_strong_tastes_are_predicted_as_well_as_by_a_grid_search_without_offsets
 
 
 def test_a_user_without_ratings_gets_the_offsets_of_items():
-    _, noisy, known = drawn(1)
+    _, noisy, known = draw_ratings(1)
     known[7] = False
     with pytest.warns(UserWarning, match="nothing is observed of 1 sample"):
         found = fit_ratings(sp.csr_array(noisy * known), 3)
@@ -121,7 +123,7 @@ def test_a_user_without_ratings_gets_the_offsets_of_items():
 
 
 def test_recommendations_are_the_best_items_that_are_not_rated(model):
-    _, noisy, known = drawn(1)
+    _, noisy, known = draw_ratings(1)
     items, ratings = zip(*model.recommend(5, n=200), strict=True)
     assert set(map(int, items)) == set(np.flatnonzero(~known[5]))
     assert list(ratings) == sorted(ratings, reverse=True)
@@ -130,10 +132,18 @@ def test_recommendations_are_the_best_items_that_are_not_rated(model):
     assert noisy[known].min() <= min(ratings) <= max(ratings) <= noisy[known].max()
 
 
+@pytest.mark.parametrize(("offset", "rating"), [(-9.0, 1.0), (9.0, 5.0)])
+def test_predictions_stay_in_the_range_of_the_ratings(model, offset, rating):
+    assert (model.known.data.min(), model.known.data.max()) == (1.0, 5.0)
+    users, items = model.offsets
+    moved = replace(model, offsets=(users + offset, items))
+    assert set(moved.predict([0, 1, 2], [5, 6, 7])) == {rating}
+
+
 @pytest.mark.parametrize("has_offsets", [True, False])
 def test_the_result_is_that_of_the_centred_ratings(has_offsets):
     """Offsets are there where means differ more than tastes, and only there."""
-    _, noisy, known = drawn(1)
+    _, noisy, known = draw_ratings(1)
     if has_offsets:
         noisy = without_tastes(np.random.default_rng(4))
         known = known[:150, :80]
@@ -147,13 +157,13 @@ def test_the_result_is_that_of_the_centred_ratings(has_offsets):
         np.linalg.norm(left) / np.linalg.norm(centred[known])
     )
     assert (result.W[:, 0] == 1).all() == has_offsets
-    assert result.settings["observed"]["missing"] == pytest.approx(1 - known.mean())
+    assert result.problem.entries.missing == pytest.approx(1 - known.mean())
     assert (result.component_names[0] == "level") == has_offsets
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
 
 def test_equal_calls_give_equal_bits():
-    _, noisy, known = drawn(3, (80, 50), 0.3)
+    _, noisy, known = draw_ratings(3, (80, 50), 0.3)
     X = sp.csr_array(noisy * known)
     first, second = fit_ratings(X, 3), fit_ratings(X, 3)
     assert first.result.K == 3
@@ -162,7 +172,7 @@ def test_equal_calls_give_equal_bits():
 
 
 def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
-    _, noisy, known = drawn(1, (60, 40), 0.3)
+    _, noisy, known = draw_ratings(1, (60, 40), 0.3)
     table = long_table(noisy, known)
     table.to_csv(tmp_path / "ratings.csv", index=False)
     opened = open_data(tmp_path / "ratings.csv")
@@ -208,7 +218,7 @@ def test_tables_of_features_are_not_read_as_ratings(tmp_path):
     ],
 )
 def test_ratings_without_titles_are_recognised_by_their_content(tmp_path, name, sign, titles):
-    _, noisy, known = drawn(1, share=0.2)
+    _, noisy, known = draw_ratings(1, share=0.2)
     users, items = np.nonzero(known)
     rows = [[u, i + 1000, round(2 * noisy[u, i]) / 2] for u, i in zip(users, items, strict=True)]
     if titles is None:
@@ -227,7 +237,7 @@ def test_ratings_without_titles_are_recognised_by_their_content(tmp_path, name, 
 
 
 def test_a_data_frame_with_other_titles_begins_with_users_items_and_ratings():
-    _, noisy, known = drawn(1, (40, 20), 0.5)
+    _, noisy, known = draw_ratings(1, (40, 20), 0.5)
     table = long_table(np.rint(noisy), known).set_axis(range(4), axis="columns")
     table[3] = np.arange(881250949, 881250949 + len(table))
     assert fit_ratings(table, 2).known.shape == (40, 20)
@@ -292,7 +302,7 @@ def test_pairs_have_equal_lengths_or_a_single_name(model, refuses):
         ("movieId", ["x", "y", None, "y"], DataError, "row 2 has no item"),
     ],
 )
-def test_what_is_no_rating_in_a_data_frame_is_named(kind, column, values, error, problem, refuses):
+def test_invalid_ratings_in_a_data_frame_are_named(kind, column, values, error, problem, refuses):
     table = pd.DataFrame({"userId": [1, 1, 2, 2], "movieId": list("xyxy"), "rating": 3.0})
     table[column] = values
     frame = table if kind == "pandas" else pl.from_pandas(table)
@@ -307,7 +317,7 @@ def test_whole_numbers_name_users_even_as_floats():
 def test_ratings_of_all_pairs():
     full = 1 + np.random.default_rng(0).random((12, 8))
     model = fit_ratings(sp.csr_array(full), 2)
-    assert "observed" not in model.result.settings
+    assert model.result.problem.entries.are_whole
     assert model.recommend(0) == []
     assert model.result.diagnose() is not None
     for same in (full, from_rows(full), pd.DataFrame(full), pl.DataFrame(full)):
@@ -315,7 +325,7 @@ def test_ratings_of_all_pairs():
 
 
 def test_unknown_ratings_of_a_table_are_zero_or_nan():
-    _, noisy, known = drawn(1, (20, 15), 0.5)
+    _, noisy, known = draw_ratings(1, (20, 15), 0.5)
     expected = fit_ratings(sp.csr_array(noisy * known), 2).rmse
     holed = np.where(known, noisy, np.nan)
     for same in (noisy * known, pd.DataFrame(holed), pl.DataFrame(holed)):
@@ -324,13 +334,13 @@ def test_unknown_ratings_of_a_table_are_zero_or_nan():
 
 def test_weights_of_ratings_count():
     """A model follows heavy ratings more closely, and only ratios of weights matter."""
-    _, noisy, known = drawn(1, (40, 30), 0.4)
+    _, noisy, known = draw_ratings(1, (40, 30), 0.4)
     heavy = np.arange(40)[:, None] < 20
     weights = np.where(heavy, 10.0, 0.1) * np.ones(known.shape)
     X = sp.csr_array(noisy * known)
     plain = fit_ratings(X, 2)
     model = fit_ratings(from_rows(X, missing="zeros", weights=weights), 2)
-    assert model.result.settings["observed"]["weighted"]
+    assert model.result.problem.entries.is_weighted
 
     def error(model, where):
         users, items = np.nonzero(known & where)
@@ -367,7 +377,7 @@ def test_too_few_ratings_are_refused(count, refuses):
 
 
 def test_the_unit_of_the_ratings_does_not_matter():
-    _, noisy, known = drawn(1, (30, 20), 0.4)
+    _, noisy, known = draw_ratings(1, (30, 20), 0.4)
     one = fit_ratings(sp.csr_array(noisy * known), 3)
     for unit in (1e3, 1e-3):
         other = fit_ratings(sp.csr_array(unit * noisy * known), 3)
@@ -385,7 +395,7 @@ def test_averages_are_appended():
 
 def test_the_printed_error_is_of_ratings_that_chose_nothing(monkeypatch):
     """A tenth is left out of all fits but the last; the last but one measures the error with it."""
-    _, noisy, known = drawn(1, (25, 15), 0.6)
+    _, noisy, known = draw_ratings(1, (25, 15), 0.6)
     X = sp.csr_array(noisy * known)
     first = np.random.default_rng(0).permutation(X.nnz) % module._FOLDS == 0
     seen, fit = [], module._fit

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 import conenmf
 
@@ -141,18 +142,18 @@ def required(*extras):
     return dict(match.groups() for match in found if match)
 
 
-def test_versions_that_are_stated_elsewhere_are_those_of_the_project():
+def test_the_table_of_the_oldest_versions_is_that_of_the_requirements():
     page = (ROOT / "docs" / "about.md").read_text("utf-8")
-    stated = dict(re.findall(r"^\| ([\w-]+) \| ([\d.]+) \|", page, re.MULTILINE))
-    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
-    known = dict(
-        found.groups()
-        for line in (*PROJECT["dependencies"], *extras)
-        if (found := re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", line))
-    )
-    assert stated.pop("Python") == PROJECT["requires-python"].removeprefix(">=")
-    assert {name.replace("_", "-"): known[name] for name in stated} == stated
-    assert {"numpy", "scipy", "scikit-learn", "numba", "dask", "pandas"} <= set(stated)
+    table = page.partition("<!-- make oldest: begin -->\n")[2].partition("<!-- make oldest: end")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+    assert rows.pop(0)[:2] == ["Python", PROJECT["requires-python"].removeprefix(">=")]
+    stated = {package: oldest for package, oldest, _, _ in rows}
+    beside = {"anndata", "pandas", "polars", "scikit-image"}
+    libraries = required("fast", "disk", "files", "datasets", "dask", "plot", "report", "cli")
+    others = {package: oldest for package, oldest in required("test").items() if package in beside}
+    assert stated == libraries | others
+    for package, oldest, tested, _ in rows:
+        assert Version(tested) == Version(oldest), package
 
 
 def test_all_extras_require_the_same_versions():

@@ -5,6 +5,8 @@ import pytest
 
 from conenmf import make_cones
 
+pytestmark = pytest.mark.nightly  # these programs are run by benchmarks only
+
 
 @pytest.fixture
 def relevance(paper):

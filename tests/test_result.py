@@ -1,3 +1,5 @@
+"""A result judges itself, is printed, copied and pickled."""
+
 import copy
 import pickle
 

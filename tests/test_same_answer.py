@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, cluster_cones, cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.linalg.svd import Spectrum
+from conenmf.solve.alternate import alternate
 from conenmf.solve.inits import mixing
 from conenmf.solve.online import ConeStream
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import SOLVERS
 
 

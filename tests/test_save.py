@@ -1,3 +1,5 @@
+"""Saved results: every field comes back, and every damage is named."""
+
 import json
 import os
 import tracemalloc
@@ -23,11 +25,11 @@ def test_save_and_load(tmp_path, cones):
     for name in ("relative_error", "elapsed", "passes"):
         assert np.array_equal(getattr(back.history, name), getattr(result.history, name))
     assert back.stop_reason is StopReason.MAX_ITER
-    assert back.K_decided_by.startswith("4 components, proved")
+    assert back.K_decided_by.startswith("4 to 6 components, supported")
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-10"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-11"
 
 
 def test_any_damage_is_named(tmp_path, cones, rng):
@@ -48,27 +50,27 @@ def test_any_damage_is_named(tmp_path, cones, rng):
 
 
 @pytest.fixture
-def saved(tmp_path, cones):
+def path(tmp_path, cones):
     """A file with a result."""
     factorize(from_columns(cones), 4, max_iter=1).save(tmp_path / "result.npz")
     return tmp_path / "result.npz"
 
 
-def test_a_changed_header_of_an_array_is_noticed(saved, refuses):
+def test_a_changed_header_of_an_array_is_noticed(path, refuses):
     """NumPy would read fewer numbers, and never come to the checksum at the end."""
-    content = saved.read_bytes()
+    content = path.read_bytes()
     assert b"(4, 300)" in content
-    saved.write_bytes(content.replace(b"(4, 300)", b"(3, 300)", 1))
-    refuses(FileFormatError, "Bad CRC-32", Factorization.load, saved)
+    path.write_bytes(content.replace(b"(4, 300)", b"(3, 300)", 1))
+    refuses(FileFormatError, "Bad CRC-32", Factorization.load, path)
 
 
 @pytest.mark.parametrize(
     "damage", [lambda whole: b"", lambda whole: b"no zip", lambda whole: whole[: len(whole) // 2]]
 )
-def test_damaged_files_are_refused(saved, damage, refuses):
-    saved.write_bytes(damage(saved.read_bytes()))
+def test_damaged_files_are_refused(path, damage, refuses):
+    path.write_bytes(damage(path.read_bytes()))
     message = "result.npz is not a factorization .*not a zip file"
-    refuses(FileFormatError, message, Factorization.load, saved)
+    refuses(FileFormatError, message, Factorization.load, path)
 
 
 def test_foreign_files_are_refused(tmp_path, refuses):
@@ -87,14 +89,14 @@ def test_nothing_is_inflated(tmp_path, refuses):
     assert peak < 1 << 24  # an eighth of the zeros
 
 
-@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-11"])
-def test_older_and_newer_formats_are_refused(saved, version, refuses):
-    with np.load(saved) as stored:
+@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-12"])
+def test_older_and_newer_formats_are_refused(path, version, refuses):
+    with np.load(path) as stored:
         parts = dict(stored)
     facts = json.loads(str(parts["facts"])) | {"format": version}
-    np.savez(saved, **{**parts, "facts": np.array(json.dumps(facts))})
-    message = f"result.npz has format '{version}', this .*-10'"
-    refuses(FileFormatError, message, Factorization.load, saved)
+    np.savez(path, **{**parts, "facts": np.array(json.dumps(facts))})
+    message = f"result.npz has format '{version}', this .*-11'"
+    refuses(FileFormatError, message, Factorization.load, path)
 
 
 def test_names_certificates_and_diagnoses_are_saved(reloaded, named):

@@ -17,7 +17,7 @@ from conenmf.solve import simplex as module
 from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 
 
-def drawn(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
+def draw_scene(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
     """A scene (pixels, bands), its spectra (K, bands) and its abundances (pixels, K)."""
     rng = np.random.default_rng(seed)
     wavelengths = np.linspace(0, 1, bands)
@@ -33,7 +33,7 @@ def drawn(K=3, *, purest=0.8, noise=0.005, side=40, bands=60, seed=0):
 
 @pytest.mark.parametrize(("K", "purest"), [(2, 1.0), (3, 1.0), (3, 0.8), (5, 1.0), (5, 0.8)])
 def test_a_scene_is_unmixed_with_and_without_pure_pixels(K, purest):
-    pixels, spectra, abundances = drawn(K, purest=purest, seed=K)
+    pixels, spectra, abundances = draw_scene(K, purest=purest, seed=K)
     model = ConeNMF.for_scenes(K)
     found = model.fit_transform(pixels)
     match = match_spectra(
@@ -48,7 +48,7 @@ def test_a_scene_is_unmixed_with_and_without_pure_pixels(K, purest):
 
 def test_the_smallest_noise_is_what_each_direction_beyond_the_components_has(monkeypatch):
     """Of a few bands, most directions belong to the components and hold no noise alone."""
-    pixels = drawn(4, noise=0.01, bands=6, seed=2)[0]
+    pixels = draw_scene(4, noise=0.01, bands=6, seed=2)[0]
     given = []
 
     def facets(Y, sizes, noise, *known):
@@ -66,7 +66,7 @@ def test_the_smallest_noise_is_what_each_direction_beyond_the_components_has(mon
 
 def test_materials_that_cover_much_of_a_scene_alone():
     rng = np.random.default_rng(3)
-    _, spectra, abundances = drawn(4, seed=3)
+    _, spectra, abundances = draw_scene(4, seed=3)
     abundances = np.maximum(abundances - 0.2, 0)  # most pixels lack some materials
     abundances /= abundances.sum(axis=1, keepdims=True)
     pixels = abundances @ spectra + 0.003 * rng.standard_normal((1600, 60))
@@ -75,7 +75,7 @@ def test_materials_that_cover_much_of_a_scene_alone():
 
 def test_a_few_pure_pixels_fix_the_vertices():
     rng = np.random.default_rng(1)
-    pixels, spectra, _ = drawn(4, seed=1)
+    pixels, spectra, _ = draw_scene(4, seed=1)
     pixels[::80] = np.repeat(spectra, 5, axis=0) + 0.005 * rng.standard_normal((20, 60))
     found = simplex(from_rows(pixels, negative="keep"), 4).T
     noise_of_one = np.degrees(0.005 * np.sqrt(60) / np.linalg.norm(spectra, axis=1).max())
@@ -83,7 +83,7 @@ def test_a_few_pure_pixels_fix_the_vertices():
 
 
 def test_brightness_that_varies_does_not_move_the_spectra():
-    pixels, spectra, _ = drawn(3, noise=0.002)
+    pixels, spectra, _ = draw_scene(3, noise=0.002)
     bright = np.random.default_rng(1).uniform(0.6, 1.4, (len(pixels), 1))
     model = ConeNMF.for_scenes(3).fit(pixels * bright)
     assert match_spectra(spectra, model.components_).angles.max() < 1
@@ -91,7 +91,7 @@ def test_brightness_that_varies_does_not_move_the_spectra():
 
 @pytest.mark.parametrize("unit", [1000.0, 1e-6])
 def test_the_unit_of_the_scene_does_not_matter(unit):
-    pixels, _, _ = drawn(3)
+    pixels, _, _ = draw_scene(3)
     first, second = ConeNMF.for_scenes(3), ConeNMF.for_scenes(3)
     A, B = first.fit_transform(pixels), second.fit_transform(unit * pixels)
     np.testing.assert_allclose(second.components_, unit * first.components_, rtol=1e-3)
@@ -99,19 +99,19 @@ def test_the_unit_of_the_scene_does_not_matter(unit):
 
 
 def test_the_search_ends_soon_also_where_materials_look_alike(monkeypatch):
-    pixels = 1 + 0.1 * drawn(5, purest=1.0)[0]
+    pixels = 1 + 0.1 * draw_scene(5, purest=1.0)[0]
     whole = simplex(from_rows(pixels), 5)
     monkeypatch.setattr("conenmf.solve.simplex._MAX_ITER", 150)
     np.testing.assert_array_equal(simplex(from_rows(pixels), 5), whole)
 
 
 def test_exact_mixtures_have_exact_spectra():
-    pixels, spectra, _ = drawn(3, noise=0.0)
+    pixels, spectra, _ = draw_scene(3, noise=0.0)
     assert match_spectra(spectra, simplex(from_rows(pixels), 3).T).angles.max() < 0.3
 
 
 def test_many_pixels_are_drawn_from_and_the_same_each_time(monkeypatch):
-    pixels, spectra, _ = drawn(3)
+    pixels, spectra, _ = draw_scene(3)
     monkeypatch.setattr("conenmf.solve.simplex._MAX_PIXELS", 1000)
     first, second = (simplex(from_rows(pixels), 3) for _ in range(2))
     np.testing.assert_array_equal(first, second)
@@ -133,7 +133,7 @@ def test_the_gradient_of_the_likelihood(n_known):
 
 @pytest.mark.parametrize("chosen", [[0], [2], [1, 0], [0, 1, 2]])
 def test_known_spectra_leave_the_others_as_good_as_without(chosen):
-    pixels, spectra, _ = drawn(3, seed=3)
+    pixels, spectra, _ = draw_scene(3, seed=3)
     free = ConeNMF.for_scenes(3).fit(pixels)
     model = ConeNMF.for_scenes(3, fixed=spectra[chosen]).fit(pixels)
     np.testing.assert_array_equal(model.components_[: len(chosen)], spectra[chosen])
@@ -145,7 +145,7 @@ def test_known_spectra_leave_the_others_as_good_as_without(chosen):
 
 def test_a_known_spectrum_may_be_rare():
     rng = np.random.default_rng(0)
-    _, spectra, abundances = drawn(3, seed=2)
+    _, spectra, abundances = draw_scene(3, seed=2)
     abundances[:, 0] *= 0.05
     abundances /= abundances.sum(axis=1, keepdims=True)
     pixels = abundances @ spectra + 0.005 * rng.standard_normal((1600, 60))
@@ -154,7 +154,7 @@ def test_a_known_spectrum_may_be_rare():
 
 
 def test_known_spectra_of_another_scene_or_unit_are_named(refuses):
-    pixels, spectra, _ = drawn(3)
+    pixels, spectra, _ = draw_scene(3)
     twice = ConeNMF.for_scenes(3, fixed=spectra[[0, 0]])
     refuses(DataError, "cannot be told apart", twice.fit, pixels)
     with pytest.warns(InputWarning, match="1e.03 times as bright as materials"):
@@ -171,7 +171,7 @@ def test_equal_pixels_are_one_material(shape, K):
 
 
 def test_scenes_that_cannot_be_unmixed_say_why(refuses):
-    pixels = drawn(3, noise=0.0)[0]
+    pixels = draw_scene(3, noise=0.0)[0]
     refuses(ComponentsError, "lie in 3 dimensions", ConeNMF.for_scenes(5).fit, pixels)
     refuses(ComponentsError, "at most 4 endmembers, not 5", simplex, from_rows(pixels[:, :4]), 5)
 
@@ -183,7 +183,7 @@ def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it(refuses):
 
 def test_bands_in_rows_raise_a_warning():
     with pytest.warns(InputWarning, match="are bands in the rows"):
-        ConeNMF.for_scenes(3).fit(drawn(3)[0].T)
+        ConeNMF.for_scenes(3).fit(draw_scene(3)[0].T)
 
 
 def test_spectra_are_matched_with_a_library(refuses):
@@ -202,7 +202,7 @@ def test_spectra_are_matched_with_a_library(refuses):
 
 
 def test_wavelengths_beside_a_cube_in_a_mat_file(tmp_path):
-    pixels, _, _ = drawn(3)
+    pixels, _, _ = draw_scene(3)
     cube, wavelengths = np.abs(pixels).reshape(40, 40, 60), np.linspace(400, 990, 60)
     savemat(tmp_path / "scene.mat", {"cube": cube, "wavelength": wavelengths})
     V = open_data(tmp_path / "scene.mat")
@@ -226,7 +226,7 @@ def test_wavelengths_in_a_mat_file_of_version_7_3(tmp_path):
 
 def test_the_command_line_advises_to_unmix_a_scene(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    pixels, spectra, _ = drawn(3)
+    pixels, spectra, _ = draw_scene(3)
     whole = np.rint(10_000 * np.maximum(pixels, 0))  # reflectance in a common unit, not counts
     np.save("scene.npy", whole.reshape(40, 40, 60))
     command = ["fit", "scene.npy", "-k", "3", "--no-report", "-q"]

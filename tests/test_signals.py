@@ -74,12 +74,12 @@ def test_a_signal_while_data_are_read_removes_what_was_begun(tmp_path, number):
     np.save(tmp_path / "data.npy", np.ones((30, 4)))
     process = script(f"""
         import os, sys, time
-        import conenmf.cli.options
+        import conenmf.cli.fit
         from conenmf.__main__ import run
         def wait(self, *arguments):
             print("now", flush=True)
             time.sleep(60)
-        conenmf.cli.options.Request.open = wait
+        conenmf.cli.fit.open_input = wait
         os.chdir({str(tmp_path)!r})
         sys.argv = ["conenmf", "fit", "data.npy", "-o", "out"]
         run()

@@ -1,3 +1,5 @@
+"""`conenmf.tl.factorize` on AnnData: layers, views, highly variable genes, labels."""
+
 import anndata
 import dask.array as da
 import numpy as np

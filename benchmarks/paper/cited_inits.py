@@ -26,8 +26,9 @@ from conenmf import from_rows
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import DATASETS, load
+from conenmf.solve.alternate import alternate
 from conenmf.solve.losses import get_loss
-from conenmf.solve.run import Solution, Stopping, alternate
+from conenmf.solve.run import Solution, Stopping
 
 OURS = "cr1-nmf"
 CITED = ("spkm", "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur", DETERMINISTIC)

@@ -18,8 +18,9 @@ import numpy as np
 from conenmf import cluster_cones
 from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
+from conenmf.solve.alternate import alternate
 from conenmf.solve.inits import initialize, lift_zeros
-from conenmf.solve.run import Iteration, Solution, Stopping, alternate
+from conenmf.solve.run import Iteration, Solution, Stopping
 from conenmf.solve.solvers import SOLVERS
 
 # the paper's four; others have the library's names

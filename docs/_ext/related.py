@@ -95,11 +95,17 @@ RELATED: dict[str, tuple[dict[str, str], str, tuple[str, ...]]] = {
     ),
     "select_k": (
         {
+            "components_for": "The number that an error needs, without assumptions.",
             "cones.counting.estimate_rank": "The paper's estimate.",
             "ConeNMF": 'With ``n_components="auto"``.',
         },
         "",
         ("paper", "parallel"),
+    ),
+    "components_for": (
+        {"certify": "A lower bound for one number.", "select_k": "An estimate of the number."},
+        "",
+        ("eckart",),
     ),
     "compare": ({"factorize": "One init and one solver.", "select_k": "Several K."}, "", ()),
     "make_cones": (

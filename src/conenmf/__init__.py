@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from .judge.certificate import certify
     from .judge.choose_k import select_k
     from .judge.diagnosis import diagnose
+    from .judge.requirement import components_for
     from .judge.stability import stability
     from .judge.uniqueness import uniqueness
     from .pipeline import factorize
     from .ratings import fit_ratings
     from .report import write_report
     from .result import Factorization
+    from .solve.problem import Problem
 
 __version__ = "0.2.0"
 
@@ -41,9 +43,11 @@ _HOMES = {
     "ConeNMF": "estimator",
     "ConeNMFError": "errors",
     "Factorization": "result",
+    "Problem": "solve.problem",
     "certify": "judge.certificate",
     "cluster_cones": "cones.clustering",
     "compare": "comparison",
+    "components_for": "judge.requirement",
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
     "factorize": "pipeline",
@@ -65,9 +69,11 @@ __all__ = [
     "ConeNMF",
     "ConeNMFError",
     "Factorization",
+    "Problem",
     "certify",
     "cluster_cones",
     "compare",
+    "components_for",
     "cr1_nmf",
     "datasets",
     "diagnose",

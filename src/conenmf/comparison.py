@@ -27,7 +27,8 @@ from .arguments import (
     optional,
     several,
 )
-from .data.matrix import DataMatrix
+from .data.blocks import Array
+from .data.matrix import Aligned, DataMatrix
 from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
 from .io.open import as_data
@@ -97,19 +98,22 @@ class Comparison:
 
     def rows(self) -> list[Facts]:
         """The table, with a dictionary for each contender."""
-        names = Contender._fields[:-2]
-        return [dict(zip(names, one, strict=False)) | one.scores for one in self.contenders]
+        rows = []
+        for one in self.contenders:
+            facts = one._asdict()
+            del facts["history"], facts["scores"]
+            rows.append(facts | one.scores)
+        return rows
 
     def __repr__(self) -> str:
-        rows = [[*self.rows()[0]]]
-        for row in self.rows():
-            cells = row.values()
-            rows.append([f"{x:.5g}" if isinstance(x, float) else str(x) for x in cells])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        rows = self.rows()
+        cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = []
+        for row in cells:
+            padded = map(str.ljust, row, widths)
+            lines.append("  ".join(padded).rstrip())
+        return "\n".join(lines)
 
     def plot(self, ax: object = None, *, against: str = "seconds") -> plots.Axes:
         """Draw the error against "seconds" or "passes" over the data; return the matplotlib axes.
@@ -123,9 +127,10 @@ class Comparison:
         against : {"seconds", "passes"}
         """
         choice("against", against, ("seconds", "passes"))
-        curves = {(one.init, one.solver): one.history for one in self.contenders}
-        if against == "passes":
-            curves = {name: one for name, one in curves.items() if one.passes.size}
+        curves = {}
+        for one in self.contenders:
+            if against == "seconds" or one.history.passes.size:
+                curves[one.init, one.solver] = one.history
         return plots.curves(curves, ax, against=against)
 
 
@@ -187,8 +192,8 @@ def compare(
     require_nonnegative(V, "a comparison")
     K = components(K)
     seed = integer("seed", seed, at_least=0)
-    inits = _checked("inits", inits, ("auto", *INITS))
-    solvers = _checked("solvers", solvers, SOLVERS)
+    inits = _check_all("inits", inits, ("auto", *INITS))
+    solvers = _check_all("solvers", solvers, SOLVERS)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
     if true is not None and true.size != V.n_samples:
@@ -196,9 +201,10 @@ def compare(
             f"there are {true.size} labels for {V.n_samples} samples: give one for each"
         )
     contenders = []
-    problem = None
+    failure = None
     for init, solver in product(inits, solvers):
-        names = init if isinstance(init, str) else function_name(init), str(solver_name(solver))
+        init_name = init if isinstance(init, str) else function_name(init)
+        names = (init_name, str(solver_name(solver)))
         try:
             result = factorize(
                 V,
@@ -209,24 +215,30 @@ def compare(
                 tol=tol,
                 max_time=max_time,
                 rng=default_rng(seed) if init != "cr1" else None,
-                callback=watch(*names) if watch is not None else None,
+                callback=None if watch is None else watch(*names),
             )
-        except ComponentsError as reason:
-            problem = reason
+        except ComponentsError as error:
+            failure = error
             continue
-        judged = {} if true is None else scores(true, np.asarray(result.labels))
-        error = result.relative_error
-        seconds = result.total_seconds
-        contenders.append(Contender(*names, error, seconds, result.n_iter, result.history, judged))
-    for name, program in (optional(instance, "others", others, dict) or {}).items():
+        contender = Contender(
+            *names,
+            result.relative_error,
+            result.total_seconds,
+            result.n_iter,
+            result.history,
+            _scores(true, result.labels),
+        )
+        contenders.append(contender)
+    optional(instance, "others", others, dict)
+    for name, program in (others or {}).items():
         contenders.append(_other(V, K, name, program, true))
     if not contenders:
-        raise problem or OptionError("nothing to compare: name at least one init and one solver")
+        raise failure or OptionError("nothing to compare: name at least one init and one solver")
     contenders.sort(key=lambda one: round(one.relative_error, _ERROR_DIGITS))
     return Comparison(tuple(contenders), K)
 
 
-def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contender:
+def _other(V: DataMatrix, K: int, name: str, program: Any, true: Array | None) -> Contender:
     """Fit another program and compute the error of its factors."""
     X = V.held_rows(V.n_features * V.n_samples)
     if X is None or V.observed is not None:
@@ -251,17 +263,25 @@ def _other(V: DataMatrix, K: int, name: str, program: Any, true: Any) -> Contend
         )
     end = finished(V, C.T, given=V.align(A))
     error = sqrt(end.squared_error / V.total)
-    judged = {} if true is None else scores(true, np.asarray(end.labels))
     history = History(np.array([error]), np.array([seconds]), np.zeros(0))
     n_iter = getattr(fitted, "n_iter", getattr(program, "n_iter_", 0))
-    return Contender(name, "", error, seconds, n_iter, history, judged)
+    return Contender(name, "", error, seconds, n_iter, history, _scores(true, end.labels))
 
 
-def _checked(name: str, values: object, valid: Collection[str]) -> list[Any]:
+def _scores(true: Array | None, labels: Aligned) -> dict[str, float]:
+    return {} if true is None else scores(true, np.asarray(labels))
+
+
+def _text(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _check_all(name: str, values: object, valid: Collection[str]) -> list[Any]:
     """Return a list of names and functions; a single one becomes a list of one."""
-    is_one = isinstance(values, str | Solver) or callable(values)
-    given = [values] if is_one else several(name, values)
-    for one in given:
+    if isinstance(values, str | Solver) or callable(values):
+        values = [values]
+    choices = several(name, values)
+    for one in choices:
         if not (callable(one) or isinstance(one, Solver)):
             choice(name, one, valid)
-    return given
+    return choices

@@ -49,7 +49,7 @@ from .judge.scores import components_frame, largest_features, matched_rows, name
 from .judge.stability import Stability, stability
 from .judge.uniqueness import Uniqueness
 from .names import NameList, Names, in_order, names_of
-from .pipeline import checked_K, factorize
+from .pipeline import check_k, factorize
 from .progress import watching
 from .result import Factorization
 from .save import saved_factorization, write_factorization
@@ -74,7 +74,7 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "_unknown",
 )
 _CONSTRAINTS = ("orthogonality", "min_volume", "sum_to_one")
-_SETTINGS_OF_X = ("observed", "Q", "Q_expected")
+_SETTINGS_OF_X = ("Q", "Q_expected")
 # What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
 _SAVED_ARRAYS = ("feature_names_in_", "_weights", "_unknown")
@@ -375,8 +375,8 @@ class ConeNMF(
         self._unknown = None if V.observed is None else V.observed.empty_features
         for name in ("n_samples_seen_", "_stream"):
             self.__dict__.pop(name, None)
-        if problem := result.problem:  # stacklevel: the call goes through scikit-learn's wrapper
-            warnings.warn(f"ConeNMF {problem}", ConvergenceWarning, stacklevel=3)
+        if advice := result.advice:  # stacklevel: the call goes through scikit-learn's wrapper
+            warnings.warn(f"ConeNMF {advice}", ConvergenceWarning, stacklevel=3)
         return result.H.T if is_elsewhere(X) else np.array(result.H.T)
 
     def __setstate__(self, state: Facts) -> None:
@@ -532,8 +532,7 @@ class ConeNMF(
             return factorize(V, W.shape[1], init=W, solver=None)
         if V is result.data:
             return result
-        penalties = Penalties.of_plain(result.settings.get("penalties"))
-        problem = Problem.of(V, get_loss(self.loss), None, None, penalties)
+        problem = result.problem.of_components(V, W)
         end, error = problem.finish(V, W, sort=False, near=self._near(V))
         settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
         return replace(
@@ -544,7 +543,8 @@ class ConeNMF(
             shares=end.shares,
             objective=end.objective,
             relative_error=error,
-            settings=settings | problem.plain(),
+            settings=settings,
+            problem=problem,
             names=replace(result.names, sample_names=None, pixels_shape=None).updated(V.names),
             data=V,
             first_certificate=first_certificate(error, end.kkt_residual, result.K, None),
@@ -629,7 +629,8 @@ class ConeNMF(
         X and the components alone. The Itakura-Saito divergence is not convex in the coefficients:
         of several local minima `transform` takes the lowest, and a fit keeps the coefficients of
         its run for the few samples where they are lower still. So with as many samples as in the
-        fit, `transform` also starts from its coefficients. Some of them alone may get others.
+        fit, `transform` also starts from its coefficients. If you pass only some of the samples,
+        their coefficients may differ.
 
         Parameters
         ----------
@@ -726,16 +727,9 @@ class ConeNMF(
         self, X: object, unseen: str = "warn"
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
         V, W = self._read_with_components(X)
-        penalties = self._penalties(V)
         unseen = choice("unseen", unseen, ("warn", "raise"))
-        loss = get_loss(self.loss)
-        near = self._near(V)
-        if near is None:
-            H, labels, value = loss.coefficients(V, W, penalties, unseen)
-        else:
-            objective = loss.on(V, penalties, rescale=False)
-            objective.near = near
-            H, labels, value, *_ = objective.finish(W, sort=False)
+        problem = Problem(self.loss, self._penalties(V))
+        H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
 
     def _near(self, V: DataMatrix) -> Aligned | None:
@@ -789,9 +783,10 @@ class ConeNMF(
     ) -> Stability:
         """Fit resampled data many times, and measure how stable each component is.
 
-        The model does not change. The method uses its `n_components`, `loss`, `max_iter`, `tol`,
-        `random_state` and the options for reading X; every run begins from a random init. If
-        `n_components` is "auto", the number of an earlier `fit` is used, or one is chosen for X.
+        The model does not change. The method uses its `n_components`, `loss`, penalties, `fixed`,
+        `max_iter`, `tol`, `random_state` and the options for reading X; every run begins from a
+        random init. If `n_components` is "auto", the number of an earlier `fit` is used, or one is
+        chosen for X.
 
         Parameters
         ----------
@@ -820,19 +815,16 @@ class ConeNMF(
         is_fitted = hasattr(self, "components_")
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
-        if self.fixed is not None or not self._penalties(V).are_none:
-            raise NotAvailableError(
-                "stability() takes no penalties or fixed components: create a model without these "
-                "options"
-            )
-        K = checked_K(self.n_components, V)
+        problem = Problem(self.loss, self._penalties(V), self._fixed_in_letters(V))
+        K = check_k(self.n_components, V)
         if isinstance(K, str):
-            K = self.n_components_ if is_fitted else choose_k(V, get_loss(self.loss)).K
+            K = self.n_components_ if is_fitted else choose_k(V, problem.loss).K
+            K = max(K, problem.n_fixed + 1)
         return stability(
             V,
             K,
             n_runs,
-            loss=self.loss,
+            problem=problem,
             resample=resample,
             density_threshold=density_threshold,
             max_excess=max_excess,

@@ -23,15 +23,16 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 
 from .arguments import choice, text
-from .arguments import path as checked_path
+from .arguments import path as folder_path
 from .atomic import files_written_whole, flush, output_file, writing, written_whole
 from .data.blocks import Array, Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
+from .judge.details import ConeDiagnosis
 from .judge.diagnosis import Diagnosis
 from .names import Names
 from .result import Factorization, result_of
-from .text import Facts, PathLike, Texts, Titles, attributes, shown
+from .text import Facts, PathLike, Texts, Titles, shown
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
@@ -47,11 +48,23 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def facts(result: Factorization) -> Facts:
     """Describe a result in plain values: numbers, texts, lists and dictionaries."""
-    values = {
+    values: Facts = {
         "n_components": result.K,
-        **attributes(result, "n_samples", "n_features", "loss", "objective", "relative_error"),
-        **attributes(result, "n_iter", "stop_reason", "seconds", "passes", "settings"),
-        **attributes(result, "K_decided_by", "init_used"),
+        "n_samples": result.n_samples,
+        "n_features": result.n_features,
+        "loss": result.loss,
+        "objective": result.objective,
+        "relative_error": result.relative_error,
+        "n_iter": result.n_iter,
+        "stop_reason": result.stop_reason,
+        "seconds": result.seconds,
+        "passes": result.passes,
+    }
+    values |= {
+        "settings": result.settings,
+        "problem": result.problem.plain(),
+        "K_decided_by": result.K_decided_by,
+        "init_used": result.init_used,
         "summary": result.summary(),
     }
     if result.names.feature_names is not None:
@@ -60,37 +73,59 @@ def facts(result: Factorization) -> Facts:
         values["race"] = {"entrants": [one._asdict() for one in result.race.entrants]}
     if result.certificate is not None:
         values["certificate"] = vars(result.certificate)
-    if (known := result.known_uniqueness) is not None:
+    others = result.known_uniqueness
+    if others is not None:
         values["uniqueness"] = {
-            **attributes(known, "verdicts", "angles", "error_ratios", "radii", "spare"),
-            "in_words": known.lines(result.component_names),
+            "verdicts": others.verdicts,
+            "angles": others.angles,
+            "error_ratios": others.error_ratios,
+            "radii": others.radii,
+            "spare": others.spare,
+            "in_words": others.lines(result.component_names),
         }
-    diagnosis = result.diagnosis
-    if diagnosis is not None:
-        values["verdict"] = {
-            **attributes(diagnosis, "headline", "components", "reasons", "agreement"),
-            **attributes(diagnosis, "structure", "far_structure", "class_shares"),
-            "rows": [row._asdict() for row in diagnosis.rows],
-        }
-        details = diagnosis.details
-        values["rank"] = {"K": details.rank.K, "margin": details.rank.margin}
-        values["samples_of_component"] = details.sizes
-        values["advised_init"] = dict(zip(("init", "reason"), details.advice, strict=True))
-        cones = details.cones
-        values["cones"] = cones and {
-            "assumption": cones.geometry.verdict,
-            "margin": cones.geometry.margin,
-            "pairwise_separation": None if result.K == 1 else cones.geometry.pairwise.value,
-            "pairwise_separation_is_exact": cones.geometry.pairwise.is_exact,
-            "closest": cones.geometry.closest,
-            "size_angles": cones.geometry.angles,
-            "samples": cones.sizes,
-            "cr1_error": cones.error,
-            "cr1_bound": cones.bound,
-            "mixing": cones.mixing,
-            "unmixed": cones.unmixed,
-        }
+    if result.diagnosis is not None:
+        values |= _facts_of_diagnosis(result.diagnosis)
     return json_values(values)
+
+
+def _facts_of_diagnosis(diagnosis: Diagnosis) -> Facts:
+    details = diagnosis.details
+    init, reason = details.advice
+    verdict = {
+        "headline": diagnosis.headline,
+        "components": diagnosis.components,
+        "reasons": diagnosis.reasons,
+        "agreement": diagnosis.agreement,
+        "structure": diagnosis.structure,
+        "far_structure": diagnosis.far_structure,
+        "class_shares": diagnosis.class_shares,
+        "rows": [row._asdict() for row in diagnosis.rows],
+    }
+    return {
+        "verdict": verdict,
+        "rank": {"K": details.rank.K, "margin": details.rank.margin},
+        "samples_of_component": details.sizes,
+        "advised_init": {"init": init, "reason": reason},
+        "cones": details.cones and _facts_of_cones(details.cones),
+    }
+
+
+def _facts_of_cones(cones: ConeDiagnosis) -> Facts:
+    geometry = cones.geometry
+    pairwise = geometry.pairwise
+    return {
+        "assumption": geometry.verdict,
+        "margin": geometry.margin,
+        "pairwise_separation": pairwise.value if len(cones.sizes) > 1 else None,
+        "pairwise_separation_is_exact": pairwise.is_exact,
+        "closest": geometry.closest,
+        "size_angles": geometry.angles,
+        "samples": cones.sizes,
+        "cr1_error": cones.error,
+        "cr1_bound": cones.bound,
+        "mixing": cones.mixing,
+        "unmixed": cones.unmixed,
+    }
 
 
 def json_values(value: object) -> Any:
@@ -101,11 +136,16 @@ def json_values(value: object) -> Any:
 
 def check_packages(tables: str, *, anndata: bool = False) -> None:
     """Check that the packages for writing are installed, before there are results."""
-    needed = {"pyarrow": tables == "parquet", "anndata": anndata}
-    for package, is_needed in needed.items():
-        if is_needed and importlib.util.find_spec(package) is None:
-            install = "pip install 'conenmf[files]'"
-            raise ImportError(f"the package {package} is needed for this: {install}")
+    needed = []
+    if tables == "parquet":
+        needed.append("pyarrow")
+    if anndata:
+        needed.append("anndata")
+    for package in needed:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f"the package {package} is needed for this: pip install 'conenmf[files]'"
+            )
 
 
 def write_tables(
@@ -139,7 +179,7 @@ def write_tables(
     kind = choice("tables", kind, TABLES)
     check_packages(kind)
     names = result.names
-    target = Path(checked_path("folder", folder))
+    target = Path(folder_path("folder", folder))
     labels = np.asarray(result.labels)
     history = {
         "iteration": np.arange(1, result.n_iter + 1),
@@ -149,19 +189,19 @@ def write_tables(
     }
     sample_names = _row_names(names.sample_names, labels.size)
     titles = result.component_names
-    tables: tuple[Iterator[Facts], ...] = (
+    tables: list[Iterable[Facts]] = [
         _rows_of_factor("feature", names.feature_names, result.W, titles),
         _rows_of_factor("sample", names.sample_names, result.H.T, titles),
-        iter([{"sample": sample_names, "component": labels}]),
-        iter([history]),
-    )
+        [{"sample": sample_names, "component": labels}],
+        [history],
+    ]
     if result.diagnosis is not None:
-        tables += (iter([_verdict_of_components(result.diagnosis, titles)]),)
+        tables.append([_verdict_of_components(result.diagnosis, titles)])
     paths = [output_file(target / f"{name}.{kind}") for name in TABLE_NAMES[: len(tables)]]
     with files_written_whole(paths) as streams:
         for path, stream, batches in zip(paths, streams, tables, strict=True):
             with writing(path):
-                _write_batches(stream, kind, batches)
+                _write_batches(stream, kind, iter(batches))
     return paths
 
 
@@ -235,11 +275,12 @@ def _write_batches(stream: BinaryIO, kind: str, batches: Iterator[Facts]) -> Non
     first = next(batches)
     write_lines(stream, [map(no_formula, first)], quoting=csv.QUOTE_NONNUMERIC)
     for batch in chain([first], batches):
-        columns = [
-            plain(values) if isinstance(values, np.ndarray) else map(no_formula, values)
-            for values in batch.values()
-        ]
+        columns = [_plain_column(values) for values in batch.values()]
         write_lines(stream, zip(*columns, strict=True), quoting=csv.QUOTE_NONNUMERIC)
+
+
+def _plain_column(values: Array | Iterable[str]) -> Iterable[object]:
+    return plain(values) if isinstance(values, np.ndarray) else map(no_formula, values)
 
 
 def write_lines(stream: BinaryIO, rows: Iterable[Iterable[object]], **form: Any) -> None:
@@ -276,8 +317,9 @@ def _write_parquet(stream: BinaryIO, batches: Iterator[Facts]) -> None:
 
 
 def _column(values: Iterable[str]) -> Array | list[str]:
-    is_array = isinstance(values, np.ndarray)
-    return np.ascontiguousarray(values) if is_array else list(values)
+    if isinstance(values, np.ndarray):
+        return np.ascontiguousarray(values)
+    return list(values)
 
 
 def no_formula(name: str) -> str:
@@ -322,7 +364,7 @@ def annotate(adata: Any, result: object, key: str = "conenmf", genes: Array | No
     """
     check_annotated(adata)
     result = result_of(result)
-    key = _checked_key(key)
+    key = _check_key(key)
     if tuple(adata.shape) != (result.n_samples, result.n_features) and genes is None:
         raise DataError(
             f"the result is of {result.n_samples} cells and {result.n_features} genes, the AnnData "
@@ -343,7 +385,7 @@ def check_annotated(adata: object) -> None:
         raise DataTypeError(f"adata={shown(adata)}, expected an AnnData object")
 
 
-def _checked_key(value: object) -> str:
+def _check_key(value: object) -> str:
     """Return a valid name for a part of an HDF5 file."""
     key = text("key", value)
     if key in ("", ".") or "/" in key or not key.isprintable():
@@ -412,8 +454,12 @@ def annotated_copy(source: PathLike, stream: BinaryIO, annotations: Sequence[Ann
     """Copy an .h5ad file to an open one, and add annotations; the matrix is copied, not read."""
     with open(source, "rb") as original:
         shutil.copyfileobj(original, stream, _COPIED_BYTES)
-    with _opened(stream, "r+") as copy:
+    with _open(stream, "r+") as copy:
         _add(copy, annotations)
+
+
+def _rows_of_cells(block: Block) -> tuple[list[Block]]:
+    return ([compressed(block).T.astype(np.float32)],)
 
 
 def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Annotation]) -> None:
@@ -434,16 +480,16 @@ def annotated_counts(V: DataMatrix, stream: BinaryIO, annotations: Sequence[Anno
                 write_elem(file, "X", rows, dataset_kwargs={"compression": "gzip"})
         return []
 
-    with _opened(stream, "w") as file:
+    with _open(stream, "w") as file:
         write_elem(file, "/", AnnData(obs=cells, var=genes))
         file.pop("X", None)
-        (last,) = V.sweep(lambda block: ([compressed(block).T.astype(np.float32)],), reduce=append)
+        (last,) = V.sweep(_rows_of_cells, reduce=append)
         append(last, [])
         _add(file, annotations)
 
 
 @contextmanager
-def _opened(stream: BinaryIO, mode: str) -> Iterator[Any]:
+def _open(stream: BinaryIO, mode: str) -> Iterator[Any]:
     """Open the file of a stream as HDF5; the stream is locked already, as all incomplete ones."""
     import h5py
 
@@ -451,11 +497,11 @@ def _opened(stream: BinaryIO, mode: str) -> Iterator[Any]:
     try:
         with h5py.File(stream.name, mode, locking=False) as file:
             yield file
-    except RuntimeError as problem:  # HDF5 does not say that the disk is full when it closes a file
+    except RuntimeError as error:  # HDF5 does not say that the disk is full when it closes a file
         stream.seek(0, os.SEEK_END)
         stream.write(bytes(_COPIED_BYTES))  # fails with the true reason
         flush(stream)
-        raise OSError(f"HDF5 failed: {problem}") from problem
+        raise OSError(f"HDF5 failed: {error}") from error
 
 
 def _add(file: Any, annotations: Sequence[Annotation]) -> None:
@@ -465,8 +511,9 @@ def _add(file: Any, annotations: Sequence[Annotation]) -> None:
         home = _home(file, place, values)
         write_elem(home, name, values)
         if place in ("obs", "var"):
-            columns = [one for one in home.attrs["column-order"] if one != name]
-            home.attrs["column-order"] = np.array([*columns, name], dtype=object)
+            order = home.attrs["column-order"]
+            columns = [*order[order != name], name]
+            home.attrs["column-order"] = np.array(columns, dtype=object)
 
 
 def _home(file: Any, place: str, values: Any) -> Any:

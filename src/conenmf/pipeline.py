@@ -10,20 +10,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import Rng, components, function, generator, instance, optional, path
+from .arguments import Rng, components, function, generator, optional
 from .data.blocks import Array
+from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import checked_components
-from .errors import InputWarning, Message, Option
+from .errors import ComponentsError, InputWarning, Message, Option
 from .io.open import as_data
-from .judge.certificate import Certificate, first_certificate
+from .judge.certificate import first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
 from .linalg.svd import Spectrum
@@ -33,13 +36,14 @@ from .scale.checkpoint import (
     CheckpointedRun,
     Parts,
     Place,
+    checkpoint_at,
     described,
     held_folder,
     identity_of,
 )
-from .solve.constraints import NO_PENALTIES, Fixed, Penalties
+from .solve.constraints import Fixed, Penalties
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
-from .solve.losses import Loss, Objective, get_loss
+from .solve.losses import Loss
 from .solve.problem import Problem
 from .solve.race import PATIENCE, Race, hold_race, may_pay
 from .solve.run import (
@@ -136,28 +140,34 @@ def factorize(
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
-    minimised = get_loss(loss)
-    chosen = None if solver is None else minimised.solver(solver)
-    added = NO_PENALTIES if penalties is None else instance("penalties", penalties, Penalties)
-    problem = Problem.of(V, minimised, chosen, fixed, added)
-    K = checked_K(K, V) if problem.fixed is None else problem.fixed.checked_K(checked_K(K, V))
-    settings = _settings(K, init, minimised, solver, stopping) | problem.plain()
-    own = of_counted_samples(V, init)
-    fit = _Fit(V, problem, chosen, stopping, own, callback, rng)
+    problem = Problem(loss, penalties, fixed)
+    chosen = None if solver is None else problem.loss.solver(solver)
+    problem = problem.bind(V, chosen)
+    K = check_k(K, V, problem.n_fixed)
+    settings = _settings(K, init, problem.loss, solver, stopping)
+    passes = V.passes_here
+    time = _Clock()
     with V.own_threads(), ExitStack() as stack:
+        saved = None
         if checkpoint is not None and solver is not None:
-            stack.enter_context(fit.saved(checkpoint, _identity(settings, init, solver, problem)))
-        if checkpoint is None or not fit.resume():
-            fit.begin(fit.choose_k(K))
-        W = fit.run()
-        return fit.finish(W, settings)
+            identity = _identity(settings, init, solver, problem)
+            saved = stack.enter_context(_saving(checkpoint, V, identity, rng))
+        own = of_counted_samples(V, init)
+        task = _task(V, problem, chosen, stopping, own, callback, rng, time, saved)
+        return _finish(task, _run(task, _resume(task) or _begin(task, K)), settings, passes)
 
 
-def checked_K(K: object, V: DataMatrix) -> int | str:
+def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
     """Return the number of components, or "auto"; reject anything else."""
     if isinstance(K, str) and K == "auto":
         return "auto"
-    return checked_components(components(K, auto=True), V)
+    count = checked_components(components(K, auto=True), V)
+    if count < n_fixed:
+        raise ComponentsError(
+            f"{n_fixed} components are fixed, more than the {count} asked for in all: the "
+            "number counts them too"
+        )
+    return count
 
 
 def _settings(
@@ -181,7 +191,7 @@ def _settings(
     }
 
 
-def _identity(settings: Facts, init: Init, solver: AnySolver, problem: Problem) -> Facts:
+def _identity(settings: Facts, init: Init, solver: AnySolver | None, problem: Problem) -> Facts:
     """Return the values that identify a checkpoint."""
     factors = init if isinstance(init, tuple) else (init,)
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
@@ -195,276 +205,352 @@ def _identity(settings: Facts, init: Init, solver: AnySolver, problem: Problem) 
     }
 
 
-class _Fit:
-    """The state of one fit: the decisions so far, and the run."""
+@contextmanager
+def _saving(
+    place: PathLike | Checkpoint, V: DataMatrix, identity: Facts, rng: Rng
+) -> Iterator[CheckpointedRun]:
+    """Lock the folder of a checkpoint, in which the run is saved."""
+    checkpoint = checkpoint_at(place)
+    with held_folder(Path(checkpoint.folder)):
+        yield CheckpointedRun(checkpoint, V, identity_of(V, identity, rng), rng)
 
-    W: Array  # of the init, if there is no run
-    K_decided_by = "user"
-    selection: Selection | None = None
-    init_used: str
-    race: Race | None = None
-    _near: Aligned | None = None  # H' of the run, if the loss is not convex in H
-    _is_stopped = False  # by the callback, during a race
-    _run: Run | None = None
-    _checkpoint: CheckpointedRun | None = None
 
-    def __init__(
-        self,
-        V: DataMatrix,
-        problem: Problem,
-        solver: ChosenSolver,
-        stopping: Stopping,
-        init: Init,
-        callback: Callback | None,
-        rng: Rng,
-    ) -> None:
-        self.V = V
-        self.solver = solver
-        self.stopping = stopping
-        self.data, self.problem = problem.iterated(V)
-        self.init = init
-        self.is_auto = isinstance(init, str) and init == "auto"
-        self.callback = callback
-        self.rng = rng
-        self._passes = V.passes_here
-        self._began = clock(), self.data.passes_here
-        self.seconds = dict.fromkeys(("rank", "init", "solve", "finish"), 0.0)
-        self.spectrum = Spectrum(V) if V.observed is None else None
-        self._known = self.spectrum if self.data is V else None  # of the run's data
+@dataclass(frozen=True)
+class _Clock:
+    """When a fit began, and the seconds of its stages, excluding compilation by numba."""
+
+    began: float = field(default_factory=clock)
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
-        """Measure the seconds of a stage, excluding compilation by numba."""
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the seconds of a block to those of a stage."""
         began = clock()
         yield
-        self.seconds[name] += clock() - began
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + clock() - began
 
-    @contextmanager
-    def saved(self, checkpoint: PathLike | Checkpoint, identity: Facts) -> Iterator[None]:
-        """Lock the folder of a checkpoint, in which the run is saved."""
-        if not isinstance(checkpoint, Checkpoint):
-            checkpoint = Checkpoint(path("checkpoint", checkpoint))
-        with held_folder(Path(checkpoint.folder)):
-            identity = identity_of(self.V, identity, self.rng)
-            self._checkpoint = CheckpointedRun(checkpoint, self.V, identity, self.rng)
-            # passes for comparing the data do not belong to the run
-            self._began = self._began[0], self.data.passes_here
-            yield
 
-    def resume(self) -> bool:
-        """Continue the run of a checkpoint; return whether there was one."""
-        if self._checkpoint is None:
-            return False
-        parts = self._checkpoint.load(self.stopping.max_iter)
-        if parts is None:
-            return False
-        facts = self._checkpoint.facts
-        self.K_decided_by = facts["K_decided_by"]
-        self.init_used = facts["init_used"]
-        self.race = Race.of_plain(facts["race"])
-        self.seconds = facts["seconds"]
-        W = parts.arrays["W"]
-        self.problem = replace(self.problem, penalties=Penalties.of_plain(facts["penalties"]))
-        self._run = self._new_run(Start(W, None, self.init_used), resume=parts)
-        return True
+@dataclass(frozen=True)
+class _Task:
+    """What a fit is asked for, and when it began."""
 
-    def _new_run(self, start: Start, resume: Parts | None = None) -> Run:
-        assert self.solver is not None
-        run = Run(
-            self.problem.objective(self.data),
-            start.W,
-            start.H,
-            self.solver,
-            self.stopping,
-            callback=self.callback,
-            resume=resume,
-            save=None if self._checkpoint is None else self._save,
-            began=self._began,
-            approximation=self._approximation(start.W.shape[1]),
-        )
-        run.init = start.name
-        return run
+    V: DataMatrix
+    data: DataMatrix  # V as runs read it
+    problem: Problem  # for these data
+    solver: ChosenSolver
+    stopping: Stopping
+    init: Init
+    is_auto: bool  # the init
+    callback: Callback | None
+    rng: Rng
+    clock: _Clock
+    passes: float  # over the data when the fit began
+    saved: CheckpointedRun | None
+    spectrum: Spectrum | None  # of V
+    known: Spectrum | None  # of the data
 
-    def _approximation(self, K: int) -> Objective | None:
-        """Return the objective with which the first run of an unrestricted fit starts."""
-        assert self.solver is not None
-        is_first = self._run is None and self.problem.is_plain and self.solver.extrapolate
-        return self.problem.loss.approximation(self.data, K, self._known) if is_first else None
 
-    def _save(self, run: Run, ended: bool) -> None:
-        assert self._checkpoint is not None
-        race = None if self.race is None else self.race.plain()
-        self._checkpoint.facts = {
-            "K_decided_by": self.K_decided_by,
-            "init_used": self.init_used,
-            "penalties": self.problem.penalties.plain(),
-            "race": race,
-            "seconds": dict(self.seconds),
+def _task(
+    V: DataMatrix,
+    problem: Problem,
+    solver: ChosenSolver,
+    stopping: Stopping,
+    init: Init,
+    callback: Callback | None,
+    rng: Rng,
+    clock: _Clock,
+    saved: CheckpointedRun | None,
+) -> _Task:
+    data, problem = problem.iterated(V)
+    spectrum = Spectrum(V) if V.observed is None else None
+    return _Task(
+        V=V,
+        data=data,
+        problem=problem,
+        solver=solver,
+        stopping=stopping,
+        init=init,
+        is_auto=isinstance(init, str) and init == "auto",
+        callback=callback,
+        rng=rng,
+        clock=clock,
+        passes=data.passes_here,
+        saved=saved,
+        spectrum=spectrum,
+        known=spectrum if data is V else None,
+    )
+
+
+class _Begun(NamedTuple):
+    """The decisions of a fit, and its run; without a solver, the factors of the init."""
+
+    problem: Problem
+    init_used: str
+    K_decided_by: str
+    selection: Selection | None
+    race: Race | None
+    W: Array
+    run: Run | None
+
+
+def _resume(task: _Task) -> _Begun | None:
+    """Return the run of a checkpoint, or None if there is none."""
+    saved = task.saved
+    parts = None if saved is None else saved.load(task.stopping.max_iter)
+    if saved is None or parts is None:
+        return None
+    facts = saved.facts
+    W = parts.arrays["W"]
+    name = facts["init_used"]
+    problem = replace(task.problem, penalties=Penalties.of_plain(facts["penalties"]))
+    task.clock.seconds.update(facts["seconds"])
+    run = _first_run(task, problem, Start(W, None, name), parts)
+    race = Race.of_plain(facts["race"])
+    return _note(task, _Begun(problem, name, facts["K_decided_by"], None, race, W, run))
+
+
+def _begin(task: _Task, K: int | str) -> _Begun:
+    """Choose the number of components, and compute the initial factors."""
+    selection = None
+    with task.clock.measure("rank"):
+        if isinstance(K, str):
+            selection = _select(task)
+            K = max(selection.K, task.problem.n_fixed)
+    _warn(task, K)
+    with task.clock.measure("init"):
+        init = task.init
+        if task.is_auto:
+            init = task.problem.inits(task.data, K, task.solver)[0]
+        watch = _Watch(task)
+        start = _start(task, task.problem, K, init, task.rng, watch)
+        problem = task.problem.weighed(start, task.spectrum)
+        run = None
+        if task.solver is not None and problem.n_fixed < K:
+            run = _first_run(task, problem, start)
+            if watch.is_stopped:
+                run.reason = StopReason.CALLBACK
+        reason = "user" if selection is None else selection.sentence
+        return _note(task, _Begun(problem, start.name, reason, selection, None, start.W, run))
+
+
+def _note(task: _Task, begun: _Begun) -> _Begun:
+    """Return the decisions of a fit, which a checkpoint saves from now on."""
+    if task.saved is not None:
+        task.saved.facts = {
+            "K_decided_by": begun.K_decided_by,
+            "init_used": begun.init_used,
+            "penalties": begun.problem.penalties.plain(),
+            "race": None if begun.race is None else begun.race.plain(),
+            "seconds": task.clock.seconds,
         }
-        self._checkpoint.save_if_due(run, ended)
+    return begun
 
-    def choose_k(self, K: int | str) -> int:
-        """Return the number of components, which is chosen here if K is "auto"."""
-        with self._timed("rank"):
-            if not isinstance(K, str):
-                return K
-            limit = self.stopping.max_time
-            left = None if limit is None else max(limit + self._began[0] - clock(), 0.0)
-            loss = self.problem.loss
-            known = self.spectrum
-            chosen = choose_k(self.V, loss, spectrum=known, max_time=left)
-            self.K_decided_by = chosen.sentence
-            self.selection = chosen
-            return max(chosen.K, self.problem.n_fixed)
 
-    def begin(self, K: int) -> None:
-        """Compute the initial factors, which are the result if there is no solver."""
-        known = self.V.observed
-        is_free = self.problem.penalties.are_none
-        if known is not None and known.missing > _MOSTLY_MISSING and is_free and K > 1:
-            problem = (
-                f"{known.missing:.0%} of the entries are missing, so a fit without a penalty may "
-                "predict them badly: use fit_ratings, or choose a penalty with GridSearchCV"
-            )
-            warnings.warn(InputWarning(problem), stacklevel=3)
-        penalties = self.problem.penalties
-        is_solved = self.solver is not None and self.problem.n_fixed < K
-        smaller = min(self.V.shape)
-        if K > smaller and self.problem.n_fixed < K:
-            side = "sample" if smaller == self.V.n_samples else "feature"
-            problem = f"{K} components are more than the {counted(smaller, side)}: {smaller} can "
-            advice = f"describe any data exactly, the others are arbitrary; use at most {smaller}"
-            warnings.warn(InputWarning(problem + advice), stacklevel=3)
-        if penalties.sum_to_one and not penalties.min_volume and is_solved and K > 1:
-            problem = " alone does not determine the components, as larger ones fit as well: add "
-            better = "; for a hyperspectral scene, use ConeNMF.for_scenes or --scene"
-            parts = (Option("sum_to_one", True), problem, Option("min_volume", "auto"), better)
-            warnings.warn(InputWarning(Message(*parts)), stacklevel=3)
-        first = self.init
-        if self.is_auto:
-            first = self.problem.inits(self.data, K, self.solver)[0]
-        with self._timed("init"):
-            start = self._start(K, first, self.rng)
-            self.init_used = start.name
-            self.problem = self.problem.weighed(start, self.spectrum)
-            if self.solver is None or self.problem.n_fixed == K:
-                self.W = start.W
-            else:
-                self._run = self._new_run(start)
-                if self._is_stopped:
-                    self._run.reason = StopReason.CALLBACK
+def _select(task: _Task) -> Selection:
+    """Return the evidence for the number of components."""
+    left = task.stopping.max_time
+    if left is not None:
+        left = max(left + task.clock.began - clock(), 0.0)
+    return choose_k(task.V, task.problem.loss, spectrum=task.spectrum, max_time=left)
 
-    def _start(self, K: int, init: Init, rng: Rng) -> Start:
-        if self.is_auto:  # deterministic without a seed
-            is_cones = isinstance(init, str) and init in CONE_INITS
-            rng = None if is_cones else rng or default_rng(0)
-        return self.problem.begin(self.data, K, init, self.solver, rng, self._known, self._report)
 
-    def run(self) -> Array:
-        """Return W from the solver, or from the init if there is no solver."""
-        with self._timed("solve"):
-            run = self._run
-            if run is None:
-                return self.problem.restored(self.W)
-            is_first = self.race is None and run.n_iter <= PATIENCE and not self._is_stopped
-            if self.is_auto and is_first:
-                run.continue_with(
-                    replace(self.stopping, max_iter=min(PATIENCE, self.stopping.max_iter))
-                )
-                run.run()
-                run = self._run = self._winner(run)
-            if run.reason is not StopReason.CALLBACK:
-                run.continue_with(self.stopping)
-                run.run()
-            W, H = run.factors()
-            self._near = None if self.problem.loss.is_convex else H.T
-            if self.solver is not None and self.solver.floored:
-                W = without_floor(self.data, W, H)
-            return self.problem.restored(W)
+@dataclass
+class _Watch:
+    """The callback while inits compete: it or the time limit ends the race."""
 
-    def _winner(self, run: Run) -> Run:
-        """Return the run to continue; hold a race with other inits first if that may help."""
-        K = run.W.shape[1]
-        min_gap = may_pay(run, self.stopping.max_iter)
-        rivals = self.problem.inits(self.data, K, self.solver)[1:]
-        if min_gap is None or not rivals:
-            return run
-        bound = self.problem.lower_bound(self.data, K, self._known)
-        if 1 - bound / run.errors[-1] <= min_gap:
-            return run
+    task: _Task
+    is_stopped: bool = False  # by the callback
 
-        def begin(init: Init, rng: Generator) -> Run:
-            rival = self._new_run(self._start(K, init, rng))
-            rival.save = None
-            if self.callback is not None:
-                rival.callback = self._report
-            return rival
-
-        run, self.race = hold_race(run, rivals, begin, self.stopping, self.rng, bound)
-        self.init_used = self.race.winner.init
-        run.callback = self.callback
-        run.save = None if self._checkpoint is None else self._save
-        return run
-
-    def _report(self, now: Iteration) -> object:
-        """Call the callback during a race, until it or the time limit ends the race."""
-        seconds, passes = self._began
-        elapsed = clock() - seconds
-        passes = self.data.passes_here - passes
-        if self.callback is not None:
+    def __call__(self, now: Iteration) -> bool:
+        """Return whether the race ends now."""
+        task = self.task
+        elapsed = clock() - task.clock.began
+        if task.callback is not None and not self.is_stopped:
+            passes = task.data.passes_here - task.passes
             now = replace(now, iteration=0, elapsed=elapsed, passes=passes)
-            self._is_stopped = self._is_stopped or asks_to_stop(self.callback, now)
-        limit = self.stopping.max_time
-        return self._is_stopped or (limit is not None and elapsed > limit)
+            self.is_stopped = asks_to_stop(task.callback, now)
+        limit = task.stopping.max_time
+        return self.is_stopped or (limit is not None and elapsed > limit)
 
-    def finish(self, W: Array, settings: Facts) -> Factorization:
-        """Return the result: the exact H for W, and the errors and the certificate."""
-        V = self.V
-        run = self._run
-        is_run = run is not None
-        history = History(*np.zeros((3, 0)))
-        reason = StopReason.INIT
-        if run is not None and run.reason is not None:
-            history = run.history()
-            reason = run.reason
-        self._run = None  # its H may be large
-        with self._timed("finish"):
-            end, error = self.problem.finish(V, W, sort=is_run, near=self._near)
-        if not self.problem.penalties.are_none:
-            settings = {**settings, "penalties": self.problem.penalties.plain()}
-        own = V if V.unweighed is None else V.unweighed.V
-        if V.observed is not None and V.observed.of_sigma and self.problem.loss.degree == 2:
-            n_free = W.shape[1] * (sum(V.shape) - sum(V.observed.n_empty))
-            expected = float(V.observed.counts.sum()) - n_free
-            settings = {**settings, "Q": error**2 * V.observed.total, "Q_expected": expected}
-        return Factorization(
-            W=np.ascontiguousarray(W[:, end.order]),
-            H=end.H,
-            labels=end.labels,
-            shares=end.shares,
-            loss=self.problem.loss.name,
-            objective=end.objective,
-            relative_error=error,
-            history=history,
-            stop_reason=reason,
-            seconds=self.seconds,
-            first_certificate=self._first_certificate(error, end.kkt_residual, W.shape[1]),
-            passes=V.passes_here - self._passes,
-            settings=settings,
-            K_decided_by=self.K_decided_by,
-            selection=self.selection,
-            init_used=self.init_used,
-            race=self.race,
-            spectrum=self.spectrum,
-            preparation=own.preparation,
-            names=own.names,
-            vocabulary=own.vocabulary,
-            data=V,
+
+def _warn(task: _Task, K: int) -> None:
+    """Warn of fits whose components the data do not determine."""
+    problem = task.problem
+    penalties = problem.penalties
+    known = task.V.observed
+    smaller = min(task.V.shape)
+    has_free = problem.n_fixed < K
+    texts: list[str | Message] = []
+    if known is not None and known.missing > _MOSTLY_MISSING and penalties.are_none and K > 1:
+        texts.append(
+            f"{known.missing:.0%} of the entries are missing, so a fit without a penalty may "
+            "predict them badly: use fit_ratings, or choose a penalty with GridSearchCV"
         )
+    if K > smaller and has_free:
+        side = "sample" if smaller == task.V.n_samples else "feature"
+        texts.append(
+            f"{K} components are more than the {counted(smaller, side)}: {smaller} can "
+            f"describe any data exactly, the others are arbitrary; use at most {smaller}"
+        )
+    is_solved = task.solver is not None and has_free
+    if penalties.sum_to_one and not penalties.min_volume and is_solved and K > 1:
+        what = " alone does not determine the components, as larger ones fit as well: add "
+        better = "; for a hyperspectral scene, use ConeNMF.for_scenes or --scene"
+        option = Option("sum_to_one", True)
+        texts.append(Message(option, what, Option("min_volume", "auto"), better))
+    for text in texts:
+        warnings.warn(InputWarning(text), stacklevel=4)  # at the caller of `factorize`
 
-    def _first_certificate(self, error: float, residual: float, K: int) -> Certificate | None:
-        """Return the certificate that a fit has without more work; None for counts."""
-        bounds = self.problem.loss.lower_bounds
-        if bounds and "singular values" not in bounds:
-            return None
-        return first_certificate(error, residual, K, self.spectrum if bounds else None)
+
+def _start(task: _Task, problem: Problem, K: int, init: Init, rng: Rng, watch: _Watch) -> Start:
+    """Return the factors of an init."""
+    if task.is_auto:  # deterministic without a seed
+        is_cones = isinstance(init, str) and init in CONE_INITS
+        rng = None if is_cones else rng or default_rng(0)
+    return problem.begin(task.data, K, init, task.solver, rng, task.known, watch)
+
+
+def _first_run(task: _Task, problem: Problem, start: Start, resume: Parts | None = None) -> Run:
+    """Return the run from a start or a checkpoint; it may begin in single precision."""
+    assert task.solver is not None
+    approximation = None
+    if problem.is_plain and task.solver.extrapolate:
+        K = start.W.shape[1]
+        approximation = problem.loss.approximation(task.data, K, task.known)
+    run = Run(
+        problem.objective(task.data),
+        start.W,
+        start.H,
+        task.solver,
+        task.stopping,
+        callback=task.callback,
+        resume=resume,
+        save=None if task.saved is None else task.saved.save_if_due,
+        began=(task.clock.began, task.passes),
+        approximation=approximation,
+    )
+    run.init = start.name
+    return run
+
+
+class _End(NamedTuple):
+    """The decisions of a fit, and what the solver found."""
+
+    begun: _Begun  # without its run, whose H may be large
+    W: Array
+    history: History
+    reason: StopReason
+    near: Aligned | None = None  # H' of the run, if the loss is not convex in H
+
+
+def _run(task: _Task, begun: _Begun) -> _End:
+    """Run the solver, with a race of inits if it pays; without a solver, keep the init's W."""
+    if begun.run is None:
+        W = begun.problem.restored(begun.W)
+        return _End(begun, W, History(*np.zeros((3, 0))), StopReason.INIT)
+    with task.clock.measure("solve"):
+        begun = _race(task, begun, begun.run)
+        run = begun.run
+        assert run is not None
+        assert task.solver is not None
+        if run.reason is not StopReason.CALLBACK:
+            run.continue_with(task.stopping)
+            run.run()
+        W, H = run.factors()
+        near = None if begun.problem.loss.is_convex else H.T
+        if task.solver.floored:
+            W = without_floor(task.data, W, H)
+        assert run.reason is not None
+        W = begun.problem.restored(W)
+        return _End(begun._replace(run=None), W, run.history(), run.reason, near)
+
+
+def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
+    """Run the first init of "auto" for a while; let others compete with it if that may help."""
+    stopping = task.stopping
+    is_over = begun.race is not None or run.reason is StopReason.CALLBACK
+    if not task.is_auto or is_over or run.n_iter > PATIENCE:
+        return begun
+    run.continue_with(replace(stopping, max_iter=min(PATIENCE, stopping.max_iter)))
+    run.run()
+    problem = begun.problem
+    K = run.W.shape[1]
+    min_gap = may_pay(run, stopping.max_iter)
+    rivals = problem.inits(task.data, K, task.solver)[1:]
+    if min_gap is None or not rivals:
+        return begun
+    bound = problem.lower_bound(task.data, K, task.known)
+    if 1 - bound / run.errors[-1] <= min_gap:
+        return begun
+    begin = partial(_rival, task, problem, K, _Watch(task))
+    winner, race = hold_race(run, rivals, begin, stopping, task.rng, bound)
+    winner.callback = run.callback
+    winner.save = run.save
+    return _note(task, begun._replace(run=winner, race=race, init_used=race.winner.init))
+
+
+def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng: Generator) -> Run:
+    """Return the run of another init, for a race."""
+    assert task.solver is not None
+    start = _start(task, problem, K, init, rng, watch)
+    run = Run(
+        problem.objective(task.data),
+        start.W,
+        start.H,
+        task.solver,
+        task.stopping,
+        callback=None if task.callback is None else watch,
+        began=(task.clock.began, task.passes),
+    )
+    run.init = start.name
+    return run
+
+
+def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factorization:
+    """Return the result: the exact H for W, and the errors and the certificate."""
+    V = task.V
+    begun = end.begun
+    problem = begun.problem
+    is_run = end.reason is not StopReason.INIT
+    with task.clock.measure("finish"):
+        last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
+    entries = problem.entries.of(V)
+    own = V if V.unweighed is None else V.unweighed.V
+    bounds = problem.loss.lower_bounds
+    certificate = None
+    if not bounds or "singular values" in bounds:
+        spectrum = task.spectrum if bounds else None
+        certificate = first_certificate(error, last.kkt_residual, end.W.shape[1], spectrum)
+    goodness = {} if V.observed is None else _goodness(V, V.observed, problem, end.W, error)
+    return Factorization(
+        W=np.ascontiguousarray(end.W[:, last.order]),
+        H=last.H,
+        labels=last.labels,
+        shares=last.shares,
+        problem=replace(problem, entries=entries),
+        objective=last.objective,
+        relative_error=error,
+        history=end.history,
+        stop_reason=end.reason,
+        seconds=task.clock.seconds,
+        first_certificate=certificate,
+        passes=V.passes_here - passes,
+        settings=settings | goodness,
+        K_decided_by=begun.K_decided_by,
+        selection=begun.selection,
+        init_used=begun.init_used,
+        race=begun.race,
+        spectrum=task.spectrum,
+        preparation=own.preparation,
+        names=own.names,
+        vocabulary=own.vocabulary,
+        data=V,
+    )
+
+
+def _goodness(V: DataMatrix, known: Observed, problem: Problem, W: Array, error: float) -> Facts:
+    """Return Q, the sum of squares in units of sigma, and what it would be of noise alone."""
+    if not known.of_sigma or problem.loss.degree != 2:
+        return {}
+    n_free = W.shape[1] * (sum(V.shape) - sum(known.n_empty))
+    return {"Q": error**2 * known.total, "Q_expected": float(known.counts.sum()) - n_free}

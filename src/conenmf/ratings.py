@@ -34,12 +34,12 @@ from .data.known import observed_only
 from .data.matrix import DataMatrix
 from .errors import DataError, Option, OptionError
 from .io.open import from_rows
-from .io.tables import triples_of_frame
+from .io.triples import triples_of_frame
 from .names import Names
 from .pipeline import factorize
 from .result import Factorization
 from .solve.constraints import Fixed, Penalties
-from .text import Facts, counted
+from .text import counted
 
 _DAMPING = 3.0  # number of extra ratings, equal to the mean, of each user and item
 _ROUNDS = 10  # rounds that compute offsets of users and of items in turn
@@ -222,17 +222,8 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     left = ratings.values - users[ratings.samples] - items[ratings.features]
     data = ratings._replace(values=left).opened(V.shape, V.names)
     fit = replace(fit, names=V.names, data=data, K_decided_by=reason)
-    fit = replace(fit, settings=_settings_on(data, {**fit.settings}))
+    fit = replace(fit, problem=replace(fit.problem, entries=fit.problem.entries.of(data)))
     return Ratings(fit, (users, items), ratings.matrix(V.shape), of_fit, of_means)
-
-
-def _settings_on(data: DataMatrix, settings: Facts) -> Facts:
-    """Return settings that describe these data, without average users and items."""
-    settings = {name: value for name, value in settings.items() if name != "observed"}
-    if data.observed is not None:
-        weighted = not data.observed.is_mask
-        settings["observed"] = {"missing": data.observed.missing, "weighted": weighted}
-    return settings
 
 
 class _Known(NamedTuple):
@@ -284,11 +275,11 @@ def _in_unit(
     """Return a model of ratings that were divided by a unit as one of the ratings themselves."""
     sizes = np.where(has_level & (np.arange(fit.K) == 0), 1.0, np.sqrt(unit))
     H = np.asarray(fit.H) * (unit / sizes)[:, None]
-    given = Penalties.of_plain(fit.settings["penalties"])
+    given = fit.problem.penalties
     penalties = replace(given, l2_h=unit * given.l2_h, l2_w=unit * given.l2_w)
-    settings = {**fit.settings, "penalties": penalties.plain()}
+    problem = replace(fit.problem, penalties=penalties)
     objective = unit**2 * fit.objective
-    fit = replace(fit, W=fit.W * sizes, H=H, objective=objective, settings=settings)
+    fit = replace(fit, W=fit.W * sizes, H=H, objective=objective, problem=problem)
     return (unit * offsets[0], unit * offsets[1]), fit
 
 
@@ -314,7 +305,10 @@ def _fit(known: _Known, V: DataMatrix, model: _Model) -> tuple[Pair, Factorizati
     H = np.asarray(full.H)[:, :N] * scales[:, None]
     offsets = users + (mean - level), items
     labels = np.asarray(full.labels)[:N]
-    fit = replace(full, W=W, H=H, labels=labels, names=Names(), data=None, spectrum=None)
+    level_alone = Fixed(W[:, :1], fixed.names) if fixed is not None else None
+    problem = replace(full.problem, fixed=level_alone)
+    fit = replace(full, W=W, H=H, labels=labels, problem=problem)
+    fit = replace(fit, names=Names(), data=None, spectrum=None)
     found = _scores(offsets, fit, known.samples, known.features)
     squares = float((known.weights * (found - known.values) ** 2).sum())
     error = np.sqrt(squares / float((known.weights * centred.values**2).sum()))

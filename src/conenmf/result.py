@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, instance, integer
+from .arguments import Pair, Shape, flag, instance, integer, number
 from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
@@ -36,14 +36,14 @@ from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import Diagnosis, Fit, is_bounded, judge, search_iterations
 from .judge.halves import N_SPLITS, HalfFit, Watch
 from .judge.plots import Which
+from .judge.requirement import Requirement, Search
 from .judge.residuals import Residuals, advice_on_sigma, residuals
 from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
 from .save import saved_factorization, write_factorization
-from .solve.constraints import Fixed, Penalties
-from .solve.losses import get_loss
+from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .text import Facts, PathLike, Texts, counted
@@ -69,8 +69,9 @@ class Factorization:
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
         to 1. Components are sorted by share, the largest first; without a solver they keep the
         order of the init.
-    loss : str
-        The name of the loss, such as "frobenius".
+    problem : Problem
+        What the fit minimised: the loss, penalties, known components, and what is known of the
+        entries.
     objective : float
         The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2.
     relative_error : float
@@ -131,7 +132,7 @@ class Factorization:
     H: Aligned
     labels: Aligned
     shares: Array
-    loss: str
+    problem: Problem
     objective: float
     relative_error: float
     history: History
@@ -197,7 +198,8 @@ class Factorization:
     @property
     def component_names(self) -> Texts:
         """The names of the components: names of known components, else "component 0" and so on."""
-        given = (self.settings.get("fixed") or {}).get("names") or []
+        fixed = self.problem.fixed
+        given = () if fixed is None or fixed.names is None else fixed.names
         given = self.settings.get("component_names") or given
         return (*given, *(f"component {k}" for k in range(len(given), self.K)))
 
@@ -207,9 +209,14 @@ class Factorization:
         return int(self.history.relative_error.size)
 
     @property
-    def problem(self) -> str:
+    def loss(self) -> str:
+        """The name of the loss, such as "frobenius"."""
+        return self.problem.loss.name
+
+    @property
+    def advice(self) -> str:
         """What to do if the run found nothing or ended too early; "" if neither is the case."""
-        if self.settings.get("penalties") and self.relative_error >= 1:
+        if self.relative_error >= 1 and not self.problem.penalties.are_none:
             return "the penalties are so large that nothing is left of W H: make them smaller"
         max_iter, tol = (self.settings.get(name) for name in ("max_iter", "tol"))
         if self.stop_reason is not StopReason.MAX_ITER or not (max_iter and tol):
@@ -253,8 +260,7 @@ class Factorization:
         return list(filter(None, lines))
 
     def _error_in_words(self) -> str:
-        observed = self.settings.get("observed")
-        return error_in_words(self.loss, self.relative_error, self.objective, observed)
+        return error_in_words(self.problem, self.relative_error, self.objective)
 
     def _remember(self, **values: object) -> None:
         vars(self).update(values)  # the fields are frozen for other code
@@ -291,15 +297,32 @@ class Factorization:
         loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
-        if "divergence" in get_loss(self.loss).lower_bounds:
+        if "divergence" in self.problem.loss.lower_bounds:
             certificate: Any = self.certify()
             return float(certificate.lower_bound * certificate.of_margins)
-        given = self.settings.get("penalties", {})
-        ridge = {name: float(given.get(name, 0.0)) for name in ("l2_h", "l2_w")}
+        given = self.problem.penalties
+        ridge = {"l2_h": given.l2_h, "l2_w": given.l2_w}
         if V.observed is not None:
             return observed_bound(V, self.W, self._H_of(V), **ridge)
-        sums = bool(given.get("sum_to_one", False))
+        sums = given.sum_to_one
         return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
+
+    def components_for(self, error: float | None = None) -> Requirement:
+        """Say how many components an error needs at least, by a bound, and at most, by a fit.
+
+        The fit itself counts as one of at most 8 fits; see `conenmf.components_for`. Penalties do
+        not count. The method needs the data.
+
+        Parameters
+        ----------
+        error : float, optional
+            A relative error from 0 to below 1; by default that of the fit.
+        """
+        V = self._require_data("components_for(V, error)")
+        error = self.relative_error if error is None else error
+        search = Search(V, self.loss, self.problem.fixed, self.spectrum)
+        search.errors[self.K] = self.relative_error
+        return search.requirement(number("error", error, at_least=0, below=1))
 
     def diagnose(
         self,
@@ -341,17 +364,18 @@ class Factorization:
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
-        max_iter = search_iterations(V, self.K, get_loss(self.loss)) if n_splits else 0
+        max_iter = search_iterations(V, self.K, self.problem.loss) if n_splits else 0
+        is_whole = self.init_used == "simplex" and not self.n_iter
         fit = Fit(
             V=V if V.unweighed is None else V.unweighed.V,
             W=self.W,
             H=self.H,
-            how=self._how_halves_are_fitted(),
+            how=HalfFit(self.problem, self.init_used if is_whole else "random"),
             certificate=self._certificate(V, effort),
             details=self._described(V),
             others=self.uniqueness(max_iter=max_iter),
             error=self._error_in_words(),
-            problem=self.problem,
+            advice=self.advice,
             K_decided_by=self.K_decided_by,
             Q=self.settings.get("Q"),
             Q_expected=self.settings.get("Q_expected", 0.0),
@@ -361,21 +385,11 @@ class Factorization:
         self._remember(diagnosis=diagnosis)
         return diagnosis
 
-    def _how_halves_are_fitted(self) -> HalfFit:
-        is_whole = self.init_used == "simplex" and not self.n_iter
-        n_fixed = self._n_fixed
-        return HalfFit(
-            get_loss(self.loss),
-            Penalties.of_plain(self.settings.get("penalties")),
-            Fixed(self.W[:, :n_fixed]) if n_fixed else None,
-            self.init_used if is_whole else "random",
-        )
-
     def _certificate(self, V: DataMatrix, effort: int | None) -> AnyCertificate | None:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
-        is_cheap = known is None and is_bounded(V, self.K, get_loss(self.loss))
-        if get_loss(self.loss).lower_bounds and (is_cheap or effort is not None):
+        is_cheap = known is None and is_bounded(V, self.K, self.problem.loss)
+        if self.problem.loss.lower_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
         self._remember(certificate=certificate)
@@ -415,8 +429,7 @@ class Factorization:
         max_iter = integer("max_iter", max_iter, at_least=0)
         thorough = flag("thorough", thorough)
         known = self.known_uniqueness
-        penalties = self.settings.get("penalties") or {}
-        if penalties or self.settings.get("observed"):
+        if not (self.problem.penalties.are_none and self.problem.entries.are_whole):
             max_iter = 0
             thorough = False
         is_more = known is None or (max_iter > 0 and not known.was_searched)
@@ -426,11 +439,9 @@ class Factorization:
                 V,
                 self.W,
                 self._H_of(V),
-                loss=self.loss,
+                problem=self.problem,
                 max_iter=max_iter,
                 thorough=thorough,
-                n_given=self._n_fixed,
-                sum_to_one=bool(penalties.get("sum_to_one", False)),
             )
             self._remember(known_uniqueness=known)
         return known
@@ -441,14 +452,9 @@ class Factorization:
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
-        if get_loss(self.loss).degree != 2:
+        if self.problem.loss.degree != 2:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
-
-    @property
-    def _n_fixed(self) -> int:
-        """The number of known components."""
-        return int((self.settings.get("fixed") or {}).get("count", 0))
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H for the fitted data, whose samples may have weights."""
@@ -468,14 +474,13 @@ class Factorization:
             V,
             self.W,
             self._H_of(V),
-            loss=self.loss,
+            problem=self.problem,
             effort=effort,
             spectrum=self.spectrum,
-            n_fixed=self._n_fixed,
-            penalties=Penalties.of_plain(self.settings.get("penalties")),
         )
         first: Any = self.first_certificate
-        if self.settings.get("penalties") and first and isinstance(certificate, Certificate):
+        has_penalties = not self.problem.penalties.are_none
+        if has_penalties and first and isinstance(certificate, Certificate):
             # stationarity includes the penalties, which only the fit knows
             certificate = replace(certificate, kkt_residual=first.kkt_residual)
         if not np.isclose(certificate.relative_error, self.relative_error, rtol=1e-6):

@@ -55,7 +55,7 @@ def counted(count: int, thing: str) -> str:
     >>> counted(1, "sample"), counted(0, "sample"), counted(12345, "sample")
     ('1 sample', '0 samples', '12,345 samples')
     """
-    return f"{count:,} {thing}{'s' * (count != 1)}"
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
 
 
 def decoded(text: object) -> str:

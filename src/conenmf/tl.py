@@ -85,7 +85,7 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
-    V, genes, options = _opened(adata, layer, use_highly_variable, options)
+    V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
@@ -150,18 +150,16 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
-    V, genes, options = _opened(adata, layer, use_highly_variable, options)
+    V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
+
+    def show(one: Stability) -> None:
+        display.update(f"{one.K} components are {one.verdict}")
+
     with display.working(f"fitting {n_runs} times"):
-        over = stability_over(
-            V,
-            ks,
-            n_runs,
-            callback=lambda one: display.update(f"{one.K} components are {one.verdict}"),
-            **options,
-        )
+        over = stability_over(V, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
         result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     annotate(adata, result, key_added, genes)
@@ -175,7 +173,7 @@ def consensus(
     return found
 
 
-def _opened(
+def _open(
     adata: Any, layer: str | None, use_highly_variable: bool, options: Facts
 ) -> tuple[DataMatrix, Array | None, Facts]:
     """Return the counts, the indices of their genes, and the options that are not for reading."""
@@ -183,17 +181,18 @@ def _opened(
     optional(choice, "layer", layer, adata.layers.keys())
     if layer is None and adata.X is None:
         raise OptionError(f"there is no X: name a layer, one of {', '.join(adata.layers.keys())}")
-    reading = {name: options[name] for name in _READING_OPTIONS if name in options}
-    others = {name: value for name, value in options.items() if name not in reading}
+    others = dict(options)
+    reading = {name: others.pop(name) for name in _READING_OPTIONS if name in others}
     names = Names.of(adata.obs_names, adata.var_names)
     try:
         V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
-    except DataError as problem:
-        if not str(problem).startswith("Negative"):
+    except DataError as error:
+        finding = str(error)
+        if not finding.startswith("Negative"):
             raise
         raise DataError(
-            f"{str(problem).partition(';')[0]}; the data were probably centred or scaled: factor "
-            "the counts, or their logarithms, from before that: name a layer, or pass "
+            f"{finding.partition(';')[0]}; the data were probably centred or scaled: factor the "
+            "counts, or their logarithms, from before that: name a layer, or pass "
             "adata.raw.to_adata()"
         ) from None
     if not flag("use_highly_variable", use_highly_variable) or _VARIABLE not in adata.var:

@@ -1,3 +1,5 @@
+"""Statistics of genes, and the choice of overdispersed genes."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from conenmf.errors import DataTypeError
 from conenmf.names import Names
 
 
-def drawn(n_cells=200, n_genes=60, seed=0):
+def draw_counts(n_cells=200, n_genes=60, seed=0):
     rng = np.random.default_rng(seed)
     rates = rng.gamma(1.0, 1.0, n_genes) * rng.gamma(3.0, 0.5, (n_cells, n_genes))
     counts = rng.poisson(rates).astype(float)
@@ -20,7 +22,7 @@ def drawn(n_cells=200, n_genes=60, seed=0):
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
 def test_statistics_are_those_of_counts_and_of_counts_per_million(make):
-    counts = drawn()
+    counts = draw_counts()
     V = from_rows(make(counts), block_samples=17)
     passes = V.passes
     found = gene_statistics(V)
@@ -35,7 +37,7 @@ def test_statistics_are_those_of_counts_and_of_counts_per_million(make):
 
 
 def test_a_gene_that_varies_more_than_its_mean_explains_is_overdispersed():
-    counts = drawn(400)
+    counts = draw_counts(400)
     counts[::4, 20] += 40
     statistics = gene_statistics(from_rows(counts))
     ratio = overdispersion(statistics)
@@ -50,8 +52,8 @@ def test_a_gene_that_varies_more_than_its_mean_explains_is_overdispersed():
     np.testing.assert_allclose(ratio, fano / (A2 * mean + fano[usual].median()), rtol=1e-10)
 
 
-def test_what_is_no_count_is_named(refuses):
-    counts = drawn()
+def test_entries_that_are_not_counts_are_named(refuses):
+    counts = draw_counts()
     counts[5, 9] = 0.5
     names = Names.of([f"cell {n}" for n in range(200)], [f"gene {f}" for f in range(60)])
     V = from_rows(sp.csr_array(counts), names=names)

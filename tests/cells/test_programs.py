@@ -1,3 +1,5 @@
+"""Gene programs: known programs are found, and usages and spectra equal direct formulas."""
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls
@@ -10,12 +12,12 @@ from conenmf.judge.scores import match_components
 from conenmf.scale.disk import DiskMatrix
 
 
-def found(counts, K=3, n_runs=4, **options):
+def find(counts, K=3, n_runs=4, **options):
     return find_programs(from_rows(sp.csr_array(counts)), K, n_runs, **options)
 
 
 def test_programs_are_found(counts, spectra):
-    programs = found(counts)
+    programs = find(counts)
     assert programs.stability.verdict == "stable"
     deviation = programs.statistics.variance**0.5
     truth = (spectra / deviation[:, None])[programs.genes]
@@ -32,7 +34,7 @@ def test_programs_are_found(counts, spectra):
 
 
 def test_spectra_of_all_genes_and_usages_are_those_of_dense_least_squares(counts):
-    programs = found(counts, n_genes=30, refine=0)
+    programs = find(counts, n_genes=30, refine=0)
     assert programs.genes.size == 30
     np.testing.assert_array_equal(programs.spectra, programs.stability.W)
     U = np.asarray(programs.stability.H).T.astype(float)
@@ -44,6 +46,9 @@ def test_spectra_of_all_genes_and_usages_are_those_of_dense_least_squares(counts
     standard = (tpm - tpm.mean(axis=0)) / tpm.std(axis=0)
     scores = np.linalg.solve(U.T @ U, U.T @ standard).T
     np.testing.assert_allclose(programs.spectra_score, scores, rtol=1e-6, atol=1e-9)
+    largest = [np.argsort(-values, axis=0)[:5].T.tolist() for values in (scores, expected)]
+    assert largest[0] != largest[1]
+    assert programs.markers(5) == [[f"feature {f}" for f in genes] for genes in largest[0]]
     genes = programs.genes
     S = expected[genes] / tpm.std(axis=0)[genes, None]
     data = tpm[:, genes] / tpm.std(axis=0, ddof=1)[genes]
@@ -52,7 +57,7 @@ def test_spectra_of_all_genes_and_usages_are_those_of_dense_least_squares(counts
 
 
 def test_refined_spectra_explain_the_counts_better(counts):
-    plain, refined = (found(counts, refine=n) for n in (0, 8))
+    plain, refined = (find(counts, refine=n) for n in (0, 8))
     deviation = plain.statistics.variance[plain.genes, None] ** 0.5
     before, after = (
         factorize(
@@ -108,17 +113,17 @@ def test_chosen_genes_logarithms_and_a_number_of_programs_by_estimate(atlas):
 
 def test_other_seeds_are_other_runs_and_the_same_seed_is_the_same(counts):
     one, two, other = (
-        found(counts, n_runs=2, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
+        find(counts, n_runs=2, rng=np.random.default_rng(seed)) for seed in (5, 5, 6)
     )
     np.testing.assert_array_equal(one.usages, two.usages)
     assert not np.array_equal(one.stability.spectra, other.stability.spectra)
 
 
 def test_bad_input_is_named(counts, refuses):
-    refuses(DataTypeError, "not counts: give raw counts", found, np.log1p(counts))
+    refuses(DataTypeError, "not counts: give raw counts", find, np.log1p(counts))
     negative = from_rows(counts - 1.0, negative="keep")
     refuses(DataError, "[Nn]egative", find_programs, negative, 3)
-    refuses(ComponentsError, "50 genes to factor, fewer than the 51 programs", found, counts, 51)
+    refuses(ComponentsError, "50 genes to factor, fewer than the 51 programs", find, counts, 51)
     same = np.array(counts)
     same[:, 1] = 3
     V = from_rows(same, names=module.Names.of(feature_names=[f"g{f}" for f in range(50)]))

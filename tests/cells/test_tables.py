@@ -1,3 +1,5 @@
+"""Tables and annotated copies of gene programs, in the layout of cNMF."""
+
 import json
 from functools import partial
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The command `cells`: from a file of counts to programs, and resuming from its folder."""
+
 import json
 import re
 from functools import partial
@@ -52,6 +54,7 @@ def test_other_options_and_json(atlas, output_of):
     assert Path("programs/b.overdispersed_genes.txt").read_text() == "3\n12\n15"
 
 
+@pytest.mark.nightly
 def test_the_page_leads_from_counts_to_programs(tmp_path, monkeypatch, output_of):
     """What docs/cells.md does in five minutes, on cells whose programs are known."""
     monkeypatch.chdir(tmp_path)

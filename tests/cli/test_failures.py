@@ -11,7 +11,7 @@ import pytest
 
 import conenmf
 from conenmf.cli import app, error_line
-from conenmf.cli.options import flags_of
+from conenmf.cli.request import flags_of
 from conenmf.errors import FileFormatError, Message, Option
 
 

@@ -25,7 +25,7 @@ def X(folder):
 
 
 @pytest.fixture
-def fitted(folder, run):
+def fit(folder, run):
     """Fit with some options; the result."""
 
     def fit(data, *options):
@@ -39,11 +39,11 @@ def model(**options):
     return ConeNMF(3, tol=0.01, **options)
 
 
-def test_nan_is_missing_in_fit_and_in_transform(X, fails, fitted, capsys, output_of):
+def test_nan_is_missing_in_fit_and_in_transform(X, fails, fit, capsys, output_of):
     X[np.random.default_rng(0).random(X.shape) < 0.3] = np.nan
     X.to_csv("holes.csv")
     fails(3, "--missing nan", "fit", "holes.csv", "-o", "out")
-    result, expected = fitted("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
+    result, expected = fit("holes.csv", "--missing", "nan"), model(missing="nan").fit(X)
     assert_agree(result.W, expected.components_.T)
     assert result.relative_error == expected.relative_error_
     assert "entries that are known (0.3" in capsys.readouterr().out
@@ -54,10 +54,10 @@ def test_nan_is_missing_in_fit_and_in_transform(X, fails, fitted, capsys, output
     assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
 
 
-def test_what_a_sparse_matrix_does_not_store_is_missing(X, fitted):
+def test_entries_that_a_sparse_matrix_does_not_store_are_missing(X, fit):
     ratings = sp.csr_array(X.to_numpy() * (np.random.default_rng(1).random(X.shape) < 0.4))
     sp.save_npz("ratings.npz", ratings)
-    result = fitted("ratings.npz", "--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
+    result = fit("ratings.npz", "--missing", "zeros", "--alpha-w", 0.01, "--l1-ratio", 0.5)
     expected = model(missing="zeros", alpha_W=0.01, l1_ratio=0.5).fit(ratings)
     assert_agree(result.W, expected.components_.T)
 
@@ -75,30 +75,30 @@ def written(request):
 
 
 @pytest.mark.seed(2)
-def test_masks_and_weights_are_files(X, fitted, written, output_of, rng):
+def test_masks_and_weights_are_files(X, fit, written, output_of, rng):
     mask = pd.DataFrame(rng.random(X.shape) < 0.8, X.index, X.columns)
     weights = pd.DataFrame(rng.uniform(0.5, 2, X.shape), X.index, X.columns)
     samples_in = written(data=X, mask=mask.astype(int), weights=weights)
     options = ("--mask", "mask.csv", "--weights", "weights.csv", *samples_in)
     expected = model().fit(X, mask=mask, weights=weights)
-    result = fitted("data.csv", *options)
+    result = fit("data.csv", *options)
     assert_agree(result.W, expected.components_.T)
     answer = output_of("transform", "out", "data.csv", "-o", "new.npy", "--json", "-q", *options)
     np.testing.assert_allclose(np.load("new.npy"), result.H.T, rtol=1e-9)
     assert answer["relative_error"] == pytest.approx(result.relative_error, rel=1e-9)
 
 
-def test_a_file_with_one_row_has_weights_of_features(X, fitted, written):
+def test_a_file_with_one_row_has_weights_of_features(X, fit, written):
     weights = pd.DataFrame([np.linspace(0.5, 2, X.shape[1])], ["weight"], X.columns)
-    result = fitted("data.csv", "--weights", "weights.csv", *written(data=X, weights=weights))
+    result = fit("data.csv", "--weights", "weights.csv", *written(data=X, weights=weights))
     expected = model().fit(X, weights=weights.to_numpy()[0])
     assert_agree(result.W, expected.components_.T)
 
 
-def test_fixed_components_are_matched_by_name(X, fitted, run):
+def test_fixed_components_are_matched_by_name(X, fit, run):
     library = pd.DataFrame(X.to_numpy()[[4, 70]], ["first", "second"], X.columns)
     library.iloc[:, ::-1].to_csv("library.csv")
-    result = fitted("cells.csv", "--fixed", "library.csv", "--alpha-w", 0.1, "--alpha-h", 0)
+    result = fit("cells.csv", "--fixed", "library.csv", "--alpha-w", 0.1, "--alpha-h", 0)
     expected = model(fixed=library, alpha_W=0.1, alpha_H=0.0).fit(X)
     # A frame and a file lie in memory in other orders, so sums may differ in their last bits: up to
     # one in each of about 100 iterations and finishing steps.
@@ -109,10 +109,10 @@ def test_fixed_components_are_matched_by_name(X, fitted, run):
     assert tuple(pd.read_csv("new.csv"))[1:] == result.component_names
 
 
-def test_negative_entries_are_kept_for_fits(X, fitted, output_of, fails):
+def test_negative_entries_are_kept_for_fits(X, fit, output_of, fails):
     Y = X.to_numpy() - 0.1
     np.save("noise.npy", Y)
-    result = fitted("noise.npy", "--negative", "keep")
+    result = fit("noise.npy", "--negative", "keep")
     assert_agree(result.W, model(negative="keep").fit(Y).components_.T)
     output_of("report", "out", "--data", "noise.npy")
     kept = ("noise.npy", "--negative", "keep", "-q")
@@ -139,22 +139,22 @@ def test_files_that_do_not_suit_the_data(folder, fails, option, change, code, pr
     fails(code, problem, "fit", "cells.npy", f"--{option}", "wrong.npy", *PLAIN)
 
 
-def test_a_mask_is_matched_by_name(X, fails, fitted):
+def test_a_mask_is_matched_by_name(X, fails, fit):
     mask = pd.DataFrame(np.random.default_rng(2).random(X.shape) < 0.8, X.index, X.columns)
     mask.iloc[::-1, ::-1].astype(int).to_csv("mask.csv")
     expected = model().fit(X, mask=mask.to_numpy()).components_.T
-    assert_agree(fitted("cells.csv", "--mask", "mask.csv").W, expected)
+    assert_agree(fit("cells.csv", "--mask", "mask.csv").W, expected)
     mask.rename(columns={"gene 3": "gene x"}).astype(int).to_csv("mask.csv")
     fails(3, "--mask", "fit", "cells.csv", "--mask", "mask.csv", *PLAIN)
 
 
-def test_weights_of_samples_are_a_file(X, run, fitted, fails):
+def test_weights_of_samples_are_a_file(X, run, fit, fails):
     weights = np.random.default_rng(3).gamma(1.0, size=len(X))
     Path("weights.txt").write_text("\n".join(map(repr, weights.tolist())))
     np.save("weights.npy", weights)
     expected = model().fit(np.ascontiguousarray(X), sample_weight=weights)
     for name in ("weights.txt", "weights.npy"):
-        result = fitted("cells.csv", "--sample-weight", name)
+        result = fit("cells.csv", "--sample-weight", name)
         assert_agree(result.W, expected.components_.T)
     assert run("report", "out", "--data", "cells.csv") == 0  # with the same weights
     command = ("fit", "cells.csv", "-o", "new", "--sample-weight", "weights.txt", *PLAIN)
@@ -179,8 +179,8 @@ def test_whole_weights_of_counts_choose_the_number_of_components(folder, run):
         (("--orthogonality", 2.0), {"orthogonality": 2.0}),
     ],
 )
-def test_other_penalties_are_options(X, fitted, flags, options):
-    result, expected = fitted("cells.csv", *flags), model(**options).fit(X).result_
+def test_other_penalties_are_options(X, fit, flags, options):
+    result, expected = fit("cells.csv", *flags), model(**options).fit(X).result_
     np.testing.assert_allclose(result.W, expected.W, rtol=1e-9)
     np.testing.assert_allclose(result.H, expected.H, rtol=1e-9, atol=1e-12)
 
@@ -231,11 +231,11 @@ def test_a_table_in_which_every_pair_is_rated_is_one_of_ratings(folder, output_o
     assert table == ["user,item,predicted rating"]  # nothing is left to recommend
 
 
-def test_displacement_is_an_option(X, fitted):
-    part = X.iloc[:40, :4]
+def test_displacement_is_an_option(X, fit):
+    part = X.iloc[:20, :4]
     part.to_csv("con.csv")
     (0.02 + 0.1 * part).to_csv("unc.csv")
-    result = fitted("con.csv", "--uncertainty", "unc.csv", "--displacement", "4,25")
+    result = fit("con.csv", "--uncertainty", "unc.csv", "--displacement", "4,25")
     found = displacement(from_rows(part, sigma=0.02 + 0.1 * part), result.W, result.H, [4, 25])
     table = pd.read_csv("out/displacement.csv")
     K = result.W.shape[1]
@@ -247,13 +247,13 @@ def test_displacement_is_an_option(X, fitted):
 
 
 def test_uncertainties_and_codes_for_missing_entries_are_options(
-    X, fitted, fails, run, capsys, all_close
+    X, fit, fails, run, capsys, all_close
 ):
     sigma = 0.02 + 0.1 * X
     X.iloc[2, 3] = sigma.iloc[2, 3] = -999
     X.to_csv("con.csv")
     sigma.to_csv("unc.csv")
-    result = fitted("con.csv", "--missing", -999, "--uncertainty", "unc.csv")
+    result = fit("con.csv", "--missing", -999, "--uncertainty", "unc.csv")
     expected = model(missing=-999).fit(X, sigma=sigma)
     assert_agree(result.W, expected.components_.T)
     assert "of the expected" in capsys.readouterr().out

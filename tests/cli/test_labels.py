@@ -1,3 +1,5 @@
+"""Labels, positions and example texts given on the command line, and how the report shows them."""
+
 from pathlib import Path
 
 import anndata
@@ -6,7 +8,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
-from conenmf.cli.options import read_labels
+from conenmf.cli.inputs import read_labels
 from conenmf.errors import DataError, FileFormatError
 from conenmf.io.hdf5 import read_annotation, read_coordinates
 from conenmf.names import Names
@@ -37,7 +39,7 @@ def test_labels_in_files(tmp_path, content, names, labels):
         (b"\xff\xfe\x00", FileFormatError, "it is not UTF-8"),
     ],
 )
-def test_files_that_are_no_labels_of_the_data(tmp_path, content, error, message, refuses):
+def test_files_that_are_not_labels_of_the_data(tmp_path, content, error, message, refuses):
     (tmp_path / "labels.txt").write_bytes(content)
     refuses(error, message, lambda: read_labels(tmp_path / "labels.txt", 3, NAMED))
 

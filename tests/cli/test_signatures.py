@@ -10,7 +10,7 @@ import pytest
 
 from conenmf import Factorization
 from conenmf.judge.scores import match_components
-from conenmf.mutations import CLASSES, COLOURS
+from conenmf.names import MUTATION_CLASSES, MUTATION_COLOURS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mutations.md").read_text("utf-8")
 
@@ -25,6 +25,7 @@ def values(tmp_path_factory):
         yield values
 
 
+@pytest.mark.nightly
 def test_the_page_leads_from_a_catalogue_to_named_signatures(values, output_of):
     (words,) = re.findall(r"^\$ conenmf (signatures .*)", PAGE, re.MULTILINE)
     output = output_of(*words.split())
@@ -67,7 +68,7 @@ def test_the_report_on_signatures_has_bars_in_the_colours_of_the_field(values, r
     assert len(cards) == 5
     for card in cards:
         colours = re.findall(r'class="bar own" style="--colour:(#\w+)"', card)
-        assert colours == [COLOURS[one] for one in list(COLOURS)[:6]]
+        assert colours == [MUTATION_COLOURS[one] for one in list(MUTATION_COLOURS)[:6]]
         paths = re.findall(r'<path d="([^"]*)" class="bar own"', card)
         assert [path.count("M") for path in paths] == [16] * 6
         starts = [float(path[1:].split()[0]) for path in paths]
@@ -96,7 +97,7 @@ def test_types_in_columns_and_a_reference_in_rows_are_the_same(values, output_of
 
 
 def test_a_reference_of_other_features_is_refused(values, fails):
-    pd.DataFrame({"ID1": np.ones(83)}, [*CLASSES][96:179]).to_csv("indels.csv")
+    pd.DataFrame({"ID1": np.ones(83)}, [*MUTATION_CLASSES][96:179]).to_csv("indels.csv")
     options = ("-k", 5, "--runs", 2, "--reference", "indels.csv", "-o", "refused")
     fails(3, "--reference has 83", "signatures", "SBS96.all", *options)
     assert not Path("refused").exists()

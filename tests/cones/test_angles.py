@@ -1,3 +1,5 @@
+"""Angles between directions keep their digits at any size."""
+
 import numpy as np
 import pytest
 from hypothesis import given

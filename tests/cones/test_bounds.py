@@ -1,3 +1,5 @@
+"""The bounds of the paper: Theorems 4 to 9, Lemmas 10 and 14, and sample sizes."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -170,8 +172,8 @@ def test_theorem_9_the_eigenvalues_of_the_second_moment():
     np.testing.assert_allclose(values[K:], a, rtol=0.05)
 
 
-def turned(u, towards, angle):
-    """A unit vector, turned by an angle."""
+def rotate(u, towards, angle):
+    """A unit vector, rotated by an angle."""
     side = towards - u * (u @ towards)
     return np.cos(angle) * u + np.sin(angle) * side / np.linalg.norm(side)
 
@@ -181,9 +183,9 @@ def test_lemma_10_cones_in_the_orthant(rng):
     u = rng.random(int(rng.integers(2, 8))) + 0.01
     u /= np.linalg.norm(u)
     alpha = largest_angle_in_orthant(3 * u)
-    assert turned(u, rng.standard_normal(u.size), alpha).min() >= -1e-12
+    assert rotate(u, rng.standard_normal(u.size), alpha).min() >= -1e-12
     nearest_face = -np.eye(u.size)[np.argmin(u)]
-    assert turned(u, nearest_face, alpha * 1.01 + 1e-6).min() < 0
+    assert rotate(u, nearest_face, alpha * 1.01 + 1e-6).min() < 0
     assert largest_angle_in_orthant([2.0]) == pytest.approx(np.pi / 2)  # one dimension
 
 

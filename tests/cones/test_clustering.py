@@ -1,3 +1,5 @@
+"""Algorithm 1: the lazy form makes the plain choices, Lemma 1, ties and zero columns."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -190,6 +192,14 @@ def test_no_clusters_are_narrower_than_the_least_size_angle(way, rng):
     assert best <= 2 * cones.radius + 1e-7
     if way == "exact":  # and then clusters are at most twice as wide as they must be
         assert cones.least_size_angle == pytest.approx(cones.radius / 2, abs=1e-7)
+
+
+def test_the_radius_can_be_twice_the_best():
+    """Two clusters of size angle 0.2: from a sample at the edge, the radius is the whole angle."""
+    angles = np.array([0.1, 0.5, 1.0, 1.4])
+    V = from_columns(np.stack([np.cos(angles), np.sin(angles)]))
+    radii = [cluster_cones(V, 2, first=first).radius for first in range(4)]
+    assert max(radii) == pytest.approx(2 * 0.2)
 
 
 def test_half_of_the_radius_bounds_nothing_if_centres_are_drawn():

@@ -1,3 +1,5 @@
+"""How many cones the data have, by single linkage of directions."""
+
 import numpy as np
 import pytest
 import scipy.cluster.hierarchy as hierarchy

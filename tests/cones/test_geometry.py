@@ -1,3 +1,5 @@
+"""Smallest enclosing cones against an independent solver, and the margin of the cone assumption."""
+
 import numpy as np
 import pytest
 import scipy.optimize

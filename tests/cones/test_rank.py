@@ -1,3 +1,5 @@
+"""The number of components from ratios of singular values (Theorem 9)."""
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings

@@ -1,3 +1,5 @@
+"""Algorithm 2: rank-one factors of clusters against the original programs, Theorem 4, Lemma 2."""
+
 import numpy as np
 import pytest
 from hypothesis import given

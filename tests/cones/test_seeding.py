@@ -1,3 +1,5 @@
+"""cr1++: the law of the drawn centres, its factors of 2 and 5, and the best of several runs."""
+
 import itertools
 
 import numpy as np
@@ -99,6 +101,13 @@ def test_the_first_centre_of_a_cluster_costs_twice_the_best(V):
     weights = (V**2).sum(axis=0)
     costs = [residuals(V, V[:, [n]]).sum() for n in range(V.shape[1])]
     assert weights @ costs / weights.sum() <= 2 * best_on_one_axis(V) + 1e-12 * weights.sum()
+
+
+def test_the_first_centre_can_cost_twice_the_best():
+    """Two samples of equal norm: the best axis halves their angle, a centre is one of them."""
+    angles = np.array([0.5, 0.51])
+    best = best_on_one_axis(np.stack([np.cos(angles), np.sin(angles)]))
+    assert 1.9 * best < np.sin(0.01) ** 2 <= 2 * best
 
 
 @given(V=tiny(), data=st.data())
@@ -236,7 +245,7 @@ def test_blocks_and_the_type_do_not_matter(block, sample_matrix):
     np.testing.assert_array_equal(found, exact)
 
 
-def test_it_reads_v_once_for_each_centre_whatever_the_runs(sample_matrix):
+def test_it_reads_v_once_for_each_centre_for_any_number_of_runs(sample_matrix):
     for runs in (1, 9):
         V = from_columns(sample_matrix)
         before = V.passes

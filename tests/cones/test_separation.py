@@ -1,3 +1,5 @@
+"""The pairwise separation of clusters against its definition."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,7 +93,7 @@ def test_many_blocks_are_gathered(monkeypatch, sample_matrix):
     assert (found.between, found.within) == pytest.approx((expected.between, expected.within))
 
 
-def test_one_cluster_and_none(refuses):
+def test_one_cluster_and_no_cluster(refuses):
     V = from_columns(np.eye(3))
     assert pairwise_separation(V, np.zeros(3, int)) == Separation(
         np.inf, pytest.approx(np.pi / 2), True

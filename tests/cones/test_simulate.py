@@ -1,3 +1,5 @@
+"""Simulated cones: axes, angles, norms and noise follow the model of the paper."""
+
 import numpy as np
 import pytest
 

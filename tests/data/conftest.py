@@ -4,11 +4,19 @@ import functools
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 
 def products(block, weights, *, W):
     C = block.T @ W
     return C, (block @ (C * weights[:, None]), float(C.sum()))
+
+
+@pytest.fixture
+def several_blas_threads():
+    """Three threads of BLAS, however many cores and workers there are."""
+    with threadpool_limits(3, user_api="blas"):
+        yield
 
 
 @pytest.fixture

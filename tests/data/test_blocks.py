@@ -1,3 +1,5 @@
+"""Products, residuals and weighted sums of a block, for every storage and both kernels."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,4 +1,4 @@
-"""Interrupts at every place where numba acquires or releases its lock (see `placed`).
+"""Interrupts at every place where numba acquires or releases its lock (see `lock_places`).
 
 An interrupt there could leave the lock to the main thread, and a helper that compiled waited for
 it for ever.
@@ -30,7 +30,7 @@ STEP = 1 if os.environ.get("CONENMF_TESTS") == "all" else 19  # not a multiple o
 
 def outcomes(n_kinds, requests, cache):
     """Return the outcomes of interrupts, each in a process of its own."""
-    program = Path(__file__).with_name("placed.py")
+    program = Path(__file__).with_name("lock_places.py")
     command = [sys.executable, "-W", "ignore", str(program), str(n_kinds), *requests]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,3 +1,5 @@
+"""`from_rows` and `from_columns`: number types, bad values, limits of size and number format."""
+
 import numpy as np
 import pandas as pd
 import polars
@@ -162,7 +164,7 @@ def test_non_finite_entries(make, value, name, small_blocks, refuses):
         (np.ones((2, 2), complex), DataTypeError, "Complex data not supported"),
     ],
 )
-def test_what_is_no_matrix_of_numbers_is_refused(X, error, message, refuses):
+def test_objects_that_are_not_matrices_of_numbers_are_refused(X, error, message, refuses):
     refuses(error, message, from_rows, X)
 
 

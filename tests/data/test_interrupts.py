@@ -79,6 +79,7 @@ def is_interrupted(opener, delay):
 @pytest.mark.nightly
 @needs_signals
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # see below
+@pytest.mark.usefixtures("several_blas_threads")
 @pytest.mark.parametrize("kind", ["memory", "npy", "hdf5"])
 def test_after_an_interrupt_at_any_moment_the_next_fit_is_the_same(openers, kind):
     expected, before = fit(openers[kind]), blas_threads()

@@ -1,3 +1,5 @@
+"""Gram matrices, residuals and squares of the known entries of a block, against einsum."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,8 +1,10 @@
+"""Sparse data in both orders, entry-wise steps, and the copies that memory allows."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf import from_rows, open_data
+from conenmf import from_columns, from_rows, open_data
 from conenmf.data import memory
 from conenmf.data.matrix import measure_block
 from conenmf.data.memory import SparseMatrix, by_entries
@@ -72,6 +74,15 @@ def test_by_entries_leaves_others_as_they_are(tmp_path):
     clipped = from_rows(X - 1e-9, negative="clip")
     for V in (open_data(tmp_path / "X.npy"), clipped, from_rows(sp.csr_array(X))):
         assert by_entries(V) is V
+
+
+def test_turning_dense_data_copies_nothing(sample_matrix, holds):
+    V = from_columns(sample_matrix, n_threads=3)
+    T = V.turned()
+    assert (T.n_threads, T.nonzero) == (3, 11)
+    holds(T, sample_matrix.T)
+    sample_matrix[2, 5] = 7.0
+    assert T.columns([2])[5, 0] == V.columns([5])[2, 0] == 7.0
 
 
 @pytest.mark.parametrize("place", [0, 2, 4])

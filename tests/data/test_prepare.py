@@ -1,3 +1,5 @@
+"""Preparation (totals, logarithms, tf-idf): formulas, every storage, and new samples."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -100,7 +102,7 @@ def test_a_result_keeps_it(reloaded, sample_matrix):
     assert again.remarks == (f"prepared: {loaded.in_words()}",)
 
 
-def test_an_estimator_prepares_new_samples_alike(sample_matrix):
+def test_an_estimator_prepares_new_samples_in_the_same_way(sample_matrix):
     model = ConeNMF(2, max_iter=2, tol=0).fit(prepare(from_columns(sample_matrix), **ALL))
     A = model.transform(sample_matrix.T[5:20])
     np.testing.assert_allclose(A, model.result_.H.T[5:20], atol=1e-12)

@@ -1,3 +1,5 @@
+"""Resampled data: bootstrap, Poisson redraws and balanced counts are the same in every storage."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,3 +1,5 @@
+"""Budgets of memory, numbers of threads, and sizes of blocks."""
+
 import os
 
 import numpy as np

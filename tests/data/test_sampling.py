@@ -1,4 +1,7 @@
+"""Random numbers belong to samples, so that blocks and storage do not change a draw."""
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +37,13 @@ def test_every_storage_draws_the_same_samples(backend, small_blocks, sample_matr
     assert len(set(drawn.tolist())) == 7
     everything = draw_samples(V, 100, np.random.default_rng(1))
     assert sorted(everything.tolist()) == np.flatnonzero(sample_matrix.any(axis=0)).tolist()
+
+
+def test_samples_that_are_asked_for_are_a_part_of_a_pass(main_backend, sample_matrix):
+    V = main_backend(sample_matrix)
+    before = V.passes
+    V.columns([0, 3, 3, 5])
+    assert V.passes - before == pytest.approx(4 / V.n_samples)
 
 
 def test_all_samples_are_equally_likely(sample_matrix):

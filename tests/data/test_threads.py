@@ -1,3 +1,5 @@
+"""Threads: order of results, nested tasks, interrupts, errors, and the threads of BLAS."""
+
 import signal
 import threading
 import time
@@ -97,9 +99,11 @@ def blas_threads(block):
     return (max(counts),)
 
 
+@pytest.mark.usefixtures("several_blas_threads")
 def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks, sample_matrix):
     V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
+    assert before == (3,)
     seen = []
     first_in, second_in, first_out = (threading.Event() for _ in range(3))
 
@@ -124,6 +128,7 @@ def test_blas_threads_are_held_for_overlapping_users_in_any_thread(small_blocks,
     assert blas_threads(None) == before
 
 
+@pytest.mark.usefixtures("several_blas_threads")
 def test_same_bits_from_any_thread():
     X = np.random.default_rng(0).random((3000, 400))
     results = []
@@ -136,9 +141,11 @@ def test_same_bits_from_any_thread():
     assert np.array_equal(*results)
 
 
+@pytest.mark.usefixtures("several_blas_threads")
 def test_blas_threads_are_held_and_given_back(small_blocks, sample_matrix):
     V = from_columns(sample_matrix, **small_blocks)
     before = blas_threads(None)
+    assert before == (3,)
     with V.own_threads(), V.own_threads():
         assert blas_threads(None) == V.sweep(blas_threads, reduce=max) == (1,)
     assert V.sweep(blas_threads, reduce=max) == (1,)

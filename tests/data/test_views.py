@@ -1,3 +1,5 @@
+"""Views: unit samples, subsets of samples and features, shuffles, other precisions."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from tests.datasets.making import place
+from tests.datasets.files import place
 
 from conenmf import from_rows
 from conenmf.datasets import available, load, package_file

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests.datasets.making import counts, place
+from tests.datasets.files import counts, place
 
 from conenmf.datasets import fingerprint, load
 

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from PIL import Image
-from tests.datasets.making import cluto_archive, counts, place, tar
+from tests.datasets.files import cluto_archive, counts, place, tar
 
 from conenmf.datasets import DATASETS, available, fingerprint, load
 from conenmf.errors import ConeNMFError, ReadError

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.io
 from PIL import Image
-from tests.datasets.making import cluto, counts, place
+from tests.datasets.files import cluto, counts, place
 
 from conenmf.datasets import fingerprint, load
 from conenmf.errors import ConeNMFError, FileFormatError

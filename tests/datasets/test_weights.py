@@ -16,7 +16,7 @@ def test_weights_agree_with_scikit_learn(rng):
     np.testing.assert_allclose(tf_idf(X).toarray(), expected / lengths)
 
 
-def test_weights_of_what_is_everywhere_or_nowhere():
+def test_weights_of_words_in_all_texts_or_none():
     X = np.array([[1, 0, 0], [2, 0, 1], [1, 0, 0]])
     before = X.copy()
     np.testing.assert_array_equal(tf_idf(X).toarray(), [[0, 0, 0], [0, 0, 1], [0, 0, 0]])

@@ -145,7 +145,7 @@ def test_a_doubtful_first_line_gives_a_warning_unless_the_caller_decides(
     st.booleans(),
     st.integers(0, 2**16).map(np.random.default_rng),
 )
-def test_what_is_written_is_read(tmp_path_factory, F, N, titled, named, rng):
+def test_written_files_are_read_back(tmp_path_factory, F, N, titled, named, rng):
     """With the options that say how it was written, any table comes back."""
     path = tmp_path_factory.mktemp("round") / "a.csv"
     X = rng.choice([rng.random((N, F)), rng.integers(0, 9, (N, F)), np.sort(rng.random((N, F)))])

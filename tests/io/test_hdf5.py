@@ -69,6 +69,22 @@ def test_anndata(same, tmp_path, X):
     backed.file.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*zarr v[23]:UserWarning")  # how AnnData will write
+def test_raw_counts_of_anndata_have_genes_of_their_own(tmp_path, X):
+    cells = anndata.AnnData(sp.csr_matrix(X))
+    cells.obs_names = [f"cell {n}" for n in range(len(X))]
+    cells.var_names = [f"gene {f}" for f in range(X.shape[1])]
+    cells.raw = cells
+    few = cells[:, [4, 1, 2]].copy()
+    few.write_h5ad(tmp_path / "a.h5ad")
+    few.write_zarr(tmp_path / "a.zarr")
+    for path in (tmp_path / "a.h5ad", tmp_path / "a.zarr"):
+        raw, chosen = open_data(path, dataset="raw/X").names, open_data(path).names
+        assert raw.sample_names == chosen.sample_names == tuple(cells.obs_names)
+        assert raw.feature_names == tuple(cells.var_names)
+        assert chosen.feature_names == ("gene 4", "gene 1", "gene 2")
+
+
 def test_zarr(same, tmp_path, X):
     same(from_rows(zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(7, 5))), X)
     same(open_data(tmp_path / "a.zarr"), X)

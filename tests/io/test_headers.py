@@ -79,7 +79,7 @@ def judge(lines):
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_samples_are_hardly_ever_taken_for_titles(kind):
+def test_samples_are_hardly_ever_mistaken_for_titles(kind):
     """At most in one of ten tables, and never without a warning."""
     for F in (2, 3, 5, 8, 40):
         verdicts = [judge(TABLES[kind](np.random.default_rng([s, F]), 20, F)) for s in range(20)]
@@ -115,6 +115,6 @@ def test_digits_with_the_header_of_pandas():
 
 
 @pytest.mark.parametrize("first", ["1,2,2", "1,,3", "1,inf,2", "7", "3,1,2"])
-def test_what_cannot_be_titles(first):
+def test_lines_that_cannot_be_titles(first):
     rows = [",".join(["0.5", "0.25", "0.75"][: first.count(",") + 1])] * 5
     assert judge([first, *rows]) == (False, False)

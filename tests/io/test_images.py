@@ -1,3 +1,5 @@
+"""Images: folders of pictures, stacks as scenes, and pictures that do not fit into memory."""
+
 import struct
 
 import numpy as np
@@ -116,7 +118,9 @@ def test_a_stack_is_a_scene(tmp_path, dtype):
 
 
 @pytest.mark.parametrize(("bands", "dtype", "kind"), [(6, "<u2", 1), (1, "<f8", 3)])
-def test_a_sound_tiff_that_is_not_read_is_no_damage(tmp_path, refuses, bands, dtype, kind):
+def test_a_valid_tiff_of_an_unread_kind_is_not_called_damaged(
+    tmp_path, refuses, bands, dtype, kind
+):
     """As GDAL writes a scene of 4 x 5 pixels: all bands of a pixel side by side, in one strip."""
     content = np.arange(20 * bands, dtype=dtype).tobytes()
     bits = 8 * np.dtype(dtype).itemsize

@@ -1,14 +1,16 @@
+"""How much a file may expand, and how much of memory it may take."""
+
 from conenmf.errors import FileFormatError
 from conenmf.io.limits import check_expansion, check_fits
 
 
-def test_what_few_bytes_can_hold(refuses):
+def test_small_files_cannot_claim_large_data(refuses):
     check_expansion("a.npz", 1 << 20, 1100 << 20)
     for stored, claimed in ((500, 1 << 30), (1 << 20, 1101 << 20)):
         refuses(FileFormatError, "limit: 1100x", check_expansion, "a.npz", stored, claimed)
 
 
-def test_what_is_read_as_a_whole_takes_a_quarter_of_the_memory_at_most(refuses):
+def test_files_read_as_a_whole_take_at_most_a_quarter_of_the_memory(refuses):
     check_fits("a.mat", 1 << 20, 4 << 20)
     message = "a.mat takes 1048577 bytes .* a quarter of the 4194304 bytes"
     refuses(FileFormatError, message, check_fits, "a.mat", (1 << 20) + 1, 4 << 20)

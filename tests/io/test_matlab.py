@@ -13,7 +13,7 @@ from conenmf import open_data
 from conenmf.errors import DataError, DataTypeError, FileFormatError, ReadError
 
 
-def opened(path, content, **options):
+def open_bytes(path, content, **options):
     path.write_bytes(content)
     return open_data(path, **options)
 
@@ -33,7 +33,7 @@ def market(kind, rest):
 def test_symmetric_matrices_patterns_and_empty_ones(tmp_path, kind, rest, columns):
     content = market(kind, rest)
     for name, packed in (("a.mtx", content), ("a.mtx.gz", gzip.compress(content))):
-        V = opened(tmp_path / name, packed)
+        V = open_bytes(tmp_path / name, packed)
         np.testing.assert_array_equal(V.columns([0, 1]) @ np.eye(2), columns)
 
 
@@ -56,8 +56,8 @@ def test_symmetric_matrices_patterns_and_empty_ones(tmp_path, kind, rest, column
 )
 def test_matrix_market_that_is_not_what_its_header_claims(tmp_path, content, message, refuses):
     errors, packed = (FileFormatError, DataTypeError), gzip.compress(content)
-    refuses(errors, message, lambda: opened(tmp_path / "a.mtx", content, max_memory="1GB"))
-    refuses(errors, None, lambda: opened(tmp_path / "a.mtx.gz", packed, max_memory="1GB"))
+    refuses(errors, message, lambda: open_bytes(tmp_path / "a.mtx", content, max_memory="1GB"))
+    refuses(errors, None, lambda: open_bytes(tmp_path / "a.mtx.gz", packed, max_memory="1GB"))
 
 
 # --- MATLAB ---
@@ -114,7 +114,7 @@ def test_types_of_numbers(tmp_path, dtype):
 
 
 def test_files_are_read_as_they_are_made_here(tmp_path):
-    V = opened(tmp_path / "a.mat", mat(variable(content=numbers(6))))
+    V = open_bytes(tmp_path / "a.mat", mat(variable(content=numbers(6))))
     assert V.columns([0]).T.tolist() == [[1.0, 4.0]]
 
 
@@ -131,7 +131,7 @@ def test_files_are_read_as_they_are_made_here(tmp_path):
     ],
 )
 def test_matlab_that_is_not_what_its_header_claims(tmp_path, content, message, refuses):
-    refuses(FileFormatError, message, lambda: opened(tmp_path / "a.mat", content))
+    refuses(FileFormatError, message, lambda: open_bytes(tmp_path / "a.mat", content))
 
 
 def test_a_variable_that_scipy_can_load_but_not_list(tmp_path, monkeypatch):
@@ -144,10 +144,10 @@ def test_a_variable_that_scipy_can_load_but_not_list(tmp_path, monkeypatch):
 
 
 def test_more_than_two_dimensions(tmp_path, refuses):
-    V = opened(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
+    V = open_bytes(tmp_path / "a.mat", mat(variable(shape=(3, 1, 2), content=numbers(6))))
     assert (V.shape, V.names.pixels_shape) == ((2, 3), (3, 1))
     four = mat(variable(shape=(3, 1, 2, 1), content=numbers(6)))
-    refuses(DataError, "got 4", opened, tmp_path / "a.mat", four)
+    refuses(DataError, "got 4", open_bytes, tmp_path / "a.mat", four)
 
 
 @pytest.mark.parametrize("samples_in", ["rows", "columns"])

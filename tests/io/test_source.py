@@ -1,3 +1,5 @@
+"""Matrices in files: names, blocks that follow chunks, and damaged sparse parts."""
+
 import h5py
 import numpy as np
 import pytest

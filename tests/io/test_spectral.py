@@ -125,7 +125,7 @@ def test_headers_that_lie(tmp_path, changes, error, problem, refuses):
         ),
     ],
 )
-def test_what_else_a_header_says(tmp_path, changes, names, remark):
+def test_other_fields_of_a_header(tmp_path, changes, names, remark):
     V = open_data(write(tmp_path / "scene.hdr", **changes))
     assert V.names.feature_names == names
     assert V.remarks[0].endswith(remark)

@@ -101,9 +101,9 @@ def test_names_that_would_act_on_a_terminal_are_escaped(tmp_path):
         # 1.234 may be 1234 where others are 1,5
         ("a;b\n1,5;1.234\n3;4\n", FileFormatError, "line 2, column 'a': '1,5' is not a number"),
         pytest.param(
-            "a,b\n" + 299_999 * "1,2\n" + "1,x\n" + 100_000 * "1,2\n",
+            "a,b\n" + 99_999 * "1,2\n" + "1,x\n" + 50_000 * "1,2\n",
             FileFormatError,
-            "line 300001, column 'b': 'x' is not a number",
+            "line 100001, column 'b': 'x' is not a number",
             id="far inside",
         ),
         pytest.param(  # two rows more than lines, and all numbers behind them in other columns
@@ -237,7 +237,7 @@ def test_printed_numbers_come_back_to_the_last_bit(tmp_path, rng):
 @pytest.mark.parametrize(
     "field", ["1_0", "0x1F", "1,234", "1d5", "\u0661", "1 2", "--1", "1e", "x"]
 )
-def test_what_is_no_number(tmp_path, field, refuses):
+def test_texts_that_are_not_numbers(tmp_path, field, refuses):
     """Python, or another parser, would take some of them for numbers."""
     for row in (5, 60):
         rows = ["1\t2"] * 100
@@ -309,7 +309,7 @@ def test_carriage_returns(tmp_path, line, field, refuses):
 
 
 @given(st.lists(st.text(alphabet='1a",\r\n ;', max_size=12), min_size=1, max_size=30))
-def test_what_is_accepted_is_what_the_module_csv_reads(tmp_path_factory, parts):
+def test_accepted_lines_are_those_that_the_csv_module_reads(tmp_path_factory, parts):
     path = tmp_path_factory.mktemp("fuzz") / "a.csv"
     text = "n,x\n" + 20 * "s,1\n" + "\n".join(parts)
     path.write_bytes(text.encode())
@@ -352,7 +352,7 @@ ODD_FIELDS = (  # what one of two parsers might take for a number, or for the en
     st.sampled_from([None, 0, 1]),
     st.sampled_from(["\n", "\r\n", ""]),
 )
-def test_numpy_reads_what_the_own_parser_reads_or_leaves_it(rows, delimiter, named_by, end):
+def test_numpy_reads_the_same_numbers_or_leaves_them_to_our_parser(rows, delimiter, named_by, end):
     """The same names, and the same numbers to the last bit."""
     lines = [delimiter.join(row) + end for row in rows]
     lines = [line for line in lines if line.strip(" \r\n")]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import kl_div
 
-from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
+from conenmf import ConeNMF, Problem, certify, factorize, from_columns, from_rows
 from conenmf.data.known import completed, observed_only
 from conenmf.data.resample import drawn_counts
 from conenmf.errors import DataError
@@ -255,7 +255,7 @@ def test_the_loss_chooses_the_certificate(counts, fitted):
     assert by_name == [fitted.certify()] * 2
     assert isinstance(by_name[0], CountCertificate)
     # with a given component too the bound is that of all factors
-    given = certify(V, W, H, loss="poisson", n_fixed=1)
+    given = certify(V, W, H, problem=Problem("poisson", fixed=W[:, :1]))
     assert given.lower_bound == pytest.approx(by_name[0].lower_bound, rel=1e-12)
 
 

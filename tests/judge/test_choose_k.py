@@ -1,6 +1,5 @@
-"""Tests of `judge.choose_k`."""
+"""The choice of K: its evidence, clear answers and guesses, masks, weights and counts."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -54,14 +53,11 @@ def found(selection, name):
 # --- grades -------------------------------------------------------------------------------------
 
 
-def test_cones_that_are_apart_are_proved(cones, main_backend, small_blocks):
+def test_cones_that_are_apart_are_proved_as_cones_only(cones, main_backend, small_blocks):
     chosen = select_k(main_backend(cones))
-    assert (chosen.K, chosen.interval, chosen.grade) == (4, (4, 4), "proved")
+    assert (chosen.K, chosen.interval, chosen.grade) == (4, (4, 6), "supported")
     assert chosen.decided_by == "cones"
-    assert re.match(
-        "4 components, proved: 4 clusters are apart.* satisfy the geometric assumption",
-        chosen.sentence,
-    )
+    assert chosen.sentence == "4 to 6 components, supported: use 4; 4 cones, proved"
     piece = found(chosen, "cones")
     assert (piece.scores[1:8] > 0).tolist() == [k == 4 for k in range(2, 9)]
 
@@ -81,11 +77,11 @@ def test_evidence_that_agrees_supports_a_number(kind, request):
     assert chosen.decided_by == {"parts": "ratio", "fading_parts": "edge"}[kind]
     assert chosen.interval[0] <= 5 <= chosen.interval[1] <= 7
     low, high = chosen.interval
-    assert re.fullmatch(f"{low} to {high} components, supported: .*; 5 used", chosen.sentence)
+    assert chosen.sentence == f"{low} to {high} components, supported: use 5"
     assert {one.K for one in chosen.evidence} == {5}
 
 
-def test_noise_is_no_reason_to_guess():
+def test_noise_does_not_force_a_guess():
     chosen = choose_k(from_columns(noisy_cones()))
     assert (chosen.K, chosen.grade, chosen.decided_by) == (3, "supported", "edge")
     assert "cones" not in [one.name for one in chosen.evidence]  # none are apart
@@ -102,7 +98,9 @@ def test_a_number_that_samples_of_unit_norm_do_not_have_is_a_guess(rng):
     chosen = choose_k(from_columns(V))
     assert (chosen.K, chosen.grade, chosen.decided_by) == (4, "guess", "shuffled")
     assert "samples and samples of unit norm disagree (2 and 4)" in str(chosen)
-    assert re.search("a guess: .*4 used", chosen.sentence)
+    low, high = chosen.interval
+    tried = f"try {low} to {high} and look at stability"
+    assert chosen.sentence == f"{low} to {high} components, a guess: begin with 4, {tried}"
 
 
 def test_pure_noise_is_a_guess():
@@ -125,15 +123,61 @@ def test_the_interval_of_a_guess_is_at_most_as_wide_as_the_number(seed):
         np.ones((10, 10)),
         np.outer(np.arange(1.0, 27), np.arange(1.0, 42)),
         np.outer([0, 0, 3.0, 0], np.arange(5.0)),
-        np.outer(np.ones(9), np.arange(1.0, 9)) + 1e-10 * np.eye(9, 8),
     ],
-    ids=["constant", "outer", "one sample", "almost"],
+    ids=["constant", "outer", "one sample"],
 )
 def test_auto_finds_one_component_in_rank_one_data(X):
     result = factorize(from_rows(X), max_iter=5)
     assert result.K == 1
     assert result.K_decided_by.startswith("1 component, proved: the rank of the data is 1")
     assert result.relative_error < 1e-6
+
+
+def test_tight_groups_do_not_prove_a_number_of_components():
+    """K components lie in K - 1 groups that are apart: K - 1 cones are proved, but not K - 1."""
+    n_cones = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        W = rng.random((40, 5)) ** 3
+        pure = np.vstack([np.eye(4) * 0.9 + 0.02, 0.3 * rng.random((1, 4))])
+        H = np.repeat(pure, 20, 1) * (1 + 0.15 * rng.random((5, 80)))
+        chosen = select_k(from_columns(W @ H))
+        n_cones += "4 cones, proved" in chosen.sentence
+        assert (chosen.K, chosen.decided_by) == (5, "rank")
+        assert chosen.interval[0] == 5
+    assert n_cones >= 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_time_stamp_beside_features_of_size_one_hides_no_components(seed):
+    rng = np.random.default_rng(seed)
+    V = rng.random((8, 3)) @ rng.random((3, 90))
+    V[0] = 1.7e9 + 1e6 * rng.random(90)
+    chosen = select_k(from_columns(V))
+    assert chosen.interval[0] == 4 == np.linalg.matrix_rank(V / V.max(axis=1, keepdims=True))
+    assert chosen.K >= 4
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_rank_is_no_number_of_components(more, rng):
+    """A cone over a square has rank 3 and needs four components."""
+    W = np.zeros((24, 4 + more))
+    W[:4, :4] = [[1, 1, 0, 0], [0, 0, 1, 1], [1, 0, 1, 0], [0, 1, 0, 1]]
+    W[4:, :4] = rng.random((20, 4)) @ W[:4, :4]
+    W[4:, 4:] = rng.random((20, more))
+    V = W[:, np.resize(np.arange(4 + more), 80)] * rng.uniform(0.5, 2, 80)
+    chosen = select_k(from_columns(V))
+    assert (chosen.K, chosen.interval) == (4 + more, (3 + more, 4 + more))
+    assert chosen.grade != "proved"
+
+
+def test_pure_samples_prove_the_number_of_components(rng):
+    """The rank is three above rounding, and three samples reproduce all others."""
+    V = rng.random((20, 3)) @ np.hstack([np.eye(3), rng.dirichlet(np.ones(3), 50).T])
+    for dtype in (float, np.float32):
+        chosen = select_k(from_columns(V.astype(dtype)))
+        assert (chosen.K, chosen.interval, chosen.grade) == (3, (3, 3), "proved")
+        assert chosen.sentence.endswith("and 3 components reproduce them to rounding")
 
 
 # --- doors --------------------------------------------------------------------------------------
@@ -168,7 +212,7 @@ def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
     assert piece.scores[3] > 1 > piece.scores[4]
 
 
-def test_spectra_that_vary_are_no_more_materials():
+def test_variable_spectra_do_not_add_materials():
     """Each sample of four materials has a smooth factor of its own, which adds weak components."""
     rng = np.random.default_rng(0)
     band = np.linspace(0, 1, 80)[:, None]
@@ -184,7 +228,7 @@ def test_spectra_that_vary_are_no_more_materials():
 def test_candidates_limit_the_choice(parts):
     chosen = select_k(from_columns(parts), [2, 3])
     assert (chosen.K, chosen.grade) == (3, "guess")
-    assert "5 is no candidate, 3 is the nearest" in chosen.reason
+    assert "5 is no candidate, 3 is the nearest" in chosen.sentence
 
 
 def test_progress_is_reported(parts):
@@ -194,18 +238,18 @@ def test_progress_is_reported(parts):
     assert seen == names[:-2]  # the last two are for guesses
     X = np.random.default_rng(0).random((60, 40))
     select_k(from_rows(X), callback=lambda name, place: seen.append((place, name)))
-    assert seen[3:] == names
+    assert seen[len(names) - 2 :] == names
 
 
 def test_the_budget_may_run_out(parts):
     chosen = select_k(from_columns(parts), budget=0.0)
     assert (chosen.K, chosen.grade, len(chosen.evidence)) == (5, "guess", 1)
-    assert chosen.reason.startswith("the time ran out; ")
+    assert chosen.sentence.endswith("; the time ran out")
 
 
 def test_a_number_is_not_supported_before_all_was_asked(parts, monkeypatch):
     seen = []
-    monkeypatch.setattr(Question, "is_late", property(lambda self: len(seen) == 2))
+    monkeypatch.setattr(Question, "is_late", property(lambda self: len(seen) == 3))
     chosen = select_k(from_columns(parts), callback=lambda name, place: seen.append(name))
     assert [one.K for one in chosen.evidence] == [5, 5]
     assert chosen.grade == "guess"
@@ -350,7 +394,7 @@ def signatures(rng, K, n_samples=120, n_features=60):
 
 
 @pytest.mark.parametrize("make", [topics, signatures])
-@pytest.mark.parametrize("K", [1, 3, 6])
+@pytest.mark.parametrize("K", [1, 3, pytest.param(6, marks=pytest.mark.nightly)])
 def test_drawn_counts_have_the_number_that_they_were_drawn_from(make, K):
     X = make(np.random.default_rng(K), K)
     chosen = select_k(from_rows(sp.csr_array(X)), range(1, 9), loss="poisson")
@@ -365,17 +409,17 @@ def test_counts_that_vary_more_than_poisson_have_no_more_components(rng):
     X = rng.poisson(rates * rng.gamma(20, 1 / 20, rates.shape))
     chosen = select_k(from_rows(X), loss="poisson")
     assert (chosen.K, chosen.grade) == (4, "supported")
-    assert "variance x + 0.0" in chosen.sentence
+    assert "variance x + 0.0" in chosen.reason
     residuals = found(chosen, "residuals")
     assert (residuals.scores <= 1).tolist() == (residuals.ks >= 4).tolist()
 
 
-def test_what_is_not_counts_is_judged_by_its_singular_values(parts):
+def test_data_that_are_not_counts_are_judged_by_singular_values(parts):
     chosen = select_k(from_columns(parts), loss="poisson")
     assert [one.name for one in chosen.evidence] == ["edge", "ratio"]
 
 
-def test_few_counts_are_no_reason_to_fail():
+def test_few_counts_do_not_fail():
     X = np.zeros((5, 4))
     X[2, 1] = 1
     assert select_k(from_rows(X), loss="poisson").K == 1
@@ -404,7 +448,7 @@ def test_a_guess_is_as_far_below_as_it_says_and_the_rest_of_its_number_above(K, 
     one = piece("one", K, 3, below=below, is_sure=True)
     chosen = _decision([one, piece("other", K + 1, 1)], 20, is_complete=True)
     assert (chosen.K, chosen.interval, chosen.grade) == (K, interval, "guess")
-    assert chosen.reason == f"one text; other says {K + 1}"
+    assert chosen.reason == "one text"
 
 
 def test_a_sure_number_needs_another_that_agrees_and_all_evidence():
@@ -463,7 +507,7 @@ def test_the_smallest_number_that_is_as_good_as_the_best_is_taken(monkeypatch):
     assert (hidden.K, hidden.interval) == (3, (3, 4))
 
 
-def test_a_candidate_outside_of_the_interval_is_said_to_be_outside():
+def test_a_candidate_outside_the_interval_is_marked():
     q = np.random.default_rng(0)
     X = q.random((40, 3)) @ q.random((3, 200)) + 0.05 * q.random((40, 200))
     chosen = select_k(X, [5, 6])

@@ -1,3 +1,5 @@
+"""The diagnosis of a result: the same in every storage, cones, examples, and its form on disk."""
+
 import re
 from dataclasses import replace
 from html import escape
@@ -5,7 +7,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from conenmf import cr1_nmf, factorize, from_columns, make_cones
+from conenmf import cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.bounds import deterministic_bound
 from conenmf.cones.counting import estimate_rank
 from conenmf.judge.details import describe
@@ -19,13 +21,13 @@ def model():
     return make_cones(60, 5, 0.15, n_samples=400, rng=np.random.default_rng(1))
 
 
-def described(V, K, **options):
+def fit_facts(V, K, **options):
     result = factorize(V, K, **options)
     return result, describe(V, result.W, result.H, result.labels)
 
 
-def test_every_storage_is_described_alike(model, main_backend, small_blocks):
-    result, facts = described(main_backend(model.V), 5)
+def test_every_storage_has_the_same_description(model, main_backend, small_blocks):
+    result, facts = fit_facts(main_backend(model.V), 5)
     expected = estimate_rank(from_columns(model.V, **small_blocks)).singular_values
     np.testing.assert_allclose(facts.rank.singular_values, expected, rtol=1e-6)
     assert facts.cones.geometry.holds
@@ -52,7 +54,7 @@ def test_cones_are_numbered_like_components(model):
 
 
 def test_samples_are_looked_at_one_by_one(model):
-    result, facts = described(from_columns(model.V), 5)
+    result, facts = fit_facts(from_columns(model.V), 5)
     samples = facts.inspected
     np.testing.assert_array_equal(samples.indices, np.arange(400))
     rest = model.V - result.W @ result.H
@@ -65,9 +67,25 @@ def test_samples_are_looked_at_one_by_one(model):
     np.testing.assert_array_equal(samples.coefficients.argmax(axis=1), samples.labels)
 
 
+def test_what_is_known_of_samples_counts_by_its_weight(rng):
+    X = rng.dirichlet(np.ones(3), 40) @ rng.random((3, 8))
+    P = rng.integers(0, 4, X.shape) / 2.0  # a weight of zero is a hole
+    V = from_rows(X, weights=P)
+    result, facts = fit_facts(V, 3, max_iter=3)
+    samples = facts.inspected
+    roots = np.sqrt(P.T)
+    lengths = np.linalg.norm(roots * X.T, axis=0)
+    errors = np.linalg.norm(roots * (X.T - result.W @ result.H), axis=0) / lengths
+    np.testing.assert_allclose(samples.errors, errors, rtol=1e-8)
+    shown = samples.indices[samples.examples]
+    np.testing.assert_array_equal(samples.originals, np.where(P > 0, X, np.nan)[shown].T)
+    lengths = np.linalg.norm(result.W, axis=0)
+    np.testing.assert_allclose(samples.coefficients, result.H.T * lengths, rtol=1e-12)
+
+
 def test_zero_samples_are_no_examples_while_there_are_others(rng):
     V = rng.random((5, 12)) * (np.arange(12) % 3 > 0)
-    samples = described(from_columns(V), 2)[1].inspected
+    samples = fit_facts(from_columns(V), 2)[1].inspected
     assert (samples.errors[V.sum(axis=0) == 0] == 0).all()
     errors = samples.errors[samples.examples]
     known = np.sort(samples.errors[V.any(axis=0)])
@@ -77,13 +95,13 @@ def test_zero_samples_are_no_examples_while_there_are_others(rng):
 
 
 def test_few_of_many_samples_are_kept(rng):
-    kept = described(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
+    kept = fit_facts(from_columns(rng.random((4, 3)) @ rng.random((3, 5000))), 3)[1].inspected
     assert (kept.indices.size, kept.originals.shape) == (2000, (4, 6))
 
 
-def test_mixtures_are_no_cones(rng):
+def test_mixtures_are_not_cones(rng):
     parts = rng.random((30, 4)) * (rng.random((30, 4)) < 0.4)
-    facts = described(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
+    facts = fit_facts(from_columns(parts @ rng.dirichlet(np.ones(4), 300).T + 1e-3), 4)[1]
     assert not facts.cones.unmixed
     assert facts.cones.mixing > 0.05
     assert re.match("auto: .*mixtures rather than cones", ": ".join(facts.advice))
@@ -91,7 +109,7 @@ def test_mixtures_are_no_cones(rng):
 
 def test_fewer_directions_than_components():
     V = from_columns(np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 0.0]))
-    facts = described(V, 2, init="random", rng=np.random.default_rng(0))[1]
+    facts = fit_facts(V, 2, init="random", rng=np.random.default_rng(0))[1]
     assert (facts.cones, facts.advice[0]) == (None, "nndsvda")
     assert facts.inspected.errors[2] == 0
 
@@ -126,6 +144,6 @@ def test_a_notebook_shows_grades_in_colour_and_no_markup_of_names(model):
 
 def test_every_singular_value_has_a_next():
     V = from_columns(np.random.default_rng(0).random((10, 30)))
-    facts = described(V, 10, init="random", rng=np.random.default_rng(0))[1]
+    facts = fit_facts(V, 10, init="random", rng=np.random.default_rng(0))[1]
     assert facts.rank.ratios.size == 9
     assert facts.rank.ratios[1:].max() < 3

@@ -1,3 +1,5 @@
+"""Dispersion of counts, the number of components of counts, and pruned activities."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -34,15 +36,15 @@ def test_the_dispersion_of_counts_is_found():
 
 
 @pytest.fixture(scope="module")
-def dispersed():
+def dispersed_counts():
     """Counts of dispersion 0.1, and what is found in memory."""
     rates, rng, _ = rates_of(F=30, N=40)
     X = rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float)
     return X, dispersion(from_columns(X), 3, np.random.default_rng(0))
 
 
-def test_the_dispersion_is_the_same_in_every_storage(main_backend, small_blocks, dispersed):
-    X, expected = dispersed
+def test_the_dispersion_is_the_same_in_every_storage(main_backend, small_blocks, dispersed_counts):
+    X, expected = dispersed_counts
     found = dispersion(main_backend(X), 3, np.random.default_rng(0))
     assert found == pytest.approx(expected, rel=0.02)  # fits stop at 1e-4
 
@@ -104,7 +106,7 @@ def test_one_component_explains_no_more_of_noise(rng):
     assert np.mean(largest) == pytest.approx(edge_of((40, 90)), rel=0.1)
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.05])
+@pytest.mark.parametrize("phi", [pytest.param(0.0, marks=pytest.mark.nightly), 0.05])
 def test_the_number_of_components_is_found_without_candidates(phi):
     rates, rng, W = rates_of(seed=4, F=20, N=50)
     if phi:

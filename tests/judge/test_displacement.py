@@ -8,7 +8,7 @@ from conenmf import factorize, from_rows
 from conenmf.judge.displacement import _held_column, displacement
 
 
-def drawn(seed, N=12, F=4, K=2):
+def measurements(seed, N=12, F=4, K=2):
     """Data with uncertainties and a hole."""
     rng = np.random.default_rng(seed)
     truth = rng.gamma(1.0, 1.0, (N, K)) @ rng.dirichlet(np.full(F, 0.6), K)
@@ -18,8 +18,8 @@ def drawn(seed, N=12, F=4, K=2):
     return X, sigma
 
 
-def fitted(seed):
-    X, sigma = drawn(seed)
+def fit_of(seed):
+    X, sigma = measurements(seed)
     V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
     return X, sigma, factorize(V, 2, tol=1e-10, max_iter=3000)
 
@@ -50,7 +50,7 @@ def profile(X, sigma, fit, f, k, share):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_limits_are_where_the_profile_has_risen(seed):
-    X, sigma, fit = fitted(seed)
+    X, sigma, fit = fit_of(seed)
     found = displacement(fit.data, fit.W, fit.H, [4.0, 15.0])
     assert found.Q == pytest.approx(fit.settings["Q"], rel=1e-6)
     assert found.fall < 0.01
@@ -67,7 +67,7 @@ def test_limits_are_where_the_profile_has_risen(seed):
 
 
 def test_limits_hold_the_shares_and_grow_with_the_rise():
-    _, _, fit = fitted(0)
+    _, _, fit = fit_of(0)
     found = displacement(fit.data, fit.W, fit.H, [15.0, 4.0, 1.0], features=[0, 2])
     assert found.rises.tolist() == [1, 4, 15]
     np.testing.assert_allclose(found.W.sum(axis=0), 1)
@@ -79,12 +79,21 @@ def test_limits_hold_the_shares_and_grow_with_the_rise():
 
 
 def test_smaller_uncertainties_give_narrower_limits():
-    X, sigma, fit = fitted(1)
+    X, sigma, fit = fit_of(1)
     wide = displacement(fit.data, fit.W, fit.H, [4.0], features=[0])
     V = from_rows(X, sigma=sigma / 4, missing="nan", negative="keep")
     narrow = displacement(V, fit.W, fit.H, [4.0], features=[0])
     ratio = (narrow.upper - narrow.lower)[0, 0] / (wide.upper - wide.lower)[0, 0]
     np.testing.assert_allclose(ratio, 0.25, atol=0.08)
+
+
+def test_how_far_factors_were_from_an_optimum_is_said():
+    X, sigma, fit = fit_of(0)
+    V = from_rows(X, sigma=sigma, missing="nan", negative="keep")
+    found = displacement(V, 1.1 * fit.W, fit.H, [4.0], features=[0])
+    Q = np.nansum(((X - 1.1 * (fit.W @ fit.H).T) / sigma) ** 2)
+    assert Q > 1.5 * found.Q
+    assert found.fall == pytest.approx(Q - found.Q, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 0.99])
@@ -115,7 +124,7 @@ def test_the_share_of_the_only_feature_is_one():
 
 @pytest.mark.filterwarnings("ignore:nothing is observed of 1 feature")
 def test_features_and_components_without_data_have_no_limits():
-    X, sigma, fit = fitted(0)
+    X, sigma, fit = fit_of(0)
     X, sigma = (np.insert(array, 1, np.nan, axis=1) for array in (X, sigma))
     V = from_rows(X, sigma=np.where(np.isnan(sigma), 1, sigma), missing="nan", negative="keep")
     W = np.hstack([np.insert(fit.W, 1, 0.0, axis=0), np.ones((5, 1))])
@@ -130,5 +139,5 @@ def test_features_and_components_without_data_have_no_limits():
 
 
 def of_fit(seed):
-    X, sigma, fit = fitted(seed)
+    X, sigma, fit = fit_of(seed)
     return from_rows(X, sigma=sigma, missing="nan", negative="keep"), fit.W, fit.H

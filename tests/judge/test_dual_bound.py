@@ -271,6 +271,26 @@ def test_more_effort_never_lowers_the_bound_of_counts(seed, side, monkeypatch):
     assert values[0] < values[-1]
 
 
+@pytest.mark.parametrize("side", [0, dual_bound._MAX_GRAM_SIDE], ids=["subspace", "Gram matrix"])
+def test_rounding_lowers_a_certain_bound(side, monkeypatch):
+    """By 1e-12 of the total, once for the sum of singular values and once for the logarithms."""
+    monkeypatch.setattr(dual_bound, "_MAX_GRAM_SIDE", side)
+    V = np.random.default_rng(3).poisson(4.0, (6, 9)) + 1.0
+    total = V.sum()
+    r, c = V.sum(axis=1) / total, V.sum(axis=0) / total
+    ratios = V / np.outer(r, c) / total
+    sigma = np.linalg.svd(np.sqrt(r)[:, None] * ratios * np.sqrt(c), compute_uv=False)
+    log_sum = (V * np.log(ratios)).sum()
+    exact = log_sum - total * np.log(sigma[:3].sum())
+    matrix = from_columns(V)
+    aligned, sums = matrix.sweep(dual_bound._margins)
+    weights = dual_bound._Weights(sums / total, float(total), 1.0, ())
+    bound, _ = dual_bound._Trial(matrix, aligned, (), weights).certain(3)
+    assert bound < exact - 1e-12 * (log_sum + total)
+    if side:  # the eigenvalues are exact
+        assert bound > exact - 1e-11 * (log_sum + total)
+
+
 def test_all_weights_that_may_have_the_best_bound_are_certified():
     class Weights(NamedTuple):
         approximate: float

@@ -1,5 +1,8 @@
+"""Plots of results: what each axis shows."""
+
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -10,8 +13,10 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from conenmf import ConeNMF, factorize, from_columns, make_cones
+from conenmf.judge import plots
 from conenmf.judge.scores import abundance_maps
 from conenmf.names import Names
+from conenmf.solve.run import History
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +121,71 @@ def test_components_with_limits_have_bands(result):
     found = result.uniqueness()
     titles = [ax.get_title() for ax in found.plot(result.W)]
     assert titles == [f"component {k}: {verdict}" for k, verdict in enumerate(found.verdicts)]
+
+
+def test_a_colour_for_each_init_and_a_style_for_each_solver():
+    names = [("cr1", "hals"), ("cr1", "mult"), ("random", "hals"), ("other", "")]
+    histories = {
+        name: History(np.array([0.5, 0.4]) / n, np.array([1.0, 2.0]) * n, np.array([3.0, 4.0]) * n)
+        for n, name in enumerate(names, 1)
+    }
+    histories[names[3]] = History(*np.full((3, 1), 0.3))
+    lines = plots.curves(histories).lines
+    colours = [line.get_color() for line in lines]
+    assert colours[0] == colours[1] != colours[2]
+    styles = [line.get_linestyle() for line in lines]
+    assert styles[0] == styles[2] != styles[1]
+    assert [line.get_marker() for line in lines] == ["None", "None", "None", "o"]
+    assert [line.get_label() for line in lines] == ["cr1 hals", "cr1 mult", "random hals", "other"]
+    np.testing.assert_array_equal(lines[1].get_xdata(), [2, 4])
+    over_passes = plots.curves(histories, against="passes").lines
+    np.testing.assert_array_equal(over_passes[1].get_xdata(), [6, 8])
+    np.testing.assert_array_equal(over_passes[1].get_ydata(), [0.25, 0.2])
+
+
+def test_evidence_shows_scores_the_choice_and_the_interval():
+    piece = SimpleNamespace(ks=[2, 3, 4], scores=[1.0, 5.0, 2.0], K=3, meaning="a; b", name="gap")
+    (ax,) = plots.evidence([piece], (2, 4), None)
+    scores, choice = ax.lines
+    np.testing.assert_array_equal(scores.get_xydata(), [[2, 1], [3, 5], [4, 2]])
+    assert set(choice.get_xdata()) == {3}
+    box = ax.patches[0].get_bbox()
+    assert (box.x0, box.x1) == (1.5, 4.5)
+    assert (ax.get_title(), ax.get_ylabel()) == ("gap: 3", "a\nb")
+
+
+def test_crosses_mark_cones_that_are_too_close():
+    between = np.array([[0.0, 0.2, 1.0], [0.2, 0.0, 0.6], [1.0, 0.6, 0.0]])
+    required = np.full((3, 3), 0.5)
+    geometry = SimpleNamespace(
+        angles=np.full(3, 0.1), between=between, required_angle=required, holds=False
+    )
+    ax = plots.cones(geometry)
+    np.testing.assert_allclose(ax.images[0].get_array(), np.degrees(between))
+    (crosses,) = ax.lines
+    assert sorted(map(tuple, crosses.get_xydata().tolist())) == [(0, 1), (1, 0)]
+    assert "too close" in ax.get_title()
+
+
+def test_lines_separate_clusters():
+    clusters = np.array([0, 0, 1, 1, 1, -1])
+    means = np.array([0.1, 0.2, 0.1, 0.3, 0.2, np.inf])
+    picture, counts = plots.clustergram(np.ones((6, 6)), clusters, means, 0.5)
+    ends = [line.get_xdata()[0] for line in picture.lines if len(set(line.get_xdata())) == 1]
+    assert ends == [1.5, 4.5]
+    assert len(picture.lines) == 4
+    assert picture.get_xlabel() == "1 are left out, and drawn last"
+    assert sum(bar.get_height() for bar in counts.patches) == 5
+    assert set(counts.lines[0].get_xdata()) == {0.5}
+
+
+def test_stability_and_error_have_an_axis_each():
+    ks, values, errors = np.array([2, 3]), np.array([0.9, 0.7]), np.array([0.3, 0.2])
+    left, right = plots.stability_and_error(ks, values, errors, 2, None)
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), values)
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), errors)
+    assert set(left.lines[1].get_xdata()) == {2}
+    assert (left.get_ylabel(), right.get_ylabel()) == ("mean silhouette", "relative error")
 
 
 def test_without_matplotlib(result, monkeypatch, refuses):

@@ -10,7 +10,13 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF
 from conenmf.errors import DataError
-from conenmf.judge.scores import largest_features, match_components, named_after, scores
+from conenmf.judge.scores import (
+    abundance_maps,
+    largest_features,
+    match_components,
+    named_after,
+    scores,
+)
 from conenmf.names import Names
 
 
@@ -26,6 +32,12 @@ def test_a_perfect_clustering_under_any_names(labels, random):
     random.shuffle(names)
     renamed = [names[label] for label in labels]
     assert scores(labels, renamed) == pytest.approx({"nmi": 1, "purity": 1, "dice": 1})
+
+
+def test_purity_is_of_clusters_and_dice_of_classes():
+    found = scores([0, 0, 0, 0, 1, 1], ["a", "a", "a", "b", "b", "c"])
+    assert found["purity"] == pytest.approx((3 + 1 + 1) / 6)
+    assert found["dice"] == pytest.approx((2 * 3 / (4 + 3) + 2 * 1 / (2 + 1)) / 2)
 
 
 @given(rng=st.integers(0, 10**6).map(np.random.default_rng))
@@ -49,6 +61,14 @@ def test_a_known_component_gives_its_name_once():
     names, known = named_after(W, np.eye(3)[:, [0, 2]], ["oak", "elm"])
     assert names == ("oak", "new 1", "elm")
     assert known[1] == "new (nearest: oak, cosine 1.00)"
+
+
+def test_large_maps_keep_pixels_at_equal_distances(rng):
+    W, H = rng.random((5, 3)), rng.random((3, 600))
+    whole = abundance_maps(W, H, (20, 30))
+    np.testing.assert_allclose(whole.sum(axis=0), 1)
+    few = abundance_maps(W, H, (20, 30), max_pixels=500)
+    np.testing.assert_array_equal(few, whole[:, ::2, ::2])  # 450 pixels, of 1800
 
 
 TEXTS = ["oak elm oak", "elm oak ash", "salt pepper", "pepper salt salt", "oak elm", "salt pepper"]

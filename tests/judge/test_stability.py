@@ -1,4 +1,4 @@
-"""Tests of `judge.stability`."""
+"""Stability: consensus components, their certainty and limits, ranges of K, and kept settings."""
 
 import pickle
 import re
@@ -28,6 +28,7 @@ from conenmf.judge.stability import (
     stability_over,
 )
 from conenmf.solve.losses import get_loss
+from conenmf.solve.problem import Problem
 from conenmf.solve.run import Stopping
 
 OPTIONS = {"max_iter": 12, "tol": 1e-3}
@@ -44,7 +45,7 @@ def counts_of(K=3, F=24, N=80, seed=0):
 
 def replicate(V, K, n_runs, *, rng, loss, resample, stopping):
     """W of each run, and its error, for Poisson counts."""
-    return Replicates(V, K, get_loss(loss), resample, Noise(0.0), stopping).fit(n_runs, rng)
+    return Replicates(V, K, Problem(loss), resample, Noise(0.0), stopping).fit(n_runs, rng)
 
 
 def sorted_columns(W):
@@ -57,7 +58,7 @@ def test_clear_components_are_stable(loss, resample):
     X, truth = counts_of()
     V = from_columns(X)
     found = stability(V, 3, 6, loss=loss, resample=resample)
-    assert (found.verdict, found.problem) == ("stable", "")
+    assert (found.verdict, found.no_consensus) == ("stable", "")
     assert found.found_in.min() >= 0.8
     assert found.silhouettes.min() > 0.8
     assert match_components(truth, found.W)[1].min() > 0.97
@@ -106,7 +107,7 @@ def test_runs_at_a_worse_minimum_are_left_out_also_where_noise_hides_them():
 def test_without_a_consensus_the_best_run_is_returned():
     X, _ = counts_of()
     found = stability(from_columns(X), 3, 4, density_threshold=1e-12, **OPTIONS)
-    assert "far from those of other runs" in found.problem
+    assert "far from those of other runs" in found.no_consensus
     np.testing.assert_array_equal(found.W, found.best_run)
     assert found.relative_error == found.best_relative_error
     assert np.isnan(found.lower).all()
@@ -244,7 +245,7 @@ def test_runs_leave_as_they_converge(on_disk, monkeypatch, loss):
         return 1
 
     monkeypatch.setattr(type(V), "room_for_aligned", each_by_itself)
-    monkeypatch.setattr("conenmf.solve.losses.loss.measure_together", each_by_itself)
+    monkeypatch.setattr("conenmf.solve.loss.measure_together", each_by_itself)
     by_itself = replicate(V, 3, 3, rng=np.random.default_rng(1), **options)
     assert all(map(np.array_equal, together, by_itself))
     passes = np.diff([*alone[1:], V.passes])  # from where each was measured
@@ -384,7 +385,7 @@ def test_the_better_of_consensus_and_best_run_is_refined(rng):
     counts, truth = counts_of(N=40)
     worse = rng.dirichlet(np.ones(len(truth)), 3).T
     once = Replicates(
-        from_columns(counts), 3, get_loss("poisson"), "start", Noise(0.0), Stopping(0, max_iter=1)
+        from_columns(counts), 3, Problem("poisson"), "start", Noise(0.0), Stopping(0, max_iter=1)
     )
     for agreed, best in ((worse, truth), (truth, worse)):
         given = consensus(np.array([agreed, agreed]))

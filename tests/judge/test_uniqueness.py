@@ -1,4 +1,4 @@
-"""Tests of `judge.uniqueness`."""
+"""Unique components: proofs, factors with the same product or error, freedom, and searches."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from sklearn.datasets import load_digits
 from tests import pairs
 
-from conenmf import factorize, from_columns, uniqueness
+from conenmf import Problem, factorize, from_columns, uniqueness
 from conenmf.errors import NotAvailableError
 from conenmf.judge import uniqueness as module
 from conenmf.judge.scores import match_components, unit_columns
@@ -27,12 +27,12 @@ from conenmf.solve.losses import FROBENIUS, POISSON
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def exact_of(W, H):
-    """Return what is known of exact factors."""
+def verdicts_of(W, H):
+    """Return the verdicts on exact factors, without a search."""
     return uniqueness(from_columns(np.ones((len(W), H.shape[1]))), W, H, max_iter=0)
 
 
-def turned(W, H, exchange, k):
+def turn(W, H, exchange, k):
     """Return the factors with component k turned: W H stays the same."""
     norms = np.linalg.norm(W, axis=0)
     t = norms[k] * np.divide(exchange[:, k], norms, out=np.zeros_like(norms), where=norms > 0)
@@ -68,10 +68,10 @@ def factors(draw, least=1):
 @given(factors())
 def test_turned_factors_are_others_with_the_same_product(pair):
     W, H = pair
-    freedom = exact_of(W, H)
+    freedom = verdicts_of(W, H)
     K = W.shape[1]
     for k in np.flatnonzero(~freedom.spare):
-        W_turned, H_turned = turned(W, H, freedom.exchange, k)
+        W_turned, H_turned = turn(W, H, freedom.exchange, k)
         assert min(W_turned.min(), H_turned.min()) >= 0
         product = W @ H
         np.testing.assert_allclose(W_turned @ H_turned, product, 0, 1e-12 * product.max())
@@ -85,9 +85,9 @@ def test_turned_factors_are_others_with_the_same_product(pair):
 @given(factors(least=2))
 def test_no_turn_along_one_component_is_larger(pair):
     W, H = pair
-    freedom = exact_of(W, H)
+    freedom = verdicts_of(W, H)
     for l in np.flatnonzero(~freedom.spare):
-        farthest = angle(W[:, l], turned(W, H, freedom.exchange, l)[0][:, l])
+        farthest = angle(W[:, l], turn(W, H, freedom.exchange, l)[0][:, l])
         for k in np.flatnonzero((np.arange(W.shape[1]) != l) & (W.max(axis=0) > 0)):
             added = (H[k] / np.where(H[l] > 0, H[l], np.nan))[H[l] > 0].min()
             subtracted = (W[:, l][W[:, k] > 0] / W[:, k][W[:, k] > 0]).min()
@@ -99,7 +99,7 @@ def test_no_turn_along_one_component_is_larger(pair):
 
 def test_several_components_turn_one_farther_than_any_alone():
     W = np.eye(4)
-    freedom = exact_of(W, np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [3.0, 1.0]]))
+    freedom = verdicts_of(W, np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [3.0, 1.0]]))
     # Component 0 takes one of each other: (1, 1, 1, 1) instead of (1, 0, 0, 0).
     assert freedom.angles[0] == pytest.approx(np.pi / 3)
     np.testing.assert_allclose(freedom.exchange[:, 0], [0, 1, 1, 1])
@@ -124,10 +124,10 @@ SPARE = {
 
 
 @pytest.mark.parametrize("kind", SPARE)
-def test_spare_components_may_be_anything(kind):
+def test_a_spare_component_may_be_any_nonnegative_vector(kind):
     W, H, expected = SPARE[kind]
     V = from_columns(W @ H)
-    freedom, found = exact_of(W, H), uniqueness(V, W, H)
+    freedom, found = verdicts_of(W, H), uniqueness(V, W, H)
     assert np.flatnonzero(freedom.spare).tolist() == expected
     for k in expected:
         rest = np.delete(np.arange(W.shape[1]), k)
@@ -147,15 +147,15 @@ def test_spare_components_may_be_anything(kind):
 
 @given(factors(least=2), SEEDS.map(np.random.default_rng))
 @settings(max_examples=40)
-def test_rounding_is_not_in_the_way(pair, rng):
+def test_verdicts_do_not_depend_on_rounding(pair, rng):
     W, H = pair
     assume(W.any(axis=0).all() and H.any(axis=1).all())
     noise_W, noise_H = (1e-15 * (rng.random(Y.shape) < 0.5) for Y in (W, H))
-    exact = exact_of(W, H)
-    rounded = exact_of(W + noise_W * W.max(axis=0), H + noise_H * H.max(axis=1, keepdims=True))
+    exact = verdicts_of(W, H)
+    rounded = verdicts_of(W + noise_W * W.max(axis=0), H + noise_H * H.max(axis=1, keepdims=True))
     np.testing.assert_allclose(rounded.angles, exact.angles, 0, 1e-6)
     for k in np.flatnonzero(~rounded.spare):
-        W_turned, H_turned = turned(W, H, rounded.exchange, k)
+        W_turned, H_turned = turn(W, H, rounded.exchange, k)
         np.testing.assert_allclose(W_turned @ H_turned, W @ H, 0, 1e-11 * (W @ H).max())
 
 
@@ -222,7 +222,7 @@ def test_pure_samples_and_anchor_features_make_all_unique(rng):
     assert (found.verdicts, found.others) == (("unique",) * K, {})
     np.testing.assert_allclose(found.lower, W, 0, 1e-6)
     np.testing.assert_allclose(found.upper, W, 0, 1e-6)
-    freedom = exact_of(W, H)
+    freedom = verdicts_of(W, H)
     assert (freedom.radii <= UNIQUE_RADIUS).all()
     assert freedom.verdicts == ("undecided",) * K  # other errors were not searched
     assert found.in_words(0).startswith("proved: no other factors of WH (exact factors")
@@ -233,7 +233,7 @@ def test_pure_samples_and_anchor_features_make_all_unique(rng):
 
 @given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=25)
-def test_what_is_unique_is_moved_by_no_factors_that_were_found(rng):
+def test_unique_components_are_not_moved_by_the_factors_found(rng):
     K = int(rng.integers(2, 6))
     W = rng.random((3 * K, K)) * (rng.random((3 * K, K)) < 0.5)
     H = rng.random((K, 5 * K)) * (rng.random((K, 5 * K)) < 0.5)
@@ -274,7 +274,7 @@ def test_a_component_that_both_factors_have_is_not_moved():
 @pytest.mark.filterwarnings("ignore:sum_to_one")
 @given(SEEDS.map(np.random.default_rng))
 @settings(max_examples=8)
-def test_factors_whose_coefficients_sum_to_one_have_the_error_that_is_said(rng):
+def test_factors_whose_coefficients_sum_to_one_have_the_stated_error(rng):
     W, H = rng.random((30, 3)) + 0.1, rng.dirichlet(np.full(3, 4.0), 150).T
     scene = np.maximum(0.9 * W @ H + 0.02 * rng.standard_normal((30, 150)), 0)
     abundances = Penalties(sum_to_one=True)
@@ -367,7 +367,7 @@ def test_every_storage_and_precision_has_the_same_verdicts(main_backend, small_b
 
 def test_given_components_stay_and_are_not_judged():
     W, H, V = mixtures(np.random.default_rng(4), 0.2)
-    found = uniqueness(from_columns(V), W, H, n_given=2)
+    found = uniqueness(from_columns(V), W, H, problem=Problem(fixed=W[:, :2]))
     assert found.verdicts[:2] == ("given", "given")
     assert found.in_words(1) == "known component, not judged"
     assert set(found.verdicts[2:]) <= set(VERDICTS) - {"given"}
@@ -417,13 +417,13 @@ def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
     radii = radii_of(W, H)
     product, other, other_H = W @ H, W, H
     for _ in range(6):  # turns one after the other: each component, and so the others' freedom
-        freedom = exact_of(other, other_H)
+        freedom = verdicts_of(other, other_H)
         movable = np.flatnonzero(~freedom.spare & (freedom.angles > 0.01))
         if not movable.size:
             break
         k = int(rng.choice(movable))
         share = freedom.exchange * rng.choice([0.3, 1.0])
-        other, other_H = turned(other, other_H, share, k)
+        other, other_H = turn(other, other_H, share, k)
         np.testing.assert_allclose(other @ other_H, product, 0, 1e-9 * (product.max() or 1))
     assert (pairs.nearest(W, other)[W.any(axis=0)] <= radii[W.any(axis=0)] + 1e-9).all()
 
@@ -432,7 +432,7 @@ def test_other_factors_of_the_same_product_have_a_unique_component(drawn):
 @settings(max_examples=40)
 def test_a_unique_component_cannot_be_turned_and_is_not_spare(drawn):
     W, H, _ = drawn
-    freedom = exact_of(W, H)
+    freedom = verdicts_of(W, H)
     np.testing.assert_array_equal(freedom.radii, radii_of(W, H))
     assert not freedom.spare[np.isfinite(freedom.radii)].any()
     assert (freedom.angles <= freedom.radii).all()
@@ -544,7 +544,7 @@ def test_a_sample_of_two_components_is_not_pure_however_small():
     W = np.vstack([np.eye(2), np.ones((3, 2))])
     H = np.array([[2e-6, 1.0, 3.0], [1e-6, 2.0, 1.0]])
     assert not unique_of(W, H).any()
-    assert (radii_of(W, H) >= exact_of(W, H).angles).all()
+    assert (radii_of(W, H) >= verdicts_of(W, H).angles).all()
 
 
 def should_be_proved(W, H):
@@ -582,7 +582,7 @@ def test_no_component_that_differs_between_pairs_is_within_its_radius():
 def test_scale_does_not_matter(pair, seed):
     W, H = pair
     scale = 2.0 ** np.random.default_rng(seed).integers(-9, 9, W.shape[1])
-    expected, found = exact_of(W, H), exact_of(W * scale, H / scale[:, None])
+    expected, found = verdicts_of(W, H), verdicts_of(W * scale, H / scale[:, None])
     np.testing.assert_array_equal(found.spare, expected.spare)
     np.testing.assert_allclose(found.angles, expected.angles, 0, 1e-12)
     np.testing.assert_allclose(found.exchange, expected.exchange, 1e-9, 1e-12)

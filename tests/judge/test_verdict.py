@@ -9,9 +9,12 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import DataError
 from conenmf.judge.diagnosis import agreement, class_shares, grade_components
-from conenmf.judge.halves import Structure, splits, units_of
+from conenmf.judge.halves import HalfFit, Structure, _better, splits, units_of
+from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization
 from conenmf.solve.constraints import Penalties
+from conenmf.solve.losses import get_loss
+from conenmf.solve.problem import Problem
 
 
 def mixtures(rng, N=240, F=60, K=4, noise=0.02):
@@ -87,7 +90,7 @@ def test_noise_has_no_structure_and_nothing_to_interpret(noise, rng):
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3])
-def test_cones_that_single_features_tell_apart_are_no_noise(alpha):
+def test_cones_that_single_features_tell_apart_are_not_noise(alpha):
     model = make_cones(60, 5, alpha, n_samples=300, rng=np.random.default_rng(0))
     found = factorize(from_columns(model.V), 5).diagnose()
     assert found.row("Structure").grade == "open"
@@ -117,6 +120,51 @@ def test_equal_samples_and_groups_are_in_one_half(rng):
     labels = np.repeat([0, 1, 2, 3], 10)
     grouped = units_of(from_rows(X[:30].repeat(2, axis=0)[:40]), labels)
     assert np.array_equal(grouped, labels)
+
+
+def test_halves_of_groups_of_unlike_sizes_have_as_many_samples(rng):
+    units = np.repeat(np.arange(51), np.where(np.arange(51) == 7, 10, 1))  # one of ten samples
+    halves = splits(units, 30, rng)
+    differences = [abs(len(first) - len(second)) for first, second in halves]
+    assert np.median(differences) <= 1  # up to ten where the large group comes last
+
+
+def test_a_half_has_its_share_of_the_penalty_on_components(rng):
+    """The squared error has fewer terms then; a penalty on coefficients has fewer as well."""
+    V = from_rows(mixtures(rng)[0])
+
+    def fit(share, **penalties):
+        how = HalfFit(Problem(penalties=Penalties(**penalties)))
+        return how.of(V, 3, np.random.default_rng(0), share)
+
+    whole = fit(1.0, l1_w=1.0, l1_h=1.0)
+    np.testing.assert_array_equal(fit(0.5, l1_w=2.0, l1_h=1.0), whole)
+    assert not np.array_equal(fit(1.0, l1_w=2.0, l1_h=1.0), whole)
+
+
+def test_equal_predictions_are_not_better(rng):
+    columns, W = rng.random((6, 9)), rng.random((6, 2))
+    hidden = np.arange(6) < 3
+    better = _better(columns, np.ones((6, 9)), get_loss("frobenius"), [W, W], hidden)
+    assert better.tolist() == [0.0]
+
+
+def test_features_are_described_by_weighted_entries(rng):
+    X = rng.dirichlet(np.ones(3), 50) @ rng.random((3, 6))
+    P = rng.random(X.shape)
+    V = from_rows(X, weights=P)
+    result = factorize(V, 2)
+    found = Features.of(V, result.W, result.H)
+    means = (P * X).sum(axis=0) / P.sum(axis=0)
+    left = (P * (X - (result.W @ result.H).T) ** 2).sum(axis=0)
+    expected = 1 - left / (P * (X - means) ** 2).sum(axis=0)
+    np.testing.assert_allclose(found.r_squared, expected, rtol=1e-9)
+
+
+def test_of_few_samples_one_may_hold_half_of_the_norm(rng):
+    X = rng.random((4, 30))
+    X[1] *= 5
+    assert "sample 1" not in data_row(X, 2).finding
 
 
 def test_a_component_that_follows_a_group_is_interpreted_with_care(rng):
@@ -219,7 +267,7 @@ def test_a_sample_that_holds_half_of_the_norm_is_named(rng):
         ("day", lambda rng: rng.integers(20190101, 20191231, size=60), "a row number, an"),
     ],
 )
-def test_columns_that_are_no_amounts_are_named(name, values, kind, rng):
+def test_columns_that_are_not_amounts_are_named(name, values, kind, rng):
     X = np.column_stack([rng.random((60, 4)), values(rng)])
     row = data_row(X, 2, ["a", "c", "d", "e", name])
     assert f"{name}: {kind}" in row.finding

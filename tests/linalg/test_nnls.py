@@ -259,7 +259,7 @@ def test_rows_that_fail_are_solved_once_more(monkeypatch, rng):
 
 
 @pytest.mark.seed(6)
-def test_what_is_no_gram_matrix_ends(both_twins, rng):
+def test_matrices_that_are_not_gram_matrices_end(both_twins, rng):
     """Not positive semidefinite: no promise, but an end, and no NaN."""
     for _ in range(200):
         K = int(rng.integers(2, 8))

@@ -1,3 +1,5 @@
+"""Parsed pages of reports."""
+
 import json
 import re
 from html.parser import HTMLParser

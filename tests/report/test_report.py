@@ -1,3 +1,5 @@
+"""The report page: numbers and names of the result, every kind of result, no script from names."""
+
 import base64
 import hashlib
 import re
@@ -13,7 +15,7 @@ from conenmf.report import render
 HOSTILE = "</script><img src=x onerror=window.__pwned=1>'\"&\u2028${title}"
 
 
-def renamed(result, **names):
+def with_names(result, **names):
     result.diagnose()
     return replace(result, names=Names.of(**names))
 
@@ -72,7 +74,7 @@ def test_the_numbers_to_point_at_are_those_of_the_result(cones, parsed):
     ],
 )
 def test_components_are_shown_as_their_field_does(cones, names, options, expected, parsed):
-    cones = renamed(cones, **names)
+    cones = with_names(cones, **names)
     page = parsed(render(cones, **options))
     classes = {attributes.get("class") for _, attributes in page.elements}
     assert {f"components {expected}", f"pairs {expected}"} <= classes
@@ -84,7 +86,7 @@ def test_components_are_shown_as_their_field_does(cones, names, options, expecte
 
 
 def test_terms_are_the_features_with_the_largest_values(cones, part_of):
-    page = render(renamed(cones, feature_names=[f"gene {f}" for f in range(80)]))
+    page = render(with_names(cones, feature_names=[f"gene {f}" for f in range(80)]))
     named = re.findall(r'<span class="of">(gene \d+)<', part_of(page, "component-2"))
     assert named == [f"gene {f}" for f in np.argsort(-cones.W[:, 2])[:12]]
 
@@ -112,15 +114,16 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("view", ["curves", "terms", "images"])
-def test_every_kind_of_result_has_a_report(kind, view, parsed):
+def test_every_kind_of_result_has_a_report_in_every_view(kind, parsed):
     data, options = KINDS[kind]
     result = factorize(from_columns(data), rng=np.random.default_rng(0), **options)
-    page = parsed(render(result, view=view, image_shape=(1, data.shape[0])))
-    assert page.open == []
-    assert "nan" not in page.text
-    assert ("There are no cones" in page.text) == (result.diagnose().details.cones is None)
-    assert ("There was no iteration" in page.text) == (result.n_iter == 0)
+    has_cones = result.diagnose().details.cones is not None
+    for view in ("curves", "terms", "images"):
+        page = parsed(render(result, view=view, image_shape=(1, data.shape[0])))
+        assert page.open == [], view
+        assert "nan" not in page.text, view
+        assert ("There are no cones" in page.text) != has_cones, view
+        assert ("There was no iteration" in page.text) == (result.n_iter == 0), view
 
 
 def test_a_loaded_result_has_the_same_report(cones, reloaded):
@@ -137,7 +140,7 @@ def test_names_stay_text(cones, view, parsed):
         "sample_names": [f"{n}{HOSTILE}\x1b[31m" for n in range(300)],
         "feature_names": [HOSTILE] * 80,
     }
-    result = renamed(cones, **names, image_shape=(8, 10))
+    result = with_names(cones, **names, image_shape=(8, 10))
     settings = {**result.settings, "init": HOSTILE, HOSTILE: HOSTILE, "command": HOSTILE}
     decided = {"K_decided_by": HOSTILE, "init_used": HOSTILE}
     usual = replace(cones, settings={**cones.settings, "command": "x"})

@@ -93,6 +93,6 @@ def test_dates_are_marked_at_round_times(first, last, expected):
 
 def test_a_curve_is_interrupted_where_nothing_was_measured():
     x = np.array([0.0, 1.0, 2.0, 3.0, 100.0, 101.0])
-    path = Curve(x).path(np.ones(6), Axis("x", 0.0, 101.0), Axis("y", 0.0, 1.0))
+    path = Curve(x, str, Axis("x", 0.0, 101.0)).path(np.ones(6), Axis("y", 0.0, 1.0))
     assert path.count("M") == 2
-    assert Curve(np.arange(6.0)).path(np.ones(6), Axis("x", 0, 5), Axis("y", 0, 1)).count("M") == 1
+    assert Curve(np.arange(6.0), str, "x").path(np.ones(6), Axis("y", 0, 1)).count("M") == 1

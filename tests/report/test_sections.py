@@ -10,7 +10,6 @@ from conenmf.report.sections import (
     Context,
     components,
     number,
-    percent,
     reconstructions,
     residuals,
     samples,
@@ -48,34 +47,32 @@ def test_specific_terms_are_large_here_and_small_in_other_components(genes):
     units = genes.W / np.linalg.norm(genes.W, axis=0)
     specific = units**2 / units.sum(axis=1, keepdims=True)
     assert (np.argsort(-specific, axis=0) != np.argsort(-units, axis=0))[:6].any()
-    for card, own in zip(components(genes)["cards"], specific.T, strict=True):
-        named = card["specific"].split(", ")
+    for card, own in zip(components(genes).cards, specific.T, strict=True):
+        named = card.specific.split(", ")
         assert named == [f"gene {f}" for f in np.argsort(-own)[: len(named)]]
 
 
 def test_a_card_describes_its_component(few):
     result, inspected = few.result, few.details.inspected
     shares = inspected.coefficients / inspected.coefficients.sum(axis=1, keepdims=True)
-    for k, card in enumerate(components(few)["cards"]):
+    for k, card in enumerate(components(few).cards):
         own = few.classes[1][result.labels == k]
         counts = np.bincount(own)
-        assert card["share"] == percent(result.shares[k])
-        assert card["part"] == pytest.approx(result.shares[k] / result.shares.max())
-        assert card["size"] == (result.labels == k).sum()
-        assert card["mean_share"] == percent(shares[:, k].mean())
-        assert card["peak"] == f"feature {result.W[:, k].argmax()}"
-        assert card["largest_class"] == ("wet", pytest.approx(counts[0] / counts.sum()))
+        assert card.share == pytest.approx(result.shares[k])
+        assert card.part == pytest.approx(result.shares[k] / result.shares.max())
+        assert card.size == (result.labels == k).sum()
+        assert card.mean_share == pytest.approx(shares[:, k].mean())
+        assert card.peak == f"feature {result.W[:, k].argmax()}"
+        assert card.largest_class == ("wet", pytest.approx(counts[0] / counts.sum()))
         chosen = inspected.typical[k]
-        assert [one["name"] for one in card["typical"]] == [
-            f"day {inspected.indices[n]}" for n in chosen
-        ]
-        np.testing.assert_allclose([one["share"] for one in card["typical"]], shares[chosen, k])
+        assert [one.name for one in card.typical] == [f"day {inspected.indices[n]}" for n in chosen]
+        np.testing.assert_allclose([one.share for one in card.typical], shares[chosen, k])
 
 
 def test_samples_that_were_inspected_have_their_own_names_classes_places_and_errors(few):
     found, inspected = samples(few), few.details.inspected
-    assert found["count"] == inspected.indices.size == N // 3
-    data = found["data"]
+    assert found.size == inspected.indices.size == N // 3
+    data = found.data
     assert data["names"] == [f"day {n}" for n in inspected.indices]
     assert data["classes"] == ["wet" if n % 5 else "dry" for n in inspected.indices]
     assert data["labels"] == few.result.labels[inspected.indices].tolist()
@@ -85,45 +82,43 @@ def test_samples_that_were_inspected_have_their_own_names_classes_places_and_err
     shares = 100 * inspected.coefficients / inspected.coefficients.sum(axis=1, keepdims=True)
     for shown, own in zip(data["shares"], shares, strict=True):
         assert shown == [(k, round(own[k])) for k in np.argsort(-own) if own[k] > 0.5]
-    of_class, of_component = found["groups"]
-    assert of_class["buttons"] == [("wet", 72), ("dry", 18)]
+    of_class, of_component = found.groups
+    assert of_class.buttons == [("wet", 72), ("dry", 18)]
     sizes = np.bincount(few.result.labels, minlength=3)
-    assert of_component["buttons"] == [(str(k), size) for k, size in enumerate(sizes)]
+    assert of_component.buttons == [(str(k), size) for k, size in enumerate(sizes)]
 
 
 def test_residuals_are_those_of_the_samples_that_were_inspected(few):
     inspected, left = few.details.inspected, few.result.residuals()
     found = residuals(few)
-    of_samples, _ = found["charts"]
+    of_samples, _ = found.charts
     expected = [f"day {n}: {left.by_sample[n]:.3g}" for n in inspected.indices]
     assert of_samples.texts == expected
     top = left.by_feature.max()
-    assert [bar["share"] for bar in found["bars"]] == pytest.approx(
-        np.sort(left.by_feature)[::-1] / top
-    )
-    assert found["ratio"] == f"{left.ratio:.3g}"
+    assert [bar.share for bar in found.bars] == pytest.approx(np.sort(left.by_feature)[::-1] / top)
+    assert found.ratio == f"{left.ratio:.3g}"
 
 
 def test_samples_stand_beside_their_reconstructions_by_the_larger_of_both(genes):
     result, inspected = genes.result, genes.details.inspected
-    pairs = reconstructions(genes)["pairs"]
+    pairs = reconstructions(genes).pairs
     for pair, n in zip(pairs, inspected.indices[inspected.examples], strict=True):
         both = np.column_stack([result.data.columns([n])[:, 0], result.W @ result.H[:, n]])
-        order = np.argsort(-both.max(axis=1))[: len(pair["bars"])]
-        assert [bar["name"] for bar in pair["bars"]] == [f"gene {f}" for f in order]
-        shown = [(bar["share"], bar["again"]) for bar in pair["bars"]]
+        order = np.argsort(-both.max(axis=1))[: len(pair.bars)]
+        assert [bar.name for bar in pair.bars] == [f"gene {f}" for f in order]
+        shown = [(bar.share, bar.again) for bar in pair.bars]
         np.testing.assert_allclose(shown, both[order] / both.max())
 
 
 def test_the_number_of_components_is_marked_among_the_ratios(genes):
     found = number(genes)
     ratios = genes.details.rank.ratios
-    drawn = {mark.class_: mark.path.count("M") for mark in found["chart"].marks}
+    drawn = {mark.class_: mark.path.count("M") for mark in found.chart.marks}
     assert drawn == {"bar": ratios.size - 1, "bar main": 1}
-    np.testing.assert_array_equal(found["chart"].points[1], ratios)
+    np.testing.assert_array_equal(found.chart.points[1], ratios)
     chosen = genes.result.selection
     shown = [one for one in chosen.evidence if np.isfinite(one.scores).sum() > 1]
-    for chart, one in zip(found["evidence"], shown, strict=True):
+    for chart, one in zip(found.evidence, shown, strict=True):
         assert chart.label == f"{one.name} says {one.K}; {one.meaning}"
         start, end = (1000 * chart.x.place(side) for side in np.add(chosen.interval, (-0.5, 0.5)))
         place, width = (float(part) for part in _numbers(chart.marks[0].path))

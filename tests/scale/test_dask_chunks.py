@@ -56,7 +56,7 @@ WRONG = {
 
 @pytest.mark.parametrize("persist", [True, False])
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_chunk_that_is_not_as_declared(X, kind, persist, refuses):
+def test_a_chunk_of_another_shape_than_declared(X, kind, persist, refuses):
     change, error, message = WRONG[kind]
     refuses(error, message, lambda: from_rows(third_chunk(X, change), persist=persist))
 
@@ -118,7 +118,7 @@ def test_every_chunk_is_compared_in_every_pass(X, refuses):
 
 
 @pytest.mark.parametrize(("dtype", "rounding"), [(np.float64, 1e-14), (np.float32, 1e-7)])
-def test_rounding_is_no_change(X, dtype, rounding):
+def test_rounding_does_not_count_as_a_change(X, dtype, rounding):
     """Another machine may compute a chunk with other last bits."""
     data = changing(X, 2, lambda rows: (rows * (1 + rounding)).astype(dtype)).astype(dtype)
     assert factorize(from_rows(data, persist=False), 3, init="cr1", max_iter=3).relative_error > 0

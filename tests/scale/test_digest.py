@@ -78,7 +78,7 @@ def test_every_change_is_seen(counts, rng):
 
 
 @pytest.mark.seed(2)
-def test_what_is_known_has_a_digest_of_its_own(backend, counts, rng):
+def test_known_entries_have_their_own_digest(backend, counts, rng):
     mask, weights = rng.random((25, 60)) > 0.3, rng.random((25, 60))
     X = counts.T
     assert known_digest(backend(X)) is None

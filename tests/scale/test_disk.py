@@ -1,9 +1,14 @@
+"""Files read in blocks: budgets, passes, and coefficients that do not fit into memory."""
+
 import os
 
+import anndata
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from conenmf import Factorization, factorize, from_rows, make_cones, open_data
+from conenmf.data.blocks import sparse_block_samples
 from conenmf.errors import OptionError
 from conenmf.scale.checkpoint import Checkpoint, _load_rows
 from conenmf.scale.disk import DiskMatrix
@@ -79,3 +84,11 @@ def test_a_sample_larger_than_a_block(tmp_path):
     V = open_data(tmp_path / "wide.npy", max_memory="2GB")
     assert V.block_samples == 1
     np.testing.assert_allclose(V.norms_squared, (X.astype(float) ** 2).sum(axis=1))
+
+
+def test_blocks_of_sparse_files_have_as_many_entries_as_those_in_memory(tmp_path):
+    rows = sp.random_array((20_000, 40), density=0.05, rng=np.random.default_rng(0), format="csr")
+    anndata.AnnData(rows).write_h5ad(tmp_path / "sparse.h5ad")
+    V = open_data(tmp_path / "sparse.h5ad", max_memory="200MB")
+    assert isinstance(V, DiskMatrix)
+    assert V.block_samples == sparse_block_samples(40, 20_000, rows.nnz) < 20_000 / 4

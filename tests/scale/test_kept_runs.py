@@ -1,3 +1,5 @@
+"""Replicates kept in a folder: resumed with the same bits, refused for other settings."""
+
 import os
 import shutil
 import signal

@@ -11,9 +11,10 @@ from conenmf import ConeNMF, certify, factorize, from_columns, from_rows
 from conenmf.data import known as known_data
 from conenmf.data.known import observed_only, weigh_samples
 from conenmf.errors import InputWarning
+from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.poisson import POISSON, balancing_factors
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 
 F, N, K = 16, 50, 3
 BOTH = Penalties(l1_h=0.3, l2_h=0.2, l1_w=0.4, l2_w=0.5)
@@ -119,7 +120,7 @@ def test_hidden_counts_are_found(truth):
     assert model.explained_share(X) == pytest.approx(1 - model.relative_error_)
 
 
-def test_samples_and_features_of_which_nothing_is_known(counts):
+def test_samples_and_features_without_known_entries(counts):
     X = counts.T.copy()
     X[4], X[:, 3] = np.nan, np.nan
     with pytest.warns(InputWarning):

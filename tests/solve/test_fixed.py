@@ -1,3 +1,5 @@
+"""Known components stay, in every storage and with every solver, and the bound uses them."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -52,7 +54,9 @@ def test_all_components_known_is_transform(parts):
     np.testing.assert_array_equal(model.components_, A.T)
 
 
-def test_what_is_left_is_sparse_where_the_data_are(backend, small_blocks, parts):
+def test_the_residual_of_known_components_is_sparse_where_the_data_are(
+    backend, small_blocks, parts
+):
     A, B = parts
     V, known = A @ B, A[:, :1]
     H = nnls(known.T @ known, V.T @ known).T

@@ -9,9 +9,10 @@ from sklearn.model_selection import GridSearchCV
 from conenmf import ConeNMF, certify, factorize, from_columns, from_rows, stability
 from conenmf.cli import main
 from conenmf.errors import DataError, NotAvailableError, OptionError
+from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.itakura_saito import ITAKURA_SAITO, held_out_divergence
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 
 F, N, K = 12, 40, 3
 OPTIONS = {"loss": "itakura-saito", "max_iter": 60}
@@ -245,7 +246,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_it_does_not_offer_is_refused(case, refuses):
+def test_options_that_it_does_not_offer_are_refused(case, refuses):
     refuses(*REFUSED[case])
 
 

@@ -1,10 +1,13 @@
+"""The loop: iterates of the original programs, one pass per iteration, stopping rules."""
+
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from conenmf import from_columns
-from conenmf.solve.run import Stopping, StopReason, alternate
+from conenmf.solve.alternate import alternate
+from conenmf.solve.run import Stopping, StopReason
 from conenmf.solve.solvers import SOLVERS
 
 PUBLISHED = pytest.mark.parametrize(
@@ -214,7 +217,15 @@ def test_the_limits(errors, elapsed, reason):
     assert Stopping(max_iter=8, max_time=9.0).reason(errors, elapsed) is reason
 
 
-def test_iterations_that_were_undone_are_no_evidence_unless_all_are():
+def test_errors_of_an_approximation_end_no_run():
+    stopping = Stopping(tol=1e-3, window=3)
+    assert stopping.reason([0.5, 1e-8], 0.0, since=2) is None
+    assert stopping.reason([0.5, 1e-8, 1e-8], 0.0, since=2) is StopReason.EXACT
+    assert stopping.reason([0.5] * 9, 0.0, since=5) is None
+    assert stopping.reason([0.5] * 9, 0.0, since=2) is StopReason.CONVERGED
+
+
+def test_undone_iterations_count_only_if_all_are_undone():
     stopping = Stopping(tol=1e-3, window=3)
     falls = [1.0, 0.9, 0.81, 0.81, 0.80999, 0.80999, 0.80998]  # two of the last four were undone
     assert stopping.reason(falls, 0.0) is None

@@ -1,12 +1,16 @@
+"""Losses: values, exact coefficients, the order of components, and extrapolation."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from conenmf import from_columns, from_rows, make_cones
+from conenmf.solve.alternate import alternate
 from conenmf.solve.coefficients import coefficients, sorting
+from conenmf.solve.loss import Move, step_of_run
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
-from conenmf.solve.run import Stopping, alternate
-from conenmf.solve.solvers import Solver, extrapolated, nnlsb
+from conenmf.solve.run import Stopping
+from conenmf.solve.solvers import extrapolated, nnlsb
 
 
 def keep(G, C, Y):
@@ -21,18 +25,14 @@ def test_the_value_of_least_squares_at_either_point(
     V = main_backend(scale * sample_matrix)
     loss = FROBENIUS.on(V)
     assert FROBENIUS.on(V, rescale=False).unit == 1
-    shared = loss.shared(W * scale / loss.unit)
-    *_, sums = V.sweep(
-        LeastSquares.step, *loss.aligned, H.T, update=keep, beta=0.0, floor=0.0, **shared
-    )
-
-    assert set(sums) - {"VH"} == {"HH", "inner"}
-    assert ("VH" in sums) == (V.other_order is None)
     scaled = W * scale / loss.unit
-    loss.updates(Solver(lambda G, C, Y: 2 * Y), 0, 0)
-    doubled = loss.update_W(sums, scaled, H.T)
-    for after, now, other in ((False, scaled, W), (True, doubled, 2 * W)):
-        value = loss.value(sums, now, after=after)
+    shared = loss.shared(scaled)
+    how = {"objective": LeastSquares, "n_own": 1, "shared": shared, "move": Move(keep)}
+    *_, sums = V.sweep(step_of_run, *loss.aligned, H.T, **how)
+
+    assert (sums.VH is None) == (V.other_order is not None)
+    doubled = loss.update_W(sums, shared, scaled, H.T, lambda G, C, Y: 2 * Y)
+    for value, other in ((loss.value(sums, scaled, H.T), W), (doubled.value, 2 * W)):
         squared = ((sample_matrix - other @ H) ** 2).sum()
         assert loss.objective(value) == pytest.approx(squared * scale**2, rel=1e-12)
         exact = np.sqrt(squared / (sample_matrix**2).sum())

@@ -5,10 +5,10 @@ import pytest
 
 from conenmf import ConeNMF, factorize, from_rows, stability, write_report
 from conenmf.scale.checkpoint import Checkpoint
+from conenmf.solve.loss import Words
 from conenmf.solve.losses import LOSSES
 from conenmf.solve.losses.frobenius import Frobenius
 from conenmf.solve.losses.itakura_saito import ItakuraSaito
-from conenmf.solve.losses.loss import Words
 from conenmf.solve.losses.poisson import Poisson
 
 WORDS = Words("share of the strangeness", "strangeness", "strangeness {error:.4g}{known}")

@@ -1,3 +1,5 @@
+"""Streams: batches in any order and of any size lead to nearly the factors of all samples."""
+
 import pickle
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Penalties: monotone objectives, agreement with scikit-learn, optimality, and units."""
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -72,7 +74,7 @@ def test_the_objective_falls_and_is_what_is_reported(kind, main_backend, small_b
     if penalties.fixes_columns:
         np.testing.assert_allclose(np.linalg.norm(W, axis=0), 1, atol=1e-6)
     assert result.objective_bound() <= result.objective
-    assert result.settings["penalties"] == penalties.plain()
+    assert result.problem.penalties == penalties
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -209,10 +211,10 @@ def test_the_volume_of_uniform_mixtures_is_weighed_by_a_quarter_of_the_noise(rng
     result = factorize(V, 3, penalties=auto)
     alone = factorize(V, 3, penalties=Penalties(min_volume="auto"), max_iter=1)
     noise = 0.01**2 * 2000 / (X**2).sum()
-    assert alone.settings["penalties"]["min_volume"] == pytest.approx(noise, rel=0.1)
+    assert alone.problem.penalties.min_volume == pytest.approx(noise, rel=0.1)
     expected = 0.01**2 * 2000 / 4 / (X**2).sum()
-    assert result.settings["penalties"]["min_volume"] == pytest.approx(expected, rel=0.1)
-    again = factorize(V, 3, penalties=Penalties.of_plain(result.settings["penalties"]))
+    assert result.problem.penalties.min_volume == pytest.approx(expected, rel=0.1)
+    again = factorize(V, 3, penalties=result.problem.penalties)
     np.testing.assert_array_equal(again.W, result.W)
     holes = from_rows(np.abs(X), mask=rng.random(X.shape) < 0.9)
     refuses(OptionError, "is for complete data", lambda: factorize(holes, 3, penalties=auto))
@@ -233,7 +235,7 @@ def test_nothing_asked_for_is_a_plain_fit(X):
     V = from_columns(X.T)
     plain, none = factorize(V, 4), factorize(V, 4, penalties=Penalties())
     np.testing.assert_array_equal(plain.W, none.W)
-    assert "penalties" not in none.settings
+    assert none.problem.penalties.are_none
 
 
 WEIGHTS = {
@@ -303,7 +305,7 @@ def test_solvers_that_cannot_are_refused_by_name(X, refuses):
 def test_penalties_come_back_from_a_saved_result(reloaded, X):
     result = factorize(from_rows(X), 3, penalties=KINDS["L1"], max_iter=20)
     loaded = reloaded(result)
-    penalties = Penalties.of_plain(loaded.settings["penalties"])
+    penalties = loaded.problem.penalties
     assert penalties == KINDS["L1"]
     H, _, _ = coefficients(from_rows(X), loaded.W, penalties)
     np.testing.assert_array_equal(H, result.H)

@@ -1,3 +1,5 @@
+"""Fits of counts: iterates of scikit-learn, every storage, any order of samples."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,10 +11,11 @@ from sklearn.decomposition import NMF
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.errors import DataError, InputWarning, OptionError
+from conenmf.solve.alternate import alternate
 from conenmf.solve.losses import poisson
 from conenmf.solve.losses.poisson import POISSON, margins
 from conenmf.solve.problem import Problem
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 
 K = 3
 
@@ -75,7 +78,7 @@ def test_every_storage_counts_the_same_divergence(backend, solver):
     assert np.all(np.diff(errors) <= 1e-12)
     value = divergence(counts, solution.W, np.asarray(solution.H))
     reached = errors[-1] * margins(V).divergence
-    if POISSON.on(V).knows_after:
+    if POISSON.on(V).turned is not None:
         np.testing.assert_allclose(value, reached, rtol=1e-5 if V.dtype == np.float32 else 1e-9)
     else:
         assert value <= reached * (1 + 1e-6)  # W has been updated since
@@ -316,15 +319,15 @@ def test_entries_of_components_do_not_shrink_without_end():
     """A sample of which one feature is known must not need a coefficient of 1e299."""
     V = from_rows(np.eye(4) + 1, missing="zeros")
     W = np.array([[1e-299, 0.6], [0.3, 1e-90], [0.5, 0.4], [0.2, 0.0]])
-    ended = Problem(POISSON, observed=V.observed).restored(W)
+    ended = Problem(POISSON).bind(V).restored(W)
     assert (ended == 0).tolist() == [[True, False], [False, False], [False, False], [False, True]]
 
 
 def test_sums_over_blocks_count_each_block_once(main_backend, small_blocks, sample_matrix):
     W = 0.1 + np.random.default_rng(0).random((12, 3))
     H, _, sums = poisson.regressions(main_backend(sample_matrix), W)
-    np.testing.assert_allclose(sums["H"], np.asarray(H).sum(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(sums["known"], sums["H"])
+    np.testing.assert_allclose(sums.H, np.asarray(H).sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(sums.known, sums.H)
 
 
 @pytest.mark.parametrize("dtype", ["f2", ">f8", ">f4", ">i4"])

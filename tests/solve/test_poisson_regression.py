@@ -1,3 +1,5 @@
+"""Poisson regression of a row: optimality within its gap, SciPy's solution, both kernels."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp

@@ -1,3 +1,5 @@
+"""Runs: extrapolation, late values, sample weights, penalties, shared passes, approximations."""
+
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +10,10 @@ from hypothesis import strategies as st
 from conenmf import from_columns
 from conenmf.linalg.nnls import nnls
 from conenmf.linalg.svd import Spectrum
+from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
-from conenmf.solve.run import Run, Stopping, alternate, run_together, without_floor
+from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares, SquareSums
+from conenmf.solve.run import Run, Stopping, run_together, without_floor
 from conenmf.solve.solvers import FLOOR, SOLVERS
 
 # --- extrapolation ----------------------------------------------------------------------------
@@ -65,11 +68,9 @@ def test_a_component_that_is_hardly_used_keeps_an_ordinary_size(dtype, rng):
 class Late(LeastSquares):
     """Least squares that does not know its value at the W it has just updated."""
 
-    knows_after = False
-
-    def value(self, sums, W, *, after):
-        assert not after
-        return super().value({**sums, "VH": None}, W, after=after)
+    def update_W(self, sums, shared, W, Ht, update, C=None):
+        updated = super().update_W(sums, shared, W, Ht, update, C)
+        return updated._replace(value=self.value(sums, W, Ht))
 
 
 def late(V):
@@ -126,11 +127,13 @@ class Weighted(LeastSquares):
         self.total = float(weights @ np.asarray(V.norms_squared)) / self.unit**2
 
     @staticmethod
-    def step(block, squared, weights, H, *before, **options):
-        *rows, _ = LeastSquares.step(block, squared, H, *before, **options)
-        weighted = weights[:, None] * rows[0]
-        sums = {"VH": block @ weighted, "HH": rows[0].T @ weighted}
-        return *rows, {**sums, "inner": float(np.vdot(sums["VH"], options["W"]))}
+    def step(block, rows, shared, move, C=None):
+        squared, weights = rows.own
+        stepped = LeastSquares.step(block, rows._replace(own=(squared,)), shared, move, C)
+        weighted = weights[:, None] * stepped.H
+        VH = block @ weighted
+        inner = float(np.vdot(VH, shared.W))
+        return stepped._replace(sums=SquareSums(stepped.H.T @ weighted, inner, VH))
 
 
 @pytest.mark.thinned(3)
@@ -285,12 +288,11 @@ def test_when_an_approximation_no_longer_shows_how_the_error_falls(rng):
         (0.011, 1.0, False),
         (0.009, 1.0, True),
     ):
-        assert plain.is_blurred(error, fall, 0.0) == is_blurred
-    plain.basis = np.eye(8)
-    assert not plain.is_blurred(0.1, 6e-6, 1e-5)
-    assert plain.is_blurred(0.1, 4e-6, 1e-5)
-    plain.number = 150
-    assert plain.is_blurred(0.1, 1.0, 1e-5)
+        assert plain.is_blurred(error, fall, 0.0, 9) == is_blurred
+    based = LeastSquares(FROBENIUS, plain.V, basis=np.eye(8))
+    assert not based.is_blurred(0.1, 6e-6, 1e-5, 150)
+    assert based.is_blurred(0.1, 4e-6, 1e-5, 150)
+    assert based.is_blurred(0.1, 1.0, 1e-5, 151)
 
 
 def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):

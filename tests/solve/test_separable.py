@@ -128,7 +128,7 @@ def test_the_error_of_any_samples_is_bounded_a_posteriori(rng):
 
 @settings(max_examples=30)
 @given(SEEDS)
-def test_what_is_certain_of_spa_holds_for_its_choice(seed):
+def test_the_guarantee_of_spa_holds_for_its_choice(seed):
     _, X, _, _, K = near_separable(seed, 0.2)
     V = from_columns(X)
     chosen = spa(V, K)

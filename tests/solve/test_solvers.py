@@ -1,3 +1,5 @@
+"""Solvers: each lowers the objective, both kernels agree, rows are independent, Lemma 15."""
+
 from functools import partial
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Missing entries and weights of entries in fits, in every storage and with every solver."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,9 +14,10 @@ from conenmf.errors import (
 )
 from conenmf.judge.certificate import observed_bound
 from conenmf.linalg.nnls import nnls
+from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
-from conenmf.solve.run import Stopping, alternate
+from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import Solver
 
 
@@ -39,7 +42,7 @@ MANY = pytest.mark.filterwarnings("ignore:.*of the entries are missing")
 
 
 @pytest.fixture(scope="module", params=[0.25, 0.7])
-def holed(request, X):
+def with_holes(request, X):
     """Which entries are known, and a fit to them."""
     mask = known(X, request.param)
     V = from_rows(X, mask=mask, block_samples=16)
@@ -47,9 +50,9 @@ def holed(request, X):
 
 
 @MANY
-def test_holes(X, holed):
+def test_holes(X, with_holes):
     """The exact H on what is known, the error on what is known, and what is hidden is found."""
-    mask, result = holed
+    mask, result = with_holes
     W, H = result.W, np.asarray(result.H)
     for n in range(0, 80, 7):
         of = mask[n]
@@ -65,8 +68,8 @@ def test_holes(X, holed):
 
 @MANY
 @pytest.mark.thinned(2)
-def test_holes_on_every_storage(main_backend, small_blocks, X, holed):
-    mask, result = holed
+def test_holes_on_every_storage(main_backend, small_blocks, X, with_holes):
+    mask, result = with_holes
     stored = observed_only(main_backend(np.where(mask, X, 0.5).T), mask=mask)
     other = factorize(stored, 3, max_iter=400, init="nndsvd")
     np.testing.assert_allclose(other.relative_error, result.relative_error, rtol=1e-3)
@@ -78,8 +81,7 @@ def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_
     mask = known(X, 0.3)
     V = from_rows(X, mask=mask, block_samples=32)
     W, H = rng.random((20, 3)), rng.random((3, 80))
-    objective = KnownSquares(FROBENIUS, V, rescale=False)
-    objective.grams_every = grams_every
+    objective = KnownSquares(FROBENIUS, V, rescale=False, grams_every=grams_every)
     how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
     solution = alternate(V, W, H, solver, **how)
     errors = solution.history.relative_error
@@ -98,7 +100,7 @@ def test_weights_are_in_the_objective_and_a_weight_of_zero_is_a_hole(X, rng):
     assert result.objective == pytest.approx(weighted_error(X, weights, W, H), rel=1e-9)
     plain = factorize(from_rows(X), 3, max_iter=500, tol=1e-8)
     assert result.objective < weighted_error(X, weights, plain.W, np.asarray(plain.H))
-    assert result.settings["observed"]["weighted"]
+    assert result.problem.entries.is_weighted
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -231,7 +233,7 @@ def test_known_components_and_penalties_with_holes(X, refuses):
     refuses(OptionError, "complete data", lambda: factorize(V, 3, penalties=volume))
 
 
-def test_an_update_of_weighted_entries_that_is_no_factor_is_named(X, refuses):
+def test_an_invalid_update_of_weighted_entries_is_named(X, refuses):
     V = from_rows(X, weights=1 / (1 + X))
     for wrong in (-1.0, np.nan):
         solver = Solver(lambda G, C, Y, wrong=wrong: np.full_like(Y, wrong), first="W")
@@ -252,5 +254,5 @@ def test_files_with_holes(tmp_path, X):
 def test_one_iteration_in_six_or_twelve_has_gram_matrices(K, every, rng):
     loss = FROBENIUS.on(from_rows(rng.random((40, 35)), mask=rng.random((40, 35)) > 0.2))
     for number in range(25):
-        loss.number = number
-        assert loss.shared(rng.random((35, K)))["has_grams"] == (number % every == 0)
+        shared = loss.shared(rng.random((35, K)), number)
+        assert (shared.pairs is not None) == (number % every == 0)

@@ -72,10 +72,12 @@ def overdispersion(statistics: GeneStatistics) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         fano = variance / mean
         variation = np.sqrt(variance) / mean
-    A = np.nanmin(variation[np.argsort(-mean, kind="stable")[:_TOP_GENES]])
+    top = np.argsort(-mean, kind="stable")[:_TOP_GENES]
+    A = np.nanmin(variation[top])
     low, high = np.quantile(mean, _WINSOR)
     least, most = np.nanquantile(fano, _WINSOR)
-    usual = (fano > least) & (fano < most) & (mean > low) & (mean < high)
+    has_usual_mean = (mean > low) & (mean < high)
+    usual = has_usual_mean & (fano > least) & (fano < most)
     B2 = np.median(fano[usual]) if usual.any() else np.nanmedian(fano)
     expected = A**2 * mean + B2
     return np.divide(fano, expected, out=np.full(len(fano), np.nan), where=expected > 0)
@@ -85,9 +87,17 @@ def _measure(block: Block) -> tuple[Array, Arrays]:
     """Return totals of cells, and sums over cells of counts, TPM and their squares."""
     counts = exact(block)
     totals = products(counts, np.ones((block.shape[0], 1)))[:, 0]
-    factors = np.column_stack([np.ones(len(totals)), TPM / np.where(totals > 0, totals, 1.0)])
+    ones = np.ones((len(totals), 1))
+    scale = TPM / np.where(totals > 0, totals, 1.0)
+    factors = np.column_stack([ones, scale])
+    squares = entrywise(counts, np.square)
+    fractions = entrywise(counts, _fractions)
     return totals, {
         "first": weighted_sums(counts, factors),
-        "second": weighted_sums(entrywise(counts, np.square), factors**2),
-        "fractions": weighted_sums(entrywise(counts, lambda n: n - np.floor(n)), factors[:, :1]),
+        "second": weighted_sums(squares, factors**2),
+        "fractions": weighted_sums(fractions, ones),
     }
+
+
+def _fractions(values: Array) -> Array:
+    return values - np.floor(values)

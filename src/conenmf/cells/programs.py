@@ -13,6 +13,7 @@ different numbers of programs may share a folder if they use the same data and g
 
 from __future__ import annotations
 
+import glob
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,10 +60,11 @@ from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
+from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
-from ..solve.run import Stopping, alternate
-from ..text import Facts, PathLike, attributes, counted, excerpt, visible
+from ..solve.run import Stopping
+from ..text import Facts, PathLike, counted, excerpt, visible
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -146,18 +148,18 @@ class Programs:
     def __str__(self) -> str:
         N, K = self.usages.shape
         F = len(self.spectra_tpm)
-        rows = [
-            f"{counted(N, 'cell')}, {counted(len(self.genes), 'gene')} of {F:,}, "
-            f"{counted(K, 'program')}"
-        ]
+        genes = counted(len(self.genes), "gene")
+        rows = [f"{counted(N, 'cell')}, {genes} of {F:,}, {counted(K, 'program')}"]
         if self.settings["K_decided_by"] != "user":
             rows.append(str(self.settings["K_decided_by"]))
         sizes = np.bincount(self.labels[self.labels >= 0], minlength=K)
         for k, names in enumerate(self.markers(6)):
-            found = f"in {self.stability.found_in[k]:.0%} of the runs"
-            cells = f"{counted(int(sizes[k]), 'cell')}; {', '.join(names)}"
-            rows.append(f"program {k + 1}: {found}, {cells}")
-        return "\n".join([*rows, *str(self.stability).splitlines()[K + 2 :]])
+            share = self.stability.found_in[k]
+            cells = counted(int(sizes[k]), "cell")
+            markers = ", ".join(names)
+            rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}; {markers}")
+        rows += str(self.stability).splitlines()[K + 2 :]
+        return "\n".join(rows)
 
 
 def find_programs(
@@ -230,8 +232,9 @@ def find_programs(
     """
     V = as_data(V, nonzero=True)
     require_nonnegative(V, "counting")
-    is_open = len(K) > 0 if isinstance(K, range) else isinstance(K, str) and K == "auto"
-    K = K if is_open else components(K, auto=True)
+    is_range = isinstance(K, range) and len(K) > 0
+    if not (is_range or (isinstance(K, str) and K == "auto")):
+        K = components(K, auto=True)
     n_genes = integer("n_genes", n_genes, at_least=1)
     log1p = flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
@@ -473,26 +476,26 @@ def check_run(
     folder : path
         It need not exist, but its parent must.
     name : str
-        The beginning of the names of files.
+        File-name prefix.
     source, genes : str, optional
         The data file, and how genes were chosen.
     force : bool
         Use the folder in any case; files with the same names are replaced.
     """
     if not name or "/" in name or not name.isprintable() or name.startswith("."):
-        problem = ", expected the beginning of the names of files"
-        raise OptionError(Option("name", name), problem)
+        raise OptionError(Option("name", name), ", expected a prefix for file names")
     target = output_folder(folder)
     if force or not target.is_dir():
         return target
-    known = list(target.glob(f"{name}.run.k_*.json"))
-    for path in known:
+    runs = list(target.glob(f"{name}.run.k_*.json"))
+    for path in runs:
         _refuse_other(target, path, {"source": source, "genes": genes})
-    found = sorted(path.name for path in target.iterdir() if path.name.startswith(f"{name}."))
-    found = [file for file in found if file != runs_folder(name)]
-    if found and not known:
-        problem = f"{target} holds another {found[0]}: name another folder, or other files with "
-        raise OutputError(problem, Option("name"))
+    files = {path.name for path in target.glob(f"{glob.escape(name)}.*")} - {runs_folder(name)}
+    if files and not runs:
+        raise OutputError(
+            f"{target} holds another {min(files)}: name another folder, or other files with ",
+            Option("name"),
+        )
     return target
 
 
@@ -501,15 +504,17 @@ def _refuse_other(target: Path, path: Path, here: Mapping[str, str | None]) -> N
     try:
         earlier = json.loads(path.read_bytes())
         different = [key for key in here if earlier[key] != here[key]]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(
             f"{path} does not say which run it belongs to: name another folder"
-        ) from problem
+        ) from error
     for key in different:
         what = "file" if key == "source" else "choice of genes"
-        both = f"({visible(earlier[key])}, now {visible(here[key])})"
-        reason = f"{target} holds a run of another {what} {both}: name another folder, or "
-        raise OutputError(reason, "other files with ", Option("name"))
+        raise OutputError(
+            f"{target} holds a run of another {what} ({visible(earlier[key])}, now "
+            f"{visible(here[key])}): name another folder, or other files with ",
+            Option("name"),
+        )
 
 
 def write_programs(
@@ -566,7 +571,8 @@ def pictures(programs: Programs, name: str) -> Facts:
     """
     threshold = programs.settings["density_threshold"]
     names = file_names(name, programs.K, threshold, _PICTURES)
-    drawn = {names["clusters"]: programs.stability.clustergram(threshold)[0].figure}
+    axes = programs.stability.clustergram(threshold)
+    drawn = {names["clusters"]: axes[0].figure}
     if programs.tried is not None:
         drawn[names["number"]] = programs.tried.plot()[0].figure
     return drawn
@@ -579,21 +585,27 @@ def run_facts(programs: Programs) -> Facts:
         **programs.settings,
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
-        **attributes(found, "verdict", "problem", "found_in", "silhouettes"),
-        **attributes(found, "relative_error", "best_relative_error", "n_left_out"),
+        "verdict": found.verdict,
+        "no_consensus": found.no_consensus,
+        "found_in": found.found_in,
+        "silhouettes": found.silhouettes,
+        "relative_error": found.relative_error,
+        "best_relative_error": found.best_relative_error,
+        "n_left_out": found.n_left_out,
         "markers": programs.markers(),
     }
 
 
 def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
-    chosen = np.zeros(len(programs.spectra_tpm), bool)
-    chosen[programs.genes] = True
+    was_factored = np.zeros(len(programs.spectra_tpm), bool)
+    was_factored[programs.genes] = True
+    of_cells = categories(programs.labels, first=1)
     return [
         ("obsm", "X_conenmf", programs.usages),
         ("varm", "conenmf", programs.spectra_tpm),
         ("varm", "conenmf_score", programs.spectra_score),
-        ("obs", "conenmf", categories(programs.labels, first=1)),
-        ("var", "conenmf", chosen),
+        ("obs", "conenmf", of_cells),
+        ("var", "conenmf", was_factored),
         ("uns", "conenmf", unstructured(facts)),
     ]
 
@@ -613,16 +625,23 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     all_genes = [no_formula(names.feature(f)) for f in range(len(tpm))]
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     numbers = range(1, programs.K + 1)
-    deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
-    starcat = _STARCAT_SUM * (tpm / np.maximum(tpm.sum(axis=0), 1e-300))[programs.genes]
-    starcat /= np.where(deviation > 0, deviation, 1.0)[:, None]
+    starcat_names = [f"GEP{number}" for number in numbers]
     return {
         "spectra": _rows(programs.spectra.T, numbers, chosen),
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
-        "starcat": _rows(starcat.T, [f"GEP{number}" for number in numbers], chosen),
+        "starcat": _rows(_starcat(programs).T, starcat_names, chosen),
     }
+
+
+def _starcat(programs: Programs) -> Array:
+    """Return the spectra of the factored genes as starCAT expects them: over their deviations."""
+    tpm = programs.spectra_tpm
+    shares = tpm / np.maximum(tpm.sum(axis=0), 1e-300)
+    deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
+    spectra = _STARCAT_SUM * shares[programs.genes]
+    return spectra / np.where(deviation > 0, deviation, 1.0)[:, None]
 
 
 def _rows(

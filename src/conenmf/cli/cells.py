@@ -24,9 +24,11 @@ from ..export import check_packages
 from ..io.text import read_names
 from ..report import write_report
 from ..text import Facts, visible
+from .inputs import open_input
 from .judge import consensus
-from .options import OUTPUT, RUNNING, Request, command
+from .options import OUTPUT, RUNNING
 from .output import locked_folder, save_picture
+from .request import Request, command
 
 _NEAR = 3  # numbers of programs this near to the chosen one are worth a comparison
 _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_names")
@@ -75,33 +77,35 @@ def cells(request: Request) -> None:
     conenmf cells filtered_feature_bc_matrix/ -k 12 --genes 3000
     """
     fitting = request.chosen(_FITTING)
-    request.log1p = None  # log1p applies to the chosen genes, not to the counts that are read
+    request.log1p = False  # log1p applies to the chosen genes, not to the counts that are read
     if request.layer is not None:
         request.dataset = f"layers/{request.layer}"
     name = request.name or request.path.name.partition(".")[0] or "cells"
-    chosen = None
+    genes = None
     how = f"{request.n_genes} most overdispersed"
     if request.genes_file is not None:
-        chosen = read_names(request.genes_file, memory_budget(None))
-        how = f"listed, {len(chosen)} genes, {zlib.crc32(chr(10).join(chosen).encode()):08x}"
-    member = f":{request.dataset}" if request.dataset else ""
-    source = f"{Path(request.data).absolute()}{member}"
+        genes = read_names(request.genes_file, memory_budget(None))
+        digest = zlib.crc32("\n".join(genes).encode())
+        how = f"listed, {len(genes)} genes, {digest:08x}"
+    source = str(Path(request.data).absolute())
+    if request.dataset:
+        source += f":{request.dataset}"
     identity = {"source": source, "genes": how}
     check_packages("none", anndata=request.anndata)
-    target = check_run(request.output, name, **identity, force=request.force)
+    target = check_run(str(request.output), name, **identity, force=request.force)
     with locked_folder(target):
-        programs, V, paths = _found(request, target, name, chosen, fitting, identity)
+        programs, V, paths = _find(request, target, name, genes, fitting, identity)
     answer = {**run_facts(programs), "files": [str(path) for path in paths]}
-    where = f"files are in {visible(request.output, None)}"
+    lines = [str(programs), f"files are in {visible(request.output, None)}"]
     if request.K == "auto":
         near = f"{max(2, programs.K - _NEAR)}-{programs.K + _NEAR}"
-        where += f"\nto compare the stability of numbers near this one, add -k {near}"
+        lines.append(f"to compare the stability of numbers near this one, add -k {near}")
     if not request.no_report:
-        where += f"\nopen {visible(paths[-1], None)} in a browser"
-    request.answer(answer, f"{programs}\n{where}", V)
+        lines.append(f"open {visible(paths[-1], None)} in a browser")
+    request.answer(answer, "\n".join(lines), V)
 
 
-def _found(
+def _find(
     request: Request,
     target: Path,
     name: str,
@@ -110,41 +114,40 @@ def _found(
     identity: Facts,
 ) -> tuple[Programs, DataMatrix, list[Path]]:
     """Find programs; write all files into the folder, and return their paths with the page last."""
-    display = request.display
     runs = target / runs_folder(name)
     if request.force:
         shutil.rmtree(runs, ignore_errors=True)
-    V = request.open()
-    with display.working("measuring genes"):
+    V = open_input(request)
+
+    def show(step: str, share: float) -> None:
+        request.display.update("", share, step)
+
+    with request.display.working("measuring genes"):
         programs = find_programs(
             V,
             request.K,
             request.n_runs,
             genes=genes,
             rng=request.rng,
-            callback=lambda what, share: display.update("", share, what),
+            callback=show,
             checkpoint=runs,
             **fitting,
         )
     request.K_decided_by = programs.settings["K_decided_by"]
-    is_annotated = request.path.suffix.lower() == ".h5ad"
-    with display.working("writing"):
-        paths = write_programs(
-            programs,
-            target,
-            name,
-            copy_of=request.path if request.anndata and is_annotated else None,
-            counts=V if request.anndata and not is_annotated else None,
-            **identity,
-        )
+    annotated: Facts = {}
+    if request.anndata:
+        annotated = {"copy_of": request.path} if request.suffix == ".h5ad" else {"counts": V}
+    with request.display.working("writing"):
+        paths = write_programs(programs, target, name, **annotated, **identity)
         for file, figure in pictures(programs, name).items():
             save_picture(figure, str(target / file))
             paths.append(target / file)
     if not request.no_report:
         found = programs.stability
         paths.append(target / f"{name}.report.k_{programs.K}.html")
-        with display.working("judging the consensus"):
-            fitted = programs.genes, programs.settings["log1p"]
-            result = consensus(scaled_genes(V, programs.statistics, *fitted), found, request)
+        with request.display.working("judging the consensus"):
+            log1p = programs.settings["log1p"]
+            factored = scaled_genes(V, programs.statistics, programs.genes, log1p)
+            result = consensus(factored, found, request)
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

@@ -6,14 +6,14 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
 from .. import __version__
-from ..arguments import path as checked_path
+from ..arguments import path as folder_path
 from ..atomic import writing
 from ..data.matrix import DataMatrix
 from ..errors import OptionError, OutputError
@@ -28,7 +28,7 @@ from ..export import (
 )
 from ..judge.displacement import displacement
 from ..pipeline import factorize
-from ..ratings import fit_ratings
+from ..ratings import Ratings, fit_ratings
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
@@ -37,6 +37,14 @@ from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
 from ..text import Facts
+from .inputs import (
+    about_samples,
+    drop_label_columns,
+    labels_of,
+    open_input,
+    read_fixed,
+    with_sample_weights,
+)
 from .options import (
     ENTRIES,
     LABELS,
@@ -48,14 +56,6 @@ from .options import (
     TERMS,
     VIEWING,
     WORDS,
-    Request,
-    about_samples,
-    choosing,
-    command,
-    drop_label_columns,
-    labels_of,
-    read_fixed,
-    with_sample_weights,
 )
 from .output import (
     DISPLACEMENT_FILE,
@@ -70,6 +70,7 @@ from .output import (
     write_csv,
     write_summary,
 )
+from .request import Request, command
 
 RATIO = "Q / expected Q"
 # If one of these options is given, ratings are fitted like other data.
@@ -132,17 +133,19 @@ def fit(request: Request) -> int:
     target = _check_options(request)
     display = request.display
     with Interruption() as interruption, new_result(target) as folder:
-        own = request.open()
-        hint = advice(own, request)
-        own.remarks = (*own.remarks, hint) if hint else own.remarks
-        check_view(request.view, own.names)
+        V = open_input(request)
+        hint = advice(V, request)
+        if hint:
+            V.remarks += (hint,)
+        check_view(request.view, V.names)
         replaces = bool(earlier_files(target))
-        about, labels = {}, {}
+        about: Facts = {}
+        labels: Facts = {}
         if not request.no_report:
-            labels = labels_of(request, own.n_samples, own.names)
-            about = about_samples(request, own.n_samples, own.names)
+            labels = labels_of(request, V.n_samples, V.names)
+            about = about_samples(request, V.n_samples)
             about["classes"] = labels.get("classes")
-        result = _factorize(request, own, interruption)
+        result = _factorize(request, V, interruption)
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
         elif not request.no_report:
@@ -152,14 +155,14 @@ def fit(request: Request) -> int:
             summary = {**facts(result), "version": __version__}
             files = write_result(folder, result, summary, request, **about)
     answer = {**summary, "files": [str(target / name) for name in files]}
-    request.answer(answer, fit_text(result, request, target, replaces), own)
+    request.answer(answer, fit_text(result, request, target, replaces), V)
     return 130 if interruption.asked else 0
 
 
 def _check_options(request: Request) -> Path:
     """Reject impossible options before the data are read; return the folder for the result."""
     source = request.path
-    if request.anndata and source.suffix.lower() != ".h5ad":
+    if request.anndata and request.suffix != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
     if request.displacement is not None and get_loss(request.loss).degree != 2:
         raise OptionError("--displacement is for least squares: leave out --loss")
@@ -173,7 +176,7 @@ def result_folder(request: Request, kind: str) -> Path:
     """Return the folder for a result; reject it if it cannot be written to."""
     check_packages(request.tables, anndata=bool(request.anndata))
     output = request.output or f"{request.path.resolve().name}-{kind}"
-    target = Path(checked_path("output", output))
+    target = Path(folder_path("output", output))
     check_folder(target, request.force)
     return target
 
@@ -184,14 +187,14 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     A sparse matrix whose stored entries are the known ones contains ratings. `fit_ratings` fits it,
     unless options say otherwise.
     """
-    is_plain = own.observed is not None and own.observed.weights is not None
-    if own.are_ratings and not is_plain and not request.given & _PLAIN:
-        return _rated(request, own)
+    is_weighted = own.observed is not None and own.observed.weights is not None
+    if own.are_ratings and not is_weighted and not request.given & _PLAIN:
+        return _fit_ratings(request, own)
     V = with_sample_weights(request, own, request.loss)
     n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
     penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
     show = request.display.iterations(request.max_iter)
-    with request.display.working(choosing(request.K)):
+    with request.display.working(request.choosing()):
         result = factorize(
             V,
             request.K if request.K == "auto" else request.chosen_k(V),
@@ -208,14 +211,18 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     return request.described(result)
 
 
-def _rated(request: Request, V: DataMatrix) -> Factorization:
+def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
     """Fit ratings; the settings of the result contain the errors on hidden ratings."""
     K = request.K if isinstance(request.K, str) else request.chosen_k(V)
     with request.display.working("choosing the model by hidden ratings"):
         model = fit_ratings(V, K)
     request.ratings = model
-    said = {"ratings": model.summary(), "rmse": model.rmse, "rmse_of_means": model.rmse_of_means}
-    return request.described(model.result, **said)
+    return request.described(
+        model.result,
+        ratings=model.summary(),
+        rmse=model.rmse,
+        rmse_of_means=model.rmse_of_means,
+    )
 
 
 def write_result(
@@ -238,45 +245,53 @@ def write_result(
         with request.display.working("displacing entries"):
             _write_displacement(folder, result, request.displacement)
     if request.ratings is not None:
-        users = result.names.sample_names or range(result.n_samples)
-        rows = ((user, *one) for user in users for one in request.ratings.recommend(user))
-        write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
+        _write_recommendations(folder, request.ratings)
     if request.anndata:
         annotate_file(request.path, folder / ANNOTATED_FILE, result)
     if result.diagnosis is not None:
         title = request.title or request.path.resolve().name
-        about["view"] = request.view or "auto"
-        write_report(result, folder / REPORT_FILE, title=title, **about)
+        write_report(result, folder / REPORT_FILE, title=title, view=request.view, **about)
     return write_summary(folder, summary, os.listdir(folder))
+
+
+def _write_recommendations(folder: Path, ratings: Ratings) -> None:
+    """Write the items that each user has not rated and would like best."""
+    result = ratings.result
+    rows = []
+    for user in result.names.sample_names or range(result.n_samples):
+        for item, rating in ratings.recommend(user):
+            rows.append((user, item, rating))
+    write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
 
 
 def _write_residuals(folder: Path, result: Factorization) -> None:
     """Write the residuals in units of sigma, and Q of each sample and of each feature."""
     left = result.residuals()
     names = result.names
-    samples = [names.sample(n) for n in range(left.by_sample.size)]
-    features = [names.feature(f) for f in range(left.by_feature.size)]
-    rows = zip(samples, left.by_sample.tolist(), left.scaled.tolist(), strict=True)
+    features = [names.feature(f) for f in range(result.n_features)]
+    scaled = left.scaled.tolist()
+    rows = []
+    for n, ratio in enumerate(left.by_sample.tolist()):
+        rows.append((names.sample(n), ratio, *scaled[n]))
+    write_csv(folder / RESIDUALS_FILE, ("sample", RATIO, *features), rows)
     by_feature = zip(features, left.by_feature.tolist(), strict=True)
-    header = ("sample", RATIO, *features)
-    write_csv(folder / RESIDUALS_FILE, header, ((name, q, *row) for name, q, row in rows))
     write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
 
 
 def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
     """Write how far each entry of each component can move, for each rise of Q."""
     assert result.data is not None
-    found = displacement(result.data, result.W, result.H, rises)
-    ends = zip(found.rises, found.lower, found.upper, strict=True)
-    rows = (
-        (k, result.names.feature(f), found.W[f, k], rise, low[f, k], high[f, k])
-        for (rise, low, high), k, f in product(ends, *map(range, result.W.T.shape))
-    )
+    found = displacement(result.data, result.W, result.H, rises, problem=result.problem)
+    rows = []
+    for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
+        for k, f in np.ndindex(result.W.T.shape):
+            name = result.names.feature(f)
+            rows.append((k, name, found.W[f, k], rise, low[f, k], high[f, k]))
     header = ("component", "feature", "value", "rise of Q", "lower", "upper")
     write_csv(folder / DISPLACEMENT_FILE, header, rows)
 
 
-@command(*OUTPUT, arguments={}, output={"default": "conenmf-demo", "help": "Folder."})
+@command(*OUTPUT, arguments=(), output={"default": "conenmf-demo", "help": "Folder."})
 def demo(request: Request) -> int:
     """Factor handwritten digits: write digits.csv, the results and a report.
 
@@ -286,20 +301,26 @@ def demo(request: Request) -> int:
     """
     from sklearn.datasets import load_digits
 
-    target = Path(request.output)
+    target = Path(str(request.output))
     path = target / "digits.csv"
     is_ours = path.is_file() and path.read_bytes().startswith(b"image,pixel_0_0,")
     check_folder(target, request.force or is_ours)
     with writing(target):
         target.mkdir(exist_ok=True)
     digits = load_digits()
-    names = (f"a {digit} (no. {n})" for n, digit in enumerate(digits.target))
-    rows = ((name, *pixels) for name, pixels in zip(names, digits.data.tolist(), strict=True))
+    rows = []
+    for n, pixels in enumerate(digits.data.tolist()):
+        rows.append((f"a {digits.target[n]} (no. {n})", *pixels))
     write_csv(path, ("image", *digits.feature_names), rows)
     words = ["fit", str(path), "-k", "10", "--image-shape", "8x8", "-o", str(target / "result")]
     if not request.as_json:
-        click.echo(f"{path}: {len(digits.data)} images of 8 x 8 pixels, one in each row; now\n")
+        click.echo(f"{path}: {len(rows)} images of 8 x 8 pixels, one in each row; now\n")
         click.echo(f"$ {shlex.join(['conenmf', *words])}\n")
-    flags = {"--quiet": request.quiet, "--json": request.as_json, "--force": request.force}
-    words += [flag for flag, is_given in flags.items() if is_given]
+    for flag, is_given in (
+        ("--quiet", request.quiet),
+        ("--json", request.as_json),
+        ("--force", request.force),
+    ):
+        if is_given:
+            words.append(flag)
     return int(fit.main(words[1:], "conenmf fit", standalone_mode=False, obj={"arguments": words}))

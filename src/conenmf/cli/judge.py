@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +10,20 @@ import numpy as np
 
 from .. import __version__, comparison
 from ..atomic import output_file
-from ..data.blocks import exact
+from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, facts, json_values
 from ..judge.choose_k import select_k
+from ..judge.requirement import components_for
 from ..judge.scores import named_after
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..result import Factorization
-from ..text import Facts, attributes, visible
+from ..solve.run import Callback
+from ..text import Facts, Texts, visible
 from .fit import result_folder, write_result
+from .inputs import drop_label_columns, labels_of, open_input, read_labels, read_reference
 from .options import (
     ENTRIES,
     LABELS,
@@ -29,13 +33,6 @@ from .options import (
     RUNNING,
     STOPPING,
     WORDS,
-    Request,
-    choosing,
-    command,
-    drop_label_columns,
-    labels_of,
-    read_labels,
-    read_reference,
 )
 from .output import (
     LIMITS_FILE,
@@ -48,12 +45,13 @@ from .output import (
     save_picture,
     write_csv,
 )
+from .request import Request, command
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
 _JUDGING = ("quick", "n_splits", "effort", "uniqueness")
 
 
-@command(*_DATA, "K", "loss", "max_time", "plot", of=factorize)
+@command(*_DATA, "K", "loss", "max_time", "error", "plot", of=factorize)
 def rank(request: Request) -> None:
     """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 
@@ -66,24 +64,36 @@ def rank(request: Request) -> None:
     conenmf rank counts.csv --loss poisson
     conenmf rank con.csv --missing -999 --uncertainty unc.csv
     conenmf rank scene.npy -k 2-40 --plot rank.png
+    conenmf rank scene.npy --error 0.1
     """
     check_picture(request.plot)
     display = request.display
-    V = request.open()
+    V = open_input(request)
     with display.working("estimating the number of components"):
-        candidates = [request.K] if isinstance(request.K, int) else request.K
+        candidates: Iterable[int] | None = None
+        if isinstance(request.K, int):
+            candidates = [request.K]
+        elif isinstance(request.K, range):
+            candidates = request.K
         selection = select_k(
             V,
-            None if candidates == "auto" else candidates,
+            candidates,
             loss=request.loss,
             budget=request.max_time,
             callback=lambda name, _: display.update("", 0.5, f"choosing K: {name}"),
         )
+    needed = None
+    if request.error is not None:
+        with display.working("fitting"):
+            needed = components_for(V, request.error, loss=request.loss)
     if request.plot is not None:
-        save_picture(selection.plot()[0].figure, request.plot)
+        save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
     answer = {
         "n_components": selection.K,
-        **attributes(selection, "interval", "grade", "decided_by", "sentence"),
+        "interval": selection.interval,
+        "grade": selection.grade,
+        "decided_by": selection.decided_by,
+        "sentence": selection.sentence,
         "evidence": {
             one.name: {
                 "n_components": one.K,
@@ -93,10 +103,15 @@ def rank(request: Request) -> None:
             }
             for one in selection.evidence
         },
+        "components_for": None if needed is None else vars(needed),
         "plot": request.plot,
     }
-    where = "" if request.plot is None else f"\nwritten: {visible(request.plot, None)}"
-    request.answer(answer, f"{selection}{where}", V)
+    lines = [str(selection)]
+    if needed is not None:
+        lines.append(needed.sentence)
+    if request.plot is not None:
+        lines.append(f"written: {visible(request.plot, None)}")
+    request.answer(answer, "\n".join(lines), V)
 
 
 @command(*_DATA, *STOPPING, *LABELS, "K", "loss", *_JUDGING, of=factorize)
@@ -114,11 +129,11 @@ def diagnose(request: Request) -> None:
     """
     display = request.display
     drop_label_columns(request)
-    V = request.open()
+    V = open_input(request)
     labels = labels_of(request, V.n_samples, V.names)
     show = display.iterations(request.max_iter)
-    with display.working(choosing(request.K)):
-        K = request.K if request.K == "auto" else request.chosen_k(V)
+    with display.working(request.choosing()):
+        K = "auto" if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
     result = request.described(result)
@@ -151,34 +166,43 @@ def compare(request: Request) -> None:
     """
     check_picture(request.plot)
     target = None if request.output is None else output_file(request.output)
-    display = request.display
-    V = request.open()
+    V = open_input(request)
     classes = None
     if request.labels is not None:
         classes = read_labels(request.labels, V.n_samples, V.names)
-    with display.working(choosing(request.K)):
-        compared = comparison.compare(
+
+    def watch(init: str, solver: str) -> Callback:
+        return request.display.iterations(request.max_iter, f"{init} + {solver}")
+
+    with request.display.working(request.choosing()):
+        table = comparison.compare(
             V,
             request.chosen_k(V),
             inits=request.inits,
             solvers=request.solvers,
             labels=classes,
             seed=request.seed or 0,
-            watch=lambda *pair: display.iterations(request.max_iter, " + ".join(pair)),
+            watch=watch,
             **request.chosen(STOPPING),
         )
     if request.plot is not None:
-        save_picture(compared.plot().figure, request.plot)
-    rows = compared.rows()
+        save_picture(table.plot().figure, request.plot)
+    rows = table.rows()
     if target is not None:
         write_csv(target, rows[0], (row.values() for row in rows))
-    files = {"plot": request.plot, "table": request.output}
-    decided = {"n_components": compared.K, "K_decided_by": request.K_decided_by}
-    written = [f"written: {visible(path, None)}" for path in files.values() if path]
-    is_given = request.K_decided_by == "user"
-    number = f"{compared.K} components" if is_given else request.K_decided_by
-    answer = {**decided, "contenders": rows, **files}
-    request.answer(answer, "\n".join([number, str(compared), *written]), V)
+    number = request.K_decided_by
+    if number == "user":
+        number = f"{table.K} components"
+    paths = filter(None, (request.plot, request.output))
+    lines = [number, str(table), *(f"written: {visible(path, None)}" for path in paths)]
+    answer = {
+        "n_components": table.K,
+        "K_decided_by": request.K_decided_by,
+        "contenders": rows,
+        "plot": request.plot,
+        "table": request.output,
+    }
+    request.answer(answer, "\n".join(lines), V)
 
 
 _MANY_FITS = (*OUTPUT, "K", "loss", "n_runs", "resample", "tables", "plot", "no_report", "effort")
@@ -239,30 +263,28 @@ def _fit_many(request: Request, kind: str) -> None:
     """Fit many times; write the consensus, its certificate and a report."""
     check_picture(request.plot)
     target = result_folder(request, kind)
-    display = request.display
-    V = request.open()
-    known = read_reference(request, V)
+    V = open_input(request)
+    reference = read_reference(request, V)
+    lines = []
     with new_result(target) as folder:
-        with display.working("choosing the number of components"):
-            K = request.chosen_k(V)
-        with display.working(f"fitting {request.n_runs} times"):
-            how = request.chosen(("n_runs", "loss", "resample"))
-            how |= {"rng": request.rng, "checkpoint": target / RUNS_FOLDER}
-            found = fit_many_times(V, K, prune=kind == "signatures", **how)
+        found = _replicates(V, request, kind, target / RUNS_FOLDER)
         result = consensus(V, found, request)
-        lines = [request.K_decided_by] * (request.K_decided_by != "user") + [str(found)]
-        answer = {**_answer(found), "known_as": []}
-        if known is not None:
-            names, answer["known_as"] = map(list, named_after(exact(result.W), *known))
-            more = {"component_names": names, "known_as": answer["known_as"]}
-            result = replace(result, settings={**result.settings, **more})
+        if request.K_decided_by != "user":
+            lines.append(request.K_decided_by)
+        lines.append(str(found))
+        answer = _answer(found)
+        if reference is not None:
+            result = _named(result, *reference)
+        matches = result.settings.get("known_as", [])
+        answer["known_as"] = matches
         if not request.no_report:
             request.uniqueness = True  # takes about as long as one of the fits
             request.judge(result)
             answer["certificate"] = vars(result.certify())
             lines += ["", *result.diagnose().lines(), ""]
-        lines += [f"component {k}: {one}" for k, one in enumerate(answer["known_as"])]
-        with display.working(f"writing {target}"):
+        for k, match in enumerate(matches):
+            lines.append(f"component {k}: {match}")
+        with request.display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})
             _write_runs(folder, found)
             files = write_result(folder, result, summary, request, stability=found)
@@ -271,9 +293,32 @@ def _fit_many(request: Request, kind: str) -> None:
     lines.append(f"the consensus and the runs are in {visible(target, None)}")
     if REPORT_FILE in files:
         lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
-    paths = [str(target / name) for name in files]
-    answer |= {"K_decided_by": request.K_decided_by, "files": paths, "plot": request.plot}
+    answer["K_decided_by"] = request.K_decided_by
+    answer["files"] = [str(target / name) for name in files]
+    answer["plot"] = request.plot
     request.answer(answer, "\n".join(lines), V)
+
+
+def _replicates(V: DataMatrix, request: Request, kind: str, checkpoint: Path) -> Stability:
+    """Choose the number of components, and fit many times."""
+    with request.display.working("choosing the number of components"):
+        K = request.chosen_k(V)
+    with request.display.working(f"fitting {request.n_runs} times"):
+        return fit_many_times(
+            V,
+            K,
+            prune=kind == "signatures",
+            rng=request.rng,
+            checkpoint=checkpoint,
+            **request.chosen(("n_runs", "loss", "resample")),
+        )
+
+
+def _named(result: Factorization, reference: Array, names: Texts) -> Factorization:
+    """Name the components of a result after known ones."""
+    names, matches = named_after(exact(result.W), reference, names)
+    more = {"component_names": list(names), "known_as": list(matches)}
+    return replace(result, settings={**result.settings, **more})
 
 
 def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorization:
@@ -284,11 +329,17 @@ def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorizatio
 
 
 def _answer(found: Stability) -> Facts:
-    names = ("verdict", "problem", "found_in", "silhouettes", "cosine_limits", "n_minima", "n_runs")
-    errors = ("relative_error", "best_relative_error")
     return {
         "n_components": found.K,
-        **{name: getattr(found, name) for name in (*names, *errors)},
+        "verdict": found.verdict,
+        "no_consensus": found.no_consensus,
+        "found_in": found.found_in,
+        "silhouettes": found.silhouettes,
+        "cosine_limits": found.cosine_limits,
+        "n_minima": found.n_minima,
+        "n_runs": found.n_runs,
+        "relative_error": found.relative_error,
+        "best_relative_error": found.best_relative_error,
         "stable": found.is_stable.tolist(),
         "moves_in_degrees": np.degrees(found.moves),
         "withheld_limits": found.withheld,
@@ -298,14 +349,15 @@ def _answer(found: Stability) -> Facts:
 def _write_runs(folder: Path, found: Stability) -> None:
     """Write statistics of all fits."""
     found.save(folder / STABILITY_FILE)
-    limits = (
-        [k, found.names.feature(f), found.W[f, k], found.lower[f, k], found.upper[f, k], reason]
-        for k, reason in enumerate(found.withheld)
-        for f in range(len(found.W))
-    )
-    header = ["component", "feature", "value", "lower", "upper", "withheld"]
+    limits = []
+    for k, f in np.ndindex(found.K, len(found.W)):
+        name = found.names.feature(f)
+        ends = (found.lower[f, k], found.upper[f, k])
+        limits.append((k, name, found.W[f, k], *ends, found.withheld[k]))
+    header = ("component", "feature", "value", "lower", "upper", "withheld")
     write_csv(folder / LIMITS_FILE, header, limits)
-    runs = zip(found.run_errors, found.is_kept, found.cosines, strict=True)
-    rows = ([n, error, int(kept), *cosines] for n, (error, kept, cosines) in enumerate(runs))
+    runs = []
+    for n, error in enumerate(found.run_errors):
+        runs.append((n, error, int(found.is_kept[n]), *found.cosines[n]))
     names = (f"cosine of component {k}" for k in range(found.K))
-    write_csv(folder / RUNS_FILE, ["run", "relative_error", "is_kept", *names], rows)
+    write_csv(folder / RUNS_FILE, ("run", "relative_error", "is_kept", *names), runs)

@@ -53,7 +53,7 @@ from ..result import Factorization
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..text import Facts, counted, visible
-from .options import Request
+from .request import Request
 
 _SUMMARY_FILE = "summary.json"
 STABILITY_FILE = "stability.npz"

@@ -18,24 +18,23 @@ from ..judge.scores import matched_rows
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
-from ..solve.constraints import Penalties
-from ..solve.losses import get_loss
 from ..text import visible
+from .inputs import (
+    about_samples,
+    drop_label_columns,
+    labels_of,
+    open_input,
+    with_sample_weights,
+)
 from .options import (
     ENTRIES,
     LABELS,
     READING,
     RUNNING,
     VIEWING,
-    Request,
-    about_samples,
-    command,
-    drop_label_columns,
-    flags_of,
-    labels_of,
-    with_sample_weights,
 )
 from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
+from .request import Request, command, flags_of
 
 
 @command(
@@ -43,7 +42,7 @@ from .output import STABILITY_FILE, check_complete, list_in_summary, locked_fold
     *ENTRIES,
     *RUNNING,
     "output",
-    arguments={"model": {}, "data": {}},
+    arguments=("model", "data"),
     output={"required": True, "help": "The coefficients: .csv, .parquet or .npy."},
 )
 def transform(request: Request) -> None:
@@ -58,33 +57,38 @@ def transform(request: Request) -> None:
     """
     result = _load(request.model)
     if "ratings" in result.settings:
-        problem = f"{request.model} is a model of ratings, whose offsets new users do not have: "
-        raise OptionError(f"{problem}fit the ratings of old and new users together")
-    check_table(request.output)
-    is_table = request.path.suffix.lower() in TABLE_SUFFIXES
-    request.read_as(result.settings, ["missing", "text_column"] if is_table else ["missing"])
-    V = request.open(result.vocabulary)
+        raise OptionError(
+            f"{request.model} is a model of ratings, whose offsets new users do not have: fit the "
+            "ratings of old and new users together"
+        )
+    output = str(request.output)
+    check_table(output)
+    request.read_as(result.settings, ["missing"])
+    if request.suffix in TABLE_SUFFIXES:
+        request.read_as(result.settings, ["text_column"])
+    V = open_input(request, result.vocabulary)
     places = np.arange(len(result.W))[:, None]
     features = matched_rows(places, result.names, V)[:, 0]
     if result.preparation is not None:
         V = prepared(V, result.preparation.reordered(features))
     with request.display.working("computing the coefficients"), V.own_threads():
-        penalties = Penalties.of_plain(result.settings.get("penalties"))
         W = result.W[features].astype(V.dtype, copy=False)
-        loss = get_loss(result.loss)
-        H, labels, value = loss.coefficients(V, W, penalties)
-    write_coefficients(request.output, H.T, V.names, result.component_names)
-    error = loss.relative_error(value, loss.scale(V)) if V.total else 0.0
-    components = np.asarray(labels)[np.asarray(labels) >= 0]
+        H, labels, value = result.problem.coefficients(V, W)
+    write_coefficients(output, H.T, V.names, result.component_names)
+    error = 0.0
+    if V.total:
+        loss = result.problem.loss
+        error = loss.relative_error(value, loss.scale(V))
+    labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,
         "n_components": result.K,
         "relative_error": error,
-        "samples_of_component": np.bincount(components, minlength=result.K),
-        "output": request.output,
+        "samples_of_component": np.bincount(labels[labels >= 0], minlength=result.K),
+        "output": output,
     }
     said = f"{V.n_samples} samples in {result.K} components; relative error {error:.4g}"
-    where = f"the coefficients are in {visible(request.output, None)}"
+    where = f"the coefficients are in {visible(output, None)}"
     request.answer(answer, f"{said}\n{where}", V)
 
 
@@ -94,7 +98,7 @@ def _load(path: str) -> Factorization:
         check_complete(target)
         target /= RESULT_FILE
     if not target.exists():
-        raise FileNotFoundError(f"there is no result {target}: name a folder that fit wrote")
+        raise FileNotFoundError(f"no result in {target}: pass the output folder of `conenmf fit`")
     return Factorization.load(target)
 
 
@@ -109,7 +113,7 @@ def _load(path: str) -> Factorization:
     "n_splits",
     "uniqueness",
     "sample_weight",
-    arguments={"result": {}},
+    arguments=("result",),
     output={"help": "File of the report; by default report.html in the folder of RESULT."},
 )
 def report(request: Request) -> None:
@@ -130,7 +134,7 @@ def report(request: Request) -> None:
     with locked_folder(folder) if is_locked else nullcontext():
         result = _load(request.result)
         request.read_as(result.settings)
-        result, classes = _judged(result, request)
+        result, classes = _judge(result, request)
         consensus = folder / STABILITY_FILE
         has_consensus = result.init_used == "consensus" and consensus.is_file()
         write_report(
@@ -142,7 +146,7 @@ def report(request: Request) -> None:
             pixels_shape=request.pixels_shape,
             stability=Stability.load(consensus) if has_consensus else None,
             classes=classes,
-            **about_samples(request, result.n_samples, result.names),
+            **about_samples(request, result.n_samples),
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
@@ -150,28 +154,28 @@ def report(request: Request) -> None:
     request.answer(answer, f"open {visible(target, None)} in a browser")
 
 
-def _judged(result: Factorization, request: Request) -> tuple[Factorization, Array | None]:
+def _judge(result: Factorization, request: Request) -> tuple[Factorization, Array | None]:
     """Return a result with its diagnosis, which may be computed from the data, and the classes."""
-    if request.data is None and result.diagnosis is None:
-        request.data = result.settings.get("source")
-        if request.data is None:
+    if not request.data and result.diagnosis is None:
+        request.data = result.settings.get("source", "")
+        if not request.data:
             raise OptionError(f"{request.result} was not judged: name its data with --data")
     labels = labels_of(request, result.n_samples, result.names)
     classes = labels.get("classes")
-    if request.data is None:
-        judging = {"groups", "n_splits", "uniqueness"} & request.given
-        if judging:
-            flag = flags_of(report)[min(judging)]
-            raise OptionError(f"{flag} is for a new verdict: name the data with --data")
+    if not request.data:
+        for option in ("groups", "n_splits", "uniqueness"):
+            if option in request.given:
+                flag = flags_of(report)[option]
+                raise OptionError(f"{flag} is for a new verdict: name the data with --data")
         return result, classes
     if "ratings" in result.settings:
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
-    V = request.open(result.vocabulary)
+    V = open_input(request, result.vocabulary)
     if V.shape != (result.n_features, result.n_samples):
         raise DataError(
             f"{request.data} has {V.n_samples} samples and {V.n_features} features, and "
             f"the data of {request.result} had {result.n_samples} and {result.n_features}: name "
-            "the right file, and how to read it"
+            "the right file, and say how to read it"
         )
     if result.preparation is not None:
         V = prepared(V, result.preparation)

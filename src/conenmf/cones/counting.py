@@ -6,7 +6,7 @@
 *The edge of noise* (`count_above_edge`). If V has rank K plus noise, K is the number of singular
 values above the largest singular value of noise alone. If all entries of the noise have the
 variance a, this is sqrt(a) (sqrt(F) + sqrt(N)), the edge of Marchenko and Pastur. For samples in
-cones, the part of a sample beside the axis acts as noise. It grows with the norm and the angle of
+cones, the component orthogonal to the axis acts as noise. It grows with the norm and the angle of
 the sample, so each sample has its own variance, and the edge is the edge for these variances
 (`noise_edge`). Variances are estimated from each sample's residual after the leading components;
 all features are assumed to have the same variance. Theorem and proofs: "Singular values above the

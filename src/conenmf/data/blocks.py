@@ -39,6 +39,8 @@ def compute_dtype(dtype: DType) -> DType:
 
 def canonical_rows(rows: Rows) -> Rows:
     """Return rows as an ndarray or as CSR without repeated entries; the argument is not changed."""
+    if hasattr(rows, "to_scipy_sparse"):  # of the library `sparse`
+        rows = rows.to_scipy_sparse()
     if not sp.issparse(rows):
         return np.asarray(rows)
     compressed = rows.tocsr()

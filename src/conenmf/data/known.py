@@ -677,7 +677,8 @@ def _is_positive(index: range, rows: Array) -> Array:
 def _known_rows(block: Block, *, missing: str | float) -> PerSample:
     """Step: return which entries are known if NaN, zeros or a number mark missing entries.
 
-    For sparse data, "zeros" means entries that are not stored. With a number, NaN is missing too.
+    For sparse data, "zeros" means entries that are not stored. If `missing` is a number, NaN also
+    counts as missing.
     """
     is_zero = missing == "zeros"
     code = np.nan if isinstance(missing, str) else missing

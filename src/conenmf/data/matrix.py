@@ -52,7 +52,8 @@ def add(total: Any, part: Any) -> Any:
     if isinstance(part, dict):
         return {name: add(total[name], value) for name, value in part.items()}
     if isinstance(part, tuple):
-        return tuple(add(a, b) for a, b in zip(total, part, strict=True))
+        items = [add(a, b) for a, b in zip(total, part, strict=True)]
+        return part._make(items) if hasattr(part, "_make") else tuple(items)
     total += part
     return total
 

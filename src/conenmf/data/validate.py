@@ -213,8 +213,8 @@ def _label_range(index: range, labels: Array) -> Pair:
 def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> bool:
     """Reject invalid entries; return whether there are tiny negative entries to clip.
 
-    Errors give the row and column of an entry in the caller's matrix, whose samples are in
-    `samples_in`.
+    Errors give the row and column in the caller's matrix; `samples_in` says which axis holds the
+    samples.
     """
     total = V.measures.total
     lowest = V.measures.lowest

@@ -95,7 +95,8 @@ def from_rows(
         other than CSR, and CSR with unsorted or repeated indices, are converted once. A
         `numpy.memmap`, and datasets and sparse groups of HDF5 (h5py) and Zarr, are read from disk
         in blocks; see also `open_data`. They must not change while they are in use. A Dask array
-        stays on its workers.
+        stays on its workers, also within a DataArray of xarray or as a Dask data frame, whose
+        coordinates or columns become names.
     negative : {"raise", "clip", "keep"}
         With "clip", negative entries down to -1e-6 times the largest entry become zeros; lower ones
         raise an error. With "keep" negative entries are kept, for noise around zero; then use
@@ -442,7 +443,11 @@ def is_elsewhere(X: object) -> bool:
 
 
 def _is_dask(X: object) -> bool:
-    return type(X).__module__.partition(".")[0] == "dask"
+    """Return whether this is a Dask array or data frame, or what xarray makes of one."""
+    libraries = {base.__module__.partition(".")[0] for base in type(X).__mro__}
+    if "xarray" in libraries:
+        return getattr(X, "chunks", None) is not None
+    return "dask" in libraries
 
 
 def _column(name: str, value: object) -> Column:
@@ -490,6 +495,9 @@ def _read(
     optional(instance, "names", names, Names)
     optional(flag, "persist", persist)
     budget = memory_budget(max_memory)
+    for name in ("mask", "weights", "sigma"):  # of xarray
+        if hasattr(known.get(name), "dims") and _is_dask(known[name]):
+            known[name] = known[name].data
     vocabulary = None
     if reading is not None:
         opened = open_path(X, reading)
@@ -536,9 +544,9 @@ def _opened(X: object, samples_in: SamplesIn, persist: bool | None, known: Facts
         place = shown(checked_path("X", X))
         raise DataTypeError(f"got the path {place}, expected a matrix: use open_data({place})")
     if _is_dask(X):
-        from ..scale.dask import checked_array
+        from ..scale.dask import array_of
 
-        return NamedMatrix(checked_array(X))
+        return NamedMatrix(*array_of(X))
     if persist is not None:
         raise OptionError(
             Option("persist", persist), f" is for Dask arrays, got {type(X).__name__}: leave it out"

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import FileFormatError, Message
 from ..names import Names
-from ..text import Titles, visible
+from ..text import Texts, Titles, visible
 from .arrays import open_matrix_market
 from .hdf5 import PARTS, Member, open_hdf5, open_matrix, open_store, texts
 from .limits import listed
@@ -38,22 +38,26 @@ def matrix_of_folder(folder: Path) -> Path | None:
 
 def open_10x_folder(path: Path, reading: Reading) -> NamedMatrix:
     """Open a folder with a Matrix Market file and tables of genes and barcodes."""
-    matrix: Any = matrix_of_folder(path)
+    matrix = matrix_of_folder(path)
+    assert matrix is not None
+    genes = list(zip(*_table_beside(matrix, ("features", "genes"), reading), strict=True))
+    cells = [row[0] for row in _table_beside(matrix, ("barcodes",), reading)]
+    counts = open_matrix_market(matrix, reading).matrix.T
+    return _name(str(matrix), counts, cells, *genes[:3])
+
+
+def _table_beside(matrix: Path, kinds: Texts, reading: Reading) -> list[list[str]]:
+    """Return the rows of the table of genes or cells in the folder of a matrix."""
     prefix = matrix.name.partition("matrix.mtx")[0]
-    tables = {}
-    for kind, endings in (("genes", "features genes"), ("cells", "barcodes")):
-        names = [f"{prefix}{ending}.tsv{gz}" for ending in endings.split() for gz in ("", ".gz")]
-        places = [path / name for name in names if (path / name).is_file()]
-        if not places:
-            raise FileFormatError(
-                f"{path} holds {matrix.name} without {names[0]}: copy the whole folder of 10x, or "
-                "open the .mtx file itself"
-            )
-        tables[kind] = places[0]
-    cells = [line.split("\t")[0] for line in read_names(tables["cells"], reading.budget)]
-    rows = [line.split("\t") for line in read_names(tables["genes"], reading.budget)]
-    genes = list(zip(*rows, strict=True))[:3]
-    return _named(str(matrix), open_matrix_market(matrix, reading).matrix.T, cells, *genes)
+    for kind in kinds:
+        for ending in (".tsv", ".tsv.gz"):
+            path = matrix.with_name(f"{prefix}{kind}{ending}")
+            if path.is_file():
+                return [line.split("\t") for line in read_names(path, reading.budget)]
+    raise FileFormatError(
+        f"{matrix.parent} holds {matrix.name} without {prefix}{kinds[0]}.tsv: copy the whole "
+        "folder of 10x, or open the .mtx file itself"
+    )
 
 
 def open_h5(path: Path, reading: Reading) -> NamedMatrix:
@@ -63,20 +67,22 @@ def open_h5(path: Path, reading: Reading) -> NamedMatrix:
 
 def _open_counts(root: Member, path: Path, reading: Reading) -> NamedMatrix:
     keys = list(root.keys())
-    name = keys[0] if reading.dataset is None and len(keys) == 1 else reading.dataset or "/"
-    group = root.get(name)
+    dataset = reading.dataset or "/"
+    if reading.dataset is None and len(keys) == 1:
+        dataset = keys[0]
+    group = root.get(dataset)
     members = group if hasattr(group, "keys") else ()
     if "barcodes" not in members or not ("features" in members or "genes" in members):
         return open_store(root, path, reading)
-    places: tuple[str, ...] = ("barcodes", "genes", "gene_names")
+    places: Texts = ("barcodes", "genes", "gene_names")
     if "features" in members:
         places = ("barcodes", "features/id", "features/name", "features/feature_type")
     names = [texts(group[place], path, reading.budget) for place in places if place in members]
-    genes = open_matrix(group, path, reading.budget, PARTS, group["shape"][:])
-    return _named(genes.name, genes.turned(), *names)
+    counts = open_matrix(group, path, reading.budget, PARTS, group["shape"][:])
+    return _name(counts.name, counts.turned(), *names)
 
 
-def _named(
+def _name(
     name: str,
     counts: Any,
     cells: Titles,
@@ -85,16 +91,18 @@ def _named(
     kinds: Titles = None,
 ) -> NamedMatrix:
     """Return counts with names of cells and genes, if the numbers of names match the matrix."""
-    sides = tuple(counts.shape)
-    found = (len(cells or range(sides[0])), len(symbols or range(sides[1])))
-    if found != sides:
+    n_cells, n_genes = counts.shape
+    n_cell_names = len(cells or range(n_cells))
+    n_symbols = len(symbols or range(n_genes))
+    if (n_cell_names, n_symbols) != (n_cells, n_genes):
         raise FileFormatError(
-            f"{name} has {sides[1]} genes and {sides[0]} cells, and there are names of {found[1]} "
-            f"genes and {found[0]} cells: copy or download it again"
+            f"{name} has {n_genes} genes and {n_cells} cells, and there are names of {n_symbols} "
+            f"genes and {n_cell_names} cells: copy or download it again"
         )
     shared = Counter(symbols)
-    pairs = zip(symbols or (), identifiers or (), strict=True)
-    genes = [gene if shared[gene] == 1 else f"{gene} ({other})" for gene, other in pairs]
+    genes = []
+    for gene, identifier in zip(symbols or (), identifiers or (), strict=True):
+        genes.append(gene if shared[gene] == 1 else f"{gene} ({identifier})")
     remark = _READING
     by_kind = Counter(kinds)
     if len(by_kind) > 1 and "Gene Expression" in by_kind:

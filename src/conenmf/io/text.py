@@ -17,7 +17,7 @@ import io
 import re
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -26,24 +26,16 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import Lengths
 from ..data.blocks import Array
 from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, Message, Option
-from ..mutations import TITLES
-from ..names import Names
+from ..names import MUTATION_TITLES, Names
 from ..text import PathLike, excerpt
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
-from .tables import (
-    Columns,
-    are_ratings,
-    batch_bytes,
-    columns_of_triples,
-    is_index_title,
-    matrix_of_triples,
-    may_be_triples,
-    open_batches,
-)
+from .tables import Columns, batch_bytes, is_index_title, open_batches
+from .triples import are_ratings, columns_of_triples, matrix_of_triples, may_be_triples
 
 TEXT_SUFFIXES = (".txt",)
 TABLE_SUFFIXES = (".csv", ".tsv")
@@ -71,9 +63,9 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     if reading.text_column is not None:
         return open_text_column(path, reading)
     head = [line for _, line in islice(_filled_lines(path, reading.budget), _HEAD_LINES)]
-    count = max(3, _HEAD_CHARS // max(map(len, head), default=1))
-    dialect = guess(head[:count], path, reading.header)
-    ratings = _open_triples(path, dialect, reading) or _recognised(path, head, dialect, reading)
+    longest = max(map(len, head), default=1)
+    dialect = guess(head[: max(3, _HEAD_CHARS // longest)], path, reading.header)
+    ratings = _open_triples(path, dialect, reading) or _recognise(path, head, dialect, reading)
     if ratings is not None:
         return ratings
     dialect = dialect._replace(columns=dialect.columns.chosen(path, reading))
@@ -88,30 +80,36 @@ def _open_triples(path: Path, dialect: Dialect, reading: Reading) -> NamedMatrix
     """Open a long table of ratings, by its titles or on request; None if it is another table."""
     given = reading.triples
     columns = dialect.columns
-    places = columns_of_triples([title.strip() for title in columns.titles or ()])
-    if given is not None:
+    if given is None:
+        places = columns_of_triples([title.strip() for title in columns.titles or ()])
+    else:
         places = tuple(columns.place(path, column) for column in given)
     if not places:
         return None
     check_fits(path, 4 * path.stat().st_size, reading.budget)
-    user, item, rating = places
-    lines = islice(_filled_lines(path, reading.budget), columns.titles is not None, None)
-    rows = ((number, _split(path, number, line, dialect)) for number, line in lines)
-    table = matrix_of_triples(
-        path,
-        ((n, row[user], row[item], _number(row[rating], dialect.decimal)) for n, row in rows),
-    )
+    table = matrix_of_triples(path, _triples(path, dialect, places, reading.budget))
     # If nobody rates two items, or no item is rated twice, the columns mean something else.
     return table if given or table.matrix.nnz > max(table.matrix.shape) else None
 
 
-def _recognised(
+def _triples(
+    path: Path, dialect: Dialect, places: Lengths, budget: int
+) -> Iterator[tuple[int, str, str, float | None]]:
+    """Yield the line, the user, the item and the rating of each row."""
+    user, item, rating = places
+    for number, line in _body(path, dialect, budget):
+        row = _split(path, number, line, dialect)
+        yield number, row[user], row[item], _number(row[rating], dialect.decimal)
+
+
+def _recognise(
     path: Path, head: list[str], dialect: Dialect, reading: Reading
 ) -> NamedMatrix | None:
     """Open a long table of ratings that is recognised only by its content, with a remark."""
-    rows = [_fields(line, dialect.delimiter) for line in head[dialect.columns.titles is not None :]]
-    is_said = reading.triples is not None or reading.drop or reading.names_column is not None
-    if is_said or not rows or not may_be_triples(rows):
+    if reading.triples is not None or reading.drop or reading.names_column is not None:
+        return None
+    rows = [_fields(line, dialect.delimiter) for line in head[dialect.n_titles :]]
+    if not rows or not may_be_triples(rows):
         return None
     with suppress(DataError, FileFormatError):  # the ordinary reader reports these
         table = _open_triples(path, dialect, reading._replace(triples=(0, 1, 2)))
@@ -133,6 +131,11 @@ class Dialect(NamedTuple):
     columns: Columns
     remarks: Remarks = ()
 
+    @property
+    def n_titles(self) -> int:
+        """How many lines of titles there are: 0 or 1."""
+        return int(self.columns.titles is not None)
+
 
 def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
     """Guess the format of a table from its first nonempty lines.
@@ -149,14 +152,15 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
     body = [row for row in body if len(row) == width]
     if len(first) == width - 1 and header is not False:  # R writes no title for row names
         first.insert(0, "")
-    texts = {n for n in range(width) if 2 * sum(_is_text(row[n]) for row in body) > len(body)}
+    columns_of_body = list(zip(*body, strict=True)) or [()] * width
+    texts = {n for n, column in enumerate(columns_of_body) if _holds_texts(column)}
     if len(texts) == width or len(first) != width:
         _require_numbers(lines, name, header)
     remarks: Remarks = ()
     if header is None:
         above = {n for n, field in enumerate(first) if _is_text(field)}
         header = bool(above - texts) or first[0].strip().lower() in _TITLES_OF_NAMES
-        numbers = sorted({*range(min(width, len(first)))} - above - texts)
+        numbers = [n for n in range(min(width, len(first))) if n not in above | texts]
         if not header and body and len(numbers) > 1:
             header, remarks = _judge_numbers([first, *body], numbers)
     if header and len(first) != width:
@@ -166,19 +170,26 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
             Option("text_column"),
         )
     named_by = None
-    if width > 1 and (0 in texts or (header and _are_numbered(first[0], [r[0] for r in body]))):
+    if width > 1 and (0 in texts or (header and _are_numbered(first[0], columns_of_body[0]))):
         named_by = 0
-    has_points = any("." in row[n] for row in body for n in range(width) if n not in texts)
-    decimal = "," if delimiter == ";" and not has_points else "."
-    columns = Columns(width, first if header else None, named_by)
-    titles = tuple(title.strip().lower() for title in first)
-    for known in TITLES:
-        if header and titles[: len(known)] == known:
-            columns = columns._replace(
-                named_by=0, left_out=frozenset(range(1, len(known))), n_names=len(known)
-            )
-            break
-    return Dialect(delimiter, decimal, columns, remarks)
+    decimal = "."
+    if delimiter == ";":
+        numeric = [column for n, column in enumerate(columns_of_body) if n not in texts]
+        has_points = any("." in field for column in numeric for field in column)
+        decimal = "." if has_points else ","
+    columns = Columns(width, first, named_by) if header else Columns(width, None, named_by)
+    return Dialect(delimiter, decimal, _named_by_mutations(columns), remarks)
+
+
+def _named_by_mutations(columns: Columns) -> Columns:
+    """Return columns of which the first ones, by their titles, name a type of mutation together."""
+    titles = tuple(title.strip().lower() for title in columns.titles or ())
+    for parts in MUTATION_TITLES:
+        count = len(parts)
+        if titles[:count] == parts:
+            others = frozenset(range(1, count))
+            return columns._replace(named_by=0, left_out=others, n_names=count)
+    return columns
 
 
 def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
@@ -195,7 +206,7 @@ def _require_numbers(lines: list[str], name: object, header: bool | None) -> Non
     body = io.StringIO("\n".join(lines[1:]), newline="")  # a quoted text may span several lines
     rows = [row for row in csv.reader(body, delimiter=sign) if len(row) == len(titles)]
     columns = list(zip(*rows, strict=True))
-    if not rows or any(2 * sum(map(_is_text, column)) <= len(rows) for column in columns):
+    if not rows or not all(map(_holds_texts, columns)):
         return
     sizes = [sum(map(len, column)) for column in columns]
     longest = sizes.index(max(sizes))
@@ -220,13 +231,18 @@ def _is_text(field: str) -> bool:
     return _number(field.strip().removesuffix("%").replace(",", ".")) is None
 
 
-def _are_numbered(title: str, column: list[str]) -> bool:
+def _holds_texts(column: Sequence[str]) -> bool:
+    """Return whether more than half of the fields are texts."""
+    return 2 * sum(map(_is_text, column)) > len(column)
+
+
+def _are_numbered(title: str, column: Sequence[str]) -> bool:
     """Return whether a column of distinct integers names the rows, by its title."""
+    title = title.strip()
+    if title.lower() in _INDEX_TITLES:
+        return True
     are_integers = all(field.strip().isdigit() for field in column)
-    are_different = are_integers and len(set(column)) == len(column)
-    return title.strip().lower() in _INDEX_TITLES or (
-        are_different and is_index_title(title.strip())
-    )
+    return are_integers and len(set(column)) == len(column) and is_index_title(title)
 
 
 def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Remarks]:
@@ -236,31 +252,34 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
     some rows are nearly in order too, as in smooth curves, titles differ from them by even steps,
     or because all titles are larger, or all smaller.
     """
-    fields = [[line[n].replace(",", ".") for n in numbers] for line in lines]
-    rows = np.array([list(map(_number, row)) for row in fields], float)
+    fields = [[_number(line[n].replace(",", ".")) for n in numbers] for line in lines]
+    rows = np.array(fields, float)
     rows[~np.isfinite(rows)] = np.nan
     steps = np.diff(rows, axis=1)
-    steps = -steps if (steps[0] < 0).all() else steps
+    if (steps[0] < 0).all():
+        steps = -steps
     if not (steps[0] > 0).all():
         return False, ()
     are_ordered = (steps > 0).mean(axis=1) >= _NEARLY
     are_even = np.ptp(steps, axis=1) <= _MAX_UNEVEN * steps.mean(axis=1)
-    is_beyond = not ((rows[1:] >= rows[0].min()) & (rows[1:] <= rows[0].max())).any()
+    body = rows[1:]
+    is_within = (body >= rows[0].min()) & (body <= rows[0].max())
+    is_beyond = not is_within.any()
     stands_out = (are_even[0] or is_beyond) and are_even[1:].mean() <= _MAX_ORDERED
     is_header = len(numbers) >= _MIN_TITLES
     if are_ordered[1:].mean() > _MAX_ORDERED and not (is_header and stands_out):
         return False, ()
-    kinds = ("titles", "data") if is_header else ("data", "titles")
-    text = f"the numbers of the first line are in order; it was read as {kinds[0]}"
-    advice = (f"; if it holds {kinds[1]}, give ", Option("header", not is_header))
-    return is_header, (Message(text, *advice),)
+    kind, other = ("titles", "data") if is_header else ("data", "titles")
+    text = f"the numbers of the first line are in order; it was read as {kind}"
+    advice = Message(text, f"; if it holds {other}, give ", Option("header", not is_header))
+    return is_header, (advice,)
 
 
 # --- reading ----------------------------------------------------------------------------------
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
+def _open(path: Path) -> Iterator[IO[str]]:
     """Open a UTF-8 text, compressed if it ends in ``.gz``; only a newline ends a line."""
     opener: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with named_damage(path), opener(path, "rt", encoding="utf-8-sig", newline="\n") as stream:
@@ -269,7 +288,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 def _content(path: Path, budget: int) -> str:
     """Return a text that fits in memory; a compressed one may be much larger than its file."""
-    with _opened(path) as stream:
+    with _open(path) as stream:
         content = stream.read(budget // 4 + 1)
     check_fits(path, len(content), budget)
     return content
@@ -278,7 +297,7 @@ def _content(path: Path, budget: int) -> str:
 def _filled_lines(path: Path, budget: int) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not empty, with their numbers; a line must fit in memory."""
     longest = max(budget // _BYTES_OF_CHAR, _HEAD_CHARS)
-    with _opened(path) as stream:
+    with _open(path) as stream:
         for number, line in enumerate(iter(partial(stream.readline, longest + 1), ""), 1):
             if len(line) > longest:
                 check_fits(f"{path}: line {number}", _BYTES_OF_CHAR * len(line), budget)
@@ -286,13 +305,22 @@ def _filled_lines(path: Path, budget: int) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
+def _body(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[int, str]]:
+    """Yield the numbered lines below the titles."""
+    return islice(_filled_lines(path, budget), dialect.n_titles, None)
+
+
 def _fields(line: str, delimiter: str, *, strict: bool = False) -> list[str]:
     """Split a line into fields; if strict, a misplaced quote raises `csv.Error`."""
-    line = line.removesuffix("\n").removesuffix("\r")
+    line = _without_end(line)
     if len(delimiter) > 1 or ('"' not in line and "\r" not in line):
         return line.split(delimiter)
     skips = delimiter != " "
     return next(csv.reader([line], delimiter=delimiter, strict=strict, skipinitialspace=skips))
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[str], Array]]:
@@ -300,9 +328,8 @@ def _batches(path: Path, dialect: Dialect, budget: int) -> Iterator[tuple[list[s
 
     After the first batch that NumPy's parser refuses it is no longer tried: others will follow.
     """
-    columns = dialect.columns
-    lines = islice(_filled_lines(path, budget), columns.titles is not None, None)
-    size = max(1, batch_bytes(budget) // (_FIELD_BYTES * columns.width))
+    lines = _body(path, dialect, budget)
+    size = max(1, batch_bytes(budget) // (_FIELD_BYTES * dialect.columns.width))
     are_plain = True
     while batch := list(islice(lines, size)):
         rows = plain_rows([line for _, line in batch], dialect) if are_plain else None
@@ -317,27 +344,28 @@ def plain_rows(lines: list[str], dialect: Dialect) -> tuple[list[str], Array] | 
     of the signs that it would accept have another meaning in a quoted or an irregular row.
     """
     columns = dialect.columns
-    lead = columns.width - len(columns.numeric)
-    is_led = columns.numeric == [*range(lead, columns.width)]
-    lines = [line.removesuffix("\n").removesuffix("\r") for line in lines]
+    n_numbers = len(columns.numeric)
+    lead = columns.width - n_numbers
+    if columns.numeric != [*range(lead, columns.width)]:
+        return None
+    if len(dialect.delimiter) > 1 or dialect.decimal == ",":
+        return None
+    lines = [_without_end(line) for line in lines]
     together = "".join(lines)
-    if (
-        not is_led
-        or len(dialect.delimiter) > 1
-        or dialect.decimal == ","
-        or any(sign in together for sign in _IRREGULAR)
-    ):
+    if any(sign in together for sign in _IRREGULAR):
         return None
     parts = [line.split(dialect.delimiter, lead) for line in lines]
-    numbers = [part[-1] for part in parts]
-    if not all(len(part) > lead and part[-1] and part[-1].isascii() for part in parts):
+    numbers = [part[-1] for part in parts if len(part) > lead]
+    if len(numbers) < len(parts) or not all(numbers) or not "".join(numbers).isascii():
         return None
     try:
         rows = np.loadtxt(numbers, delimiter=dialect.delimiter, comments=None, ndmin=2)
     except ValueError:
         return None
+    if rows.shape[1] != n_numbers:
+        return None
     names = [] if columns.named_by is None else [columns.name_of(part) for part in parts]
-    return (names, rows) if rows.shape[1] == len(columns.numeric) else None
+    return names, rows
 
 
 def rows_of_fields(
@@ -345,16 +373,15 @@ def rows_of_fields(
 ) -> tuple[list[str], Array]:
     """Return the names and the numbers of numbered lines, which are split into fields."""
     columns = dialect.columns
-    others = sorted({*range(columns.width)} - {*columns.numeric}, reverse=True)
+    numeric = columns.numeric
     names = []
     rows = []
     for number, line in batch:
         fields = _split(path, number, line, dialect)
         if columns.named_by is not None:
             names.append(columns.name_of(fields))
-        for n in others:
-            del fields[n]
-        rows.append(_numbers(fields, dialect, f"{path}: line {number}"))
+        numbers = [fields[n] for n in numeric]
+        rows.append(_numbers(numbers, dialect, f"{path}: line {number}"))
     return names, np.array(rows)
 
 
@@ -362,13 +389,16 @@ def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
     """Split a line of a table into fields; raise an error if their number differs."""
     try:
         fields = _fields(line, dialect.delimiter, strict=True)
-    except csv.Error as problem:
-        cause = f"{path}: line {number} cannot be split into fields ({problem}): put quotes "
-        advice = "around a whole field, on one line; a column of texts is read with "
-        raise FileFormatError(cause, advice, Option("text_column")) from problem
+    except csv.Error as error:
+        raise FileFormatError(
+            f"{path}: line {number} cannot be split into fields ({error}): put quotes around a "
+            "whole field, on one line; a column of texts is read with ",
+            Option("text_column"),
+        ) from error
     if len(fields) != dialect.columns.width:
-        count = f"{len(fields)} fields, expected {dialect.columns.width}"
-        raise FileFormatError(f"{path}: line {number} has {count}")
+        raise FileFormatError(
+            f"{path}: line {number} has {len(fields)} fields, expected {dialect.columns.width}"
+        )
     return fields
 
 
@@ -416,7 +446,8 @@ def open_texts(path: Path, reading: Reading) -> NamedMatrix:
     files = files_below(path, TEXT_SUFFIXES)
     check_fits(path, sum(file.stat().st_size for file in files), reading.budget)
     names = Names.of([file.relative_to(path).as_posix() for file in files])
-    return NamedMatrix([_content(file, reading.budget) for file in files], names, fixed=_FIXED)
+    texts = [_content(file, reading.budget) for file in files]
+    return NamedMatrix(texts, names, fixed=_FIXED)
 
 
 def open_text_column(path: Path, reading: Reading) -> NamedMatrix:

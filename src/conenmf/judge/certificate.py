@@ -57,7 +57,7 @@ from numpy.linalg import svd
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval, Rng, components, instance, integer, optional
+from ..arguments import Interval, Rng, components, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
@@ -68,9 +68,10 @@ from ..errors import DataError, Message, NotAvailableError, Option
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.coefficients import finished
-from ..solve.constraints import NO_PENALTIES, Penalties
+from ..solve.constraints import NO_PENALTIES
 from ..solve.inits import Start
 from ..solve.losses import dual_gaps, get_loss, margins, regressions, restraints
+from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Stopping
 from ..text import counted
 from .dispersion import fitted_counts
@@ -484,7 +485,7 @@ class PoissonGaps(NamedTuple):
 
 
 def poisson_gaps(
-    V: DataMatrix, W: ArrayLike, H: Aligned, *, n_fixed: int = 0, penalties: Penalties | None = None
+    V: DataMatrix, W: ArrayLike, H: Aligned, *, problem: Problem | None = None
 ) -> PoissonGaps:
     """Bound how much a better H, or a better W, could lower the divergence of V from WH.
 
@@ -494,10 +495,9 @@ def poisson_gaps(
         May have missing or weighted entries; the result covers the known entries.
     W : array (F, K)
     H : array (K, N)
-    n_fixed : int
-        The first `n_fixed` components are known, and are not counted as improvable.
-    penalties : Penalties, optional
-        The penalties of the fit; the gaps then include them.
+    problem : Problem, optional
+        What the fit minimised: the gaps include its penalties, and its known components are not
+        counted as improvable.
 
     Raises
     ------
@@ -512,21 +512,22 @@ def poisson_gaps(
     >>> round(found.coefficient_gap, 12), round(found.component_gap, 12)
     (0.0, 0.0)
     """
-    penalties = penalties or NO_PENALTIES
+    penalties = NO_PENALTIES if problem is None else problem.penalties
+    n_fixed = 0 if problem is None else problem.n_fixed
     W, Ht = check_factors(V, W, H)
     totals = margins(V)
     (_, for_W) = restraints(penalties, n_fixed)
     _, _, sums = regressions(V, W, penalties, given=Ht)
-    if sums["impossible"]:
+    if sums.n_impossible:
         raise DataError(
-            f"W H is zero where {sums['impossible']} entries of the data are not, so the "
+            f"W H is zero where {sums.n_impossible} entries of the data are not, so the "
             "divergence is infinite: fit again, or leave out the features or samples whose factors "
             "are zero"
         )
-    gaps = dual_gaps(sums["ratios"], sums["known"], W, totals.features, for_W)
+    gaps = dual_gaps(sums.ratios, sums.known, W, totals.features, for_W)
     return PoissonGaps(
-        divergence=max(sums["divergence"], 0.0),
-        coefficient_gap=sums["gap"],
+        divergence=max(sums.divergence, 0.0),
+        coefficient_gap=sums.gap,
         component_gap=float(gaps.sum()),
         of_margins=totals.divergence,
         total=totals.total,
@@ -723,8 +724,7 @@ def certify_counts(
     *,
     effort: int = COUNT_EFFORT,
     floor: bool = True,
-    n_fixed: int = 0,
-    penalties: Penalties | None = None,
+    problem: Problem | None = None,
 ) -> CountCertificate:
     """Judge a factorization of counts, V ~ W H.
 
@@ -742,7 +742,7 @@ def certify_counts(
     floor : bool
         Whether to estimate the noise floor: counts are drawn three times, and factors are fitted to
         them if V is in memory.
-    n_fixed, penalties
+    problem : Problem, optional
         As in `poisson_gaps`.
 
     Examples
@@ -754,7 +754,7 @@ def certify_counts(
     >>> abs(certify_counts(V, result.W, result.H).above_floor) < 0.2
     True
     """
-    found = poisson_gaps(V, W, H, n_fixed=n_fixed, penalties=penalties)
+    found = poisson_gaps(V, W, H, problem=problem)
     below = DivergenceBound(0.0, 0.0, 0.0)
     noise = NoiseFloor(np.inf, 0.0, False)
     if V.observed is None:
@@ -794,8 +794,7 @@ def certify(
     loss: str = "frobenius",
     effort: int | None = None,
     spectrum: KnownSpectrum = None,
-    n_fixed: int = 0,
-    penalties: Penalties | None = None,
+    problem: Problem | None = None,
 ) -> AnyCertificate:
     """Compare the error of V ~ W H with a proven lower bound; some tens of passes over V.
 
@@ -820,11 +819,10 @@ def certify(
         gain nothing.
     spectrum : Spectrum, optional
         The spectrum of V, to reuse one that was computed before; not needed for counts.
-    n_fixed : int
-        Number of known components, which come first. The bound holds for all factors that contain
-        them, and the residual ignores them. For the Poisson loss the bound holds for all factors.
-    penalties : Penalties, optional
-        Penalties of a fit of counts, which the duality gaps include.
+    problem : Problem, optional
+        What the fit minimised, if that is more than a loss. With known components the bound holds
+        for all factors that contain them, and the residual ignores them; for the Poisson loss the
+        bound holds for all factors, and the duality gaps include penalties.
 
     Warns
     -----
@@ -841,18 +839,19 @@ def certify(
     (True, True)
     """
     V = as_data(V, nonzero=True, holes=True)
-    bounds = get_loss(loss).lower_bounds
+    problem = problem_of(problem, loss).bind(V)
+    bounds = problem.loss.lower_bounds
     if not bounds:
-        raise NotAvailableError("no lower bound is known for this loss: ", Option("loss", loss))
+        option = Option("loss", problem.loss.name)
+        raise NotAvailableError("no lower bound is known for this loss: ", option)
     W = check_shapes(V, W, H)[0]
     H = H if hasattr(H, "dtype") else np.asarray(H)
-    n_fixed = integer("n_fixed", n_fixed, at_least=0, at_most=W.shape[1])
+    n_fixed = check_count(problem, W)
     effort = optional(integer, "effort", effort, at_least=0)
-    optional(instance, "penalties", penalties, Penalties)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
-    effort = usual_effort(V, loss) if effort is None else effort
+    effort = usual_effort(V, problem.loss.name) if effort is None else effort
     if "divergence" in bounds:
-        return certify_counts(V, W, H, effort=effort, n_fixed=n_fixed, penalties=penalties)
+        return certify_counts(V, W, H, effort=effort, problem=problem)
     return _certify_squares(V, W, H, effort, spectrum, n_fixed)
 
 

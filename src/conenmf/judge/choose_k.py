@@ -5,7 +5,7 @@ function. Each piece of evidence has a number and an interval, and says whether 
 assumptions. The most trusted evidence decides, and the answer has a grade:
 
 *proved*
-    A theorem applies to these data, and the answer names it.
+    Fewer components cannot reproduce the data, and this number does, up to rounding.
 *supported*
     The data meet the assumptions of the deciding evidence, and other evidence gives the same
     number.
@@ -47,12 +47,14 @@ from ..data.views import shuffled_samples, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..solve.alternate import alternate
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
-from ..solve.run import Stopping, alternate
-from ..text import Facts, counted
+from ..solve.run import Stopping
+from ..text import Facts, Texts, counted
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
+from .requirement import Requirement, exact_number, exact_rank
 from .stability import numbers_of_components
 
 PROVED = "proved"
@@ -60,6 +62,7 @@ SUPPORTED = "supported"
 GUESS = "guess"
 
 # Trust: the evidence with the highest value decides.
+_CERTAIN = 4
 _FIRST = 3
 _CLEAR = 2
 _USABLE = 1
@@ -78,6 +81,7 @@ _HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
 _CLIFF_MARGIN_RATIO = 5.0  # ... enough even if noise seems to give another number
 _MAX_RATIO_AFTER = 1.3  # of singular values after the gap, if the rest is noise
+_EXACT_TRIES = 3  # numbers of components from the rank on that may reproduce exact data
 _MAX_SAMPLES = 2000  # of the data whose directions are compared
 _MAX_ENTRIES = 20 << 20  # of the same data
 _MANY_FEATURES = 400  # with more features than this, so many samples are compared
@@ -117,7 +121,9 @@ class Evidence:
     below : int, optional
         How far below K the true number may be, if K is a guess; by default K / 3.
     theorem : str
-        The theorem that proves the number; empty if there is none.
+        Why the number of components is proved; empty if it is not.
+    n_cones : int
+        The proven number of cones, which is no number of components; 0 if none is proved.
     seconds : float
         The time that the evidence took.
     """
@@ -133,6 +139,7 @@ class Evidence:
     is_sure: bool = False
     below: int | None = None
     theorem: str = ""
+    n_cones: int = 0
     seconds: float = 0.0
 
 
@@ -153,6 +160,8 @@ class Selection:
         Why this evidence decided, and which other evidence agrees.
     evidence : tuple of Evidence
         All pieces, in the order in which they were gathered.
+    notes : tuple of str
+        What else the sentence says: proven cones, outliers, why the answer may not be used.
 
     Examples
     --------
@@ -160,7 +169,7 @@ class Selection:
     >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
     >>> selection = select_k(from_columns(model.V))
     >>> selection.K, selection.grade, selection.sentence.split(":")[0]
-    (4, 'proved', '4 components, proved')
+    (4, 'supported', '4 to 6 components, supported')
     """
 
     K: int
@@ -169,15 +178,22 @@ class Selection:
     decided_by: str
     reason: str
     evidence: tuple[Evidence, ...]
+    notes: Texts = ()
 
     @property
     def sentence(self) -> str:
-        """The answer in a sentence: interval, grade, reason and the number used."""
+        """The answer in a sentence: number, interval, grade and what to do."""
         low, high = self.interval
         numbers = counted(high, "component") if low == high else f"{low} to {high} components"
-        grade = "a guess" if self.grade == GUESS else self.grade
-        used = "" if low == high == self.K else f"; {self.K} used"
-        return f"{numbers}, {grade}: {self.reason}{used}"
+        if self.grade == PROVED:
+            answer = f"{numbers}, proved: {self.reason}"
+        elif self.grade == SUPPORTED:
+            answer = f"{numbers}, supported: use {self.K}"
+        else:
+            answer = f"{numbers}, a guess: begin with {self.K}"
+            if low < high:
+                answer += f", try {low} to {high} and look at stability"
+        return "; ".join([answer, *self.notes])
 
     def __repr__(self) -> str:
         width = max(len(one.name) for one in self.evidence)
@@ -201,16 +217,22 @@ class Selection:
         for one in facts["evidence"]:
             arrays = {name: np.array(one[name]) for name in ("ks", "scores")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
-        return cls(**{**facts, "interval": tuple(facts["interval"]), "evidence": tuple(pieces)})
+        lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
+        return cls(**{**facts, **lists, "evidence": tuple(pieces)})
 
-    def plot(self, axes: object = None) -> Array:
+    def plot(self, axes: object = None, requirement: Requirement | None = None) -> Array:
         """Draw the scores of each piece of evidence, its number, and the interval.
 
         Parameters
         ----------
         axes : array of matplotlib axes, optional
+        requirement : Requirement, optional
+            The answer of `components_for`; one more picture shows its bounds, fits and band.
         """
-        return plots.evidence(self.evidence, self.interval, axes)
+        drawn = plots.evidence(self.evidence, self.interval, axes, requirement is not None)
+        if requirement is not None:
+            requirement.plot(drawn[-1])
+        return drawn
 
 
 # --- evidence for least squares ---------------------------------------------------------------
@@ -247,6 +269,42 @@ class Question:
 Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
 # Called with the name and the number of each piece of evidence before it is computed.
 Watch: TypeAlias = Callable[[str, int], object]
+
+
+def _rank(question: Question) -> Iterator[Evidence]:
+    """Count the rank above the rounding of the data, and components that reproduce the data.
+
+    Without noise both may be equal, and then the number of components is proved. Data of full rank
+    say nothing: each sample (or feature) may be a component.
+    """
+    V = question.V
+    with V.own_threads():
+        found = exact_rank(V)
+        if found is None or not found.is_exact or 2 < found.number == min(V.shape):
+            return
+        high = exact_number(V, found, _EXACT_TRIES)
+    rank = found.number
+    K = high or rank
+    text = f"the rank of the data is {rank} above rounding"
+    theorem = ""
+    if high == rank:
+        theorem = f"{counted(K, 'component')} reproduce them to rounding"
+        if K <= 2:
+            theorem = "a nonnegative matrix of rank at most 2 has as many components"
+    elif high is not None:
+        text += f", and {K} components reproduce the data to rounding"
+    yield Evidence(
+        name="rank",
+        K=K,
+        interval=(rank, high or rank + 2),
+        text=text,
+        trust=_CERTAIN,
+        ks=np.array([rank]),
+        scores=np.array([float(rank)]),
+        meaning="rank above rounding",
+        is_sure=True,
+        theorem=theorem,
+    )
 
 
 def _edge(question: Question) -> Iterator[Evidence]:
@@ -318,11 +376,6 @@ def _ratio(question: Question) -> Iterator[Evidence]:
     trust = _WEAK
     if unit.K == K and margin >= _EVIDENT_MARGIN_RATIO and after <= _MAX_RATIO_AFTER:
         trust = _FIRST if margin >= _CLIFF_MARGIN_RATIO else _CLEAR
-    theorem = ""
-    if ratio.rank <= 2 and ratio.rank < min(V.shape):
-        K = ratio.rank
-        text = f"the rank of the data is {ratio.rank}"
-        theorem = "a nonnegative matrix of rank at most 2 has as many components"
     yield Evidence(
         name="ratio",
         K=K,
@@ -333,7 +386,6 @@ def _ratio(question: Question) -> Iterator[Evidence]:
         scores=ratio.ratios,
         meaning="ratio to the next singular value; higher is better",
         is_sure=True,
-        theorem=theorem,
     )
 
 
@@ -417,12 +469,9 @@ def _cones(question: Question) -> Iterator[Evidence]:
     most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
     trust = _FIRST if count.K >= most - 1 else _WEAK
     is_exact = count.separation is not None and count.separation.is_exact and trust == _FIRST
-    theorem = ""
+    n_cones = 0
     if is_exact and count.ks.tolist() == [count.K]:
-        theorem = (
-            "no other number of clusters is apart, so this is the number of cones, provided that "
-            "the samples lie in cones that satisfy the geometric assumption"
-        )
+        n_cones = count.K  # no other number of clusters is apart
     scores = count.separations[: 2 * count.K + 10]
     scores = np.where(np.isfinite(scores), scores, np.nan)
     yield Evidence(
@@ -435,7 +484,7 @@ def _cones(question: Question) -> Iterator[Evidence]:
         scores=scores,
         meaning="separation in radians; above 0: apart",
         is_sure=True,
-        theorem=theorem,
+        n_cones=n_cones,
     )
 
 
@@ -546,7 +595,7 @@ def _predicted(
 
 
 def _squares_left(block: Block, H: Array, weights: EntryWeights = None, *, W: Array) -> Any:
-    """The weighted squares of each sample's residuals, and of its known entries."""
+    """Return each sample's weighted sums of squares: of the residuals, and of the known entries."""
     return *(
         observed_residual(block, weights, exact(W), exact(rows))[1] for rows in (H, 0 * H)
     ), None
@@ -579,6 +628,7 @@ def hidden_share(
 
 EVIDENCE: dict[str, Piece] = {
     "hidden": _hidden,
+    "rank": _rank,
     "edge": _edge,
     "ratio": _ratio,
     "shuffled": _shuffled,
@@ -610,7 +660,7 @@ def choose_k(
     >>> model = make_cones(60, 4, 0.1, n_samples=200, rng=np.random.default_rng(0))
     >>> chosen = choose_k(from_columns(model.V))
     >>> chosen.K, chosen.grade, chosen.decided_by
-    (4, 'proved', 'cones')
+    (4, 'supported', 'cones')
     """
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
@@ -633,7 +683,7 @@ def choose_k(
         pieces = list(EVIDENCE[name](question))
         seconds = (perf_counter() - began) / max(len(pieces), 1)
         gathered += [replace(one, seconds=seconds) for one in pieces]
-        if question.is_late:
+        if question.is_late and gathered:
             break
     return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
 
@@ -641,26 +691,28 @@ def choose_k(
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
     """Let the most trusted evidence decide, and grade it by how well other evidence agrees."""
     proofs = [one for one in gathered if one.theorem]
-    best = proofs[0] if proofs else max(gathered, key=lambda one: one.trust)
+    if proofs:
+        best = proofs[0]
+        reason = f"{best.text}, and {best.theorem}"
+        return Selection(best.K, (best.K, best.K), PROVED, best.name, reason, tuple(gathered))
+    best = max(gathered, key=lambda one: one.trust)
     K = max(best.K, 1)
     agreeing = [one for one in gathered if one is not best and one.K == K and one.trust >= 0]
-    if proofs:
-        reason = f"{best.text}; {best.theorem}"
-        return Selection(K, (K, K), PROVED, best.name, reason, tuple(gathered))
-    if best.is_sure and best.trust >= _CLEAR and agreeing and is_complete:
-        low, high = best.interval
-        reason = "; ".join([best.text, *(one.text for one in agreeing)])
-        grade = SUPPORTED
-    else:
-        below = K // 3 if best.below is None else best.below
-        low = K - below
-        high = 2 * K - below
+    notes = [f"{one.n_cones} cones, proved" for one in gathered if one.n_cones]
+    low, high = best.interval
+    grade = SUPPORTED
+    if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
-        others = ", ".join(f"{one.name} says {one.K}" for one in gathered if one.K != K)
-        late = "" if is_complete else "the time ran out; "
-        reason = late + best.text + (f"; {others}" if others else "")
+        if best.trust < _CERTAIN:
+            below = K // 3 if best.below is None else best.below
+            low = K - below
+            high = 2 * K - below
+        agreeing = []
+        if not is_complete:
+            notes.append("the time ran out")
+    reason = "; ".join(one.text for one in [best, *agreeing])
     interval = (max(low, 1), min(max(high, K), most))
-    return Selection(K, interval, grade, best.name, reason, tuple(gathered))
+    return Selection(K, interval, grade, best.name, reason, tuple(gathered), tuple(notes))
 
 
 def _among(chosen: Selection, ks: Array | None) -> Selection:
@@ -669,9 +721,10 @@ def _among(chosen: Selection, ks: Array | None) -> Selection:
         return chosen
     K = int(ks[np.argmin(np.abs(ks - chosen.K))])
     low, high = chosen.interval
-    where = "" if low <= K <= high else ", outside of what the data support"
-    reason = f"{chosen.reason}; {chosen.K} is no candidate, {K} is the nearest{where}"
-    return replace(chosen, K=K, grade=GUESS, reason=reason)
+    note = f"{chosen.K} is no candidate, {K} is the nearest"
+    if not low <= K <= high:
+        note += ", outside of what the data support"
+    return replace(chosen, K=K, grade=GUESS, notes=(*chosen.notes, note))
 
 
 def select_k(

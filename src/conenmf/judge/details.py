@@ -27,8 +27,7 @@ from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
-from ..solve.losses import get_loss
-from ..text import Facts
+from ..solve.problem import Entries, Problem
 from .residuals import ResidualSummary
 from .scores import match_components
 
@@ -353,29 +352,23 @@ def _component_sizes(labels: Aligned, K: int) -> Array:
 NO_GUARANTEE = "the fit is not affected; only the paper's guarantee for cones does not apply"
 
 
-def error_in_words(
-    loss: str, relative_error: float, objective: float, observed: Facts | None
-) -> str:
-    """Describe the error; for counts, the share of the deviance that is explained.
-
-    `observed` contains the settings of a result about missing and weighted entries.
-    """
-    return get_loss(loss).words.summary.format(
+def error_in_words(problem: Problem, relative_error: float, objective: float) -> str:
+    """Describe the error; for counts, the share of the deviance that is explained."""
+    return problem.loss.words.summary.format(
         error=relative_error,
         objective=objective,
         explained=max(1 - relative_error, 0.0),
-        known=_known_in_words(observed),
+        known=_known_in_words(problem.entries),
     )
 
 
-def _known_in_words(observed: Facts | None) -> str:
-    if not observed:
+def _known_in_words(entries: Entries) -> str:
+    if entries.are_whole:
         return ""
-    missing = float(observed.get("missing", 0.0))
-    if not missing:
+    if not entries.missing:
         return " of the weighted entries"
-    weighted = "weighted " * bool(observed.get("weighted"))
-    return f" of the {weighted}entries that are known ({missing:.3g} of all are missing)"
+    weighted = "weighted " if entries.is_weighted else ""
+    return f" of the {weighted}entries that are known ({entries.missing:.3g} of all are missing)"
 
 
 def cones_in_words(cones: ConeDiagnosis | None) -> str:

@@ -33,7 +33,8 @@ from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
 from ..io.open import as_data
-from ..solve.losses import Loss, get_loss
+from ..solve.losses import Loss
+from ..solve.problem import Problem, problem_of
 from ..text import Texts, counted, visible
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
@@ -142,10 +143,11 @@ class Diagnosis:
     cosines : array (n, K)
         The cosine between each component and its partner in each of n fits of halves.
     structure, far_structure : float
-        The share of samples whose hidden features are predicted better by components than by one,
-        with random features hidden, and with neighbouring ones; NaN if it was not computed.
+        The share of samples whose hidden features several components predict better than a single
+        one does, with random features hidden, and with neighbouring ones; NaN if not computed.
     class_shares : array (K,)
-        The share of the variation of each component that groups or classes explain; NaN without.
+        The share of the variation of each component that groups or classes explain; NaN if
+        neither was given.
     details : Details
         The spectrum, the cones and some samples, as arrays.
 
@@ -230,7 +232,7 @@ class Fit:
         A description, how good the error is, and other factors.
     error : str
         The error in words.
-    problem : str
+    advice : str
         What to do if the run found nothing or ended too early; "" otherwise.
     K_decided_by : str
         As in `Factorization`.
@@ -248,7 +250,7 @@ class Fit:
     certificate: AnyCertificate | None
     others: Uniqueness
     error: str
-    problem: str = ""
+    advice: str = ""
     K_decided_by: str = "user"
     Q: float | None = None
     Q_expected: float = 0.0
@@ -257,7 +259,7 @@ class Fit:
     @property
     def n_fixed(self) -> int:
         """The number of known components, which come first."""
-        return 0 if self.how.fixed is None else self.how.fixed.count
+        return self.how.problem.n_fixed
 
     @property
     def labels(self) -> list[str]:
@@ -328,7 +330,7 @@ def gather(
         few = "not tested: a few large features decide" if features.is_of_few else ""
         why_open = why_untested(part, K, equal) or few
     rng = default_rng(0)
-    found = None if why_open else structure(part, K, fit.how.loss, units, equal, rng)
+    found = None if why_open else structure(part, K, fit.how.problem.loss, units, equal, rng)
     spectra = half_spectra(part, K, fit.how, units, rng, n_splits, watch)
     cosines = cosines_in_halves(fit.W, spectra)
     class_name = "class" if of_groups is None else "group"
@@ -540,8 +542,8 @@ def number_row(K: int, decided_by: str) -> Row:
 
 def optimum_row(fit: Fit) -> Row:
     """Return the row about the optimiser: how near the error is to the lowest possible one."""
-    if fit.problem:
-        return Row("Optimum", "poor", fit.error, fit.problem)
+    if fit.advice:
+        return Row("Optimum", "poor", fit.error, fit.advice)
     certificate = fit.certificate
     if certificate is None:
         return Row("Optimum", "open", fit.error, "to get a lower bound, call certify()")
@@ -594,7 +596,7 @@ def judge(
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
     by_grade = _by_grade(grades, fit.labels)
-    wrong = pitfalls(V, features, K, for_counts=fit.how.loss.degree != 2)
+    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.degree != 2)
     data = data_row(list(wrong))
     rows = (
         data,
@@ -624,14 +626,15 @@ def diagnose(
     H: Any,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     groups: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     n_splits: int = N_SPLITS,
 ) -> Diagnosis:
     """Judge V ~ W H: whether its components may be interpreted, and what keeps them from it.
 
-    A fitted model, and a result, have a method of this name that knows more: penalties, known
-    components, and how the number of components was chosen.
+    A fitted model, and a result, have a method of this name that also knows how the number of
+    components was chosen.
 
     Parameters
     ----------
@@ -640,6 +643,8 @@ def diagnose(
     H : array (K, N)
     loss : str
         The loss of the fit.
+    problem : Problem, optional
+        What the fit minimised, if that is more than a loss.
     groups : array (N,), optional
         The group of each sample, such as its donor. Halves of the samples are then halves of the
         groups, and a component that follows a group is to be interpreted with care.
@@ -661,9 +666,10 @@ def diagnose(
     V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
-    max_iter = search_iterations(V, W.shape[1], get_loss(loss))
+    problem = problem_of(problem, loss).bind(V)
+    max_iter = search_iterations(V, W.shape[1], problem.loss)
     with V.own_threads():
-        certificate = certify(V, W, H, loss=loss)
+        certificate = certify(V, W, H, problem=problem)
         amounts = V.by_rows(lambda _, rows: rows * norm(W, axis=0), Ht)
         labels = V.by_rows(
             lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
@@ -672,10 +678,10 @@ def diagnose(
             V=V,
             W=W,
             H=Ht.T,
-            how=HalfFit(get_loss(loss)),
+            how=HalfFit(problem),
             details=describe(V, W, Ht.T, labels),
             certificate=certificate,
-            others=uniqueness(V, W, H, loss=loss, max_iter=max_iter),
+            others=uniqueness(V, W, H, problem=problem, max_iter=max_iter),
             error=f"relative error {certificate.relative_error:.4g}",
         )
         return judge(fit, groups, classes, n_splits)

@@ -27,9 +27,10 @@ from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
 from ..io.open import from_columns
 from ..linalg.bisection import bisected
+from ..solve.alternate import alternate
 from ..solve.inits import Start
 from ..solve.losses import get_loss
-from ..solve.run import Solution, Stopping, alternate
+from ..solve.run import Solution, Stopping
 
 _MAX_SAMPLES = 5000  # of the data that are examined
 _MAX_ENTRIES = 1 << 22  # of the same data

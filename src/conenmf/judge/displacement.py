@@ -5,7 +5,8 @@ matter. The method fixes an entry at a new value, refits everything else, and fi
 weighted sum of squares, has risen by dQ, like the displacement of EPA PMF. The constraint is w_f =
 r times the sum of the other entries, with r = share / (1 - share). The best column for given H
 minimises sum (a_g w_g^2 / 2 - b_g w_g) over w >= 0 under this constraint. So the other entries are
-max(b_g - m, 0) / a_g with a common m, which is found by bisection.
+max(b_g - m, 0) / a_g with a common m, which is found by bisection. Penalties change a and b, and Q
+includes them.
 
 The fits start from the given fit and follow the entry. They do not find distant minima, so the true
 limits are at least as wide.
@@ -14,7 +15,7 @@ limits are at least as wide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
@@ -23,9 +24,11 @@ import numpy as np
 from ..arguments import array, factor, integer, several
 from ..data.blocks import EPS, TINY, Array, exact, over
 from ..data.matrix import Aligned
+from ..errors import NotAvailableError
 from ..io.open import as_data
 from ..linalg.bisection import bisected
-from ..linalg.nnls import nnls
+from ..solve.constraints import Penalties, best_rows
+from ..solve.problem import Problem, check_count, problem_of
 from .details import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF
@@ -50,7 +53,7 @@ class Displacement:
     lower, upper : arrays (n, F, K)
         The limits of each entry.
     Q : float
-        Q at the fit.
+        Q at the fit, with penalties.
     fall : float
         The largest amount by which Q fell below the Q of the fit. If it is above about 1, the fit
         had not converged, or there is a better fit.
@@ -89,6 +92,7 @@ def displacement(
     H: Aligned,
     rises: Sequence[float] = RISES,
     *,
+    problem: Problem | None = None,
     features: Sequence[int] | None = None,
 ) -> Displacement:
     """Return how far each entry of each component can move if everything else is refitted.
@@ -102,6 +106,9 @@ def displacement(
     rises : numbers above 0
         The rises of Q. If sigma is right, a rise of 1 corresponds to one standard error of an
         entry, and 4 to two.
+    problem : Problem, optional
+        What the fit minimised: known components do not move, and Q includes penalties. Those that
+        fix the length of components, and `min_volume`, are not available.
     features : integers, optional
         The features whose entries are displaced; by default all. An entry takes about as long as
         several fits. The limits of other features are NaN, and so are those of features without
@@ -122,30 +129,50 @@ def displacement(
     W = exact(factor("W", W, (V.n_features, "K")))
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
-    problem = _Problem(*map(exact, samples_and_weights(V, np.arange(V.n_samples))))
-    start = problem.fit(W, H, None)
+    minimised = _check(problem_of(problem, "frobenius").bind(V))
+    n_fixed = check_count(minimised, W)
+    X, weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
+    squares = _Squares(X, weights, minimised.penalties, n_fixed)
+    start = squares.fit(W, H, None)
     shares = over(start.W, start.W.sum(axis=0))
     limits = np.full((2, len(steps), *W.shape), np.nan)
     chosen = range(len(W)) if features is None else several("features", features)
     places = [integer("features", f, at_least=0, at_most=len(W) - 1) for f in chosen]
-    fall = problem.value(W, H) - start.Q
+    fall = squares.value(W, H) - start.Q
     is_used = start.W.any(axis=0) & start.H.any(axis=1)
-    known = np.asarray(problem.weights.any(axis=1))
+    known = np.asarray(squares.weights.any(axis=1))
     if np.count_nonzero(known) == 1:  # the only feature has the share 1
         limits[:, :, known] = np.where(is_used, 1.0, np.nan)
         places = []
-    problem, start = problem.of_features(known), start._replace(W=start.W[known])
+    squares = replace(squares, X=X[known], weights=weights[known])
+    start = start._replace(W=start.W[known])
     positions = np.cumsum(known) - 1
-    for f, k in product((f for f in places if known[f]), np.flatnonzero(is_used).tolist()):
+    limits[:, :, :, :n_fixed] = shares[:, :n_fixed]
+    free = [k for k in np.flatnonzero(is_used).tolist() if k >= n_fixed]
+    for f, k in product((f for f in places if known[f]), free):
         for side, end in enumerate((0.0, 1.0)):
             entry = int(positions[f]), k
-            limits[side, :, f, k], lowest = _limits(problem, start, entry, end, steps)
+            limits[side, :, f, k], lowest = _limits(squares, start, entry, end, steps)
             fall = max(fall, start.Q - lowest)
     return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)
 
 
+def _check(problem: Problem) -> Problem:
+    """Return the problem; raise an error if its columns cannot be displaced."""
+    penalties = problem.penalties
+    if problem.loss.degree != 2:
+        raise NotAvailableError(f"Q is for least squares, and the loss is {problem.loss.name}")
+    if penalties.fixes_columns or penalties.min_volume:
+        kinds = ", ".join(penalties.kinds)
+        raise NotAvailableError(
+            f"displacement needs components of any length, and the penalties ({kinds}) fix it: "
+            "penalise both factors by L1 or L2, or let coefficients sum to one"
+        )
+    return problem
+
+
 def _limits(
-    problem: _Problem, start: _Fit, entry: tuple[int, int], end: float, rises: Array
+    squares: _Squares, start: _Fit, entry: tuple[int, int], end: float, rises: Array
 ) -> tuple[Array, float]:
     """Move a share towards 0 or 1; return where each rise is reached, and the lowest Q.
 
@@ -165,7 +192,7 @@ def _limits(
                 break
             move = _next_move(tried, roots, root, first, abs(end - first))
             share = first + np.copysign(move, end - first)
-            fit = problem.fit(tried[0].W, tried[0].H, (f, k, share))._replace(move=move)
+            fit = squares.fit(tried[0].W, tried[0].H, (f, k, share))._replace(move=move)
             lowest = min(lowest, fit.Q)
             is_inside = fit.Q - start.Q <= root**2
             tried = [fit, *tried[1:]] if is_inside else [tried[0], fit]
@@ -183,20 +210,24 @@ def _next_move(tried: list[_Fit], roots: Array, root: float, first: float, room:
     return float(np.clip(np.interp(root, roots, moves), *np.quantile(moves, (0.1, 0.9))))
 
 
-class _Problem:
-    """The known entries of V and their weights, in memory (F, N)."""
+@dataclass(frozen=True)
+class _Squares:
+    """The known entries of V and their weights, in memory (F, N), and what is added to Q."""
 
-    def __init__(self, X: Array, weights: Array) -> None:
-        self.X = X
-        self.weights = weights
-
-    def of_features(self, chosen: Array) -> _Problem:
-        """Return the problem of some of the features."""
-        return _Problem(self.X[chosen], self.weights[chosen])
+    X: Array
+    weights: Array
+    penalties: Penalties
+    n_fixed: int
 
     def value(self, W: Array, H: Array) -> float:
-        """Return Q."""
-        return float((self.weights * (self.X - W @ H) ** 2).sum())
+        """Return Q with the penalties."""
+        Q = float((self.weights * (self.X - W @ H) ** 2).sum())
+        if self.penalties.are_none:
+            return Q
+        of_H = self.penalties.on_H
+        of_W = self.penalties.on_W(0.0, H.shape[1])
+        Q += 0.0 if of_H is None else of_H.value(H.T)
+        return Q + (0.0 if of_W is None else of_W.value(W))
 
     def fit(self, W: Array, H: Array, held: tuple[int, int, float] | None) -> _Fit:
         """Fit from W and H with a held share of one entry; H is exact at the end."""
@@ -207,7 +238,9 @@ class _Problem:
             tried = np.maximum(H + step * (H - before), 0.0)
             new_W = self.columns(W, tried, held)
             grams = np.einsum("fn,fj,fk->njk", self.weights, new_W, new_W, optimize=True)
-            new_H = np.ascontiguousarray(nnls(grams, (self.weights * self.X).T @ new_W).T)
+            products = (self.weights * self.X).T @ new_W
+            rows = best_rows(grams, products, self.penalties.on_H, self.penalties.sum_to_one)
+            new_H = np.ascontiguousarray(rows.T)
             Q = self.value(new_W, new_H)
             if Q > last and step:
                 step = 0.0
@@ -227,9 +260,11 @@ class _Problem:
         sums = np.einsum("fn,jn,kn->fjk", self.weights, H, H, optimize=True)
         products = (self.weights * self.X) @ H.T
         for _ in range(_SWEEPS):
-            for k in range(W.shape[1]):
+            for k in range(self.n_fixed, W.shape[1]):
                 a = sums[:, k, k]
                 b = products[:, k] - np.einsum("fj,fj->f", sums[:, k], W) + a * W[:, k]
+                a = a + self.penalties.l2_w
+                b = b - self.penalties.l1_w
                 if held is not None and held[1] == k:
                     W[:, k] = _held_column(a, b, held[0], held[2])
                 else:

@@ -431,7 +431,10 @@ class _Weights(NamedTuple):
 
 
 class _Trial:
-    """Weights B with sums and the matrix A whose singular values enter the bound."""
+    """The weights B, their row and column sums, and the matrix A.
+
+    The singular values of A give the bound.
+    """
 
     def __init__(
         self, V: DataMatrix, c: Aligned, rights: tuple[Aligned, ...], weights: _Weights

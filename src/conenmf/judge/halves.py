@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from ..data.resample import evenly_spaced
 from ..data.views import held, take_samples, unit_samples
 from ..errors import ConeNMFError
 from ..linalg.nnls import nnls
-from ..solve.constraints import NO_PENALTIES, Fixed, Penalties
+from ..solve.inits import Init
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
 from ..solve.run import Callback, Iteration, Run, Stopping
@@ -59,17 +59,13 @@ class HalfFit:
 
     Attributes
     ----------
-    loss : Loss
-    penalties : Penalties
-    fixed : Fixed or None
-        Known components.
+    problem : Problem
+        What the whole fit minimises.
     init : str
         "random", or the name of an init that is the whole fit.
     """
 
-    loss: Loss
-    penalties: Penalties = NO_PENALTIES
-    fixed: Fixed | None = None
+    problem: Problem
     init: str = "random"
 
     def of(
@@ -81,13 +77,12 @@ class HalfFit:
         callback: Callback | None = None,
     ) -> Array:
         """Return W (F, K) of a fit of V, which is a share of the samples."""
-        given = self.penalties  # their weight on W is as large beside a share of the samples
-        penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
         is_random = self.init == "random"
-        solver = self.loss.solver("auto") if is_random else None
-        problem = Problem.of(V, self.loss, solver, self.fixed, penalties)
-        data, problem = problem.iterated(V)
-        init = problem.inits(data, K, solver)[0] if penalties.sum_to_one else self.init
+        solver = self.problem.loss.solver("auto") if is_random else None
+        data, problem = self.problem.scaled(share).bind(V, solver).iterated(V)
+        init: Init = self.init
+        if problem.penalties.sum_to_one:
+            init = problem.inits(data, K, solver)[0]
         W, H, *_ = problem.begin(data, K, init, solver, rng)
         if solver is not None:
             objective = problem.objective(data)
@@ -274,7 +269,7 @@ def structure(
             part = take_samples(V, learned)
             if loss.degree == 2 and part.observed is None:
                 part = held(unit_samples(part))
-            fits = [HalfFit(loss).of(part, k, rng) for k in sorted({1, 2, K})]
+            fits = [HalfFit(Problem(loss)).of(part, k, rng) for k in sorted({1, 2, K})]
             predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
             shares.append([_better(*predicted, loss, fits, one) for one in hidden])

@@ -25,8 +25,10 @@ from scipy.special import ndtr, stdtrit
 
 from ..arguments import Pair
 from ..data.blocks import Array
+from ..solve.problem import Problem
 from .scores import unit_columns
 
+LEAST_SQUARES = Problem()
 LEVEL = 0.9  # the share of true entries that the limits are designed to cover
 MAX_MOVE = math.radians(45)  # a component that can be moved farther gets no limits
 _NEAR = 1.0  # in standard deviations of noise: a sample this near to a face counts as on it
@@ -99,17 +101,19 @@ class Ranges(NamedTuple):
     lower, upper : arrays (F, K)
     angles : array (K,)
         How far each component was moved, in radians.
-    problem : str
+    reason : str
         Why nothing is known; empty if ranges are known.
     """
 
     lower: Array
     upper: Array
     angles: Array
-    problem: str = ""
+    reason: str = ""
 
 
-def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
+def moved_ranges(
+    X: Array, W: Array, H: Array, steps: Array, problem: Problem = LEAST_SQUARES
+) -> Ranges:
     """Return the ranges over which components of X ~ W H can be moved within the noise of X.
 
     The variance of an entry's noise is the product of one factor for its feature and one for its
@@ -128,6 +132,9 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     steps : array (K, K)
         Units of the moves: column l has units for moving component l towards each other one, such
         as the standard deviations over runs.
+    problem : Problem
+        What the fit minimised. Known components do not move. If coefficients sum to one, they still
+        do after a move, and W has the sizes of the fit instead of sums of one.
 
     Examples
     --------
@@ -151,9 +158,10 @@ def moved_ranges(X: Array, W: Array, H: Array, steps: Array) -> Ranges:
     if not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
         reason = "the components, or their coefficients, are linearly dependent"
         return Ranges(nothing, nothing, np.full(K, np.nan), reason)
-    ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP))
+    ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP), problem.n_fixed)
     moved = np.maximum([W, *ends], 0)
-    moved /= moved.sum(axis=1, keepdims=True)
+    if not problem.penalties.sum_to_one:
+        moved /= moved.sum(axis=1, keepdims=True)
     cosines = np.array([(unit_columns(W) * unit_columns(one)).sum(axis=0) for one in moved])
     angles = np.arccos(np.minimum(cosines.min(axis=0), 1))
     return Ranges(moved.min(axis=0), moved.max(axis=0), angles)
@@ -217,12 +225,13 @@ class _Window:
         value = float(faces @ faces + components @ components)
         return value, self.R.T @ (by_T - U.T @ by_U @ U.T)
 
-    def extremes(self, steps: Array) -> list[Array]:
+    def extremes(self, steps: Array, n_fixed: int) -> list[Array]:
         """Push each component along several directions and back; return W after each push."""
         from scipy.optimize import minimize  # slow to import
 
         K = len(steps)
         others = ~np.eye(K, dtype=bool)
+        others[:, :n_fixed] = False
         units = steps[others]
 
         def moved(z: Array) -> Array:
@@ -237,7 +246,7 @@ class _Window:
             return value - float(push @ z), gradient - push
 
         ends = []
-        for push in _pushes(steps * others):
+        for push in _pushes(steps * others, n_fixed):
             with np.errstate(all="ignore"):  # a trial step may go too far
                 z = minimize(
                     loss,
@@ -259,11 +268,11 @@ def _squares(rows: Array) -> Array:
     return np.vecdot(rows, rows)
 
 
-def _pushes(steps: Array) -> list[Array]:
+def _pushes(steps: Array, n_fixed: int) -> list[Array]:
     """Return directions (K, K) that push one component: along all others, and along each."""
     K = len(steps)
     pushes = []
-    for l in range(K):
+    for l in range(n_fixed, K):
         nearest = np.argsort(-steps[:, l], kind="stable")[: K - 1]
         for along in [steps[:, l], *np.eye(K)[nearest]][: max(2, _MAX_PUSHES // K)]:
             push = np.outer(along / norm(along), np.eye(K)[l])

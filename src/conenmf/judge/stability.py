@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.linalg import pinv
+from numpy.linalg import norm, pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import (
@@ -41,11 +41,10 @@ from ..arguments import (
     integer,
     number,
     optional,
-    path,
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, dense, exact, first_largest
+from ..data.blocks import Array, dense, exact, first_largest, over
 from ..data.known import filled
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
@@ -53,19 +52,25 @@ from ..data.validate import checked_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..io.open import as_data
+from ..linalg.svd import Spectrum
 from ..names import Names
 from ..scale.checkpoint import (
     Checkpoint,
     KeptRuns,
     Place,
+    checkpoint_at,
+    described,
     held_folder,
     identity_of,
     reading,
     write_arrays,
 )
 from ..solve.coefficients import Finish, require_finite
-from ..solve.losses import Loss, Objective, get_loss
+from ..solve.inits import Init, Start
+from ..solve.losses import Objective, get_loss
+from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
+from ..solve.solvers import Solver
 from ..text import Facts, PathLike, Texts, counted
 from . import plots
 from .details import samples_and_weights
@@ -105,7 +110,7 @@ class Consensus(NamedTuple):
     silhouettes : array (n_runs, K)
         The silhouette of each component of a run in its cluster; NaN if left out, or without a
         consensus.
-    problem : str
+    no_consensus : str
         Why there is no consensus; empty if there is one.
     """
 
@@ -113,7 +118,7 @@ class Consensus(NamedTuple):
     clusters: Array
     distances: Array
     silhouettes: Array
-    problem: str
+    no_consensus: str
 
 
 def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
@@ -160,6 +165,19 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     clusters[kept] = np.argsort(order)[found]
     silhouettes[kept] = _silhouettes(points, clusters[kept], K)
     return Consensus(W / W.sum(axis=0), clusters, distances, silhouettes, "")
+
+
+def with_known(found: Consensus, known: Array) -> Consensus:
+    """Return the consensus with known components (F, n), which are in every run, in front."""
+    n = known.shape[1]
+    places = np.broadcast_to(np.arange(n), (len(found.clusters), n))
+    others = np.where(found.clusters < 0, -1, found.clusters + n)
+    return found._replace(
+        W=None if found.W is None else np.hstack([over(known, known.sum(axis=0)), found.W]),
+        clusters=np.hstack([places, others]),
+        distances=np.hstack([np.zeros(places.shape), found.distances]),
+        silhouettes=np.hstack([np.ones(places.shape), found.silhouettes]),
+    )
 
 
 def _clustered(points: Array, K: int) -> Array:
@@ -220,7 +238,8 @@ class Replicates:
     ----------
     V : DataMatrix (F, N)
     K : int
-    loss : Loss
+    problem : Problem
+        What the runs minimise.
     resample : str
         One of `RESAMPLINGS`.
     noise : Noise
@@ -230,7 +249,7 @@ class Replicates:
 
     V: DataMatrix
     K: int
-    loss: Loss
+    problem: Problem
     resample: str
     noise: Noise
     stopping: Stopping
@@ -265,11 +284,12 @@ class Replicates:
         lower error, it replaces the consensus, with its components in the same order.
         """
         data = replace(self, resample="start")._source()
-        solver = self.loss.solver("auto")
+        loss = self.problem.loss
+        solver = loss.solver("auto")
         runs = []
         for W in [best] if found.W is None else [best, found.W]:
-            start = self.loss.initialize(data, self.K, W)
-            runs.append(Run(self.loss.on(data), start.W, start.H, solver, self.stopping))
+            start = loss.initialize(data, self.K, W)
+            runs.append(Run(loss.on(data), start.W, start.H, solver, self.stopping))
         ends = dict(run_together(data, runs))
         best = exact(ends[0].factors()[0])
         if found.W is None:
@@ -299,7 +319,9 @@ class Replicates:
         """Return what the runs depend on, besides their number."""
         settings = {
             "K": self.K,
-            "loss": self.loss.name,
+            "loss": self.problem.loss.name,
+            "penalties": self.problem.penalties.plain(),
+            "fixed": described(self.problem.fixed),
             "resample": self.resample,
             "dispersion": self.noise.dispersion,
             "max_iter": self.stopping.max_iter,
@@ -308,10 +330,15 @@ class Replicates:
         return identity_of(self.V, settings, rng)
 
     @property
+    def _repeats(self) -> bool:
+        """Whether drawn samples are repeated, and not weighted: penalties count each of them."""
+        return self.V.observed is not None or not self.problem.penalties.are_none
+
+    @property
     def _holds_draws(self) -> bool:
         """Return whether redrawn data are stored in memory."""
         is_small = self.V.n_entries <= _MAX_HELD_ENTRIES and self.V.is_in_memory
-        return self.resample != "start" and (is_small or self.V.observed is not None)
+        return self.resample != "start" and (is_small or self._repeats)
 
     def _ends(
         self, generators: dict[int, Generator], kept: KeptRuns | None
@@ -322,37 +349,40 @@ class Replicates:
         views = [self._drawn(V, rng) for rng in generators.values()]
         if self._holds_draws:
             (V,) = views
-        self.loss.measure(V, views)
+        self.problem.loss.measure(V, views)
         for place, run in run_together(V, self._begun(V, views, generators, kept)):
             errors = run.errors
-            yield numbers[place], run.factors()[0], float(errors[-1]) if errors else np.inf
+            W, _ = run.factors()
+            if not self.problem.is_free:
+                W = self.problem.restored(W)
+            yield numbers[place], W, float(errors[-1]) if errors else np.inf
 
     def _source(self) -> DataMatrix:
         """The data for the runs, or to redraw: counts with the weights of their noise."""
         V = self.V
-        if self.resample == "counts" or "counting noise" not in self.loss.k_evidence:
+        if self.resample == "counts" or not has_counting_noise(self.problem):
             return V
         if self.noise.weights is None:
             V = balanced(V, self.noise.dispersion)
-        return self.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
+        return self.problem.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
     def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
         """Return the data of one run."""
         if self.resample == "start":
             return V
-        if V.observed is not None:  # samples keep their weights and missing entries
+        if self._repeats and self.resample == "samples":
             return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
-            balance = "counting noise" in self.loss.k_evidence and self.noise.weights is None
+            balance = has_counting_noise(self.problem) and self.noise.weights is None
             view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
-            view = bootstrapped(V, rng, degree=self.loss.degree)
+            view = bootstrapped(V, rng, degree=self.problem.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps no sample was drawn
-                view = bootstrapped(V, rng, degree=self.loss.degree)
+                view = bootstrapped(V, rng, degree=self.problem.loss.degree)
         if not self._holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
-        return self.loss.data(self.noise.weighed(held))
+        return self.problem.loss.data(self.noise.weighed(held))
 
     def _begun(
         self,
@@ -362,33 +392,45 @@ class Replicates:
         kept: KeptRuns | None,
     ) -> list[Run]:
         """Yield the runs, each from its init or from its saved state."""
-        solver = self.loss.solver("auto")
+        solver = self.problem.loss.solver("auto")
         unfinished = [
             None if kept is None else kept.unfinished(number, view)
             for number, view in zip(generators, views, strict=True)
         ]
         states = [one and one.load(self.stopping.max_iter) for one in unfinished]
         new = {n: rng for n, rng in enumerate(generators.values()) if states[n] is None}
-        starts = [
-            self.loss.initialize(filled(views[n]), self.K, "random", solver, rng)
-            for n, rng in new.items()
-        ]
-        starts = self.loss.warm_up(V, [views[n] for n in new], starts)
+        starts = self._starts(V, [views[n] for n in new], list(new.values()), solver)
         begins = {n: (start.W, start.H) for n, start in zip(new, starts, strict=True)}
         del starts  # their H may be large
         runs = []
         for n, (view, one) in enumerate(zip(views, unfinished, strict=True)):
             W, H = begins.pop(n, (np.empty((0, self.K)), None))
             saved: Facts = {"resume": states[n], "save": one and one.save_if_due}
-            runs.append(Run(self.loss.on(view), W, H, solver, self.stopping, **saved))
+            runs.append(Run(self.problem.objective(view), W, H, solver, self.stopping, **saved))
         return runs
+
+    def _starts(
+        self, V: DataMatrix, views: list[DataMatrix], rngs: list[Generator], solver: Solver
+    ) -> list[Start]:
+        """Return a random start on each view; with sums of one, the start of a fit."""
+        loss = self.problem.loss
+        starts = []
+        for view, rng in zip(views, rngs, strict=True):
+            if self.problem.is_free:
+                starts.append(loss.initialize(filled(view), self.K, "random", solver, rng))
+                continue
+            init: Init = "random"
+            if self.problem.penalties.sum_to_one:
+                init = self.problem.inits(view, self.K, solver)[0]
+            starts.append(self.problem.begin(view, self.K, init, solver, rng))
+        return loss.warm_up(V, views, starts) if self.problem.is_free else starts
 
 
 # --- the result ---------------------------------------------------------------------------------
 
 LIMITS = (0.05, 0.95)  # quantiles of cosines that are reported
 
-FORMAT = "conenmf-stability-4"
+FORMAT = "conenmf-stability-5"
 _STABLE_SHARE = 0.8  # a stable component is found in this share of the runs ...
 _STABLE_SILHOUETTE = 0.5  # ... with this silhouette, so that its cluster is distinct
 
@@ -402,9 +444,10 @@ class Stability:
     Attributes
     ----------
     W : array (F, K)
-        The components of the consensus, each with a sum of one. They are medians over runs; for the
-        Poisson loss they are refined on V, see `Replicates.refined` and `Replicates.pruned`. If
-        there is no consensus (see `problem`), they are the components of the best run.
+        The components of the consensus, each with a sum of one; known ones are as given, and with
+        penalties they have the median size of the runs. They are medians over runs; for the Poisson
+        loss they are refined on V, see `Replicates.refined` and `Replicates.pruned`. If
+        there is no consensus (see `no_consensus`), they are the components of the best run.
     H : array (K, N)
         The best coefficients for W.
     labels : array (N,), integers
@@ -445,13 +488,13 @@ class Stability:
     loss, resample : str
     names : Names
         The names of samples and features.
-    problem : str
+    no_consensus : str
         Why there is no consensus; empty if there is one.
     no_moves : str
         Why it is not known how far components can be moved; empty if it is known.
     is_pruned : bool
         Whether activities that noise explains were set to zero for W. The statistics of the runs,
-        with their silhouettes and part of the limits, describe the runs before that.
+        with their silhouettes and part of the limits, describe the runs before this step.
 
     Examples
     --------
@@ -483,7 +526,7 @@ class Stability:
     loss: str
     resample: str
     names: Names
-    problem: str
+    no_consensus: str
     no_moves: str = ""
     is_pruned: bool = False
 
@@ -615,10 +658,10 @@ class Stability:
             f"distinct solutions: {self.n_minima} in {self.n_runs} runs; the consensus leaves out "
             f"{self.n_left_out} of the {n_kept * self.K} components of {n_kept} runs",
         ]
-        if self.problem:
+        if self.no_consensus:
             sentences[1:] = [
                 self.limits_in_words(),
-                f"no consensus: {self.problem}; the components are those of the best run",
+                f"no consensus: {self.no_consensus}; the components are those of the best run",
                 f"{error}: {self.best_relative_error:.4g}",
                 f"distinct solutions: {self.n_minima} in {self.n_runs} runs",
             ]
@@ -642,7 +685,7 @@ class Stability:
             f"component {k}: in {share:.0%} of runs{', limits withheld' * bool(self.withheld[k])}"
             for k, share in enumerate(self.found_in)
         ]
-        limits = (self.W, self.W) if self.problem else (self.lower, self.upper)
+        limits = (self.W, self.W) if self.no_consensus else (self.lower, self.upper)
         return plots.components(self.W, Names(), axes, limits=limits, titles=titles)
 
     def clustergram(self, density_threshold: float = 0.5, axes: object = None) -> Array:
@@ -686,6 +729,7 @@ def stability(
     n_runs: int = 20,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     resample: str = "samples",
     dispersion: float | Noise | None = None,
     prune: bool = False,
@@ -707,6 +751,11 @@ def stability(
         Number of fits, at least 2; use 20 or more for precise shares.
     loss : {"frobenius", "poisson"}
         As in `factorize`.
+    problem : Problem, optional
+        What each run minimises, if that is more than a loss. Known components are the first ones;
+        they do not move, and count as found. With penalties drawn samples are repeated, and the
+        columns of W keep the median size of the runs. How far noise can move a component does not
+        count penalties, so the limits are wide enough.
     resample : {"samples", "counts", "start"}
         The data of each run: samples drawn with replacement (bootstrap); random counts with the
         observed counts as means; or the original data. Every run has its own random init. With
@@ -720,7 +769,7 @@ def stability(
         For the Poisson loss of counts in memory: continue all runs on V, set activities to zero
         without which a sample is hardly less likely, and form the consensus of the results.
         This makes components sharper if each sample uses few of them, as in mutational signatures.
-        The statistics of the runs describe them before that. Other data and losses ignore it.
+        The statistics describe the runs before this step. Other data and losses ignore it.
     density_threshold : float
         See `consensus`.
     max_excess : float
@@ -751,7 +800,8 @@ def stability(
     """
     V = as_data(V, nonzero=True, holes=True)
     K = checked_components(K, V)
-    fitted = get_loss(loss)
+    problem = problem_of(problem, loss).bind(V)
+    fitted = problem.loss
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     resample = choice("resample", resample, RESAMPLINGS)
     threshold = number("density_threshold", density_threshold, above=0)
@@ -761,48 +811,72 @@ def stability(
     require_data_matrix(V, holes=fitted.degree == 2 and resample != "counts")
     if fitted.degree == 0 and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
-        raise NotAvailableError(Option("loss", loss), advice, Option("resample", "start"))
+        raise NotAvailableError(Option("loss", fitted.name), advice, Option("resample", "start"))
+    if check_count(problem, np.empty((1, K))) == K:
+        raise ComponentsError(f"all {K} components are known: none is left to be checked")
     with V.own_threads():
-        noise = _noise(V, K, fitted, resample, dispersion)
-        can_prune = flag("prune", prune) and _can_prune(V, fitted)
-        replicates = Replicates(V, K, fitted, resample, noise, stopping)
-        spectra, errors = replicates.fit(n_runs, rng, _place(checkpoint))
+        problem = _weighed(V, K, problem)
+        noise = _noise(V, K, problem, resample, dispersion)
+        can_prune = flag("prune", prune) and _can_prune(V, problem)
+        replicates = Replicates(V, K, problem, resample, noise, stopping)
+        place = None if checkpoint is None else checkpoint_at(checkpoint)
+        spectra, errors = replicates.fit(n_runs, rng, place)
         is_kept = np.full(n_runs, True)
         on_V = errors
         if resample == "start":
             is_kept = _best(errors, max_excess, K)
         else:  # the error of a run is the error on its redrawn data
-            on_V = np.array([fitted.coefficients(V, fitted.admissible(V, W))[2] for W in spectra])
-        found = consensus(spectra[is_kept], density_threshold=threshold)
+            on_V = np.array([_value_on(V, problem, W) for W in spectra])
+        free = spectra[is_kept][:, :, problem.n_fixed :]
+        found = consensus(free, density_threshold=threshold)
+        if problem.fixed is not None:
+            found = with_known(found, problem.fixed.W)
         best = spectra[first_largest(-on_V, _TIE_SHARE)]
-        if "counting noise" in fitted.k_evidence:
+        if has_counting_noise(problem):
             found, best = replicates.refined(found, best)
             if can_prune:
                 found = replicates.pruned(found, spectra[is_kept])
-        return _judged(V, spectra, errors, is_kept, found, best, fitted, resample, can_prune)
+        return _judged(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
 
 
-def _place(checkpoint: Place) -> Checkpoint | None:
-    if checkpoint is None or isinstance(checkpoint, Checkpoint):
-        return checkpoint
-    return Checkpoint(path("checkpoint", checkpoint))
+def has_counting_noise(problem: Problem) -> bool:
+    """Whether runs are weighted by how counts vary; known components and penalties prevent it."""
+    return problem.is_free and "counting noise" in problem.loss.k_evidence
 
 
-def _can_prune(V: DataMatrix, loss: Loss) -> bool:
+def _weighed(V: DataMatrix, K: int, problem: Problem) -> Problem:
+    """Return the problem with a number in place of "auto" for the weight of a penalty."""
+    if not isinstance(problem.penalties.min_volume, str):
+        return problem
+    solver = problem.loss.solver("auto")
+    spectrum = Spectrum(V) if V.observed is None else None
+    init = problem.inits(V, K, solver)[0]
+    return problem.weighed(problem.begin(V, K, init, solver, default_rng(0)), spectrum)
+
+
+def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
+    """Return the objective of components with the best coefficients on V."""
+    W = problem.loss.admissible(V, W)
+    if problem.is_free:
+        return problem.loss.coefficients(V, W)[2]
+    return problem.objective(V, rescale=False).finish(W, sort=False).objective
+
+
+def _can_prune(V: DataMatrix, problem: Problem) -> bool:
     """Whether these are counts in memory, and not too many."""
     is_small = V.is_in_memory and V.n_features * V.n_samples <= _MAX_HELD_ENTRIES
-    has_noise = V.observed is None and "counting noise" in loss.k_evidence
+    has_noise = V.observed is None and has_counting_noise(problem)
     return is_small and has_noise and holds_counts(V)
 
 
 def _noise(
-    V: DataMatrix, K: int, loss: Loss, resample: str, dispersion: float | Noise | None
+    V: DataMatrix, K: int, problem: Problem, resample: str, dispersion: float | Noise | None
 ) -> Noise:
     """Return how counts vary around a fit with K components, if the runs need it."""
     if isinstance(dispersion, Noise):
         return dispersion
     dispersion = optional(number, "dispersion", dispersion, at_least=0)
-    if "counting noise" in loss.k_evidence:
+    if has_counting_noise(problem):
         return noise_of(V, K, default_rng(0), dispersion)
     if resample != "counts":
         return POISSON
@@ -828,16 +902,18 @@ def _judged(
     is_kept: Array,
     found: Consensus,
     best_W: Array,
-    loss: Loss,
+    problem: Problem,
     resample: str,
     is_pruned: bool,
 ) -> Stability:
     """Return the statistics of all runs, given the consensus of the kept runs."""
-    goal = loss.on(V, rescale=False)
+    goal = problem.objective(V, rescale=False)
     best_run, best = _finished(goal, best_W)
-    W, end = (best_run, best) if found.W is None else _finished(goal, found.W)
+    W, end = best_run, best
+    if found.W is not None:
+        W, end = _finished(goal, _sized(found, spectra[is_kept], problem))
     partners = np.array([match_components(W, run)[1] for run in spectra])
-    lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, loss)
+    lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, problem)
     return Stability(
         W=W,
         H=end.H,
@@ -848,7 +924,7 @@ def _judged(
         lower=lower,
         upper=upper,
         moves=moves.angles,
-        no_moves=moves.problem,
+        no_moves=moves.reason,
         relative_error=goal.relative_error(end.squared_error),
         best_run=best_run,
         best_relative_error=goal.relative_error(best.squared_error),
@@ -857,10 +933,10 @@ def _judged(
         n_minima=distinct(spectra),
         spectra=spectra,
         run_errors=errors,
-        loss=loss.name,
+        loss=problem.loss.name,
         resample=resample,
         names=V.names,
-        problem=found.problem,
+        no_consensus=found.no_consensus,
         is_pruned=is_pruned,
     )
 
@@ -873,8 +949,21 @@ def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
     return np.ascontiguousarray(W[:, end.order]), end
 
 
+def _sized(found: Consensus, spectra: Array, problem: Problem) -> Array:
+    """Return W of the consensus; with penalties, columns of the median size of the runs."""
+    assert found.W is not None
+    W = found.W
+    penalties = problem.penalties
+    if not penalties.are_none:
+        sums = spectra.sum(axis=1)
+        W = W * [np.median(sums[found.clusters == k]) for k in range(W.shape[1])]
+    if penalties.fixes_columns:
+        W = W / norm(W, axis=0)
+    return W if problem.fixed is None else problem.fixed.put_into(W)
+
+
 def _spread(
-    V: DataMatrix, spectra: Array, found: Consensus, W_end: Array, end: Finish, loss: Loss
+    V: DataMatrix, spectra: Array, found: Consensus, W_end: Array, end: Finish, problem: Problem
 ) -> tuple[Array, Array, Array, Ranges]:
     """Return limits of the entries of each component, its silhouette, and its moves.
 
@@ -886,33 +975,41 @@ def _spread(
     silhouettes = np.full(K, np.nan)
     steps = np.zeros((K, K))
     if found.W is None:
-        return lower, upper, silhouettes, Ranges(lower, upper, silhouettes, found.problem)
+        return lower, upper, silhouettes, Ranges(lower, upper, silhouettes, found.no_consensus)
     rows = spectra.transpose(0, 2, 1)
-    W = found.W[:, end.order]
+    sums_to_one = problem.penalties.sum_to_one  # so the size of components is known
+    W = exact(W_end) if sums_to_one else found.W[:, end.order]
     coordinates = pinv(W).T
     for place, k in enumerate(end.order):
         is_own = found.clusters == k
         own = rows[is_own]
-        own = own / own.sum(axis=1, keepdims=True)
+        if not sums_to_one:
+            own = own / own.sum(axis=1, keepdims=True)
         upper[:, place] = entry_limits(W[:, place], own)[1]
         silhouettes[place] = found.silhouettes[is_own].mean()
         steps[:, place] = (own @ coordinates).std(axis=0)
     samples = evenly_spaced(V.n_samples, max(_MAX_MOVED_ENTRIES // F, 2 * K))
     X, weights = samples_and_weights(V, samples)
     H = exact(np.asarray(end.H[:, samples]))
-    H *= exact(W_end).sum(axis=0)[:, None]  # for components of sum one
+    sizes = exact(W_end).sum(axis=0)
+    if not sums_to_one:
+        H *= sizes[:, None]  # for components of sum one
     if V.observed is not None:
         X = W @ H + evened(weights) * (X - W @ H)
     is_used = X.any(axis=0)
     X = X[:, is_used]
     H = H[:, is_used]
-    moves = moved_ranges(X, W, H, steps)
+    moves = moved_ranges(X, W, H, steps, problem)
     least = most = W
-    if loss.degree == 2 and not moves.problem and V.measures.lowest >= 0:
+    is_squared = problem.is_free and problem.loss.degree == 2
+    if is_squared and not moves.reason and V.measures.lowest >= 0:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # independent errors: squares add up
     lower = np.maximum(least - np.hypot(half, W - moves.lower), 0)
     upper = most + np.hypot(half, moves.upper - W)
+    if not (sums_to_one or problem.is_free):
+        lower = lower * sizes
+        upper = upper * sizes
     withheld = moves.angles > MAX_MOVE
     lower[:, withheld] = np.nan
     upper[:, withheld] = np.nan
@@ -979,6 +1076,7 @@ def stability_over(
     n_runs: int = 20,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     resample: str = "samples",
     dispersion: float | Noise | None = None,
     density_threshold: float = 0.5,
@@ -1004,7 +1102,7 @@ def stability_over(
         By default numbers around an estimate. For counts with the Poisson loss, those that
         `select_k` fits: up to two above and two below the best one.
     n_runs : int
-    loss, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
+    loss, problem, resample, dispersion, density_threshold, max_excess, max_iter, tol, rng
         As in `stability`; the dispersion is estimated with the largest number.
     checkpoint : path or Checkpoint, optional
         A folder with a subfolder for each number, in which `stability` saves its runs.
@@ -1018,19 +1116,20 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    fitted = get_loss(loss)
+    fitted = get_loss(loss) if problem is None else problem.loss
     V = as_data(V, nonzero=True, holes=fitted.degree == 2 and resample != "counts")
+    problem = problem_of(problem, loss).bind(V)
     tell = optional(function, "callback", callback, takes=1)
-    place = _place(checkpoint)
+    place = None if checkpoint is None else checkpoint_at(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
     if place is not None:
         with held_folder(Path(place.folder)):  # creates it, and checks it can be written
             pass
     with V.own_threads():
-        is_counted = "counting noise" in fitted.k_evidence and V.observed is None
+        is_counted = has_counting_noise(problem) and V.observed is None
         are_counts = is_counted and holds_counts(V)
-        candidates = _candidates(V, ks, are_counts)
-        noise = _noise(V, candidates[-1], fitted, resample, dispersion)
+        candidates = _candidates(V, ks, are_counts, problem.n_fixed)
+        noise = _noise(V, candidates[-1], problem, resample, dispersion)
         found: dict[int, Stability] = {}
         costs: dict[int, float] = {}
         for k in candidates:
@@ -1039,7 +1138,7 @@ def stability_over(
                 V,
                 k,
                 n_runs,
-                loss=loss,
+                problem=problem,
                 resample=resample,
                 dispersion=noise,
                 density_threshold=density_threshold,
@@ -1060,14 +1159,17 @@ def stability_over(
     return StabilityRange(*_recommended(found), found)
 
 
-def _candidates(V: DataMatrix, ks: Iterable[int] | None, are_counts: bool) -> list[int]:
+def _candidates(
+    V: DataMatrix, ks: Iterable[int] | None, are_counts: bool, n_fixed: int
+) -> list[int]:
     """Check the numbers, or find those that are likely."""
     if ks is None and are_counts:
         return sorted(likelihoods(V, default_rng(0), None, np.inf).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
         known = V if V.observed is None else filled(V)
-        return list(range(min(2, most), min(count_above_edge(known).K + 2, most) + 1))
+        least = max(min(2, most), n_fixed + 1)
+        return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()
     checked_components(candidates[-1], V)
     return candidates

@@ -33,7 +33,8 @@ from ..data.validate import check_factors
 from ..errors import NotAvailableError
 from ..io.open import as_data
 from ..names import Names
-from ..solve.losses import get_loss
+from ..solve.losses import Loss
+from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
 from ..text import Texts, Titles, counted
 from . import plots
@@ -219,10 +220,9 @@ def uniqueness(
     H: Any,
     *,
     loss: str = "frobenius",
-    n_given: int = 0,
+    problem: Problem | None = None,
     max_iter: int = 200,
     thorough: bool = False,
-    sum_to_one: bool = False,
 ) -> Uniqueness:
     """Decide for each component of V ~ W H whether it is unique or can be moved.
 
@@ -233,8 +233,10 @@ def uniqueness(
     H : array (K, N)
     loss : {"frobenius", "poisson"}
         The loss of the fit.
-    n_given : int
-        Number of known components (`fixed`), which come first. They do not move and get no verdict.
+    problem : Problem, optional
+        What the fit minimised, if that is more than a loss. Known components do not move and get no
+        verdict. With penalties, other factors have exactly the same product W H, and if
+        coefficients sum to one, so do theirs.
     max_iter : int
         Approximate number of iterations of the whole search. With 0 there are only proofs and exact
         turns, and V is not read.
@@ -242,9 +244,6 @@ def uniqueness(
         Try up to 28 directions for each component, and refit the others until they converge. This
         may take tens of times the CPU time of the fit. There is no search if the fit is exact up to
         rounding.
-    sum_to_one : bool
-        Whether the coefficients of each sample sum to one. Other factors must then satisfy this
-        too, and there are only proofs and exact turns.
 
     Examples
     --------
@@ -259,19 +258,19 @@ def uniqueness(
     'can be moved by 18° towards component 1, at the same error'
     """
     V = as_data(V, nonzero=True, holes=True)
-    fitted = get_loss(loss)
+    problem = problem_of(problem, loss).bind(V)
     max_iter = integer("max_iter", max_iter, at_least=0)
     thorough = flag("thorough", thorough)
-    sum_to_one = flag("sum_to_one", sum_to_one)
     radii = uniqueness_radii(V, W, H)
     W, Ht = check_factors(V, W, H)
-    n_given = integer("n_given", n_given, at_least=0, at_most=W.shape[1])
-    if sum_to_one or V.observed is not None or "fixed" not in fitted.constraints:
+    check_count(problem, W)
+    is_searchable = problem.penalties.are_none and "fixed" in problem.loss.constraints
+    if not is_searchable or V.observed is not None:
         max_iter = 0  # V has zeros at missing entries
     with V.own_threads():
-        found = _exact_turns(V, W, Ht, radii, n_given, sum_to_one)
+        found = _exact_turns(V, W, Ht, radii, problem)
         if max_iter and W.shape[1] > 1:
-            _Search(V, W, Ht, loss, found).search(max_iter, thorough)
+            _Search(V, W, Ht, problem.loss, found).search(max_iter, thorough)
     return replace(found, was_searched=max_iter > 0)
 
 
@@ -567,10 +566,12 @@ _MAX_KEPT_BYTES = 1 << 27  # of other factors
 
 
 def _exact_turns(
-    V: DataMatrix, W: Array, Ht: Aligned, radii: Array, n_given: int, sum_to_one: bool
+    V: DataMatrix, W: Array, Ht: Aligned, radii: Array, problem: Problem
 ) -> Uniqueness:
     """Turn each component as far as W H allows; V is not read."""
     K = W.shape[1]
+    n_given = problem.n_fixed
+    sum_to_one = problem.penalties.sum_to_one
     norms = np.maximum(norm(W, axis=0), _TINY)
     U = W / norms
     U[U <= _ROUNDING_RATIO * U.max(axis=0)] = 0
@@ -691,12 +692,12 @@ class _Refit(NamedTuple):
 class _Search:
     """Looks for other factors, checks each on V, and adds what it finds to `found`."""
 
-    def __init__(self, V: DataMatrix, W: Array, Ht: Aligned, loss: str, found: Uniqueness) -> None:
+    def __init__(self, V: DataMatrix, W: Array, Ht: Aligned, loss: Loss, found: Uniqueness) -> None:
         self.V = V
         self.W = W
         self.Ht = Ht
         self.found = found
-        self.loss = get_loss(loss)
+        self.loss = loss
         self.goal = self.loss.on(V, rescale=False)
         self.error = self.error_of(W)
         self.rounding = _ROUNDING * float(np.finfo(V.dtype).eps)

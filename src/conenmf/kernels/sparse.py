@@ -115,7 +115,7 @@ def cone_products_columns(columns: Array, cones: Array, Q: Array, h: Array, S: A
 def cone_products_sparse(
     data: Array, indices: Array, indptr: Array, cones: Array, Q: Array, h: Array, S: Array
 ) -> None:
-    """Do the same for compressed sparse rows; Q and S have one row per cone."""
+    """As `cone_products_rows`, for CSR data; Q and S have one row per cone."""
     for n in range(cones.shape[0]):
         k = cones[n]
         product = 0.0

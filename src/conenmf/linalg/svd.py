@@ -136,7 +136,7 @@ class Spectrum:
         return spectrum
 
     def singular_values(self, k: int, *, rough: bool = False) -> Array:
-        """Return the k largest singular values of V, to a relative 1e-10; `rough`, to 1e-4.
+        """Return the k largest singular values of V, accurate to 1e-10; with `rough`, to 1e-4.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ..arguments import Shape, instance, optional, text
-from ..arguments import path as checked_path
+from ..arguments import path as file_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
 from ..judge.details import NO_GUARANTEE
@@ -31,7 +31,18 @@ from ..result import result_of
 from ..text import Facts, PathLike, Titles, counted, visible
 from . import sections
 from .charts import colour, outline
-from .sections import VIEWS, Context, check_view, degrees, percent, sentence
+from .sections import (
+    VIEWS,
+    Components,
+    Context,
+    Number,
+    Residuals,
+    Samples,
+    check_view,
+    degrees,
+    percent,
+    sentence,
+)
 
 __all__ = ["VIEWS", "check_view", "render", "write_report"]
 
@@ -117,23 +128,24 @@ def render(
         stability=stability,
     )
     source = source or result.settings.get("source")
-    components = counted(context.K, "component")
-    name = title or (Path(source).name if source else None) or components
+    name = title or Path(source or "").name or counted(context.K, "component")
     parts: Facts = {one.__name__: one(context) for one in _SECTIONS}
     script = _resource("page.js")
     context.result = replace(result, data=None, spectrum=None)  # a template keeps its context
+    digest = hashlib.sha256(script.encode()).digest()
+    data = {"charts": _points_of_charts(**parts), "samples": parts["samples"].data}
     return template.render(
         parts,
         context=context,
         title=visible(name),
-        subtitle=_subtitle(context, "" if name == components else f"{components} · "),
-        source=None if source is None else visible(source),
+        subtitle=_subtitle(context, name),
+        source=source and visible(source),
         versions={name: version(name) for name in _PACKAGES},
         css=_resource("page.css"),
         script=script,
-        digest=b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+        digest=b64encode(digest).decode("ascii"),
         no_guarantee=NO_GUARANTEE,
-        data={"charts": _pointed(parts), "samples": parts["samples"]["data"]},
+        data=data,
     )
 
 
@@ -158,7 +170,7 @@ def write_report(result: object, path: PathLike, **options: Any) -> None:
     >>> os.path.exists(path)
     True
     """
-    target = output_file(checked_path("path", path))
+    target = output_file(file_path("path", path))
     with written_whole(target) as stream:
         stream.write(render(result, **options).encode("utf-8", "replace"))
 
@@ -183,20 +195,27 @@ def _resource(name: str) -> str:
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
-def _pointed(parts: Facts) -> Facts:
+def _points_of_charts(
+    components: Components,
+    samples: Samples,
+    residuals: Residuals | None,
+    number: Number,
+    **_: object,
+) -> Facts:
     """Return what the script shows at the pointer, by chart id."""
-    components = parts["components"]
-    drawn = [card.get("chart") for card in components["cards"]]
-    drawn += [components["endmembers"], parts["samples"]["contributions"], parts["number"]["chart"]]
-    drawn += parts["number"]["evidence"] + (parts["residuals"] or {"charts": []})["charts"]
+    drawn = [card.picture.chart for card in components.cards]
+    drawn += [components.endmembers, samples.contributions, number.chart, *number.evidence]
+    if residuals is not None:
+        drawn += residuals.charts
     return {chart.id: chart.data() for chart in drawn if chart is not None}
 
 
-def _subtitle(context: Context, before: str) -> str:
-    result = context.result
+def _subtitle(context: Context, title: str) -> str:
     shape = context.names.pixels_shape
-    samples = counted(result.n_samples, "sample")
+    samples = counted(context.result.n_samples, "sample")
     if shape is not None:
         samples = f"a scene of {shape[0]} x {shape[1]} pixels"
     features = counted(len(context.W), "feature")
-    return f"{before}{samples} \N{MULTIPLICATION SIGN} {features}"
+    size = f"{samples} \N{MULTIPLICATION SIGN} {features}"
+    components = counted(context.K, "component")
+    return size if title == components else f"{components} · {size}"

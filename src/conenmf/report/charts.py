@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -72,16 +73,18 @@ class Axis(NamedTuple):
 
     def ticks(self) -> list[tuple[float, str]]:
         """Return positions and texts of about five round numbers within the range."""
-        if self.groups:
-            return [(float(self.place(middle)), text) for middle, text in self.groups]
+        marks = self.groups or self._round_numbers()
+        return [(float(self.place(value)), text) for value, text in marks]
+
+    def _round_numbers(self) -> list[tuple[float, str]]:
         spacing = (self.high - self.low) / 5 or 1.0
         power = 10.0 ** np.floor(np.log10(spacing))
         step = power * next(m for m in (1, 2, 5, 10) if m * power >= spacing * 0.999)
-        steps = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9) * step
-        if self.labels:
-            named = [int(v) for v in steps if v == int(v) < len(self.labels)]
-            return [(float(self.place(v)), visible(self.labels[v], _MAX_LABEL)) for v in named]
-        return [(float(self.place(v)), f"{v + 0.0:.6g}") for v in steps]
+        values = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9) * step
+        if not self.labels:
+            return [(value, f"{value + 0.0:.6g}") for value in values]
+        places = [int(value) for value in values if value == int(value) < len(self.labels)]
+        return [(place, visible(self.labels[place], _MAX_LABEL)) for place in places]
 
 
 def value_axis(highest: float) -> Axis:
@@ -95,15 +98,17 @@ def date_axis(times: Array) -> tuple[Array, Axis]:
     >>> date_axis(np.array(["2001-11-05", "2002-02-20"], "datetime64[s]"))[1].ticks()[0][1]
     '2001-12'
     """
-    ends = np.fmin.reduce(times), np.fmax.reduce(times)
+    first = np.fmin.reduce(times)
+    last = np.fmax.reduce(times)
     for unit in "YMDhms":
-        first, last = (end.astype(f"datetime64[{unit}]") for end in ends)
-        starts = np.append(np.arange(first, last), last)
-        starts = starts[starts >= ends[0]]
+        begin, end = np.array([first, last]).astype(f"datetime64[{unit}]")
+        starts = np.arange(begin, end + 1)
+        starts = starts[starts >= first]
         if starts.size > 2:
             break
-    shown = starts[:: 1 + starts.size // _MAX_DATES]
-    groups = [(float(start.astype(times.dtype).astype(float)), str(start)) for start in shown]
+    starts = starts[:: 1 + starts.size // _MAX_DATES]
+    places = starts.astype(times.dtype).astype(float).tolist()
+    groups = list(zip(places, map(str, starts), strict=True))
     seconds = np.where(np.isnat(times), np.nan, times.astype(float))
     return seconds, Axis("date", np.nanmin(seconds), np.nanmax(seconds), groups=groups)
 
@@ -131,24 +136,24 @@ class Chart(NamedTuple):
     def data(self) -> Facts:
         """Return the points for the script."""
         x = self.x.place(self.points[0])
-        y = np.clip(self.y.place(self.points[1]), 0, 1)
+        y = self.y.place(self.points[1]).clip(0, 1)
         return {"x": x.round(4).tolist(), "y": y.round(4).tolist(), "text": self.texts}
 
 
 def bars(x: Array, heights: Array, width: float) -> str:
     """Return bars centred at x; positions are between 0 and 1."""
-    return "".join(
-        f"M{_at(a - width / 2)} {_SIDE}V{_at(1 - b)}h{_at(width)}V{_SIDE}z"
-        for a, b in zip(x, heights, strict=True)
-    )
+    path = ""
+    for left, height in zip(x - width / 2, heights, strict=True):
+        path += f"M{_at(left)} {_SIDE}V{_at(1 - height)}h{_at(width)}V{_SIDE}z"
+    return path
 
 
 def whiskers(x: Array, lows: Array, highs: Array) -> str:
     """Return vertical lines at x; positions are between 0 and 1."""
-    return "".join(
-        f"M{_at(a)} {_at(1 - low)}V{_at(1 - high)}"
-        for a, low, high in zip(x, lows, highs, strict=True)
-    )
+    path = ""
+    for place, low, high in zip(x, lows, highs, strict=True):
+        path += f"M{_at(place)} {_at(1 - low)}V{_at(1 - high)}"
+    return path
 
 
 def _at(place: float) -> str:
@@ -162,46 +167,74 @@ def _points(x: Array, y: Array) -> str:
 class Curve:
     """The points of curves over features or samples: bins of consecutive ones.
 
-    Features or samples without a position (NaN) are left out.
+    Features or samples without a position (NaN) are left out. If the axis is only a title, it leads
+    from the first point to the last.
+
+    Parameters
+    ----------
+    positions : array
+    name : function
+        Names a feature or sample by its index.
+    axis : Axis or str
     """
 
-    def __init__(self, positions: Array) -> None:
+    def __init__(self, positions: Array, name: Callable[[int], str], axis: Axis | str) -> None:
         size = int(np.isfinite(positions).sum())
         self._order = np.argsort(positions, kind="stable")[:size]
         count = size if size <= 2 * _MAX_BINS else _MAX_BINS
         self._starts = np.linspace(0, size, count + 1).astype(np.intp)[:-1]
         self.x = positions[self._order][self._starts]
+        self.axis = Axis(axis, self.x[0], self.x[-1]) if isinstance(axis, str) else axis
+        self._name = name
 
     def highs(self, values: Array) -> Array:
         """Return the largest value in each bin."""
         return np.maximum.reduceat(values[self._order], self._starts)
 
-    def named(self, name: Callable[[int], str]) -> list[str]:
-        """Return the name of each bin, given a function that names a feature by its index."""
-        names = [name(f) for f in self._order[self._starts].tolist()]
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each bin."""
+        names = [self._name(f) for f in self._order[self._starts].tolist()]
         return names if self.x.size == self._order.size else [f"from {one}" for one in names]
 
-    def path(self, values: Array, x: Axis, y: Axis) -> str:
+    def path(self, values: Array, y: Axis) -> str:
         """Return the curve as a line through the peaks of bins.
 
         It has gaps where values are NaN, and where positions are far apart.
         """
-        places = x.place(self.x)
+        places = self.axis.place(self.x)
         heights = y.place(self.highs(values))
-        known = np.isfinite(heights)
+        is_known = np.isfinite(heights)
         steps = np.diff(self.x)
         is_gap = steps > _GAP * np.median(steps) if steps.size else steps > 0
-        ends = np.flatnonzero(np.diff(known) | is_gap) + 1
-        parts = np.split(np.arange(known.size), ends)
-        drawn = [f"M{_points(places[part], heights[part])}" for part in parts if known[part[0]]]
-        return "".join(drawn) or "M0 0"
+        ends = np.flatnonzero(np.diff(is_known) | is_gap) + 1
+        path = ""
+        for part in np.split(np.arange(is_known.size), ends):
+            if is_known[part[0]]:
+                path += f"M{_points(places[part], heights[part])}"
+        return path or "M0 0"
 
-    def band(self, lower: Array, upper: Array, x: Axis, y: Axis) -> str:
+    def band(self, lower: Array, upper: Array, y: Axis) -> str:
         """Return the area between two curves, clipped to the chart."""
-        places = x.place(self.x)
-        high = np.clip(y.place(self.highs(upper)), 0, 1)
-        low = np.clip(y.place(-self.highs(-lower)), 0, 1)
+        places = self.axis.place(self.x)
+        high = y.place(self.highs(upper)).clip(0, 1)
+        low = y.place(-self.highs(-lower)).clip(0, 1)
         return f"M{_points(places, high)} {_points(places[::-1], low[::-1])}z"
+
+    def chart(
+        self,
+        label: str,
+        y: Axis,
+        marks: list[Mark],
+        id_: str,
+        highs: Array,
+        texts: Sequence[str] = (),
+    ) -> Chart:
+        """Return a chart with texts at the highs of bins; by default names and highs."""
+        texts = texts or [
+            f"{name}: {high:.3g}" for name, high in zip(self.names, highs, strict=True)
+        ]
+        return Chart(label, self.axis, y, marks, id_, (self.x, highs), texts)
 
 
 # --- the map of samples -------------------------------------------------------------------------
@@ -238,7 +271,8 @@ class SampleMap:
         aside = np.abs(places[:, :1] * anchors[:, 1] - places[:, 1:] * anchors[:, 0])
         before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0, initial=1.0)
         self.numbers = anchors * (before + _NUMBER_GAP)[:, None]
-        self.half_side = np.abs([*self.numbers, *places, (1.0, 1.0)]).max() + _RIM_WIDTH
+        outermost = np.abs([*self.numbers, *places, (1.0, 1.0)]).max()
+        self.half_side = outermost + _RIM_WIDTH
 
     def marks(self, labels: Array) -> list[tuple[int, str]]:
         """Return each label with a path that marks its samples, in the shape of the label."""
@@ -255,7 +289,8 @@ def map_at(coordinates: Array) -> SampleMap:
     low = coordinates.min(axis=0)
     high = coordinates.max(axis=0)
     half = max((high - low).max(), TINY) / 2
-    return SampleMap((coordinates - (low + high) / 2) / half * (1, -1), np.zeros((0, 2)))
+    places = (coordinates - (low + high) / 2) / half
+    return SampleMap(places * (1, -1), np.zeros((0, 2)))
 
 
 def map_of(shares: Array, similarity: Array) -> SampleMap:

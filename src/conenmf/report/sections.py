@@ -6,14 +6,15 @@ import base64
 import io
 import math
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import Pair, Shape, array, choice, optional, several, text
-from ..arguments import classes as numbered
+from ..arguments import classes as numbers_of_classes
 from ..data.blocks import Array, exact
 from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate
@@ -28,12 +29,11 @@ from ..judge.scores import (
 )
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
-from ..mutations import COLOURS, MutationTypes, mutation_types
-from ..names import Names
+from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
 from ..result import Factorization
 from ..text import Facts, Titles, counted, visible
 from . import charts
-from .charts import Axis, Chart, Curve, Mark
+from .charts import Axis, Chart, Curve, Mark, SampleMap
 
 VIEWS = ("auto", "images", "curves", "terms")
 _MAX_TERMS = 12  # features listed for a component
@@ -66,7 +66,8 @@ def percent(share: float) -> str:
         return "< 0.1%"
     if 0.9945 <= share < 1:
         return f"{min(100 * share, 99.99):.2f}%"
-    return f"{100 * share:.1f}%" if share < 0.0995 else f"{100 * share:.0f}%"
+    digits = 1 if share < 0.0995 else 0
+    return f"{100 * share:.{digits}f}%"
 
 
 def degrees(radians: float) -> str:
@@ -95,11 +96,12 @@ def image(pixels: Array, white: float, description: str, palette: Array | None =
     """Return pixels as a PNG, where 0 is black and `white` is white, or with a palette."""
     from PIL import Image as Picture
 
-    scaled = np.clip(pixels * (255.0 / white if white > 0 else 0.0), 0, 255).round()
-    picture = Picture.fromarray(scaled.astype(np.uint8))
-    stream = io.BytesIO()
+    factor = 255.0 / white if white > 0 else 0.0
+    values = np.clip(pixels * factor, 0, 255).round()
+    picture = Picture.fromarray(values.astype(np.uint8))
     if palette is not None:
         picture.putpalette(palette.astype(np.uint8).tobytes())
+    stream = io.BytesIO()
     picture.save(stream, "png", optimize=True)
     content = base64.b64encode(stream.getvalue()).decode("ascii")
     rows, columns = pixels.shape
@@ -115,13 +117,16 @@ def square_images(W: Array) -> Shape | None:
     side = math.isqrt(len(W))
     if side < _MIN_SIDE or side**2 != len(W):
         return None
-    return (side, side) if _closer(W, side, side // 2) else None
+    return (side, side) if _are_closer(W, side, side // 2) else None
 
 
-def _closer(rows: Array, lag: int, other: int) -> bool:
+def _are_closer(rows: Array, lag: int, other: int) -> bool:
     """Whether rows that are `lag` apart differ clearly less than rows that are `other` apart."""
-    step, usual = (np.abs(rows[one:] - rows[:-one]).mean() for one in (lag, other))
-    return step < _MAX_STEP_RATIO * usual
+    return _mean_step(rows, lag) < _MAX_STEP_RATIO * _mean_step(rows, other)
+
+
+def _mean_step(rows: Array, lag: int) -> float:
+    return np.abs(rows[lag:] - rows[:-lag]).mean()
 
 
 # --- contents shared by sections ------------------------------------------------------------------
@@ -132,6 +137,26 @@ def check_view(view: str, names: Names) -> None:
     choice("view", view, VIEWS)
     if view == "images" and names.image_shape is None:
         raise OptionError(Option("view", "images"), " needs ", Option("image_shape"))
+
+
+class Classes(NamedTuple):
+    """Names of classes, the largest first, and the number of each sample's class."""
+
+    names: list[str]
+    numbers: Array
+
+
+class Bar(NamedTuple):
+    """A name and a value with a bar; lengths are shares of the width."""
+
+    name: str
+    value: str
+    share: float
+    again: float | None = None
+    low: float | None = None
+    high: float | None = None
+    text: str = ""
+    image: Image | None = None
 
 
 class Context:
@@ -148,8 +173,7 @@ class Context:
         The names of the result, with the shapes that were given or recognised.
     view : {"images", "curves", "terms"}
         How components and samples are drawn.
-    classes : (list of str, array (N,)) or None
-        Known classes, the largest first, and the number of each sample's class.
+    classes : Classes or None
     coordinates : array (N, 2) or None
         Known coordinates of the samples.
     texts : list of N str, or None
@@ -180,9 +204,9 @@ class Context:
         self.W = exact(result.W)
         self.names = result.names.updated(shapes or Names()).checked(N, F)
         check_view(view, self.names)
-        self.view = self._chosen_view() if view == "auto" else view
+        self.view = self._choose_view() if view == "auto" else view
         self.coordinates = optional(array, "coordinates", coordinates, (N, 2))
-        self.classes = None if classes is None else _numbered_classes(classes, N)
+        self.classes = None if classes is None else _number_classes(classes, N)
         self.texts = optional(several, "texts", texts, "a list of texts")
         if self.texts is not None and len(self.texts) != N:
             raise DataError(f"there are {len(self.texts)} texts for {N} samples: give one for each")
@@ -192,13 +216,13 @@ class Context:
                 f"{result.W.shape}: give the stability of the same data with as many components"
             )
 
-    def _chosen_view(self) -> str:
-        if self.names.image_shape is None and self.names.feature_names is None:
+    def _choose_view(self) -> str:
+        has_names = self.names.feature_names is not None
+        if self.names.image_shape is None and not has_names:
             self.names = self.names.updated(Names(image_shape=square_images(self.W)))
         if self.names.image_shape is not None:
             return "images"
-        positions = self.names.feature_positions
-        return "curves" if self.names.feature_names is None or positions is not None else "terms"
+        return "terms" if has_names and self.names.feature_positions is None else "curves"
 
     @cached_property
     def units(self) -> Array:
@@ -218,16 +242,17 @@ class Context:
 
     def limits(self, k: int) -> Pair | None:
         """Return limits (F,) of a component over runs, or its range in other factors, or None."""
-        known: Any = self.uniqueness
-        if self.has_limits:
-            known = self.stability
+        runs = self.stability
+        if runs is not None and self.has_limits:
             own = self.partners[k]
+            if runs.withheld[own]:
+                return None
             total = self.W[:, k].sum()
-            lower = known.lower[:, own] * total
-            upper = known.upper[:, own] * total
-            return None if known.withheld[own] else (lower, upper)
-        can_move = known.verdicts[k] == "can be moved"
-        return (known.lower[:, k], known.upper[:, k]) if can_move else None
+            return runs.lower[:, own] * total, runs.upper[:, own] * total
+        others = self.uniqueness
+        if others.verdicts[k] != "can be moved":
+            return None
+        return others.lower[:, k], others.upper[:, k]
 
     @cached_property
     def types(self) -> MutationTypes | None:
@@ -235,33 +260,30 @@ class Context:
         return mutation_types(self.names.feature_names)
 
     @cached_property
-    def curve(self) -> Curve:
+    def features(self) -> Curve:
         """The points of curves over the features."""
-        positions = self.names.feature_positions
-        if self.types is not None:
-            positions = self.types.places.astype(float)
-        return Curve(np.arange(float(len(self.W))) if positions is None else positions)
-
-    @cached_property
-    def feature_axis(self) -> Axis:
-        """The axis of the features."""
-        x = self.curve.x
-        positions = self.names.feature_positions
-        name = "feature"
-        if self.names.pixels_shape is not None:
-            name = "band" if positions is None else "wavelength"
+        F = len(self.W)
+        names = self.names
+        positions = names.feature_positions
+        title = "feature"
+        if names.pixels_shape is not None:
+            title = "band" if positions is None else "wavelength"
         if positions is not None:
-            return Axis(name, x[0], x[-1])
+            return Curve(positions, names.feature, title)
+        places = np.arange(float(F))
         if self.types is not None:
-            return Axis("mutation type", -0.5, x[-1] + 0.5, groups=self.types.groups)
-        return Axis(name, -0.5, len(self.W) - 0.5, self.names.feature_names or ())
+            axis = Axis("mutation type", -0.5, F - 0.5, groups=self.types.groups)
+            return Curve(self.types.places.astype(float), names.feature, axis)
+        axis = Axis(title, -0.5, F - 0.5, names.feature_names or ())
+        return Curve(places, names.feature, axis)
 
     def value_axis(self, k: int) -> Axis:
         """Return the axis for the values of a component; its band may exceed it."""
         highest = self.W[:, k].max()
         limits = self.limits(k)
         if limits is not None:
-            highest = max(highest, min(limits[1].max(), _MAX_BAND_RATIO * highest))
+            top_of_band = min(limits[1].max(), _MAX_BAND_RATIO * highest)
+            highest = max(highest, top_of_band)
         return charts.value_axis(highest)
 
     @cached_property
@@ -270,15 +292,16 @@ class Context:
         return charts.rows_to_one(self.details.inspected.coefficients)
 
     @cached_property
-    def sample_axis(self) -> tuple[Curve, Axis]:
-        """The axis of the inspected samples: over time if their names are dates."""
+    def samples(self) -> Curve:
+        """The points of curves over the inspected samples: over time if their names are dates."""
         indices = self.details.inspected.indices
         times = self.names.sample_times
         if times is not None:
             seconds, axis = charts.date_axis(times)
-            return Curve(seconds[indices]), axis
-        labels = self.names.sample_names or ()
-        return Curve(indices.astype(float)), Axis("sample", 0.0, float(indices[-1]), labels)
+            return Curve(seconds[indices], self.sample_name, axis)
+        places = indices.astype(float)
+        axis = Axis("sample", 0.0, float(places[-1]), self.names.sample_names or ())
+        return Curve(places, self.sample_name, axis)
 
     def sample_name(self, position: int) -> str:
         """Return the name of an inspected sample; for an unnamed pixel, its row and column."""
@@ -291,225 +314,348 @@ class Context:
     def image(self, vector: Array, white: float, description: str) -> Image:
         """Return a vector over the pixels as an image; values of `white` are drawn white."""
         assert self.names.image_shape is not None
-        count = self.K + 2 * self.details.inspected.examples.size
-        factor = max(1, math.ceil(math.sqrt(count * len(self.W) / _MAX_PIXELS)))
+        n_images = self.K + 2 * self.details.inspected.examples.size
+        n_pixels = n_images * len(self.W)
+        factor = max(1, math.ceil(math.sqrt(n_pixels / _MAX_PIXELS)))
         pixels = shrink(np.reshape(vector, self.names.image_shape), factor)
         return image(pixels, white, description)
 
 
-def _numbered_classes(values: ArrayLike, N: int) -> tuple[list[str], Array]:
+def _number_classes(values: ArrayLike, N: int) -> Classes:
     """Number the classes, the largest first."""
-    count = numbered("classes", values).size
+    count = numbers_of_classes("classes", values).size
     if count != N:
         raise DataError(f"there are {count} classes for {N} samples: give one for each")
     own = [visible(one) for one in np.asarray(values)]
     names = [name for name, _ in Counter(own).most_common()]
     place = {name: number for number, name in enumerate(names)}
-    return names, np.array([place[name] for name in own])
+    return Classes(names, np.array([place[name] for name in own]))
+
+
+def _descending(values: Array) -> list[int]:
+    """Return indices from the largest value to the smallest."""
+    return np.argsort(-values, kind="stable").tolist()
 
 
 # --- verdict ------------------------------------------------------------------------------------
 
 
-def verdict(context: Context) -> Facts:
-    """Return the headline and the rows of the diagnosis, and a row of the stability if known."""
+def verdict(context: Context) -> list[Row]:
+    """Return the rows of the diagnosis, and a row of the stability if known."""
     rows = list(context.diagnosis.rows)
     if context.stability is not None:
         names = [row.name for row in rows]
         rows.insert(names.index("Components") + 1, _stability_row(context.stability))
-    return {"headline": context.diagnosis.headline, "rows": rows}
+    return rows
 
 
 def _stability_row(found: Stability) -> Row:
     n_stable = int(found.is_stable.sum())
-    grade = "good" if n_stable == found.K else "fair" if n_stable else "poor"
+    finding = found.in_sentences()[0]
+    if n_stable == found.K:
+        return Row("Stability", "good", finding)
     advice = "interpret only the stable components, or try a smaller K"
-    return Row("Stability", grade, found.in_sentences()[0], advice * (n_stable < found.K))
+    return Row("Stability", "fair" if n_stable else "poor", finding, advice)
 
 
 # --- components ---------------------------------------------------------------------------------
 
 
-def components(context: Context) -> Facts:
+class Recurrence:
+    """How many runs contain a component, and how similar it is there."""
+
+    def __init__(self, runs: Stability, k: int) -> None:
+        self._runs = runs
+        self._k = k
+        self.is_stable = bool(runs.is_stable[k])
+        self.move = runs.move_in_words(k)
+        self.withheld = runs.withheld[k]
+
+    @property
+    def share(self) -> str:
+        """The share of runs that contain the component."""
+        return f"{self._runs.found_in[self._k]:.0%}"
+
+    @property
+    def cosine(self) -> str:
+        """The median cosine in the runs, and its limits."""
+        low, high = self._runs.cosine_limits[:, self._k]
+        middle = np.median(self._runs.cosines[:, self._k])
+        return f"{middle:.3f} [{low:.3f}, {high:.3f}]"
+
+    @property
+    def silhouette(self) -> str:
+        """The silhouette of the component's cluster."""
+        value = float(self._runs.silhouettes[self._k])
+        return f"{value:.2f}" if np.isfinite(value) else "none"
+
+
+class Picture(NamedTuple):
+    """A vector over the features as an image, a chart or bars."""
+
+    image: Image | None = None
+    varies: Image | None = None
+    chart: Chart | None = None
+    bars: Sequence[Bar] = ()
+
+
+class Card:
+    """The contents of the page for one component."""
+
+    def __init__(self, context: Context, k: int) -> None:
+        self.k = k
+        self._context = context
+        self._result = context.result
+        self._w = context.W[:, k]
+        self.picture = _picture(context, k)
+        self.typical = _typical_samples(context, k)
+
+    @property
+    def name(self) -> str:
+        """The name of the component."""
+        return visible(self._result.component_names[self.k])
+
+    @property
+    def known_as(self) -> str:
+        """The reference that the component is like; "" if there is none."""
+        references = self._result.settings.get("known_as")
+        return references[self.k] if references else ""
+
+    @property
+    def share(self) -> float:
+        """The share of the reconstruction."""
+        return float(self._result.shares[self.k])
+
+    @property
+    def part(self) -> float:
+        """The share over the largest share."""
+        return self.share / (self._result.shares.max() or 1.0)
+
+    @property
+    def size(self) -> int:
+        """The number of samples that use it most."""
+        return int(self._context.details.sizes[self.k])
+
+    @property
+    def mean_share(self) -> float:
+        """The mean share in a sample."""
+        return self._context.shares[:, self.k].mean()
+
+    @property
+    def grade(self) -> str:
+        """Whether to interpret the component."""
+        return self._context.diagnosis.components[self.k]
+
+    @property
+    def level(self) -> str:
+        """The grade as that of a row, which has the colour."""
+        return _LEVELS[self.grade]
+
+    @cached_property
+    def _other_factors(self) -> str:
+        return self._context.uniqueness.in_words(self.k, self._result.component_names)
+
+    @property
+    def reason(self) -> str:
+        """The reason of the grade, without what is said of other factors."""
+        reason = self._context.diagnosis.reasons[self.k].removesuffix(self._other_factors)
+        return visible(reason.rstrip("; "), None)
+
+    @property
+    def other_factors(self) -> str:
+        """Whether other factors have the same error."""
+        return visible(self._other_factors.removeprefix("other factors: "), None)
+
+    @property
+    def peak(self) -> str:
+        """The largest feature; several if features are terms."""
+        if self._context.view == "terms":
+            return _largest_terms(self._context, self._w, _MAX_TABLE_TERMS)
+        return self._context.names.feature(int(self._w.argmax())) if self._w.any() else ""
+
+    @property
+    def specific(self) -> str:
+        """The terms that are larger here than in other components.
+
+        They are ranked by their value times their share of the values in all components, which are
+        scaled to norm 1.
+        """
+        units = self._context.units
+        if self._context.view != "terms":
+            return ""
+        specific = units[:, self.k] * charts.rows_to_one(units)[:, self.k]
+        return _largest_terms(self._context, specific, _MAX_TERMS)
+
+    @property
+    def largest_class(self) -> tuple[str, float] | None:
+        """The class with most samples of the component, and its share of them."""
+        classes = self._context.classes
+        if classes is None:
+            return None
+        own = classes.numbers[np.asarray(self._result.labels) == self.k]
+        if not own.size:
+            return None
+        counts = np.bincount(own)
+        return classes.names[int(counts.argmax())], counts.max() / own.size
+
+    @cached_property
+    def stability(self) -> Recurrence | None:
+        """How many runs contain the component, if there are several."""
+        runs = self._context.stability
+        if runs is None:
+            return None
+        return Recurrence(runs, int(self._context.partners[self.k]))
+
+
+class Components(NamedTuple):
+    """The cards of all components, their order by share, and what the pictures show."""
+
+    description: str
+    cards: list[Card]
+    order: list[int]
+    endmembers: Chart | None
+    bands: str
+
+
+def components(context: Context) -> Components:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
-    description = {
-        "images": "as images, from black (0) to white (the largest value)",
-        "curves": "as curves over the features",
-        "terms": f"by the {min(_MAX_TERMS, len(context.W))} features with the largest values",
-    }[context.view]
+    count = counted(context.K, "component")
+    return Components(
+        f"{count}, {_way_of_drawing(context)}, numbered from 0.",
+        [Card(context, k) for k in range(context.K)],
+        _descending(context.result.shares),
+        _endmembers(context),
+        _bands_in_words(context),
+    )
+
+
+def _way_of_drawing(context: Context) -> str:
+    F = len(context.W)
     if context.types is not None:
-        description = f"as spectra of {len(context.W)} types of mutations"
-    return {
-        "description": f"{counted(context.K, 'component')}, {description}, numbered from 0.",
-        "cards": [_component(context, k) for k in range(context.K)],
-        "order": np.argsort(-context.result.shares, kind="stable").tolist(),
-        "endmembers": _endmembers(context),
-        "bands": _bands_in_words(context),
-    }
+        return f"as spectra of {F} types of mutations"
+    if context.view == "images":
+        return "as images, from black (0) to white (the largest value)"
+    if context.view == "curves":
+        return "as curves over the features"
+    return f"by the {min(_MAX_TERMS, F)} features with the largest values"
 
 
 def _bands_in_words(context: Context) -> str:
     """Describe what the bands of components show; "" if there are none."""
-    found = context.stability
-    known = context.uniqueness
-    if found is not None and context.has_limits:
-        origin = f"within the 90% limits over {found.n_runs} runs ({found.difference})"
-    elif "can be moved" in known.verdicts:
-        error = f"an error of up to {MAX_ERROR_RATIO} times" if known.was_searched else "this error"
-        origin = f"in other factors with {error}"
-    else:
+    runs = context.stability
+    others = context.uniqueness
+    if runs is not None and context.has_limits:
+        origin = f"within the 90% limits over {runs.n_runs} runs ({runs.difference})"
+    elif "can be moved" not in others.verdicts:
         return ""
+    elif others.was_searched:
+        origin = f"in other factors with an error of up to {MAX_ERROR_RATIO} times"
+    else:
+        origin = "in other factors with this error"
     if context.view == "images":
         return f"The second image of a component shows how much values vary {origin}."
     what = "band" if context.view == "curves" else "thin line"
     return f"The {what} of a component shows where values are {origin}."
 
 
-def _component(context: Context, k: int) -> Facts:
-    """Return the contents of the page for one component."""
-    share = float(context.result.shares[k])
-    w = context.W[:, k]
-    names = context.result.component_names
-    grade = context.diagnosis.components[k]
-    other_factors = context.uniqueness.in_words(k, names)
-    reason = context.diagnosis.reasons[k].removesuffix(other_factors).rstrip("; ")
-    card = {
-        "k": k,
-        "name": visible(names[k]),
-        "share": percent(share),
-        "part": share / (context.result.shares.max() or 1.0),
-        "size": int(context.details.sizes[k]),
-        "mean_share": percent(context.shares[:, k].mean()),
-        "grade": grade,
-        "level": _LEVELS[grade],
-        "reason": visible(reason, None),
-        "other_factors": visible(other_factors.removeprefix("other factors: "), None),
-        "typical": _typical_samples(context, k),
-        "peak": context.names.feature(int(w.argmax())) if w.any() else "",
-        "known_as": [*context.result.settings.get("known_as", ()), *[""] * context.K][k],
-        **_picture(context, k),
-    }
-    if context.classes is not None:
-        counts = np.bincount(context.classes[1][np.asarray(context.result.labels) == k])
-        if counts.size:
-            largest = context.classes[0][int(counts.argmax())], counts.max() / counts.sum()
-            card["largest_class"] = largest
-    if context.stability is not None:
-        card["stability"] = _stability(context.stability, int(context.partners[k]))
-    if context.view == "terms":
-        features = largest_features(w[:, None], context.names, _MAX_TABLE_TERMS)[0]
-        card["peak"] = ", ".join(features)
-        card["specific"] = _specific_terms(context, k)
-    return card
-
-
-def _stability(found: Stability, k: int) -> Facts:
-    """Describe how many runs contain a component, and how similar it is there."""
-    low, high = found.cosine_limits[:, k]
-    silhouette = float(found.silhouettes[k])
-    return {
-        "share": f"{found.found_in[k]:.0%}",
-        "cosine": f"{np.median(found.cosines[:, k]):.3f} [{low:.3f}, {high:.3f}]",
-        "silhouette": f"{silhouette:.2f}" if np.isfinite(silhouette) else "none",
-        "is_stable": bool(found.is_stable[k]),
-        "move": found.move_in_words(k),
-        "withheld": found.withheld[k],
-    }
-
-
-def _typical_samples(context: Context, k: int) -> list[Facts]:
+def _typical_samples(context: Context, k: int) -> list[Bar]:
     """Return the samples with the largest share of a component, with thumbnails of images."""
     inspected = context.details.inspected
     typical = inspected.typical[k]
     pixels = inspected.thumbnails[k * typical.size :]
     if context.view == "images" and not len(pixels) and context.result.data is not None:
-        shape = context.names.image_shape  # the shape was unknown when the diagnosis was made
-        pixels = thumbnails(context.result.data, inspected.indices, typical, shape)
-    shown = []
+        # The shape was unknown when the diagnosis was made.
+        V = context.result.data
+        pixels = thumbnails(V, inspected.indices, typical, context.names.image_shape)
+    bars = []
     for place, n in enumerate(typical.tolist()):
-        if n >= 0:
-            share = float(context.shares[n, k])
-            name = context.sample_name(n)
-            one = {"name": name, "value": percent(share), "share": share}
-            if context.texts is not None:
-                line = text("texts", context.texts[int(inspected.indices[n])])
-                line = " ".join(line[: 4 * _MAX_TEXT_CHARS].split())
-                one["text"] = visible(line, _MAX_TEXT_CHARS)
-            if context.view == "images" and len(pixels):
-                one["image"] = image(pixels[place], 255.0, name)
-            shown.append(one)
-    return shown
+        if n < 0:
+            continue
+        share = float(context.shares[n, k])
+        bar = Bar(context.sample_name(n), percent(share), share)
+        if context.texts is not None:
+            bar = bar._replace(text=_beginning(context.texts[int(inspected.indices[n])]))
+        if context.view == "images" and len(pixels):
+            bar = bar._replace(image=image(pixels[place], 255.0, bar.name))
+        bars.append(bar)
+    return bars
 
 
-def _specific_terms(context: Context, k: int) -> str:
-    """Return the features that are larger here than in other components.
-
-    Features are ranked by their value times their share of the values in all components, which are
-    scaled to norm 1.
-    """
-    specific = context.units[:, k] * charts.rows_to_one(context.units)[:, k]
-    return ", ".join(largest_features(specific[:, None], context.names, _MAX_TERMS)[0])
+def _beginning(sample: object) -> str:
+    """Return the beginning of a sample that is a text, on one line."""
+    content = text("texts", sample)[: 4 * _MAX_TEXT_CHARS]
+    return visible(" ".join(content.split()), _MAX_TEXT_CHARS)
 
 
-def _picture(context: Context, k: int) -> Facts:
+def _largest_terms(context: Context, values: Array, count: int) -> str:
+    return ", ".join(largest_features(values[:, None], context.names, count)[0])
+
+
+def _picture(context: Context, k: int) -> Picture:
     w = context.W[:, k]
     limits = context.limits(k)
     if context.view == "images":
         white = w.max()
-        picture = {"image": context.image(w, white, f"component {k} as an image")}
-        if limits is not None:
-            label = f"how much each pixel of component {k} varies"
-            picture["varies"] = context.image(limits[1] - limits[0], white, label)
-        return picture
+        drawn = context.image(w, white, f"component {k} as an image")
+        if limits is None:
+            return Picture(drawn)
+        lower, upper = limits
+        label = f"how much each pixel of component {k} varies"
+        return Picture(drawn, varies=context.image(upper - lower, white, label))
     if context.view == "curves" or context.types is not None:
-        return {"chart": _component_chart(context, k)}
+        return Picture(chart=_component_chart(context, k))
     top = context.value_axis(k).high
     bars = []
-    for f in np.argsort(-w, kind="stable")[:_MAX_TERMS].tolist():
+    for f in _descending(w)[:_MAX_TERMS]:
         if w[f] > 0:
-            bar: Facts = {"name": context.names.feature(f), "value": f"{w[f]:.3g}"}
-            bar["share"] = w[f] / top
-            if limits is not None:
-                low = limits[0][f]
-                high = limits[1][f]
-                bar["value"] += f" [{low:.3g}, {high:.3g}]"
-                bar |= {"low": min(low / top, 1.0), "high": min(high / top, 1.0)}
-            bars.append(bar)
+            bar = Bar(context.names.feature(f), f"{w[f]:.3g}", w[f] / top)
+            bars.append(
+                bar if limits is None else _with_limits(bar, limits[0][f], limits[1][f], top)
+            )
     all_fit = _MAX_TERMS < len(w) <= _MAX_NAMED_BARS
-    return {"bars": bars, "chart": _component_chart(context, k) if all_fit else None}
+    return Picture(bars=bars, chart=_component_chart(context, k) if all_fit else None)
+
+
+def _with_limits(bar: Bar, low: float, high: float, top: float) -> Bar:
+    value = f"{bar.value} [{low:.3g}, {high:.3g}]"
+    return bar._replace(value=value, low=min(low / top, 1.0), high=min(high / top, 1.0))
 
 
 def _component_chart(context: Context, k: int) -> Chart:
     """Draw a component over the features: as bars if features have names, otherwise as a curve."""
     w = context.W[:, k]
     limits = context.limits(k)
-    x = context.feature_axis
+    curve = context.features
     y = context.value_axis(k)
-    curve = context.curve
-    if context.view == "curves":
-        marks = [] if limits is None else [Mark(curve.band(*limits, x, y), "band")]
-        marks.append(Mark(curve.path(w, x, y), "line own"))
+    label = f"component {k} over the features"
+    if limits is not None:
+        label += ", with a band"
+    if context.view != "curves":
+        marks = _bars(context.types, w, limits, curve.axis, y)
     else:
-        marks = _bars(context.types, w, limits, x, y)
-    highs = curve.highs(w)
-    names = curve.named(context.names.feature)
-    texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
-    label = f"component {k} over the features{', with a band' * (limits is not None)}"
-    return Chart(label, x, y, marks, f"curve-{k}", (curve.x, highs), texts)
+        marks = [Mark(curve.path(w, y), "line own")]
+        if limits is not None:
+            marks.insert(0, Mark(curve.band(*limits, y), "band"))
+    return curve.chart(label, y, marks, f"curve-{k}", curve.highs(w))
 
 
 def _bars(
     types: MutationTypes | None, w: Array, limits: Pair | None, x: Axis, y: Axis
 ) -> list[Mark]:
     """Draw a bar per feature with its limits; mutation types have the colours of their classes."""
-    order, names = (np.arange(len(w)), [""] * len(w)) if types is None else types
+    order = np.arange(len(w)) if types is None else types.places
     places = x.place(order)
-    classes = np.array(names)
+    heights = y.place(w)
+    width = 0.8 / len(w)
     marks = []
-    for one in np.unique(classes).tolist():
-        own = classes == one
-        path = charts.bars(places[own], y.place(w[own]), 0.8 / len(w))
-        marks.append(Mark(path, "bar own", style=f"--colour:{COLOURS[one]}" if one else ""))
+    if types is None:
+        marks.append(Mark(charts.bars(places, heights, width), "bar own"))
+    else:
+        classes = np.array(types.classes)
+        for one in np.unique(classes).tolist():
+            own = classes == one
+            path = charts.bars(places[own], heights[own], width)
+            marks.append(Mark(path, "bar own", style=f"--colour:{MUTATION_COLOURS[one]}"))
     if limits is not None:
         lower, upper = (np.clip(y.place(one), 0, 1) for one in limits)
         marks.append(Mark(charts.whiskers(places, lower, upper), "whisker"))
@@ -521,43 +667,56 @@ def _endmembers(context: Context) -> Chart | None:
     if context.view != "curves" or context.K == 1:
         return None
     label = f"All {context.K} components as curves, each scaled to norm 1"
-    names = context.curve.named(context.names.feature)
-    return _together(context.units, context.curve, context.feature_axis, names, label, "endmembers")
+    return _together(context.units, context.features, label, "endmembers")
 
 
-def _together(
-    values: Array, curve: Curve, x: Axis, names: list[str], label: str, id_: str
-) -> Chart:
+def _together(values: Array, curve: Curve, label: str, id_: str) -> Chart:
     """Draw one curve for each component, (F, K) or (S, K), in one frame."""
     y = charts.value_axis(values.max())
-    marks = [Mark(curve.path(one, x, y), "line own", k) for k, one in enumerate(values.T)]
+    marks = [Mark(curve.path(one, y), "line own", k) for k, one in enumerate(values.T)]
     highs = np.array([curve.highs(one) for one in values.T])
     texts = []
-    for name, pointed in zip(names, highs.T, strict=True):
-        largest = np.argsort(-pointed, kind="stable")[:_MAX_POINTED]
-        parts = ", ".join(f"{k}: {pointed[k]:.3g}" for k in largest if pointed[k] > 0)
-        texts.append(f"{name}\ncomponents {parts}" if parts else f"{name}\nall are zero")
-    return Chart(label, x, y, marks, id_, (curve.x, highs.max(axis=0)), texts)
+    for name, at_point in zip(curve.names, highs.T, strict=True):
+        largest = _descending(at_point)[:_MAX_POINTED]
+        parts = [f"{k}: {at_point[k]:.3g}" for k in largest if at_point[k] > 0]
+        texts.append(f"{name}\ncomponents {', '.join(parts)}" if parts else f"{name}\nall are zero")
+    return curve.chart(label, y, marks, id_, highs.max(axis=0), texts)
 
 
 # --- maps and samples ---------------------------------------------------------------------------
 
 
-def maps(context: Context) -> Facts | None:
+class Map(NamedTuple):
+    """The map of a component, and its largest share."""
+
+    k: int
+    image: Image
+    top: float
+
+
+class Maps(NamedTuple):
+    """The maps of all components, and whether they are thinned."""
+
+    figures: list[Map]
+    thinned: str
+
+
+def maps(context: Context) -> Maps | None:
     """Return maps of the components in a scene, if samples are pixels."""
     shape = context.names.pixels_shape
     if shape is None:
         return None
     shares = abundance_maps(context.W, context.result.H, shape, max_pixels=_MAX_MAP_PIXELS)
-    rows, columns = shares.shape[1:]
-    thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
-    tops = shares.max(axis=(1, 2))
     palette = _palette()
-    figures = [
-        {"k": k, "image": image(share, top, f"map of component {k}", palette), "top": percent(top)}
-        for k, (share, top) in enumerate(zip(shares, tops, strict=True))
-    ]
-    return {"figures": figures, "thinned": "" if (rows, columns) == shape else thinned}
+    figures = []
+    for k, share in enumerate(shares):
+        top = share.max()
+        figures.append(Map(k, image(share, top, f"map of component {k}", palette), top))
+    rows, columns = shares.shape[1:]
+    thinned = ""
+    if (rows, columns) != shape:
+        thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
+    return Maps(figures, thinned)
 
 
 def _palette() -> Array:
@@ -567,86 +726,106 @@ def _palette() -> Array:
     return np.stack([np.interp(np.arange(256), at, channel) for channel in marks.T], axis=1)
 
 
-def samples(context: Context) -> Facts:
+class Group(NamedTuple):
+    """A way to colour the samples: the path of each colour, and the names and sizes of groups."""
+
+    by: str
+    marks: list[tuple[int, str]]
+    buttons: list[tuple[str, int]]
+
+
+class Samples(NamedTuple):
+    """The map of the inspected samples, with data for the script."""
+
+    layout: SampleMap
+    groups: list[Group]
+    data: Facts
+    size: int
+    contributions: Chart | None
+
+
+def samples(context: Context) -> Samples:
     """Return the map of the inspected samples, and the contributions of components to them."""
     inspected = context.details.inspected
+    size = inspected.indices.size
     if context.coordinates is not None:
         layout = charts.map_at(exact(context.coordinates)[inspected.indices])
     else:
         layout = charts.map_of(context.shares, cosines(context.W) + cosines(context.shares))
-    sizes = enumerate(context.details.sizes.tolist())
-    by_component = {"by": "component", "marks": layout.marks(inspected.labels)}
-    groups = [{**by_component, "buttons": [(str(k), size) for k, size in sizes]}]
-    data = {
-        "places": np.round(layout.places, 4).tolist(),
-        "labels": inspected.labels.tolist(),
-        "names": [context.sample_name(n) for n in range(inspected.indices.size)],
-        "errors": [float(f"{error:.4g}") for error in inspected.errors],
-        "shares": [_largest_shares(row) for row in context.shares],
-    }
+    buttons = [(str(k), count) for k, count in enumerate(context.details.sizes.tolist())]
+    groups = [Group("component", layout.marks(inspected.labels), buttons)]
+    data: Facts = {"places": layout.places.round(4).tolist(), "labels": inspected.labels.tolist()}
+    data["names"] = [context.sample_name(n) for n in range(size)]
+    data["errors"] = [float(f"{error:.4g}") for error in inspected.errors]
+    data["shares"] = [_largest_shares(row) for row in context.shares]
     if context.classes is not None:
         names, numbers = context.classes
         own = numbers[inspected.indices]
         data["classes"] = [names[number] for number in own]
         buttons = list(zip(names, np.bincount(numbers).tolist(), strict=True))
-        groups.insert(0, {"by": "class", "marks": layout.marks(own), "buttons": buttons})
-    shown = {"layout": layout, "groups": groups, "data": data, "count": inspected.indices.size}
-    return {**shown, "contributions": _contributions(context)}
+        groups.insert(0, Group("class", layout.marks(own), buttons))
+    return Samples(layout, groups, data, size, _contributions(context))
 
 
 def _largest_shares(row: Array) -> list[tuple[int, int]]:
     """Return the components that contribute most to a sample, with their shares in percent."""
-    largest = np.argsort(-row, kind="stable")[:_MAX_POINTED].tolist()
+    largest = _descending(row)[:_MAX_POINTED]
     return [(k, round(100 * row[k])) for k in largest if row[k] > 0.005]
 
 
 def _contributions(context: Context) -> Chart | None:
     """Draw the contributions of components to samples; None for many samples without an order."""
-    inspected = context.details.inspected
-    S = inspected.indices.size
-    curve, x = context.sample_axis
-    is_ordered = x.name == "date" or S <= _MAX_UNORDERED
-    if S < 3 or not (is_ordered or _closer(context.shares, 1, S // 2)):
+    coefficients = context.details.inspected.coefficients
+    S = len(coefficients)
+    curve = context.samples
+    label = "What each component contributes to the samples, in their order"
+    if curve.axis.name == "date":
+        label = "What each component contributes to the samples, over time"
+    elif S > _MAX_UNORDERED and not _are_closer(context.shares, 1, S // 2):
         return None
-    names = curve.named(context.sample_name)
-    order = "over time" if x.name == "date" else "in their order"
-    label = f"What each component contributes to the samples, {order}"
-    return _together(inspected.coefficients, curve, x, names, label, "contributions")
+    return None if S < 3 else _together(coefficients, curve, label, "contributions")
 
 
 # --- residuals ----------------------------------------------------------------------------------
 
 
-def residuals(context: Context) -> Facts | None:
+class Residuals(NamedTuple):
+    """Q over what is expected, features by their share of Q, and charts."""
+
+    Q: float
+    expected: float
+    ratio: str
+    bars: list[Bar]
+    charts: list[Chart]
+
+
+def residuals(context: Context) -> Residuals | None:
     """Return Q of features and samples, and residuals in units of sigma, if sigma is known."""
-    found = context.details.residuals
-    if found is None:
+    summary = context.details.residuals
+    if summary is None:
         return None
-    Q, expected = (context.result.settings[name] for name in ("Q", "Q_expected"))
-    top = np.nanmax(found.by_feature, initial=0.0) or 1.0
-    bars = [
-        {
-            "name": context.names.feature(f),
-            "value": f"{found.by_feature[f]:.3g}, {percent(found.far[f])} beyond 3 sigma",
-            "share": found.by_feature[f] / top,
-        }
-        for f in np.argsort(-np.nan_to_num(found.by_feature), kind="stable")[:_MAX_TERMS].tolist()
-    ]
-    drawn = [_sample_ratios(context, found.by_sample), _residual_ranges(context, found.quantiles)]
+    Q = context.result.settings["Q"]
+    expected = context.result.settings["Q_expected"]
+    ratios = summary.by_feature
+    top = np.nanmax(ratios, initial=0.0) or 1.0
+    bars = []
+    for f in _descending(np.nan_to_num(ratios))[:_MAX_TERMS]:
+        value = f"{ratios[f]:.3g}, {percent(summary.far[f])} beyond 3 sigma"
+        bars.append(Bar(context.names.feature(f), value, ratios[f] / top))
     ratio = f"{Q / expected:.3g}" if expected > 0 else "none"
-    return {"Q": Q, "expected": expected, "ratio": ratio, "bars": bars, "charts": drawn}
+    by_sample = _sample_ratios(context, summary.by_sample)
+    ranges = _residual_ranges(context, summary.quantiles)
+    return Residuals(Q, expected, ratio, bars, [by_sample, ranges])
 
 
 def _sample_ratios(context: Context, by_sample: Array) -> Chart:
     """Draw Q over its expectation for each inspected sample."""
-    curve, x = context.sample_axis
+    curve = context.samples
     values = by_sample[context.details.inspected.indices]
     y = charts.value_axis(np.nanmax(values, initial=0.0))
+    marks = [Mark(curve.path(values, y), "line main")]
     highs = np.nan_to_num(curve.highs(values))
-    names = curve.named(context.sample_name)
-    texts = [f"{name}: {value:.3g}" for name, value in zip(names, highs, strict=True)]
-    marks = [Mark(curve.path(values, x, y), "line main")]
-    return Chart("Q / expected Q of each sample", x, y, marks, "by-sample", (curve.x, highs), texts)
+    return curve.chart("Q / expected Q of each sample", y, marks, "by-sample", highs)
 
 
 def _residual_ranges(context: Context, quantiles: Array) -> Chart:
@@ -654,101 +833,134 @@ def _residual_ranges(context: Context, quantiles: Array) -> Chart:
     low, middle, high = np.nan_to_num(quantiles)
     x = Axis("feature", -0.5, low.size - 0.5, context.names.feature_names or ())
     y = Axis("sigma", min(low.min(), -_USUAL_RANGE), max(high.max(), _USUAL_RANGE))
-    places = np.arange(low.size)
-    at = x.place(places)
+    features = np.arange(low.size)
+    places = x.place(features)
+    centre = y.place(middle)
     marks = [
-        Mark(charts.whiskers(at, y.place(low), y.place(high)), "line main"),
-        Mark(charts.whiskers(at, y.place(middle) - 0.01, y.place(middle) + 0.01), "line original"),
+        Mark(charts.whiskers(places, y.place(low), y.place(high)), "line main"),
+        Mark(charts.whiskers(places, centre - 0.01, centre + 0.01), "line original"),
     ]
-    texts = [
-        f"{context.names.feature(f)}: {low[f]:.2g} to {high[f]:.2g}, median {middle[f]:.2g}"
-        for f in places.tolist()
-    ]
+    texts = []
+    for f in features.tolist():
+        span = f"{low[f]:.2g} to {high[f]:.2g}, median {middle[f]:.2g}"
+        texts.append(f"{context.names.feature(f)}: {span}")
     label = "Residuals of each feature in units of sigma: 5% to 95%, and the median"
-    return Chart(label, x, y, marks, "residual-ranges", (places, high), texts)
+    return Chart(label, x, y, marks, "residual-ranges", (features, high), texts)
 
 
-def reconstructions(context: Context) -> Facts:
+# --- reconstructions ----------------------------------------------------------------------------
+
+
+class Reconstruction(NamedTuple):
+    """A sample beside its reconstruction."""
+
+    name: str
+    error: float
+    images: Sequence[Image] = ()
+    chart: Chart | None = None
+    bars: Sequence[Bar] = ()
+
+
+class Reconstructions(NamedTuple):
+    """Samples beside their reconstructions, and whether entries are missing."""
+
+    pairs: list[Reconstruction]
+    has_missing: bool
+
+
+def reconstructions(context: Context) -> Reconstructions:
     """Return some samples beside their reconstructions, from the best to the worst."""
     inspected = context.details.inspected
     pairs = []
     for original, n in zip(inspected.originals.T, inspected.examples.tolist(), strict=True):
-        pair = _compared(context, original, context.units @ inspected.coefficients[n])
-        error = f"{inspected.errors[n]:.4g}"
-        pairs.append({**pair, "name": context.sample_name(n), "error": error})
-    return {"pairs": pairs, "has_missing": bool(np.isnan(inspected.originals).any())}
+        pair = Reconstruction(context.sample_name(n), inspected.errors[n])
+        again = context.units @ inspected.coefficients[n]
+        pairs.append(_compare(context, pair, original, again))
+    return Reconstructions(pairs, bool(np.isnan(inspected.originals).any()))
 
 
-def _compared(context: Context, original: Array, again: Array) -> Facts:
+def _compare(
+    context: Context, pair: Reconstruction, original: Array, again: Array
+) -> Reconstruction:
     larger = np.fmax(original, again)
     top = larger.max()
+    shown = np.nan_to_num(original)
     if context.view == "images":
-        both = (("sample", np.nan_to_num(original)), ("reconstruction", again))
-        return {"images": [context.image(pixels, top, name) for name, pixels in both]}
+        before = context.image(shown, top, "sample")
+        return pair._replace(images=[before, context.image(again, top, "reconstruction")])
     if context.view == "curves":
-        x = context.feature_axis
+        curve = context.features
         y = charts.value_axis(top)
-        both = (("line original", original), ("line main", again))
-        marks = [Mark(context.curve.path(values, x, y), style) for style, values in both]
-        return {"chart": Chart("a sample and its reconstruction", x, y, marks)}
+        marks = [
+            Mark(curve.path(original, y), "line original"),
+            Mark(curve.path(again, y), "line main"),
+        ]
+        label = "a sample and its reconstruction"
+        return pair._replace(chart=Chart(label, curve.axis, y, marks))
     bars = []
-    for f in np.argsort(-larger, kind="stable")[:_MAX_TABLE_TERMS].tolist():
+    for f in _descending(larger)[:_MAX_TABLE_TERMS]:
         if larger[f] > 0:
             value = "missing" if np.isnan(original[f]) else f"{original[f]:.3g}"
-            shares = {"share": np.nan_to_num(original[f]) / top, "again": again[f] / top}
             value = f"{value} / {again[f]:.3g}"
-            bars.append({"name": context.names.feature(f), "value": value, **shares})
-    return {"bars": bars}
+            bars.append(Bar(context.names.feature(f), value, shown[f] / top, again[f] / top))
+    return pair._replace(bars=bars)
 
 
 # --- the number of components -------------------------------------------------------------------
 
 
-def number(context: Context) -> Facts:
+class Number(NamedTuple):
+    """What the ratios of singular values and other evidence say about the number."""
+
+    text: str
+    chart: Chart
+    evidence: list[Chart]
+
+
+def number(context: Context) -> Number:
     """Return the ratios of singular values and the number of components that they suggest."""
     rank = context.details.rank
     K = context.K
-    ratios = rank.ratios
-    first = " after the first" * (rank.K > 1)
+    first = " after the first" if rank.K > 1 else ""
     text = f"The largest ratio{first} is at K = {rank.K}; this result has K = {K}."
-    numbers = np.arange(1, ratios.size + 1)
-    x = Axis("number of components", 0.5, ratios.size + 0.5)
+    numbers = np.arange(1, rank.ratios.size + 1)
+    x = Axis("number of components", 0.5, numbers.size + 0.5)
     y = Axis("ratio", 1.0, rank.highest_shown)
     places = x.place(numbers)
-    heights = np.minimum(y.place(ratios), 1.0)
-    marks = [
-        Mark(charts.bars(places[chosen], heights[chosen], 0.6 / ratios.size), class_)
-        for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K))
-    ]
-    texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(ratios, 1)]
+    heights = np.minimum(y.place(rank.ratios), 1.0)
+    marks = []
+    for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
+        path = charts.bars(places[chosen], heights[chosen], 0.6 / numbers.size)
+        marks.append(Mark(path, class_))
+    texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(rank.ratios, 1)]
     label = "Ratio of each singular value to the next"
-    chart = Chart(label, x, y, marks, "ratios", (numbers, ratios), texts)
-    return {"text": text, "chart": chart, "evidence": _evidence(context)}
+    chart = Chart(label, x, y, marks, "ratios", (numbers, rank.ratios), texts)
+    return Number(text, chart, _evidence(context))
 
 
 def _evidence(context: Context) -> list[Chart]:
     """Draw the scores of each piece of evidence for the number, with the interval."""
-    chosen = context.result.selection
-    if chosen is None:
+    selection = context.result.selection
+    if selection is None:
         return []
     drawn = []
-    for one in chosen.evidence:
+    for one in selection.evidence:
         finite = np.isfinite(one.scores)
         ks = one.ks[finite]
-        scores = one.scores[finite]
         if ks.size < 2:
             continue
+        scores = one.scores[finite]
         x = Axis("number of components", 0.5, ks[-1] + 0.5)
         y = Axis("score", scores.min(), scores.max())
-        ends = np.clip(np.add(chosen.interval, (-0.5, 0.5)), x.low, x.high)
-        band = charts.bars(x.place(ends.mean(keepdims=True)), np.ones(1), np.ptp(x.place(ends)))
-        line = charts.Curve(ks.astype(float)).path(scores, x, y)
-        texts = [
-            f"{score:.4g} for {counted(k, 'component')}"
-            for k, score in zip(ks.tolist(), scores, strict=True)
-        ]
+        interval = np.add(selection.interval, (-0.5, 0.5))
+        ends = x.place(interval.clip(x.low, x.high))
+        band = charts.bars(ends.mean(keepdims=True), np.ones(1), np.ptp(ends))
+        line = Curve(ks.astype(float), str, x).path(scores, y)
+        texts = []
+        for k, score in zip(ks.tolist(), scores, strict=True):
+            texts.append(f"{score:.4g} for {counted(k, 'component')}")
         marks = [Mark(band, "band"), Mark(line, "line main")]
         label = f"{one.name} says {one.K}; {one.meaning}"
-        id_ = "evidence-" + one.name.replace(" ", "-")
-        drawn.append(Chart(label, x, y, marks, id_, (ks, scores), texts))
+        name = one.name.replace(" ", "-")
+        drawn.append(Chart(label, x, y, marks, f"evidence-{name}", (ks, scores), texts))
     return drawn

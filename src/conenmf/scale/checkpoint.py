@@ -109,6 +109,11 @@ class Checkpoint:
 Place: TypeAlias = PathLike | Checkpoint | None
 
 
+def checkpoint_at(place: PathLike | Checkpoint) -> Checkpoint:
+    """Return the checkpoint for a place that a caller passes."""
+    return place if isinstance(place, Checkpoint) else Checkpoint(path("checkpoint", place))
+
+
 class Parts(NamedTuple):
     """The state of a run as stored in files: arrays, aligned arrays and plain values by name."""
 

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import copy
 import operator
-import uuid
 import warnings
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import dask
 import dask.array as da
-import dask.bag as db
 import numpy as np
 import scipy.sparse as sp
-from dask.highlevelgraph import HighLevelGraph
+from dask.delayed import Delayed, delayed
 
 from ..arguments import DType, Lengths
 from ..data.blocks import Array, Block, Rows, canonical_rows, compute_dtype, is_sparse
@@ -41,6 +40,7 @@ from ..errors import (
     InputWarning,
     ReadError,
 )
+from ..names import Names
 from ..text import Facts
 
 _FAN_IN_PARTS = 8  # results that one task of the tree adds up; a power of two
@@ -48,24 +48,82 @@ _MAX_GROUP_BYTES = 32 << 20
 _GROUPS_PER_THREAD = 4  # at least, so that no worker waits long for the last group
 _PART_BYTES = 1 << 18  # part of a chunk whose evidence is computed at a time; fits in the cache
 _GOLDEN_RATIO = 0.6180339887498949  # multiples of it, modulo 1, are evenly spread
-_Graph: TypeAlias = dict[Any, Any]  # tasks by their keys
+_NO_WORKERS = (
+    "the cluster has had no worker for 30 s: the fit goes on when workers come; to get an error "
+    "instead, set distributed.scheduler.no-workers-timeout of Dask"
+)
 _CLUSTER_LIBRARIES = ("distributed", "asyncio", "concurrent", "tornado")
+_LOOK_SECONDS = 5.0  # between two looks at the workers during a long pass
+_PATIENCE_SECONDS = 30.0  # without a worker, before the client says so
 
 
-def checked_array(array: object) -> da.Array:
-    """Return a Dask array of numbers whose chunks have known sizes; reject anything else."""
-    if not isinstance(array, da.Array):
-        raise DataError(
-            f"expected a Dask array, got {type(array).__name__}: "
-            "use its to_dask_array(lengths=True)"
+def array_of(X: Any) -> tuple[da.Array, Names]:
+    """Return a Dask array of numbers whose chunks have known sizes, and its names.
+
+    X is such an array, a Dask data frame, or a DataArray of xarray that consists of chunks.
+    """
+    names = Names()
+    if hasattr(X, "to_dask_array"):
+        names = Names.of(feature_names=X.columns)
+        X = X.to_dask_array(lengths=True)
+    elif hasattr(X, "data_vars"):
+        raise DataTypeError(
+            "got a Dataset of xarray, which may have several variables: pass one of them, X['name']"
         )
-    check_kind(array.dtype, array.shape)
-    if np.isnan(array.shape).any():
+    elif hasattr(X, "indexes"):
+        names = Names.of(*(X.indexes.get(dimension) for dimension in X.dims[:2]))
+        X = X.data
+    if not isinstance(X, da.Array):
+        raise DataError(f"expected a Dask array, got {type(X).__name__}: convert it to one")
+    check_kind(X.dtype, X.shape)
+    if np.isnan(X.shape).any():
         raise DataError(
             "the Dask array does not know the sizes of its chunks: "
             "call compute_chunk_sizes() on it first"
         )
-    return array
+    return X, names
+
+
+class RowsOnWorkers(da.Array):  # type: ignore[misc]
+    """A Dask array of results per sample, or its transpose, which the workers hold.
+
+    Attributes
+    ----------
+    pieces : list of Delayed
+        The results of each group: a tuple with the rows of this array and of others.
+    place : int
+        The place of this array in each tuple.
+    client : distributed.Client or None
+    """
+
+    pieces: Sequence[Delayed] = ()
+    place: int | None = None
+    client: Any = None
+    _turned: RowsOnWorkers | None = None
+
+    @classmethod
+    def of(cls, array: da.Array, client: Any) -> Self:
+        """Return a Dask array as one that knows the client to which its chunks belong."""
+        rows = cls(array.dask, array.name, array.chunks, dtype=array.dtype)
+        rows.client = client
+        return rows
+
+    @property
+    def T(self) -> RowsOnWorkers:
+        """The transposed array; the transpose of that is this array."""
+        if self._turned is None:
+            self._turned = type(self).of(self.transpose(), self.client)
+            self._turned._turned = self
+        return self._turned
+
+    def __dask_graph__(self) -> Any:
+        """Return the graph; raise an error if the client is closed, with which all is lost."""
+        if self.client is not None and self.client.status in ("closing", "closed"):
+            raise ReadError(
+                "the client with which these coefficients were computed is closed, and they were "
+                "on its workers: store or compute them before, or repeat the fit"
+            )
+        return super().__dask_graph__()
 
 
 class ClusterMatrix(DataMatrix):
@@ -105,33 +163,40 @@ class ClusterMatrix(DataMatrix):
             rows = rows.rechunk({0: "auto", 1: F})
         self._client = _client_id()
         self._block_samples = block_samples
-        self._evidence: dict[int, list[float]] = {}  # of each group, in the first pass
+        self._evidence: dict[int, Array] = {}  # of each group, in the first pass
+        self._has_warned = False
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
-        self._groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
-        self._group_sizes = tuple(sum(group) for group in self._groups)
+        groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
+        self._group_sizes = tuple(sum(group) for group in groups)
         self._starts = np.cumsum([0, *self._group_sizes]).tolist()[:-1]
-        (rows,) = dask.optimize(rows)
-        graph = dict(rows.__dask_graph__())
-        keys = [(rows.name, i, 0) for i, n in enumerate(rows.chunks[0]) if n]
-        name = f"conenmf-group-{uuid.uuid4().hex}"
-        for g, (start, group) in enumerate(zip(self._starts, self._groups, strict=True)):
-            chunks = keys[g * width : (g + 1) * width]
-            graph[name, g] = (_prepare_group, chunks, start, group, F)
-        self._chunks = _Keys(graph, name, len(self._groups))
+        self._places = [
+            _Place(g, start, group)
+            for g, (start, group) in enumerate(zip(self._starts, groups, strict=True))
+        ]
+        chunks = [
+            one for one, n in zip(rows.to_delayed().ravel(), rows.chunks[0], strict=True) if n
+        ]
+        prepare = delayed(_prepare_group, pure=False)
+        self._groups = [
+            prepare(place, F, *chunks[g * width : (g + 1) * width])
+            for g, place in enumerate(self._places)
+        ]
         with _naming_failures(self._client):
             self._persisted = _fits(rows.nbytes) if persist is None else persist
             if self._persisted:
-                (self._chunks,) = dask.persist(self._chunks, optimize_graph=False)
+                self._groups = list(dask.persist(*self._groups, optimize_graph=False))
 
     def align(self, array: Aligned) -> da.Array:
         """Cut an array at the borders of the groups."""
-        if isinstance(array, da.Array):
-            sizes = {0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)}
-            is_cut = array.numblocks[1:] == (1,) * (array.ndim - 1)
-            return array if is_cut and array.chunks[0] == sizes[0] else array.rechunk(sizes)
-        array = np.asarray(array)
-        return da.from_array(array, chunks=(self._group_sizes, *array.shape[1:]), name=False)
+        if not isinstance(array, da.Array):
+            array = np.asarray(array)
+            sizes = (self._group_sizes, *array.shape[1:])
+            return da.from_array(array, chunks=sizes, name=False)
+        is_cut = array.numblocks[1:] == (1,) * (array.ndim - 1)
+        if is_cut and array.chunks[0] == self._group_sizes:
+            return array
+        return array.rechunk({0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)})
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Do nothing: the workers compute."""
@@ -139,82 +204,87 @@ class ClusterMatrix(DataMatrix):
 
     def _run(self, work: Work) -> Results:
         """Run one task per group, and reduce the results."""
-        name = f"conenmf-{getattr(work.step, '__name__', 'step')}-{uuid.uuid4().hex}"
-        call = f"{name}-call"
-        n_groups = len(self._groups)
-        graph: _Graph = {call: _Call(work._replace(aligned=()), self._options())}
-        chunks: list[Any] = [None] * n_groups
-        if work.reads or self._persisted:  # place new results where the chunk is
-            chunks = self._chunks.__dask_keys__()
-            graph |= self._chunks.dask
-        inputs = [self._inputs(array, graph) for array in work.aligned]
-        for g, (start, sizes) in enumerate(zip(self._starts, self._groups, strict=True)):
-            place = (g, start, sizes, self._evidence.get(g))
-            aligned = [keys[g] for keys in inputs]
-            graph[f"{name}-task", g] = (_run_group, call, chunks[g], list(place), *aligned)
-            graph[f"{name}-rows", g] = (operator.getitem, (f"{name}-task", g), 0)  # stays there
-            graph[f"{name}-part", g] = (operator.getitem, (f"{name}-task", g), 1)  # is sent
-        parts: list[Any] = [(f"{name}-part", g) for g in range(n_groups)]
-        level = 0
-        while len(parts) > 1 or level == 0:
+        places = [getattr(array, "place", None) for array in work.aligned]
+        step = _Call(work._replace(aligned=()), places, self.dtype, self._block_samples)
+        call = delayed(step, pure=False, traverse=False)
+        run = delayed(_run_group, pure=False)
+        pick = delayed(operator.getitem, pure=False)
+        inputs = [_pieces(array) for array in work.aligned]
+        rows = []
+        parts = []
+        for g, place in enumerate(self._places):
+            # Results are placed where the chunk is.
+            group = self._groups[g] if work.reads or self._persisted else None
+            aligned = [pieces[g] for pieces in inputs]
+            done = run(call, place, self._evidence.get(g), group, *aligned)
+            rows.append(pick(done, 0))  # stays there
+            parts.append(pick(done, 1))  # is sent
+        add = delayed(_reduce_copies, pure=False)
+        while len(parts) > 1:
             lots = [parts[i : i + _FAN_IN_PARTS] for i in range(0, len(parts), _FAN_IN_PARTS)]
-            parts = [(f"{name}-sum-{level}", i) for i in range(len(lots))]
-            for key, lot in zip(parts, lots, strict=True):
-                graph[key] = (_reduce_copies, call, lot)
-            level += 1
+            parts = [add(call, *lot) for lot in lots]
         with _naming_failures(self._client):
-            results, sums = dask.persist(
-                _Keys(graph, f"{name}-rows", n_groups),
-                _Keys(graph, f"{name}-sum-{level - 1}", 1),
-                optimize_graph=False,
-            )
-            outcome = sums.dask[parts[0]]
-            outcome = outcome.result() if hasattr(outcome, "result") else outcome
+            *rows, total = dask.persist(*rows, *parts, optimize_graph=False)
+        (outcome,) = self._fetch([total])
         self._evidence |= outcome.evidence
-        return *self._outputs(results, outcome.kinds), outcome.part
+        return *self._outputs(rows, outcome.kinds), outcome.part
 
-    def _options(self) -> Facts:
-        """Return the options with which workers store chunks."""
-        return {"dtype": self.dtype, "block_samples": self._block_samples}
-
-    def _inputs(self, array: da.Array, graph: _Graph) -> list[Any]:
-        """Return the inputs of each group's task from an aligned array, and add its graph."""
-        results, j = getattr(array, "_conenmf_results", (None, 0))
-        if results is None:
-            graph |= dict(array.__dask_graph__())
-            return [(array.name, g, *(0,) * (array.ndim - 1)) for g in range(len(self._groups))]
-        graph |= results.dask
-        return [(operator.getitem, key, j) for key in results.__dask_keys__()]
-
-    def _outputs(self, results: _Keys, kinds: list[Any]) -> Iterator[da.Array]:
+    def _outputs(self, rows: list[Delayed], kinds: list[Any]) -> Iterator[da.Array]:
         """Yield the Dask arrays of the results per sample."""
+        client = _client()
+        pick = delayed(operator.getitem, pure=False)
         for j, (sides, dtype) in enumerate(kinds):
-            name = f"{results.name}-{j}"
-            zeros = (0,) * len(sides)
-            keys = enumerate(results.__dask_keys__())
-            layer = {(name, g, *zeros): (operator.getitem, key, j) for g, key in keys}
-            graph = HighLevelGraph.from_collections(name, layer, dependencies=[results])
-            sizes = (self._group_sizes, *((side,) for side in sides))
-            array = da.Array(graph, name, sizes, dtype=dtype)
-            array._conenmf_results = (results, j)
+            parts = []
+            for piece, n in zip(rows, self._group_sizes, strict=True):
+                parts.append(da.from_delayed(pick(piece, j), (n, *sides), dtype))
+            array = RowsOnWorkers.of(da.concatenate(parts), client)
+            array.pieces = rows
+            array.place = j
             yield array
 
     def _gather(self, indices: Array) -> Block:
         """Return samples, moved to the client."""
         if not indices.size:
             return np.empty((self.n_features, 0), self.dtype)
-        name = f"conenmf-gather-{uuid.uuid4().hex}"
         order = np.argsort(indices, kind="stable")
         owner = np.searchsorted(self._starts, indices[order], side="right") - 1
-        graph: _Graph = dict(self._chunks.dask)
-        groups = np.unique(owner).tolist()
-        for place, g in enumerate(groups):
+        take = delayed(_take_columns, pure=False)
+        wanted = []
+        for g in np.unique(owner).tolist():
             within = indices[order][owner == g] - self._starts[g]
-            key = (self._chunks.name, g)
-            graph[name, place] = (_take_columns, key, within, self._options())
+            wanted.append(take(self._groups[g], within, self.dtype, self._block_samples))
         with _naming_failures(self._client):
-            (blocks,) = dask.compute(_Keys(graph, name, len(groups)), optimize_graph=False)
-        return _joined(blocks, axis=1)[:, np.argsort(order)]
+            wanted = dask.persist(*wanted, optimize_graph=False)
+        return _joined(self._fetch(wanted), axis=1)[:, np.argsort(order)]
+
+    def _fetch(self, wanted: Sequence[Delayed]) -> list[Any]:
+        """Return the results of tasks that were persisted."""
+        with _naming_failures(self._client):
+            futures = _futures(wanted)
+            if futures:
+                return [self._result(future) for future in futures]
+            return list(dask.compute(*wanted, optimize_graph=False))
+
+    def _result(self, future: Any) -> Any:
+        """Wait for a result; warn if there has been no worker for half a minute."""
+        idle = 0.0
+        while True:
+            try:
+                return future.result(timeout=_LOOK_SECONDS)
+            except TimeoutError:
+                if future.done():  # the error of the task
+                    raise
+            idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
+            if idle >= _PATIENCE_SECONDS and not self._has_warned:
+                self._has_warned = True
+                warnings.warn(_NO_WORKERS, InputWarning, stacklevel=2)
+
+
+def _pieces(array: da.Array) -> Sequence[Delayed]:
+    """Return what the task of each group gets of an aligned array."""
+    if isinstance(array, RowsOnWorkers) and array.pieces:
+        return array.pieces
+    return list(array.to_delayed().ravel())
 
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
@@ -233,18 +303,39 @@ def _group_width(sizes: list[int], sample_bytes: int) -> int:
 # --- what runs on the workers -----------------------------------------------------------------
 
 
-class _Call(NamedTuple):
-    """A step and its arguments other than the chunk; `options` belong to the chunk's matrix."""
+@dataclass(frozen=True)
+class _Call:
+    """A step and its arguments other than the chunk.
+
+    Attributes
+    ----------
+    work : Work
+    places : list
+        Where a group's piece of each aligned array is in what the task gets; None if it is that.
+    dtype, block_samples
+        How workers store chunks.
+    """
 
     work: Work
-    options: Facts
+    places: list[int | None]
+    dtype: DType
+    block_samples: int | None
+
+
+class _Place:
+    """The number of a group, its first sample, and the sizes of its chunks."""
+
+    def __init__(self, group: int, start: int, sizes: list[int]) -> None:
+        self.group = group
+        self.start = start
+        self.sizes = sizes
 
 
 class _Group(NamedTuple):
     """Chunks on a worker, and a number for each that changes if its entries change."""
 
     chunks: list[Rows]
-    evidence: list[float]
+    evidence: Array
 
 
 class _Outcome(NamedTuple):
@@ -262,16 +353,17 @@ class _Outcome(NamedTuple):
 
     part: Any
     kinds: list[tuple[Lengths, DType]]
-    evidence: dict[int, list[float]]
+    evidence: dict[int, Array]
 
 
-def _prepare_group(chunks: list[Rows], start: int, sizes: list[int], n_features: int) -> _Group:
+def _prepare_group(place: _Place, n_features: int, *chunks: Rows) -> _Group:
     """Return the chunks of a group, converted as matrices in memory require."""
     prepared = []
-    for rows, n in zip(chunks, sizes, strict=True):
+    start = place.start
+    for rows, n in zip(chunks, place.sizes, strict=True):
         prepared.append(_prepare_chunk(rows, start, n, n_features))
         start += n
-    return _Group(prepared, [_evidence(rows) for rows in prepared])
+    return _Group(prepared, np.array([_evidence(rows) for rows in prepared]))
 
 
 def _prepare_chunk(rows: Rows, start: int, n_samples: int, n_features: int) -> Rows:
@@ -305,29 +397,32 @@ def _joined(parts: Sequence[Any], axis: int) -> Any:
 
 
 def _run_group(
-    call: _Call, group: _Group | None, place: list[Any], *aligned: Any
+    call: _Call, place: _Place, known: Array | None, group: _Group | None, *pieces: Any
 ) -> tuple[tuple[Array, ...], _Outcome]:
     """Apply a step to each chunk of a group: join the results per sample, reduce the others."""
-    g, start, sizes, known = place
-    chunks = [None] * len(sizes)
+    chunks: list[Rows] = [None] * len(place.sizes)
+    evidence = {}
     if group is not None:
         chunks = _addressable(group.chunks)
-        _compare(group, start, known)
-    aligned = tuple(_addressable(list(aligned)))
+        if known is None:
+            evidence[place.group] = group.evidence
+        else:
+            _compare(group, place.start, known)
+    aligned = []
+    for piece, j in zip(pieces, call.places, strict=True):
+        aligned.append(_addressable(piece if j is None else piece[j]))
     shared = _addressable(call.work.shared)
-    evidence = {g: group.evidence} if group is not None and known is None else {}
     results = []
     outcomes = []
-    first = 0
-    for rows, n in zip(chunks, sizes, strict=True):
+    start = place.start
+    for rows, n in zip(chunks, place.sizes, strict=True):
+        first = start - place.start
         given = [array[first : first + n] for array in aligned]
-        index = range(start, start + n)
-        *per_sample, part = _run_step(call, rows, index, given, shared)
+        *per_sample, part = _run_step(call, rows, range(start, start + n), given, shared)
         kinds = [(array.shape[1:], array.dtype) for array in per_sample]
         results.append(per_sample)
         outcomes.append(_Outcome(part, kinds, evidence))
-        start = start + n
-        first = first + n
+        start += n
     joined = tuple(_joined(parts, axis=0) for parts in zip(*results, strict=True))
     return joined, _reduce_outcomes(call, outcomes)
 
@@ -340,13 +435,13 @@ def _run_step(
     if not work.reads:
         with one_blas_thread():
             return work.step(index, *aligned, **shared)
-    local = hold(rows, n_threads=1, **call.options)
+    local = hold(rows, n_threads=1, dtype=call.dtype, block_samples=call.block_samples)
     return local.sweep(work.step, *aligned, reduce=work.reduce, **shared)
 
 
-def _compare(group: _Group, start: int, known: list[float] | None) -> None:
+def _compare(group: _Group, start: int, known: Array) -> None:
     """Reject a group that was computed again and differs from its first version."""
-    for rows, now, before in zip(group.chunks, group.evidence, known or [], strict=False):
+    for rows, now, before in zip(group.chunks, group.evidence, known, strict=True):
         eps = float(np.finfo(rows.dtype).eps) if rows.dtype.kind == "f" else 0.0
         if not np.isclose(now, before, rtol=max(1e-9, 8 * eps), atol=0, equal_nan=True):
             raise DataChangedError(
@@ -372,9 +467,9 @@ def _evidence(rows: Rows) -> float:
     return total
 
 
-def _reduce_copies(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
+def _reduce_copies(call: _Call, *outcomes: _Outcome) -> _Outcome:
     """Reduce copies of the results of other tasks, which must not be changed."""
-    return _reduce_outcomes(call, copy.deepcopy(outcomes))
+    return _reduce_outcomes(call, copy.deepcopy(list(outcomes)))
 
 
 def _reduce_outcomes(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
@@ -390,15 +485,15 @@ def _added(call: _Call, first: _Outcome, second: _Outcome) -> _Outcome:
     return _Outcome(part, first.kinds, first.evidence | second.evidence)
 
 
-def _take_columns(group: _Group, indices: Array, options: Facts) -> Block:
+def _take_columns(group: _Group, indices: Array, dtype: DType, block_samples: int | None) -> Block:
     """Return samples of a group by their sorted indices within it."""
     firsts = np.cumsum([0, *(rows.shape[0] for rows in group.chunks)])[:-1]
     owned = np.split(indices, np.searchsorted(indices, firsts[1:]))
-    blocks = [
-        hold(rows, n_threads=1, **options).columns(some - first)
-        for rows, some, first in zip(group.chunks, owned, firsts, strict=True)
-        if some.size
-    ]
+    blocks = []
+    for rows, some, first in zip(group.chunks, owned, firsts, strict=True):
+        if some.size:
+            local = hold(rows, n_threads=1, dtype=dtype, block_samples=block_samples)
+            blocks.append(local.columns(some - first))
     return _joined(blocks, axis=1)
 
 
@@ -416,15 +511,6 @@ def _addressable(value: Any) -> Any:
 
 
 # --- Dask's side --------------------------------------------------------------------------------
-
-
-class _Keys(db.Bag):  # type: ignore[misc]
-    """The keys (name, 0), (name, 1), ... of a graph; threads run it unless there is a client."""
-
-    __dask_scheduler__ = staticmethod(dask.threaded.get)
-
-    def __dask_postcompute__(self) -> tuple[Any, tuple[Any, ...]]:
-        return list, ()
 
 
 def _fits(size: int) -> bool:
@@ -449,12 +535,32 @@ def _client_id() -> str | None:
 
 
 def _client() -> Any:
+    """Return the client that Dask would use now, or None."""
     try:
-        from distributed import default_client
+        from distributed import get_client
 
-        return default_client()
+        client = get_client()
     except (ImportError, ValueError):
         return None
+    if client.asynchronous:
+        raise ReadError(
+            "the client is asynchronous, and a fit waits for its results: call it in a thread, "
+            "await asyncio.to_thread(model.fit, X), or connect with Client(...) instead"
+        )
+    return client
+
+
+def _futures(wanted: Sequence[Delayed]) -> list[Any]:
+    """Return the futures of tasks on a cluster; none in a task, which must not wait for others."""
+    try:
+        from distributed import futures_of, get_worker
+
+        get_worker()
+    except ImportError:
+        return []
+    except ValueError:  # not in a task
+        return list(futures_of(list(wanted)))
+    return []
 
 
 @contextmanager

@@ -29,9 +29,9 @@ from .. import kernels
 from ..arguments import Pair, choice, factor, flag, number
 from ..data.blocks import TINY, Array, exact, over
 from ..data.matrix import DataMatrix
-from ..errors import ComponentsError, DataError, Option, OptionError
+from ..errors import DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
-from ..names import Names, in_order
+from ..names import Names, names_of, places_of
 from ..text import Facts, Texts
 from .solvers import ChosenSolver, Update, hals
 
@@ -417,64 +417,51 @@ class Fixed:
 
     Attributes
     ----------
-    W : array (F, n)
+    W : array or data frame (F, n)
         Known components as columns, in the units of V. One that is all zero, as a fit may return,
-        gets coefficients of zero.
+        gets coefficients of zero. It becomes an array.
     names : tuple of str, or None
         The names of the components.
+    features : tuple of str, or None
+        The names of the features, by default those of the rows of a data frame. `bind` matches them
+        with those of V.
     """
 
     W: Array
     names: Texts | None = None
+    features: Texts | None = None
 
     def __post_init__(self) -> None:
-        W = factor("fixed", self.W, ("F", "n"))
-        if self.names is not None:
-            names = Names.of(sample_names=self.names).checked(W.shape[1], None).sample_names
-            object.__setattr__(self, "names", names)
-        object.__setattr__(self, "W", np.ascontiguousarray(W, dtype=float))
+        features = names_of(self.W).sample_names if self.features is None else self.features
+        W = np.ascontiguousarray(factor("fixed", self.W, ("F", "n")), dtype=float)
+        names = self.names
+        if names is not None:
+            names = Names.of(sample_names=names).checked(W.shape[1], None).sample_names
+        vars(self).update(W=W, names=names, features=features)
 
-    @classmethod
-    def of(cls, fixed: object, V: DataMatrix) -> Fixed | None:
-        """Check known components against V: an array (F, n), a `Fixed`, or None.
-
-        The rows of a data frame are matched with the features of V by name.
-        """
-        if fixed is None:
-            return None
-        if isinstance(fixed, Fixed):
-            known = fixed
-        else:
-            rows = in_order(Names(V.names.feature_names), "fixed", fixed, "sample")
-            known = cls(factor("fixed", rows, (V.n_features, "n")))
-        W = factor("fixed", known.W, (V.n_features, "n"))
-        ratio = W.max(axis=0)[W.any(axis=0)] * (
-            np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0)
-        )
+    def bind(self, V: DataMatrix) -> Fixed:
+        """Return the known components for V, after checks."""
+        W = factor("fixed", self.W, (V.n_features, "n"))
+        own = V.names.feature_names
+        if self.features is not None and own is not None:
+            order = places_of(own, self.features, Option("fixed"))
+            W = W if order is None else W[order]
+        sizes = W.max(axis=0)[W.any(axis=0)]
+        ratio = sizes * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
         largest = 1e100 if V.dtype == np.float64 else 1e15
         if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
-        return known
+        return Fixed(W, self.names)
 
-    @property
-    def count(self) -> int:
-        """The number of known components."""
-        return int(self.W.shape[1])
-
-    def checked_K(self, K: int | str) -> int | str:
-        """Return the total number of components; raise `ComponentsError` if it is too small."""
-        if isinstance(K, int) and K < self.count:
-            raise ComponentsError(
-                f"{self.count} components are fixed, more than the {K} asked for in all: the "
-                "number counts them too"
-            )
-        return K
+    def plain(self) -> Facts:
+        """Return how many there are, and their names."""
+        return {"count": self.W.shape[1], "names": self.names}
 
     def put_into(self, W: Array) -> Array:
         """Return W (F, K) with the known components as its first columns, bit for bit."""
         W = np.array(W, order="C")
-        W[:, : self.count] = self.W
+        W[:, : self.W.shape[1]] = self.W
         return W
 
 

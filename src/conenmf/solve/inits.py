@@ -518,7 +518,7 @@ def of_counted_samples(V: DataMatrix, init: Init) -> Init:
 
 
 def users_own(V: DataMatrix, K: int, init: object, rng: Generator) -> Start:
-    """Return factors that a user or the user's function gives, after checking them.
+    """Validate factors supplied by the user or by the user's init function.
 
     The function always gets a generator; it is seeded with 0 if the caller gave none.
     """

@@ -1,78 +1,166 @@
 """A problem: everything except V that the objective of a fit depends on.
 
-It contains the loss, penalties, known components and known entries, created and checked once.
+It contains the loss, penalties, known components, and what is known of the entries. A fit makes it
+once and saves it with the result; whatever judges the fit asks it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
+from ..arguments import instance
 from ..data.blocks import Array
-from ..data.known import Observed, filled, without_unit
+from ..data.known import filled, without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
-from ..errors import Option, OptionError
+from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import Facts
 from .coefficients import Finish, require_finite
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
-from .losses import Loss, Objective
+from .losses import Loss, Objective, get_loss
 from .run import Callback
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
 
 
 @dataclass(frozen=True)
+class Entries:
+    """What is known of the entries of V.
+
+    Attributes
+    ----------
+    missing : float
+        The share of entries that are missing.
+    is_weighted : bool
+        Whether known entries have other weights than 1.
+    is_signed : bool
+        Whether V has negative entries, which are then noise.
+    """
+
+    missing: float = 0.0
+    is_weighted: bool = False
+    is_signed: bool = False
+
+    @property
+    def are_whole(self) -> bool:
+        """Whether all entries are known, with equal weights."""
+        return not (self.missing or self.is_weighted)
+
+    def of(self, V: DataMatrix) -> Entries:
+        """Return what is known of the entries of V, which has the signs of these."""
+        if V.observed is None:
+            return Entries(is_signed=self.is_signed)
+        return Entries(V.observed.missing, not V.observed.is_mask, self.is_signed)
+
+
+ALL_KNOWN = Entries()
+
+
+@dataclass(frozen=True, init=False, eq=False)
 class Problem:
     """What a fit minimises.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        The loss, as in `factorize`.
+    penalties : Penalties, optional
+        What is added to the loss, or the constraint that coefficients sum to one.
+    fixed : array or data frame (F, n), optional
+        Known components as columns, in the units of V. They come first and do not change. The rows
+        of a data frame are matched with the features of V by name.
+    entries : Entries
+        What is known of the entries of V; functions that get V find it out themselves.
 
     Attributes
     ----------
     loss : Loss
     penalties : Penalties
     fixed : Fixed or None
-        Known components.
-    observed : Observed or None
-        Which entries are known, and their weights, if weights differ.
-    is_signed : bool
-        Whether V has negative entries, which are then noise.
+    entries : Entries
+
+    Examples
+    --------
+    How stable are components whose entries are mostly zero?
+
+    >>> from conenmf import Problem, from_rows, stability
+    >>> from conenmf.solve.constraints import Penalties
+    >>> rng = np.random.default_rng(0)
+    >>> V = from_rows(np.kron(np.eye(3), np.ones((9, 4))) * rng.random((27, 12)))
+    >>> sparse = Problem(penalties=Penalties(l1_w=0.01, l2_h=0.01))
+    >>> stability(V, 3, 6, problem=sparse).verdict
+    'stable'
     """
 
     loss: Loss
-    penalties: Penalties = NO_PENALTIES
-    fixed: Fixed | None = None
-    observed: Observed | None = None
-    is_signed: bool = False
+    penalties: Penalties
+    fixed: Fixed | None
+    entries: Entries
 
-    @classmethod
-    def of(
-        cls, V: DataMatrix, loss: Loss, solver: ChosenSolver, fixed: object, penalties: Penalties
-    ) -> Problem:
-        """Return the problem for a call, after checks against V, the solver and the loss."""
-        loss.check(V, solver, penalties, fixed)
-        return cls(loss, penalties, Fixed.of(fixed, V), V.observed, V.measures.lowest < 0)
+    def __init__(
+        self,
+        loss: str | Loss = "frobenius",
+        penalties: Penalties | None = None,
+        fixed: Fixed | ArrayLike | None = None,
+        entries: Entries = ALL_KNOWN,
+    ) -> None:
+        penalties = NO_PENALTIES if penalties is None else penalties
+        if fixed is not None and not isinstance(fixed, Fixed):
+            fixed = Fixed(fixed)  # type: ignore[arg-type]
+        vars(self).update(
+            loss=get_loss(loss),
+            penalties=instance("penalties", penalties, Penalties),
+            fixed=fixed,
+            entries=instance("entries", entries, Entries),
+        )
+
+    def __getstate__(self) -> Facts:
+        """Keep the name of the loss, which is one object wherever it is used."""
+        return {**vars(self), "loss": self.loss.name}
+
+    def __setstate__(self, state: Facts) -> None:
+        vars(self).update(state, loss=get_loss(state["loss"]))
+
+    def bind(self, V: DataMatrix, solver: ChosenSolver = None) -> Problem:
+        """Return the problem for V, after checks against V, the solver and the loss."""
+        self.loss.check(V, solver, self.penalties, self.fixed)
+        fixed = None if self.fixed is None else self.fixed.bind(V)
+        entries = Entries(is_signed=V.measures.lowest < 0).of(V)
+        return Problem(self.loss, self.penalties, fixed, entries)
 
     @property
     def n_fixed(self) -> int:
         """The number of known components."""
-        return 0 if self.fixed is None else self.fixed.count
+        return 0 if self.fixed is None else self.fixed.W.shape[1]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there are no penalties, constraints or known components."""
+        return self.fixed is None and self.penalties.are_none
 
     @property
     def is_plain(self) -> bool:
         """Whether all entries of V have equal weight, without known components or penalties."""
-        is_free = self.fixed is None and self.penalties.are_none
-        return is_free and self.observed is None and not self.is_signed
+        return self.is_free and self.entries == ALL_KNOWN
+
+    def scaled(self, share: float) -> Problem:
+        """Return the problem for a share of the samples, beside which penalties weigh as much."""
+        given = self.penalties
+        penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
+        return replace(self, penalties=penalties)
 
     def iterated(self, V: DataMatrix) -> tuple[DataMatrix, Problem]:
         """Return the data and the problem of a run; equal weights matter only with penalties."""
         problem = self
-        if self.observed is not None and self.penalties.are_none:
+        if self.penalties.are_none:
             V = without_unit(V)
-            problem = replace(self, observed=V.observed)
+            problem = replace(self, entries=self.entries.of(V))
         return self.loss.data(V), problem
 
     def objective(self, V: DataMatrix, *, rescale: bool = True) -> Objective:
@@ -89,8 +177,7 @@ class Problem:
         which do not depend on weights; one more pass.
         """
         objective = self.objective(V, rescale=False)
-        objective.near = near
-        end = objective.finish(W, sort=sort)
+        end = objective.finish(W, sort=sort, near=near)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
@@ -99,6 +186,11 @@ class Problem:
             end = end._replace(H=again.H, labels=again.labels)
         require_finite(V, W, end.H, end.objective)
         return end, error
+
+    def of_components(self, V: DataMatrix, W: Array) -> Problem:
+        """Return the problem for other data V, and the components W (F, K) of a fit."""
+        fixed = None if self.fixed is None else Fixed(W[:, : self.n_fixed], self.fixed.names)
+        return Problem(self.loss, self.penalties, fixed).bind(V)
 
     def restored(self, W: Array) -> Array:
         """Return W of a run with the known components exactly as given."""
@@ -112,7 +204,7 @@ class Problem:
         vertices of a small simplex if there is a volume penalty.
         """
         if self.penalties.sum_to_one:
-            is_simplex = self.penalties.min_volume and self.fixed is None and self.observed is None
+            is_simplex = self.penalties.min_volume and self.fixed is None and V.observed is None
             return ("simplex" if is_simplex and K <= min(V.shape) else "snpa",)
         inits = self.loss.inits(V, K - self.n_fixed, solver)
         return inits if self.fixed is None or isinstance(inits[0], str) else ("random",)
@@ -135,7 +227,7 @@ class Problem:
         source = filled(V)
         count = K
         roots = None
-        weights = None if self.observed is None else self.observed.of_features
+        weights = None if V.observed is None else V.observed.of_features
         if weights is not None and loss.degree == 2 and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
@@ -217,17 +309,59 @@ class Problem:
             return 0.0
         return self.loss.lower_bound(V, K, spectrum)
 
+    def coefficients(
+        self,
+        V: DataMatrix,
+        W: Array,
+        *,
+        near: Aligned | None = None,
+        unseen: str = "warn",
+    ) -> tuple[Aligned, Aligned, float]:
+        """Return the best H (K, N) for W, labels (N,), and the loss without penalties.
+
+        `near` is as in `finish`, `unseen` as in `Loss.coefficients`.
+        """
+        if near is None:
+            return self.loss.coefficients(V, W, self.penalties, unseen)
+        objective = self.objective(V, rescale=False)
+        return objective.finish(W, sort=False, near=near)[:3]
+
     def plain(self) -> Facts:
-        """Return the plain values that a result stores; empty for an unrestricted fit."""
-        plain: Facts = {}
-        if self.fixed is not None:
-            names = self.fixed.names
-            plain["fixed"] = {"count": self.n_fixed, "names": None if names is None else [*names]}
-        if not self.penalties.are_none:
-            plain["penalties"] = self.penalties.plain()
-        if self.observed is not None:
-            plain["observed"] = {
-                "missing": self.observed.missing,
-                "weighted": not self.observed.is_mask,
-            }
-        return plain
+        """Return the problem in plain values, except for the entries of known components."""
+        return {
+            "loss": self.loss.name,
+            "penalties": self.penalties.plain(),
+            "fixed": None if self.fixed is None else self.fixed.plain(),
+            "entries": asdict(self.entries),
+        }
+
+    @classmethod
+    def of_plain(cls, plain: Facts, W: Array) -> Problem:
+        """Return the problem of plain values and the components W (F, K) of its fit."""
+        fixed = plain["fixed"]
+        if fixed is not None:
+            fixed = Fixed(W[:, : fixed["count"]], fixed["names"])
+        penalties = Penalties.of_plain(plain["penalties"])
+        return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]))
+
+
+def problem_of(problem: Problem | None, loss: str) -> Problem:
+    """Return what a caller says of a fit: its problem, or its loss alone."""
+    if problem is None:
+        return Problem(loss)
+    problem = instance("problem", problem, Problem)
+    if get_loss(loss) not in (Problem().loss, problem.loss):
+        others = f" is not the loss of the problem, {problem.loss.name!r}: leave one of them out"
+        raise OptionError(Option("loss", loss), others)
+    return problem
+
+
+def check_count(problem: Problem, W: Array) -> int:
+    """Return the number of known components; raise an error if it exceeds that of all."""
+    K = W.shape[1]
+    if problem.n_fixed > K:
+        raise ComponentsError(
+            f"{problem.n_fixed} components are fixed, more than the {K} in all: the number counts "
+            "them too"
+        )
+    return problem.n_fixed

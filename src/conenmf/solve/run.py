@@ -27,23 +27,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..arguments import DType, Interval, integer, number, optional
 from ..data.blocks import Array, exact
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
-from ..data.validate import aligned_coefficients
-from ..data.views import Part, sweep_together
+from ..data.views import Part, products_together, sweep_together
 from ..errors import DataError, NotFiniteError, Option
 from ..kernels import clock
 from ..scale.checkpoint import Parts
+from ..text import Facts
 from .coefficients import column_units
-from .solvers import FLOOR, Solver, Update
-
-if TYPE_CHECKING:
-    from .losses import Objective, Sums
+from .loss import AnyObjective, Move, Updated, step_of_run
+from .solvers import FLOOR, Solver
 
 _SUM_PREFIX = "sum "  # starts the name of each sum of the loss, in a checkpoint
 _SMALL_ENTRY = 1e-2  # beside a larger entry of a column, the floor does not matter
@@ -85,7 +83,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Iteration:
-    """The argument of a callback after every iteration; the callback stops the run with True.
+    """The argument of a callback after every iteration; a callback that returns True stops the run.
 
     Attributes
     ----------
@@ -239,8 +237,8 @@ class Run:
     ----------
     W, Ht : array (F, K), aligned (N, K)
         The factors of V / unit.
-    sums : dict
-        The sums of the last accepted iteration; the loss defines their names.
+    sums : NamedTuple or None
+        The sums of the last accepted iteration, whose type the objective declares.
     errors, elapsed, passes : list of float
         The history of the run.
     reason : StopReason or None
@@ -254,7 +252,7 @@ class Run:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: AnyObjective,
         W: Array,
         H: Aligned | None,
         solver: Solver,
@@ -264,19 +262,20 @@ class Run:
         resume: Parts | None = None,
         save: Callable[[Run, bool], None] | None = None,
         began: Interval | None = None,
-        approximation: Objective | None = None,
+        approximation: AnyObjective | None = None,
     ) -> None:
         V = objective.V
-        self.solver = objective.runs_as(solver)
-        self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
-        self.callback = callback
-        self.save = save
+        self._gram: Array | None = None  # W'W, if the last update has computed it
+        self._shared: NamedTuple | None = None  # of the last pass, if W is still that of the pass
         F, N = V.shape
         K = np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(F * (F + N), 2 * V.n_entries)
-        for one in (objective, approximation or objective):
-            one.updates(solver, 2 * work / K / N, 2 * work / K / F)
+        self._updates = objective.updates(solver, 2 * work / K / N, 2 * work / K / F)
+        self.solver = self._updates.solver
+        self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
+        self.callback = callback
+        self.save = save
         self._dtype = V.dtype
         is_exact = resume is not None and resume.arrays["W"].dtype == V.dtype
         if approximation is None or is_exact:
@@ -299,7 +298,7 @@ class Run:
 
     def _begin(self, W: Array, H: Aligned | None) -> None:
         self.W, self.Ht = self._scaled_factors(W, H)
-        self.sums: Sums = {}
+        self.sums: NamedTuple | None = None
         self.value = np.inf
         self.errors: list[float] = []
         self.elapsed: list[float] = []
@@ -342,9 +341,9 @@ class Run:
         if self.reason is StopReason.CALLBACK:
             return False
         fall = self.stopping.fall(self.errors)
-        return self.objective.is_blurred(self.errors[-1], fall, self.stopping.tol)
+        return self.objective.is_blurred(self.errors[-1], fall, self.stopping.tol, self.n_iter)
 
-    def _continue_with(self, objective: Objective) -> None:
+    def _continue_with(self, objective: AnyObjective) -> None:
         """Continue from the same state; only errors of the objective itself may then converge.
 
         If the first iteration shows that the init is nearly exact, continue from the init, because
@@ -353,6 +352,7 @@ class Run:
         self.objective = objective
         self._exact = None
         self.V = objective.V
+        self._forget()
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
         else:
@@ -372,47 +372,62 @@ class Run:
         """Choose the factors for the next pass; before the first iteration, save."""
         if self.save is not None:
             self.save(self, False)
-        objective = self.objective
         W = self.W
-        objective.number = self.n_iter
+        gram = self._gram
         if self.solver.first == "W":
-            if not self.sums:
+            if self.sums is None:
                 self._first_pass()
-            W = objective.update_W(self.sums, self.W, self.Ht)
+            W, _, gram = self._update_W(self.sums, self.W, self.Ht)
         is_bold = self.solver.extrapolate and not self._rests
-        self._tried_beta = self._beta if is_bold else 0.0
+        share = self._beta if is_bold else 0.0
         if is_bold:
-            W = objective.extrapolate_W(W, self._W_before, self._beta, self.floors[1])
+            W = self.objective.extrapolate_W(W, self._W_before, share, self.floors[1])
+            gram = None
         self._tried_W = W
-        return self._part(W, objective.update_rows)
+        self._tried_beta = share
+        return self._part(W, Move(self._updates.H, share, self.floors[0]), gram)
 
-    def _part(self, W: Array, update: Update) -> Part:
+    def _update_W(
+        self, sums: NamedTuple | None, W: Array, Ht: Aligned, C: Array | None = None
+    ) -> Updated:
+        update = self._updates.near(W)
+        return self.objective.update_W(sums, self._shared, W, Ht, update, C)
+
+    def _part(self, W: Array, move: Move, gram: Array | None = None) -> Part:
+        """Return a pass with W; coefficients that sum to one are the best and not extrapolated."""
         objective = self.objective
-        is_moved = self.solver.extrapolate and objective.moves_coefficients
+        is_moved = self.solver.extrapolate and not objective.penalties.sum_to_one
         rows = (self.Ht, self._Ht_before) if is_moved else (self.Ht,)
-        shared = objective.shared(W)
-        shared |= {"update": update, "beta": self._tried_beta, "floor": self.floors[0]}
-        aligned = (*objective.aligned, *rows)
-        X = shared["W"] if objective.takes_products else None
-        return Part(self.V, objective.step, aligned, shared, len(rows), X=X)
+        shared = self._shared = objective.shared(W, self.n_iter, gram)
+        how: Facts = {
+            "objective": type(objective),
+            "n_own": len(objective.aligned),
+            "shared": shared,
+            "move": move,
+        }
+        X = shared.W if objective.takes_products else None
+        return Part(self.V, step_of_run, (*objective.aligned, *rows), how, len(rows), X=X)
 
     def _first_pass(self) -> None:
         """Compute the sums for the init, and scale W if the solver needs it."""
-        self._tried_beta = 0.0
-        part = self._part(self.W, lambda G, C, Y: Y)
+        part = self._part(self.W, Move(_keep))
         self.Ht, self.sums = part.V.sweep(part.step, *part.aligned, **part.shared)
         if self.solver.rescale:
             self.W = self.objective.scale_W(self.sums, self.W)
+            self._shared = None
 
-    def settle(self, rows: list[Aligned], sums: Sums) -> None:
+    def settle(self, rows: list[Aligned], sums: NamedTuple, C: Array | None = None) -> None:
         """Accept the result of a pass, or undo it if the objective has risen; end the iteration.
 
-        `rows` contains the new H and, if it was extrapolated, the H before that.
+        `rows` contains the new H and, if it was extrapolated, the H before that. `C` is V H' if it
+        was computed for several runs at once.
         """
-        tried = W = self._tried_W
+        W = self._tried_W
+        gram = None
         if self.solver.first == "H":
-            W = self.objective.update_W(sums, tried, rows[0])
-        value = self._value(sums, tried, W, rows[0])
+            W, value, gram = self._update_W(sums, W, rows[0], C)
+        else:
+            value = self.objective.value(sums, W, rows[0])
         error = self.objective.relative_error(value)
         if np.isnan(error) or not np.isfinite(W).all():
             problem = f"iteration {self.n_iter + 1} ended in NaN or infinity: begin with "
@@ -423,7 +438,9 @@ class Run:
             self._ceiling = self._tried_beta
             self._beta = self._tried_beta / _CAUTION_RATIO
             error = self.errors[-1]
+            self._forget()
         else:
+            self._gram = gram
             self._accept(W, rows, sums)
             self.value = value
             if self._since and error > self.errors[-1]:  # earlier errors were rounded
@@ -431,19 +448,12 @@ class Run:
         self.errors.append(error)
         self._end_iteration()
 
-    def _value(self, sums: Sums, tried: Array, W: Array, Ht: Aligned) -> float:
-        """Return the objective at the H of a pass, and at the new W if the loss knows it."""
-        after = self.solver.first == "H" and self.objective.knows_after
-        W = W if after else tried
-        value = self.objective.value(sums, W, after=after)
-        of_H, of_W = self.objective.terms
-        if of_W is not None:
-            value += of_W.value(W)
-        if of_H is not None:
-            value += float(self.V.map(lambda _, rows: (of_H.value(rows),), Ht)[0])
-        return value
+    def _forget(self) -> None:
+        """Forget what was computed for W, which has changed."""
+        self._gram = None
+        self._shared = None
 
-    def _accept(self, W: Array, rows: list[Aligned], sums: Sums) -> None:
+    def _accept(self, W: Array, rows: list[Aligned], sums: NamedTuple) -> None:
         before = self.W
         self.W = W
         self.Ht = rows[0]
@@ -468,6 +478,7 @@ class Run:
         """Divide each column of W by its size and multiply H by it, in the precision of V."""
         V = self.V
         dtype = self.objective.dtype
+        self._forget()
         self.W, self._W_before = (
             (W / size).astype(dtype, copy=False) for W in (self.W, self._W_before)
         )
@@ -488,6 +499,12 @@ class Run:
             self.reason = StopReason.CALLBACK
             if self.save is not None:
                 self.save(self, True)
+
+    def updates_on(self, V: DataMatrix) -> bool:
+        """Return whether W is updated by products of H with the transposed V."""
+        objective = self.objective
+        is_first = self.V is V and self.solver.first == "H"
+        return is_first and objective.takes_products and objective.turned is not None
 
     def factors(self) -> Factors:
         """Return W (F, K) and H (K, N) in the scale of V."""
@@ -522,7 +539,9 @@ class Run:
 
     def parts(self) -> Parts:
         """Return everything that the next iterations depend on, by name."""
-        arrays = {_SUM_PREFIX + name: np.asarray(value) for name, value in self.sums.items()}
+        sums = {} if self.sums is None else self.sums._asdict()
+        arrays = {_SUM_PREFIX + name: one for name, one in sums.items() if one is not None}
+        arrays = {name: np.asarray(one) for name, one in arrays.items()}
         arrays |= {"W": self.W, "W before": self._W_before}
         aligned = {"H": self.Ht}
         if self.solver.extrapolate:
@@ -539,11 +558,12 @@ class Run:
         arrays, aligned, plain = parts
         self.W = arrays["W"]
         self._W_before = arrays["W before"]
-        self.sums = {
+        sums = {
             name.removeprefix(_SUM_PREFIX): array
             for name, array in arrays.items()
             if name.startswith(_SUM_PREFIX)
         }
+        self.sums = self.objective.Sums(**sums) if sums else None
         self.value = plain["value"]
         self._since = plain["since"]
         self.errors, self.elapsed, self.passes = plain["history"]
@@ -556,57 +576,13 @@ class Run:
         self._Ht_before = aligned.get("before", self.Ht)
 
 
+def _keep(G: Array, C: Array, Y: Array) -> Array:
+    """Update of a pass that only computes sums."""
+    return Y
+
+
 def _scale(index: range, H: Array, *, factor: float | Array, dtype: DType) -> PerSample:
     return np.ascontiguousarray(H * factor, dtype), None
-
-
-def alternate(
-    V: DataMatrix,
-    W: Array,
-    H: Aligned | None,
-    solver: Solver | str | Update,
-    *,
-    stopping: Stopping = Stopping(),
-    callback: Callback | None = None,
-    objective: Objective | None = None,
-) -> Solution:
-    """Update H and W alternately until a limit is reached; one pass over V per iteration.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-    W : array (F, K)
-    H : array (K, N), or None
-        May be None only for a solver that starts by computing H.
-    solver : str, Solver or callable
-    stopping : Stopping
-    callback : callable, optional
-        Called with an `Iteration` after every iteration; returning True ends the run.
-    objective : Objective, optional
-        Another loss than least squares, penalties or known components.
-
-    Notes
-    -----
-    The history counts seconds and passes from the call. If an iteration is undone, the error stays
-    the same in the history.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns
-    >>> V = from_columns([[1.0, 2.0], [2.0, 4.0]])
-    >>> solution = alternate(V, np.ones((2, 1)), np.ones((1, 2)), "hals")
-    >>> np.round(solution.W[:, 0] / solution.W[0, 0], 6)
-    array([1., 2.])
-    """
-    from .losses import LOSSES
-
-    H = H if H is None else aligned_coefficients(V, H, W.shape[1]).T
-    with V.own_threads():
-        objective = next(iter(LOSSES.values())).on(V) if objective is None else objective
-        run = Run(objective, W, H, objective.loss.solver(solver), stopping, callback=callback)
-        del W, H  # they may be large
-        run.run()
-    return run.solution()
 
 
 def run_together(V: DataMatrix, runs: Sequence[Run]) -> Iterator[tuple[int, Run]]:
@@ -629,14 +605,22 @@ def _step_together(V: DataMatrix, runs: list[Run]) -> None:
     if not runs:
         return
     outcomes = sweep_together(V, [run.propose() for run in runs])
-    together: dict[Any, list[tuple[Aligned, Sums]]] = {}
-    for run, (Ht, *_, sums) in zip(runs, outcomes, strict=True):
-        if run.V is V and run.solver.first == "H":
-            together.setdefault(type(run.objective), []).append((Ht, sums))
-    for kind, factors in together.items():
-        kind.multiply(V, factors)
-    for run, (*rows, sums) in zip(runs, outcomes, strict=True):
-        run.settle(rows, sums)
+    products = _products_together(V, runs, [Ht for Ht, *_ in outcomes])
+    for run, (*rows, sums), C in zip(runs, outcomes, products, strict=True):
+        run.settle(rows, sums, C)
+
+
+def _products_together(V: DataMatrix, runs: list[Run], new: list[Aligned]) -> list[Array | None]:
+    """Return V H' of the runs that update W on the transposed V, in one pass; None for others."""
+    products: list[Array | None] = [None] * len(runs)
+    places = [place for place, run in enumerate(runs) if run.updates_on(V)]
+    if places:
+        turned = runs[places[0]].objective.turned
+        assert turned is not None
+        found = products_together(turned, [np.asarray(new[place]) for place in places])
+        for place, C in zip(places, found or [], strict=False):
+            products[place] = C
+    return products
 
 
 def without_floor(V: DataMatrix, W: Array, H: Aligned) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ...arguments import choice
+from ..loss import AnyObjective as Objective
+from ..loss import Loss, Words
 from .frobenius import FROBENIUS
 from .itakura_saito import ITAKURA_SAITO
-from .loss import Loss, Objective, Sums, Words
 from .poisson import POISSON, margins, regressions, restraints
 from .poisson_regression import dual_gaps
 
@@ -16,7 +17,6 @@ __all__ = [
     "SOLVER_NAMES",
     "Loss",
     "Objective",
-    "Sums",
     "Words",
     "dual_gaps",
     "get_loss",

@@ -26,20 +26,19 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
 from ...data.known import observed_residual, packed, row_grams, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix, Results
+from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
-from ...data.views import coordinates, in_single, products_together
+from ...data.views import coordinates, in_single
 from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
-from ...text import Facts
 from ..coefficients import (
     Finish,
     coefficients,
@@ -56,17 +55,16 @@ from ..constraints import (
     update_unit_columns,
 )
 from ..inits import Init, identity
+from ..loss import AnyObjective, Loss, Move, Objective, Rows, Stepped, Updated, Updates
 from ..solvers import (
     SOLVERS,
     ChosenSolver,
     Solver,
     Update,
-    extrapolated,
     get_solver,
     packed_update,
     solver_name,
 )
-from .loss import Loss, Objective, Sums
 
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2: a smaller residual is lost in single precision
 _SINGLE_NOISE = 3e-8  # of ||V||^2: rounding error of the squared error in single precision
@@ -113,10 +111,10 @@ class Frobenius(Loss):
     )
     degree = 2
     lower_bounds = ("singular values", "dual")
-    k_evidence = ("edge", "ratio", "cones", "shuffled", "hysime")
+    k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
     doubled = 1
 
-    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
+    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
         """Return the objective over all entries, or over the known ones with their weights."""
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
@@ -171,7 +169,7 @@ class Frobenius(Loss):
             return ("cr1-robust", "random", "random")
         return ("rank-two" if K == 2 else "nndsvd", "cr1-robust", "random", "random")
 
-    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
+    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> AnyObjective | None:
         """Return the objective of large data on leading singular vectors, or in single precision.
 
         If a side of V is short, the singular vectors are known. If 2 K vectors leave much less than
@@ -185,11 +183,7 @@ class Frobenius(Loss):
             left = V.total - np.cumsum(squares)
             is_close = left[K - 1] < _MAX_LEFT_OF_SINGLE * V.total
             if is_close and left[2 * K - 1] < _MAX_LEFT_SHARE * left[K - 1]:
-                objective = LeastSquares(self, V)
-                objective.basis = basis[:, : 2 * K]
-                objective.V = coordinates(V, objective.basis)
-                objective.dtype = np.dtype(np.float32)
-                return objective
+                return LeastSquares(self, V, basis=basis[:, : 2 * K])
         single = in_single(V)
         return None if single is None else self.on(single)
 
@@ -203,7 +197,11 @@ class Frobenius(Loss):
         return held_out_share(V, W, weights=weights)
 
 
-class _Squares(Objective):
+SquaresT = TypeVar("SquaresT", "SquareSums", "KnownSums")
+SquareSharedT = TypeVar("SquareSharedT", "SquareShared", "KnownShared")
+
+
+class _Squares(Objective[SquaresT, SquareSharedT]):
     """Squared errors, with updates ``(G, C, Y) -> Y`` for penalties and known components."""
 
     def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
@@ -212,34 +210,32 @@ class _Squares(Objective):
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self.terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
         self._whole = penalties.fixes_columns  # the update of W needs all features at once
-        self.moves_coefficients = not penalties.sum_to_one
 
-    def runs_as(self, solver: Solver) -> Solver:
-        """Return the solver; for coefficients that sum to one, an exact one."""
-        if not self.penalties.sum_to_one:
-            return solver
-        return Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
+    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
+        """Return the updates of rows of H and of W, with the penalties and known components.
 
-    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Make the updates of rows of H and of W, with the penalties and known components."""
-        is_simplex = self.penalties.sum_to_one
-        n_kept = None if self._whole else self.n_fixed
-        update_H = sum_to_one if is_simplex else solver.sweeping(affordable_H)
-        self._update_W = solver.sweeping(affordable_W)
+        Coefficients that sum to one are computed exactly.
+        """
+        update_H = solver.sweeping(affordable_H)
+        update_W = solver.sweeping(affordable_W)
+        if self.penalties.sum_to_one:
+            update_H = sum_to_one
         of_H, of_W = self.terms
         if solver.takes_l1:
             of_H, update_H = _with_l1(of_H, update_H)
-            of_W, self._update_W = _with_l1(of_W, self._update_W)
+            of_W, update_W = _with_l1(of_W, update_W)
+        if of_H is not None:
+            update_H = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
+        n_kept: int | None = self.n_fixed
         if self._whole:
             of_W = self.terms[1]
-            self._update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
+            update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
+            n_kept = None
         elif self.n_fixed:
-            self._update_W = partial(update_others, update=self._update_W, n_fixed=self.n_fixed)
-        self._of_W = of_W
-        self._n_kept = n_kept
-        self.update_rows = update_H
-        if of_H is not None:
-            self.update_rows = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
+            update_W = partial(update_others, update=update_W, n_fixed=self.n_fixed)
+        if self.penalties.sum_to_one:
+            solver = Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
+        return Updates(solver, update_H, partial(_near, update_W, of_W, n_kept))
 
     def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
         """Return W with `size` features updated at a time, on threads."""
@@ -252,31 +248,55 @@ class _Squares(Objective):
         run_in_order(run, lambda *_: None, len(parts), self.V.n_threads)
         return updated
 
-    def _update_near(self, W: Array) -> Update:
-        """Return the update of W with its penalty at W."""
-        term = self._of_W
-        if term is None:
-            return self._update_W
-        how: Facts = {"term": term.at(W), "n_kept": self._n_kept}
-        return partial(penalised_update, update=self._update_W, **how)
-
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+    def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with its squared error; see `coefficients`."""
         n_first = self.n_fixed if sort else W.shape[1]
         return finished(self.V, W, self.penalties, n_first=n_first, n_fixed=self.n_fixed)
 
 
-class LeastSquares(_Squares):
+class SquareSums(NamedTuple):
+    """HH' (K, K), <V, WH>, and VH' (F, K) unless W is updated on the transposed data."""
+
+    HH: Array
+    inner: float
+    VH: Array | None = None
+
+
+class SquareShared(NamedTuple):
+    """W in the type of the products with blocks, and its Gram matrix, rounded alike."""
+
+    W: Array
+    G: Array
+    unit: float
+    in_both_orders: bool = False
+
+
+class LeastSquares(_Squares[SquareSums, SquareShared]):
     """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
 
     The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64.
+
+    Parameters
+    ----------
+    basis : array (F, r), optional
+        Use the coordinates of V in this basis instead of the features.
     """
 
-    knows_after = takes_products = True
-    basis: Array | None = None  # (F, r): V contains coordinates in this basis instead of features
-    _last: tuple[Any, Any] = (None, None)  # the last requested W, and its W'W
+    Sums = SquareSums
+    takes_products = True
 
-    def is_blurred(self, error: float, fall: float, tol: float) -> bool:
+    def __init__(
+        self, loss: Loss, V: DataMatrix, *given: Any, basis: Array | None = None, **more: Any
+    ) -> None:
+        super().__init__(loss, V, *given, **more)
+        self.basis = basis
+        if basis is not None:
+            self.V = coordinates(V, basis)
+            self.dtype = np.dtype(np.float32)
+        elif not self._whole:
+            self.turned = V.other_order
+
+    def is_blurred(self, error: float, fall: float, tol: float, n_iter: int) -> bool:
         """Return whether rounding or a basis hides how the error falls.
 
         Single precision is not accurate enough for nearly exact factors.
@@ -285,260 +305,300 @@ class LeastSquares(_Squares):
             return True
         if self.basis is None:
             return fall < _SINGLE_NOISE / error**2
-        return fall < _CONVERGED_SHARE * tol or self.number >= _MAX_ITERATIONS_ON_BASIS
+        return fall < _CONVERGED_SHARE * tol or n_iter > _MAX_ITERATIONS_ON_BASIS
 
     @staticmethod
     def step(
-        block: Block,
-        *given: Array,
-        update: Update,
-        beta: float,
-        floor: float,
-        **shared: Any,
-    ) -> Results:
+        block: Block, rows: Rows, shared: SquareShared, move: Move, C: Array | None = None
+    ) -> Stepped[SquareSums]:
         """Update a block's rows of H and return them with VH', HH' and <V, WH>; see `Objective`.
 
         VH' is left out if V is stored in both orders: the same step then updates W on the
         transposed data. In single precision the sums are not accurate for errors below a
         thousandth; if errors are nearly that small, the step is repeated in double precision.
         """
-        unit = shared["unit"]
-        squared, H, *before = given
-        C = shared.pop("C", None)  # products that were computed for several runs at once
-        C = products(block, shared["W"]) if C is None else C
+        unit = shared.unit
+        (squared,) = rows.own
+        C = products(block, shared.W) if C is None else C
         C = C if unit == 1 else C / C.dtype.type(unit)
-        updated = _checked_update(update, shared["G"], C, H).astype(H.dtype, copy=False)
-        moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
-        rows = exact(moved)
-        HH = rows.T @ rows
-        inner = float(np.vdot(exact(C), rows))
-        sums = {"HH": HH, "inner": inner}
+        updated = _checked_update(move.update, shared.G, C, rows.H).astype(rows.H.dtype, copy=False)
+        moved = move.extrapolate(updated, rows.before)
+        H = exact(moved)
+        HH = H.T @ H
+        inner = float(np.vdot(exact(C), H))
         if block.dtype != np.float64:
             total = float(squared.sum()) / unit**2
-            left = total - 2.0 * inner + float(np.vdot(shared["G"], HH))
+            left = total - 2.0 * inner + float(np.vdot(shared.G, HH))
             if left < _NEARLY_EXACT_SHARE * total:
-                shared["W"] = exact(shared["W"])
-                shared |= {"update": update, "beta": beta, "floor": floor}
-                return LeastSquares.step(exact(block), *given, **shared)
-        if not shared.get("in_both_orders"):
-            sums["VH"] = exact(weighted_sums(block, moved)) / unit
-        return (moved, updated, sums) if before else (moved, sums)
+                shared = shared._replace(W=exact(shared.W))
+                return LeastSquares.step(exact(block), rows, shared, move)
+        VH = None
+        if not shared.in_both_orders:
+            VH = exact(weighted_sums(block, moved)) / unit
+        return Stepped(moved, updated, SquareSums(HH, inner, VH))
 
-    def shared(self, W: Array) -> Facts:
-        """Return W in the type of the products with blocks, and its Gram matrix, rounded alike."""
+    def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> SquareShared:
+        """Return W in the type of the products with blocks, and its Gram matrix."""
         rounded = W.astype(self.dtype, copy=False)
-        shared = {"W": rounded, "G": self._gram(rounded), "unit": self.unit}
+        G = _gram(rounded) if gram is None else gram
         if self.basis is not None:
-            return {**shared, "W": self.basis.T @ exact(W)}
-        if self._whole or self.V.other_order is None:
-            return shared
-        return {**shared, "in_both_orders": True}
+            rounded = self.basis.T @ exact(W)
+        return SquareShared(rounded, G, self.unit, self.turned is not None)
 
-    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+    def update_W(
+        self,
+        sums: SquareSums,
+        shared: SquareShared | None,
+        W: Array,
+        Ht: Aligned,
+        update: Update,
+        C: Array | None = None,
+    ) -> Updated:
         """Update W from G = HH' and C = VH', on threads.
 
         If V is stored in both orders, the step for samples is applied to the transposed data,
         because NMF is symmetric. Otherwise the sums of the pass are used, for many rows at a time.
         """
-        other = None if "VH" in sums else self.V.other_order
-        if other is not None:
-            update = self._update_near(W)
-            turned = {"W": np.asarray(Ht), "G": sums["HH"], "unit": self.unit}
-            known = (sums.pop("C"),) if "C" in sums else ()
-            updated, moments = other.sweep(
-                _multiplied_step if known else LeastSquares.step,
-                *known,
-                other.norms_squared,
-                W,
-                update=update,
-                beta=0.0,
-                floor=0.0,
-                in_both_orders=True,
-                **turned,
-            )
-            updated = np.asarray(updated)
-            sums["inner after"] = moments["inner"]
-            self._last = updated, moments["HH"]
-            return updated
-        updated, dtype = self._updated_from(sums, W)
-        if dtype == np.float64 or self._sufficient_dtype(sums, updated) != np.float64:
-            return updated
-        # An extrapolated W was far from exact, but the new W is not: VH was rounded too much.
-        sums["VH"] = self.V.sweep(_exact_sums, Ht)[0] / self.unit
-        return self._updated_from(sums, W, np.dtype(float))[0]
+        if sums.VH is None:
+            return self._updated_by_step(sums, W, Ht, update, C)
+        VH = sums.VH if self.basis is None else self.basis @ sums.VH
+        dtype = self.V.dtype
+        if dtype != np.float64:
+            G = _gram(W) if shared is None else shared.G
+            dtype = self._sufficient_dtype(sums.HH, VH, W, G)
+        updated = self._updated_from(sums.HH, VH, W, update, dtype)
+        G = _gram(updated)
+        if dtype != np.float64 and self._sufficient_dtype(sums.HH, VH, updated, G) == np.float64:
+            # An extrapolated W was far from exact, but the new W is not: VH was rounded too much.
+            VH = self.V.sweep(_exact_sums, Ht)[0] / self.unit
+            updated = self._updated_from(sums.HH, VH, W, update, np.dtype(float))
+            G = _gram(updated)
+        value = self._value(float(np.vdot(VH, updated)), G, sums.HH)
+        return Updated(updated, self._penalised(value, updated, Ht), G)
 
-    def _updated_from(
-        self, sums: Sums, W: Array, dtype: DType | None = None
-    ) -> tuple[Array, DType]:
-        """Return W updated from the sums of a pass, and the type of the computation."""
-        if self.basis is not None:
-            sums["VH"] = self.basis @ sums["VH"]
-        update = self._update_near(W)
-        dtype = self._sufficient_dtype(sums, W) if dtype is None else dtype
+    def _updated_by_step(
+        self, sums: SquareSums, W: Array, Ht: Aligned, update: Update, C: Array | None
+    ) -> Updated:
+        """Return W updated by the step for samples on the transposed data."""
+        assert self.turned is not None
+        shared = SquareShared(np.asarray(Ht), sums.HH, self.unit, in_both_orders=True)
+        rows = (self.turned.norms_squared, W) if C is None else (self.turned.norms_squared, W, C)
+        new, of_W = self.turned.sweep(_step_of_features, *rows, shared=shared, update=update)
+        updated = np.asarray(new)
+        value = self._value(of_W.inner, of_W.HH, sums.HH)
+        return Updated(updated, self._penalised(value, updated, Ht), of_W.HH)
+
+    def _updated_from(self, HH: Array, VH: Array, W: Array, update: Update, dtype: DType) -> Array:
+        """Return W updated from the sums of a pass, computed in this type."""
         F = len(W)
         size = F if self._whole else min(max(_BATCH_ROWS, -(-F // _BATCHES)), _MAX_BATCH_ROWS)
 
         def update_rows(rows: slice) -> Array:
-            C, Y = (one[rows].astype(dtype, copy=False) for one in (sums["VH"], W))
-            return _checked_update(update, sums["HH"], C, Y)
+            C = VH[rows].astype(dtype, copy=False)
+            Y = W[rows].astype(dtype, copy=False)
+            return _checked_update(update, HH, C, Y)
 
-        return self._updated_rows(update_rows, W, size), dtype
+        return self._updated_rows(update_rows, W, size)
 
-    def _gram(self, W: Array) -> Array:
-        """Return W'W, which an iteration needs several times."""
-        if self._last[0] is not W:
-            rows = exact(W)
-            self._last = W, rows.T @ rows
-        return self._last[1]
-
-    def _sufficient_dtype(self, sums: Sums, W: Array) -> DType:
+    def _sufficient_dtype(self, HH: Array, VH: Array, W: Array, G: Array) -> DType:
         """Return the type of V, or float64 if the residual is too small for single precision."""
-        if self.V.dtype == np.float64:
-            return self.V.dtype
-        inner = float(np.vdot(sums["VH"], W))  # W may have been scaled after the pass
-        left = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
+        inner = float(np.vdot(VH, W))  # W may have been scaled after the pass
+        left = self.total - 2.0 * inner + float(np.vdot(G, HH))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
-    def scale_W(self, sums: Sums, W: Array) -> Array:
+    def scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
-        squared = float(np.vdot(self._gram(W), sums["HH"]))
-        return W * (sums["inner"] / squared) if squared > 0 else W
+        squared = float(np.vdot(_gram(W), sums.HH))
+        return W * (sums.inner / squared) if squared > 0 else W
 
-    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return ||V / unit - W H||^2, at least 0 in spite of rounding."""
-        inner = sums["inner"]
-        if after:
-            inner = float(np.vdot(sums["VH"], W)) if "VH" in sums else sums["inner after"]
-        squared = self.total - 2.0 * inner + float(np.vdot(self._gram(W), sums["HH"]))
+    def value(self, sums: SquareSums, W: Array, Ht: Aligned) -> float:
+        """Return ||V / unit - W H||^2 and the penalties."""
+        return self._penalised(self._value(sums.inner, _gram(W), sums.HH), W, Ht)
+
+    def _value(self, inner: float, G: Array, HH: Array) -> float:
+        """Return the squared error, at least 0 in spite of rounding."""
+        squared = self.total - 2.0 * inner + float(np.vdot(G, HH))
         if not np.isfinite(squared):
             raise DataError("the solver returned factors that are not finite: check its update")
         return max(squared, 0.0)
 
-    @staticmethod
-    def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
-        """Multiply V with the new H of all runs at once, if W is updated on the transposed data."""
-        if V.other_order is None:
-            return
-        new = [(np.asarray(Ht), sums) for Ht, sums in factors if "VH" not in sums]
-        products = products_together(V.other_order, [Ht for Ht, _ in new])
-        for (_, sums), C in zip(new, products or [], strict=False):
-            sums["C"] = C
+
+class KnownSums(NamedTuple):
+    """VH' (F, K) with a Gram matrix of each feature, or of the residual with HH' and the value.
+
+    The sums of a pass with Gram matrices show the value at any W, the others at their own W.
+    """
+
+    VH: Array
+    grams: Array | None = None
+    HH: Array | None = None
+    value: float = 0.0
 
 
-class KnownSquares(_Squares):
+class KnownShared(NamedTuple):
+    """W in float64; the products of pairs of its columns for Gram matrices, or else W'W."""
+
+    W: Array
+    is_mask: bool
+    pairs: Array | None = None
+    G: Array | None = None
+
+
+class KnownSquares(_Squares[KnownSums, KnownShared]):
     """The weighted squared error over the known entries.
 
     One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
     the entries or more are missing, or if weights differ, all iterations use Gram matrices.
+
+    Parameters
+    ----------
+    grams_every : int, optional
     """
 
-    grams_every: int | None = None
+    Sums = KnownSums
+
+    def __init__(
+        self, loss: Loss, V: DataMatrix, *given: Any, grams_every: int | None = None, **more: Any
+    ) -> None:
+        super().__init__(loss, V, *given, **more)
+        self._grams_every = grams_every
 
     @staticmethod
     def step(
-        block: Block,
-        *given: Array,
-        update: Update,
-        beta: float,
-        floor: float,
-        **shared: Any,
-    ) -> Results:
+        block: Block, rows: Rows, shared: KnownShared, move: Move, C: Array | None = None
+    ) -> Stepped[KnownSums]:
         """Update a block's rows of H and return them with the sums; see `Objective`."""
-        weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
-        W = shared["W"]
-        H, *before = given
-        if shared["has_grams"]:
-            entries = exact(block) if shared["is_mask"] else weighed(block, weights)
-            C = products(entries, W)
-            updated = np.empty_like(H)
-            for rows in slices(len(H), max(1, _GRAM_NUMBERS // W.shape[1] ** 2)):
-                part = None if weights is None else weights[rows]
-                grams = row_grams(block[:, rows], part, shared["pairs"])
-                updated[rows] = packed_update(update, grams, C[rows], exact(H[rows]))
-        else:
-            left, _ = observed_residual(block, weights, W, exact(H))
-            C = products(left, W) + exact(H) @ shared["G"]
-            updated = update(shared["G"], C, exact(H)).astype(H.dtype, copy=False)
-        moved = extrapolated(updated, before[0], beta, floor) if before and beta else updated
-        rows_of = exact(moved)
-        if shared["has_grams"]:
-            grams = weighted_grams(block, weights, packed(rows_of))
-            sums: Sums = {"VH": weighted_sums(entries, rows_of), "grams": grams}
-        else:
-            left, squares = observed_residual(block, weights, W, rows_of)
-            VH = weighted_sums(left, rows_of)
-            sums = {"value": float(squares.sum()), "HH": rows_of.T @ rows_of, "VH": VH}
-        return (moved, updated, sums) if before else (moved, sums)
+        if shared.pairs is not None:
+            return _step_with_grams(block, rows, shared, shared.pairs, move)
+        W = shared.W
+        left, _ = observed_residual(block, rows.weights, W, exact(rows.H))
+        C = products(left, W) + exact(rows.H) @ shared.G
+        updated = move.update(shared.G, C, exact(rows.H)).astype(rows.H.dtype, copy=False)
+        moved = move.extrapolate(updated, rows.before)
+        H = exact(moved)
+        left, squares = observed_residual(block, rows.weights, W, H)
+        sums = KnownSums(weighted_sums(left, H), HH=H.T @ H, value=float(squares.sum()))
+        return Stepped(moved, updated, sums)
 
-    def shared(self, W: Array) -> Facts:
-        """Return W in float64, W'W, and if needed the products of pairs of its columns."""
+    def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> KnownShared:
+        """Return W in float64, and the products of pairs of its columns or W'W."""
         W = exact(W)
         is_mask = self.V.observed.is_mask
-        missing = self.V.observed.missing
-        usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
-        every = self.grams_every or usual if is_mask and missing < _MAX_FILLED else 1
-        has_grams = self.knows_after = self.number % every == 0
-        shared = {"W": W, "has_grams": has_grams, "is_mask": is_mask}
-        shared["is_weighted"] = bool(self.aligned)
-        return {**shared, "pairs": packed(W)} if has_grams else {**shared, "G": W.T @ W}
+        every = 1
+        if is_mask and self.V.observed.missing < _MAX_FILLED:
+            usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
+            every = self._grams_every or usual
+        if number % every == 0:
+            return KnownShared(W, is_mask, pairs=packed(W))
+        return KnownShared(W, is_mask, G=W.T @ W)
 
-    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+    def update_W(
+        self,
+        sums: KnownSums,
+        shared: KnownShared | None,
+        W: Array,
+        Ht: Aligned,
+        update: Update,
+        C: Array | None = None,
+    ) -> Updated:
         """Update W from a Gram matrix for each feature, or from HH' and the filled entries.
 
         Features without known entries become zero.
         """
-        update = self._update_near(W)
-        if "grams" in sums:
+        grams = sums.grams
+        if grams is None:
+            C = sums.VH + exact(W) @ sums.HH
+            updated = update(sums.HH, C, exact(W)).astype(W.dtype, copy=False)
+        else:
 
             def update_rows(rows: slice) -> Array:
-                return packed_update(update, sums["grams"][rows], sums["VH"][rows], exact(W[rows]))
+                return packed_update(update, grams[rows], sums.VH[rows], exact(W[rows]))
 
             size = min(max(1, _GRAM_NUMBERS // W.shape[1] ** 2), _BATCH_FEATURES)
             updated = self._updated_rows(update_rows, W, size)
-        else:
-            C = sums["VH"] + exact(W) @ sums["HH"]
-            updated = update(sums["HH"], C, exact(W)).astype(W.dtype, copy=False)
         if not np.isfinite(updated).all() or updated.min() < 0:
             raise DataError("the solver returned entries that are negative or not finite")
         empty = self.V.observed.empty_features
-        return np.where(empty[:, None], 0, updated) if empty.any() else updated
+        if empty.any():
+            updated = np.where(empty[:, None], 0, updated)
+        return Updated(updated, self.value(sums, W if grams is None else updated, Ht))
 
-    def scale_W(self, sums: Sums, W: Array) -> Array:
+    def scale_W(self, sums: KnownSums, W: Array) -> Array:
         """Return W times the factor that makes it best for the H of the sums."""
-        product = float(np.vdot(sums["VH"], W))  # <pV, WH>, or this minus <pWH, WH>
-        if "grams" in sums:
+        product = float(np.vdot(sums.VH, W))  # <pV, WH>, or this minus <pWH, WH>
+        if sums.grams is not None:
             inner = product
-            squared = self._squares(sums, W)
+            squared = _squares_of_fit(sums.grams, W)
         else:
-            squared = self.total - 2 * product - sums["value"]
+            squared = self.total - 2 * product - sums.value
             inner = product + squared
         return W * (inner / squared) if squared > 0 else W
 
-    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the weighted squared error; with Gram matrices of features, at any W."""
-        if "grams" in sums:
-            inner = float(np.vdot(sums["VH"], exact(W)))
-            value = max(float(self.total - 2 * inner + self._squares(sums, W)), 0.0)
-        else:
-            value = float(sums["value"])
+    def value(self, sums: KnownSums, W: Array, Ht: Aligned) -> float:
+        """Return the weighted squared error and the penalties; with Gram matrices, at any W."""
+        value = float(sums.value)
+        if sums.grams is not None:
+            inner = float(np.vdot(sums.VH, exact(W)))
+            value = max(float(self.total - 2 * inner + _squares_of_fit(sums.grams, W)), 0.0)
         if not np.isfinite(value):
             raise DataError("the solver returned factors that are not finite: check its update")
-        return value
+        return self._penalised(value, W, Ht)
 
-    @staticmethod
-    def _squares(sums: Sums, W: Array) -> float:
-        """Return the weighted squares of W H, from the Gram matrix of each feature."""
-        first, second = np.triu_indices(W.shape[1])
-        return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), sums["grams"]))
+
+def _step_with_grams(
+    block: Block, rows: Rows, shared: KnownShared, pairs: Array, move: Move
+) -> Stepped[KnownSums]:
+    """Do the step of `KnownSquares` with a Gram matrix for each sample."""
+    weights = rows.weights
+    entries = exact(block) if shared.is_mask else weighed(block, weights)
+    C = products(entries, shared.W)
+    updated = np.empty_like(rows.H)
+    for part in slices(len(rows.H), max(1, _GRAM_NUMBERS // C.shape[1] ** 2)):
+        own = None if weights is None else weights[part]
+        grams = row_grams(block[:, part], own, pairs)
+        updated[part] = packed_update(move.update, grams, C[part], exact(rows.H[part]))
+    moved = move.extrapolate(updated, rows.before)
+    H = exact(moved)
+    grams = weighted_grams(block, weights, packed(H))
+    return Stepped(moved, updated, KnownSums(weighted_sums(entries, H), grams))
+
+
+def _step_of_features(
+    block: Block,
+    squared: Array,
+    W: Array,
+    C: Array | None = None,
+    *,
+    shared: SquareShared,
+    update: Update,
+) -> tuple[Array, SquareSums]:
+    """Step on the transposed data: update rows of W."""
+    moved, _, sums = LeastSquares.step(block, Rows((squared,), W), shared, Move(update), C)
+    return moved, sums
+
+
+def _gram(W: Array) -> Array:
+    """Return W'W in double precision."""
+    rows = exact(W)
+    return rows.T @ rows
+
+
+def _squares_of_fit(grams: Array, W: Array) -> float:
+    """Return the weighted squares of W H, from the Gram matrix of each feature."""
+    first, second = np.triu_indices(W.shape[1])
+    return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), grams))
+
+
+def _near(update: Update, term: Term | None, n_kept: int | None, W: Array) -> Update:
+    """Return an update of W with its penalty near this W."""
+    if term is None:
+        return update
+    return partial(penalised_update, update=update, term=term.at(W), n_kept=n_kept)
 
 
 def _exact_sums(block: Block, H: Array) -> tuple[Array]:
     """Step: return V H' in double precision."""
     return (weighted_sums(exact(block), exact(H)),)
-
-
-def _multiplied_step(block: Block, C: Array, *given: Array, **shared: Any) -> Results:
-    return LeastSquares.step(block, *given, C=C, **shared)
 
 
 def _with_l1(term: Term | None, update: Update) -> tuple[Term | None, Update]:

@@ -17,7 +17,7 @@ component that is zero has coefficients of zero.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from ...arguments import DType, Interval
 from ...data.blocks import Array, Block, dense, exact, over
 from ...data.known import packed, unpacked
-from ...data.matrix import Aligned, DataMatrix, PerSample, Results
+from ...data.matrix import Aligned, DataMatrix, PerSample
 from ...errors import DataError, Option
 from ...linalg.nnls import nnls
 from ...text import Facts
@@ -39,8 +39,8 @@ from ..coefficients import (
 )
 from ..constraints import times_gram
 from ..inits import Init, Start, users_own
-from ..solvers import Solver
-from .loss import Loss, Objective, Sums, Words
+from ..loss import Loss, Move, Objective, Rows, Stepped, Updated, Words
+from ..solvers import Solver, Update
 
 _IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _STEPS = 3000  # largest number of steps to a minimum
@@ -78,9 +78,11 @@ class ItakuraSaito(Loss):
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
     )
 
-    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> Objective:
+    def on(
+        self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any
+    ) -> SpectralDivergence:
         """Return the divergence of W H from V, in its own units."""
-        return SpectralDivergence(self, V, *given, rescale=False, **more)
+        return SpectralDivergence(self, V, *given, **more | {"rescale": False})
 
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of V from the mean of its samples; one pass."""
@@ -130,67 +132,97 @@ class ItakuraSaito(Loss):
         return held_out_divergence(V, W, weights=weights)
 
 
-class SpectralDivergence(Objective):
+class SpectralSums(NamedTuple):
+    """The divergence, V / X^2 H' (F, K), 1 / X H' (F, K), and the row sums of H (K,)."""
+
+    value: float
+    above: Array
+    below: Array
+    H: Array
+
+    @classmethod
+    def of(cls, V: Array, W: Array, H: Array) -> SpectralSums:
+        """Return the sums of samples V (F, n) with coefficients H (n, K)."""
+        X = W @ H.T
+        ratios = V / X
+        value = float((ratios - (np.log(V) - np.log(X))).sum()) - V.size
+        return cls(value, (ratios / X) @ H, (1 / X) @ H, H.sum(axis=0))
+
+
+class SpectralShared(NamedTuple):
+    """W (F, K) in float64."""
+
+    W: Array
+
+
+class SpectralDivergence(Objective[SpectralSums, SpectralShared]):
     """The divergence, with sums of v / x^2 and 1 / x for the update of W."""
 
-    knows_after = False
+    Sums = SpectralSums
 
     @staticmethod
-    def step(block: Block, *given: Array, **shared: Any) -> Results:
+    def step(
+        block: Block, rows: Rows, shared: SpectralShared, move: Move, C: Array | None = None
+    ) -> Stepped[SpectralSums]:
         """Update a block's rows of H, and return sums at the new ones; see `Objective`."""
         V = exact(dense(block))
-        W = shared["W"]
-        H = shared["update"](V, W, exact(given[0])).astype(given[0].dtype, copy=False)
-        return H, _sums(V, W, exact(H))
+        H = move.update(V, shared.W, exact(rows.H)).astype(rows.H.dtype, copy=False)
+        return Stepped(H, H, SpectralSums.of(V, shared.W, exact(H)))
 
-    def shared(self, W: Array) -> Facts:
+    def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> SpectralShared:
         """Return W in float64."""
-        return {"W": exact(W)}
+        return SpectralShared(exact(W))
 
-    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+    def update_W(
+        self,
+        sums: SpectralSums,
+        shared: SpectralShared | None,
+        W: Array,
+        Ht: Aligned,
+        update: Update,
+        C: Array | None = None,
+    ) -> Updated:
         """Return W times the square root of (V / X^2) H' / (1 / X) H'."""
-        return np.asarray(W * np.sqrt(over(sums["above"], sums["below"])), dtype=W.dtype)
+        updated = np.asarray(W * np.sqrt(over(sums.above, sums.below)), dtype=W.dtype)
+        return Updated(updated, self.value(sums, W, Ht))
 
-    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
+    def value(self, sums: SpectralSums, W: Array, Ht: Aligned) -> float:
         """Return the divergence, at least 0 in spite of rounding."""
-        return max(float(sums["value"]), 0.0)
+        return max(float(sums.value), 0.0)
 
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+    def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return H at a stationary point; the residual is its distance from one.
 
         Coefficients `near` those of a run are kept for samples where they are better.
         """
         V = self.V
         W = exact(np.asarray(W))
-        rows = () if self.near is None else (self.near,)
+        rows = () if near is None else (near,)
         with V.own_threads():
-            Ht, sums = V.sweep(_finish, *rows, W=W, own=own_order(W), dtype=V.dtype)
+            how: Facts = {"W": W, "own": own_order(W), "dtype": V.dtype}
+            Ht, (sums, slopes) = V.sweep(_finish, *rows, **how)
             sizes = W.sum(axis=0)
-            shares = sizes * sums["H"] / float(sizes @ sums["H"])
+            shares = sizes * sums.H / float(sizes @ sums.H)
             order = sorting(shares, 0 if sort else len(shares))
             Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
-        slopes = sums["slopes"] + np.abs(W * (sums["below"] - sums["above"])).sum()
-        value = max(sums["value"], 0.0)
+        slopes += np.abs(W * (sums.below - sums.above)).sum()
+        value = max(sums.value, 0.0)
         residual = float(slopes) / V.n_entries
         return Finish(Ht.T, labels, value, value, residual, order, shares[order])
 
 
-def _sums(V: Array, W: Array, H: Array) -> Sums:
-    X = W @ H.T
-    ratios = V / X
-    value = float((ratios - (np.log(V) - np.log(X))).sum()) - V.size
-    return {"value": value, "above": (ratios / X) @ H, "below": (1 / X) @ H, "H": H.sum(axis=0)}
-
-
-def _finish(block: Block, *near: Array, W: Array, own: Array, dtype: DType) -> tuple[Array, Sums]:
+def _finish(
+    block: Block, near: Array | None = None, *, W: Array, own: Array, dtype: DType
+) -> tuple[Array, tuple[SpectralSums, float]]:
     """Step: return the best H that is found, with components in their `own` order."""
     V = exact(dense(block))
-    found = _best_rows(V, np.ascontiguousarray(W[:, own]), *(rows[:, own] for rows in near))
+    near = None if near is None else near[:, own]
+    found = _best_rows(V, np.ascontiguousarray(W[:, own]), near)
     returned = np.ascontiguousarray(found[:, np.argsort(own)], dtype)
     H = exact(returned)
     X = W @ H.T
     slopes = np.abs(H * ((1 / X - V / X / X).T @ W)).sum()
-    return returned, {**_sums(V, W, H), "slopes": float(slopes)}
+    return returned, (SpectralSums.of(V, W, H), float(slopes))
 
 
 def _best_rows(V: Array, W: Array, near: Array | None = None) -> Array:

@@ -63,7 +63,7 @@ from ...data.blocks import (
     weighted_sums,
 )
 from ...data.known import EntryWeights, row_grams, weighed, weighted_grams
-from ...data.matrix import Aligned, DataMatrix, Results
+from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
 from ...data.resample import new_seed, uniform_rows
@@ -88,9 +88,9 @@ from ..coefficients import (
 )
 from ..constraints import NO_PENALTIES, Penalties, Term
 from ..inits import Generator, Init, Start, initialize, users_own
+from ..loss import Loss, Move, Objective, Rows, Stepped, Updated, Updates, Words
 from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import ChosenSolver, Solver, Update
-from .loss import Loss, Objective, Sums, Words
 from .poisson_regression import (
     Restraint,
     Side,
@@ -273,7 +273,7 @@ def regressions(
     penalties: Penalties = NO_PENALTIES,
     *,
     given: Aligned | None = None,
-) -> tuple[Aligned, Aligned, Sums]:
+) -> tuple[Aligned, Aligned, RegressionSums]:
     """Return the best H (K, N) for W, labels (N,), and sums for the errors; one pass.
 
     If H' is `given`, (N, K), its errors are computed without changing it.
@@ -281,16 +281,8 @@ def regressions(
     Features that are zero in all components are left out, because their rates are zero for every H.
     A label is the component with the largest share of the rates of a sample, the first one up to
     rounding, or -1 for a sample without counts.
-
-    The sums are: the "divergence" of the other features; the "gap", an upper bound on its excess
-    over the minimum for this W; "H" (K,), the row sums of H; "known" (K,) or (F, K), the sums of H
-    over the samples in which each feature is known; "ratios" (V / X) H' (F, K); "unseen" (F,), the
-    counts of features without components; the number of "impossible" counts, whose rates are zero
-    for a given H; and the "penalty" of H.
     """
     aligned = V.aligned_weights
-    shared: Facts = {"has_holes": V.observed is not None, "is_weighted": bool(aligned)}
-    shared["held"], _ = restraints(penalties)
     order = np.arange(W.shape[1])
     is_seen = np.full(len(W), True)
     rows = aligned
@@ -300,30 +292,62 @@ def regressions(
         is_seen = np.asarray(W.any(axis=1))
     else:
         rows = (*aligned, given)
-    shared |= {"side": Side.of(W[:, order]), "places": np.argsort(order), "is_seen": is_seen}
+    shared = CountShared(Side.of(W[:, order]), 1.0, False, V.observed is not None)
+    how: Facts = {"shared": shared, "places": np.argsort(order), "is_seen": is_seen}
     with V.own_threads():
-        Ht, labels, sums = V.sweep(_regress, *rows, **shared)
-    sums.setdefault("known", sums["H"])
+        Ht, labels, sums = V.sweep(
+            _regress, *rows, n_own=len(aligned), held=restraints(penalties)[0], **how
+        )
     return Ht.T, labels, sums
+
+
+class RegressionSums(NamedTuple):
+    """The sums of `regressions`.
+
+    Attributes
+    ----------
+    divergence : float
+        That of the features with components.
+    gap : float
+        An upper bound on its excess over the minimum for this W.
+    H : array (K,)
+        The row sums of H.
+    known : array (K,) or (F, K)
+        The sums of H over the samples in which each feature is known.
+    ratios : array (F, K)
+        (V / X) H'.
+    unseen : array (F,)
+        The counts of features without components.
+    n_impossible : int
+        The number of counts whose rates are zero for a given H.
+    penalty : float
+        That of H.
+    """
+
+    divergence: float
+    gap: float
+    H: Array
+    known: Array
+    ratios: Array
+    unseen: Array
+    n_impossible: int
+    penalty: float
 
 
 def _regress(
     block: Block,
     *given: Array,
-    side: Side,
+    shared: CountShared,
     places: Array,
     is_seen: Array,
-    has_holes: bool,
-    is_weighted: bool,
+    n_own: int,
     held: Restraint,
-) -> tuple[Array, Array, Facts]:
+) -> tuple[Array, Array, RegressionSums]:
     """Step of `regressions`; columns are in their own order, `places` restores the caller's."""
-    weights = given[0] if is_weighted else None
-    of_all = side.sums
-    kept = given[is_weighted:]
+    weights = given[0] if n_own else None
+    kept = given[n_own:]
     counts = known_counts(block, weights)
-    if has_holes:
-        side = side._replace(sums=row_grams(block, weights, side.W))
+    side = shared.side_of(block, weights)
     unseen = sums_at(counts.indices, exact(counts.data), len(is_seen))
     unseen[is_seen] = 0.0
     if unseen.any():
@@ -332,20 +356,24 @@ def _regress(
     returned = Y.astype(block.dtype, copy=False)
     Y = exact(returned)
     totals = sample_sums(counts)
-    labels = np.where(totals > 0, first_largest((Y * of_all)[:, places].T, _TIE_SHARE), -1)
+    shares = (Y * shared.side.sums)[:, places]
+    labels = np.where(totals > 0, first_largest(shares.T, _TIE_SHARE), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
-    sums = {
-        "divergence": left + float(np.sum(Y * side.sums) - totals.sum()),
-        "gap": float(dual_gaps(products(ratios, side.W), side.sums, Y, totals, held).sum()),
-        "H": Y.sum(axis=0)[places],
-        "ratios": weighted_sums(ratios, Y)[:, places],
-        "unseen": unseen,
-        "impossible": int(np.isinf(ratios.data).sum()),
-        "penalty": _term(held).value(Y),
-    }
-    if has_holes:
-        sums["known"] = weighted_grams(block, weights, Y)[:, places]
+    of_H = Y.sum(axis=0)[places]
+    known = np.array(of_H)
+    if shared.has_holes:
+        known = weighted_grams(block, weights, Y)[:, places]
+    sums = RegressionSums(
+        divergence=left + float(np.sum(Y * side.sums) - totals.sum()),
+        gap=float(dual_gaps(products(ratios, side.W), side.sums, Y, totals, held).sum()),
+        H=of_H,
+        known=known,
+        ratios=weighted_sums(ratios, Y)[:, places],
+        unseen=unseen,
+        n_impossible=int(np.isinf(ratios.data).sum()),
+        penalty=_term(held).value(Y),
+    )
     return np.ascontiguousarray(returned[:, places]), labels, sums
 
 
@@ -416,9 +444,9 @@ class Poisson(Loss):
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
         H, labels, sums = regressions(V, W, penalties)
-        if sums["unseen"].any():
-            report_unseen(V, sums["unseen"], unseen)
-        return H, labels, max(sums["divergence"], 0.0)
+        if sums.unseen.any():
+            report_unseen(V, sums.unseen, unseen)
+        return H, labels, max(sums.divergence, 0.0)
 
     def scale(self, V: DataMatrix) -> float:
         """Return the divergence of the best single component; the total if it is 0."""
@@ -587,8 +615,7 @@ class Poisson(Loss):
         runs = []
         stopping = Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
         for view, (W, H, *_) in zip(views, starts, strict=True):
-            objective = self.on(view, n_fixed=n_fixed, rescale=False)
-            objective.is_judged = False
+            objective = Divergence(self, view, n_fixed=n_fixed, rescale=False, is_judged=False)
             runs.append(Run(objective, W, H, self.solvers["mult"], stopping))
         for _ in run_together(V, runs):
             pass
@@ -634,113 +661,144 @@ def _leader(runs: list[Run]) -> Run:
     return runs[int(first_largest(-values, _TIE_SHARE))]
 
 
-class Divergence(Objective):
-    """The divergence of W H from V; see the module."""
+class CountSums(NamedTuple):
+    """The sums of a pass: those of H over samples, and what the update of W needs.
 
-    is_judged = True  # if False, values are not computed
+    Attributes
+    ----------
+    H : array (K,) or (F, K)
+        Over the samples in which each feature is known.
+    logs : float
+        sum v log(v / x).
+    ratios : array (F, K) or None
+        (V / X) H', unless W is updated on the transposed data.
+    curvatures : array (F, K (K + 1) / 2) or None
+        See `newton_from_sums`.
+    """
 
-    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
+    H: Array
+    logs: float = 0.0
+    ratios: Array | None = None
+    curvatures: Array | None = None
+
+
+class CountShared(NamedTuple):
+    """W with its column sums, the unit of V, and how V is stored."""
+
+    side: Side
+    unit: float
+    in_both_orders: bool
+    has_holes: bool
+
+    def side_of(self, block: Block, weights: EntryWeights) -> Side:
+        """Return W with its sums over the known entries of each sample."""
+        if not self.has_holes:
+            return self.side
+        return self.side._replace(sums=row_grams(block, weights, self.side.W))
+
+
+class Divergence(Objective[CountSums, CountShared]):
+    """The divergence of W H from V; see the module.
+
+    Parameters
+    ----------
+    is_judged : bool
+        If False, values are not computed.
+    """
+
+    Sums = CountSums
+
+    def __init__(
+        self, loss: Loss, V: DataMatrix, *given: Any, is_judged: bool = True, **more: Any
+    ) -> None:
         super().__init__(loss, V, *given, **more)
         self.margins = margins(V)
         self._counts = self.margins.total / self.unit
         self.turned = _turned(V)
-        self.knows_after = self.turned is not None
         self.aligned = V.aligned_weights
+        self._is_judged = is_judged
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
             self.terms = _term(self._held[0]), _term(self._held[1])
-        self._known: tuple[Array, float] | None = None
 
-    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Set the update of rows, with the penalties and known components."""
+    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
+        """Return the updates of rows, with the penalties and known components."""
         of_H, of_W = self._held
-        self.update_rows = partial(solver.update, held=of_H)
-        self._update_W = partial(solver.update, held=of_W)
+        update_W = partial(solver.update, held=of_W)
+        return Updates(solver, partial(solver.update, held=of_H), lambda W: update_W)
 
     @staticmethod
     def step(
-        block: Block,
-        *given: Array,
+        block: Block, rows: Rows, shared: CountShared, move: Move, C: Array | None = None
+    ) -> Stepped[CountSums]:
+        """Update a block's rows of H and return them with the required sums; see `Objective`."""
+        weights = rows.weights
+        counts = known_counts(block, weights, shared.unit)
+        side = shared.side_of(block, weights)
+        updated = moved = move.update(counts, side, rows.H)
+        if rows.before is not None and move.share:
+            moved = _moved(updated, rows.before, move.share)
+        H = exact(moved)
+        of_H = weighted_grams(block, weights, H) if shared.has_holes else H.sum(axis=0)
+        if shared.in_both_orders:
+            return Stepped(moved, updated, CountSums(of_H))
+        ratios = ratios_of(counts, side, moved)
+        logs = float(log_sums(counts, ratios).sum())
+        curved = None
+        is_small = side.W.nbytes * side.W.shape[1] <= _MAX_CURVATURE_BYTES
+        if getattr(move.update, "func", move.update) is newton and is_small:
+            curved = curvatures(counts, ratios, H)
+        sums = CountSums(of_H, logs, weighted_sums(ratios, H), curved)
+        return Stepped(moved, updated, sums)
+
+    def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> CountShared:
+        """Return W with its column sums, and how V is stored."""
+        has_holes = self.V.observed is not None
+        return CountShared(Side.of(W), self.unit, self.turned is not None, has_holes)
+
+    def update_W(
+        self,
+        sums: CountSums,
+        shared: CountShared | None,
+        W: Array,
+        Ht: Aligned,
         update: Update,
-        beta: float,
-        floor: float,
-        **shared: Any,
-    ) -> Results:
-        """Update a block's rows of H and return them with the required sums; see `Loss`."""
-        weights, given = (given[0], given[1:]) if shared["is_weighted"] else (None, given)
-        H, *before = given
-        side = shared["side"]
-        counts = known_counts(block, weights, shared["unit"])
-        if shared["has_holes"]:
-            side = side._replace(sums=row_grams(block, weights, side.W))
-        updated = moved = update(counts, side, H)
-        if before and beta:
-            moved = _moved(updated, before[0], beta)
-        if shared["is_last"]:
-            if not shared["is_judged"]:
-                return moved, {"logs": 0.0}
-            return moved, {"logs": float(log_sums(counts, ratios_of(counts, side, moved)).sum())}
-        rows = exact(moved)
-        has_own = shared["has_holes"]
-        sums: Sums = {"H": weighted_grams(block, weights, rows) if has_own else rows.sum(axis=0)}
-        if not shared["in_both_orders"]:
-            ratios = ratios_of(counts, side, moved)
-            sums["logs"] = float(log_sums(counts, ratios).sum())
-            sums["ratios"] = weighted_sums(ratios, rows)
-            is_small = side.W.nbytes * side.W.shape[1] <= _MAX_CURVATURE_BYTES
-            if getattr(update, "func", update) is newton and is_small:
-                sums["curvatures"] = curvatures(counts, ratios, rows)
-        return (moved, updated, sums) if before else (moved, sums)
-
-    def shared(self, W: Array) -> Facts:
-        """Return W with its column sums, and what the step should sum."""
-        return {
-            "side": Side.of(W),
-            "unit": self.unit,
-            "is_last": False,
-            "is_judged": self.is_judged,
-            "in_both_orders": self.turned is not None,
-            "has_holes": self.V.observed is not None,
-            "is_weighted": bool(self.aligned),
-        }
-
-    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
+        C: Array | None = None,
+    ) -> Updated:
         """Update W by the step for samples on the transposed data, or from the sums of the pass."""
         held = self._held[1]
-        if self.turned is None and "curvatures" in sums:
+        if self.turned is not None:
+            shared = self.shared(np.asarray(Ht))
+            how: Facts = {"update": update, "shared": shared, "is_judged": self._is_judged}
+            rows, logs = self.turned.sweep(_step_of_features, W, **how)
+            self.V._count(1.0)
+            updated = np.asarray(rows)
+            return Updated(updated, self.value(sums._replace(logs=logs), updated, Ht))
+        assert sums.ratios is not None
+        if sums.curvatures is None:
+            updated = multiplied(W, sums.ratios, sums.H, held)
+        else:
             totals = self.margins.features / self.unit
-            moments = sums["ratios"], sums["curvatures"], sums["H"]
-            return newton_from_sums(*moments, totals, W, held)
-        if self.turned is None:
-            return multiplied(W, sums["ratios"], sums["H"], held)
-        options = {**self.shared(np.asarray(Ht)), "is_last": True}
-        updated, last = self.turned.sweep(
-            Divergence.step, W, update=self._update_W, beta=0.0, floor=0.0, **options
-        )
-        self.V._count(1.0)
-        self._known = np.asarray(updated), last["logs"]
-        return self._known[0]
+            updated = newton_from_sums(sums.ratios, sums.curvatures, sums.H, totals, W, held)
+        return Updated(updated, self.value(sums, W, Ht))
 
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
         """Return W extrapolated, where each entry keeps a share of itself."""
         return _moved(W, before, share)
 
-    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the divergence of V / unit, at least 0 in spite of rounding."""
-        if not self.is_judged:
-            return self.total
-        if after and self._known is not None and self._known[0] is W:
-            logs = self._known[1]
-        else:
-            logs = sums["logs"]
-        value = logs - self.margins.of_weights / self.unit + _mass(W, sums) - self._counts
+    def value(self, sums: CountSums, W: Array, Ht: Aligned) -> float:
+        """Return the divergence of V / unit, at least 0 in spite of rounding, and the penalties."""
+        value = self.total
+        if self._is_judged:
+            logs = sums.logs - self.margins.of_weights / self.unit
+            value = logs + _mass(W, sums.H) - self._counts
         if not np.isfinite(value):
             problem = "the factors give a rate of zero where a count is not zero: begin with "
             advice = "factors that are positive there, or leave the choice to "
             raise DataError(problem + advice, Option("init", "auto"))
-        return max(float(value), 0.0)
+        return self._penalised(max(float(value), 0.0), W, Ht)
 
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
+    def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with the divergence and the duality gaps; see `regressions`.
 
         If all components are known, counts of features that are zero there are left out, with a
@@ -749,19 +807,19 @@ class Divergence(Objective):
         held = self._held[1]
         n_first = self.n_fixed if sort else W.shape[1]
         H, labels, sums = regressions(self.V, W, self.penalties)
-        if sums["unseen"].any():
-            report_unseen(self.V, sums["unseen"])
+        if sums.unseen.any():
+            report_unseen(self.V, sums.unseen)
         W = np.asarray(W, float)
-        gaps = dual_gaps(sums["ratios"], sums["known"], W, self.margins.features, held)
-        gap = (sums["gap"] + float(gaps.sum())) / self.margins.total
-        masses = W.sum(axis=0) * sums["H"]
+        gaps = dual_gaps(sums.ratios, sums.known, W, self.margins.features, held)
+        gap = (sums.gap + float(gaps.sum())) / self.margins.total
+        masses = W.sum(axis=0) * sums.H
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         if np.any(order != np.arange(len(order))):
             Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
             H = Ht.T
-        value = max(sums["divergence"], 0.0)
-        objective = value + sums["penalty"] + _term(held).value(W)
+        value = max(sums.divergence, 0.0)
+        objective = value + sums.penalty + _term(held).value(W)
         return Finish(H, labels, value, objective, gap, order, shares[order])
 
 
@@ -772,9 +830,20 @@ def _reorder(
     return np.ascontiguousarray(H[:, order]), np.where(labels < 0, labels, first), None
 
 
-def _mass(W: Array, sums: Sums) -> float:
-    """Return the sum of the rates of all known entries."""
-    H = sums["H"]
+def _step_of_features(
+    block: Block, W: Array, *, update: Update, shared: CountShared, is_judged: bool
+) -> tuple[Array, float]:
+    """Step on the transposed data: update rows of W, and return sum v log(v / x) after it."""
+    counts = known_counts(block, None, shared.unit)
+    side = shared.side_of(block, None)
+    updated = update(counts, side, W)
+    if not is_judged:
+        return updated, 0.0
+    return updated, float(log_sums(counts, ratios_of(counts, side, updated)).sum())
+
+
+def _mass(W: Array, H: Array) -> float:
+    """Return the sum of the rates of all known entries, given the sums of H."""
     return float(exact(W).sum(axis=0) @ H if H.ndim == 1 else np.vdot(exact(W), H))
 
 

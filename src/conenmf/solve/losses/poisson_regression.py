@@ -350,7 +350,7 @@ def sample_sums(counts: Block) -> Array:
 
 
 def _sums_of_samples(counts: Block, values: Array) -> Array:
-    """Return the sums of values per sample, at the positions of counts."""
+    """Sum, for each sample, the values at its nonzero counts."""
     there = np.diff(counts.indptr) > 0
     sums = np.zeros(counts.shape[1])
     sums[there] = np.add.reduceat(values, counts.indptr[:-1][there])

@@ -1,6 +1,6 @@
 """Fits that are interrupted where numba acquires or releases its lock, each in its own process.
 
-    python placed.py KINDS (raised|signal):PLACE ...
+    python lock_places.py KINDS (raised|signal):PLACE ...
 
 The places of a fit are the profile events (call, C call, C return, return) of `acquire` and
 `release` in numba's module `compiler_lock`, in any thread, numbered in the order of their time. An

@@ -1,3 +1,5 @@
+"""Counting components above the edge of noise: the bound on the norm of noise, and counts."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,7 +93,7 @@ def test_a_tiny_gap_after_a_huge_drop_does_not_decide():
     assert (K, count.K) == (5, 7)
     assert count.values[K - 1] > 40 * count.values[K]
     chosen = select_k(from_columns(V))
-    assert (chosen.K, chosen.grade) == (5, "proved")
+    assert (chosen.K, chosen.grade) == (5, "supported")
     for seed in range(40):
         V, K = unequal_cones(seed)
         assert select_k(from_columns(V)).K == K, seed
@@ -129,7 +131,7 @@ def test_clusters_show_cones_that_are_close():
     assert right >= 5
 
 
-def test_mixtures_are_no_clusters(rng):
+def test_mixtures_are_not_clusters(rng):
     X = close_axes(rng) @ rng.dirichlet(np.ones(6), 900).T + 0.01 * rng.standard_normal((60, 900))
     V = from_columns(np.maximum(X, 0))
     above = count_above_edge(V)
@@ -158,7 +160,7 @@ def test_the_limit_is_the_quantile_of_tracy_and_widom(rng):
     assert 20 <= (norms > highest_noise(40, 90)).sum() <= 40
 
 
-def test_what_is_left_follows_the_law_of_noise(rng):
+def test_residuals_follow_the_law_of_noise(rng):
     X = rng.gamma(1.0, size=(300, 4)) @ rng.gamma(1.0, size=(4, 80))
     assert count_above_edge(from_rows(X + 10 + rng.standard_normal(X.shape))).misfit < 0.03
     uneven = rng.standard_normal(X.shape) * rng.lognormal(0, 1, 80)

@@ -19,7 +19,7 @@ def test_fit_writes_factors_labels_history_and_a_report(folder, output_of):
     output = output_of("fit", "cells.csv", "-o", "out")
     for line in (
         "3 components; relative error 0.0",
-        "3 components, proved: 3 clusters are apart",
+        "3 to 5 components, supported: use 3; 3 cones, proved",
         "The data fall into cones: yes",
         "open out/report.html in a browser",
     ):
@@ -250,7 +250,10 @@ def test_fit_says_what_else_the_data_may_be(folder, output_of, rng):
         (("counts.npy", "-k", 12), "12 components for 12 features fit any data: use fewer"),
     ):
         assert hint in output_of("fit", *words, *quiet)
-    for words in (("cells.npy",), ("counts.npy", "--loss", "poisson"), ("counts.npy", "--log1p")):
+    np.save("long.npy", rng.poisson(3.0, (120, 4)))  # genes would have names
+    Path("long.csv").write_text(",a,b,c\n" + genes.replace(",1,", ",1.5,"))  # no counts
+    plain = (("cells.npy",), ("counts.npy", "--loss", "poisson"), ("counts.npy", "--log1p"))
+    for words in (*plain, ("long.npy", "--loss", "poisson"), ("long.csv",)):
         answer = output_of("fit", *words, "-k", 2, "-o", "out", *quiet, "--json")
         assert not any("if " in remark for remark in answer["remarks"])
 

@@ -1,3 +1,5 @@
+"""Sample weights: a weight of two is the sample twice."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -126,3 +128,16 @@ def test_the_score_of_data_with_holes_has_sample_weights(X):
     alone = model.score(holed[first])
     assert model.score(holed, sample_weight=first.astype(float)) == pytest.approx(alone)
     assert model.score(holed) != pytest.approx(alone)
+
+
+def test_penalties_of_components_grow_with_the_weighted_number_of_samples(X):
+    """Half the weights halve the objective and its penalty."""
+    rng = np.random.default_rng(2)
+    repeats = np.arange(40) % 4  # in the sum 60, of 40 samples
+    start = rng.random((40, 3)), rng.random((3, 12))
+    model = ConeNMF(3, init=start, alpha_W=0.0, alpha_H=0.02, l1_ratio=0.5, tol=1e-10)
+    model.set_params(max_iter=5000)
+    one = clone(model).fit(X, sample_weight=repeats / 2)
+    other = model.set_params(init=(start[0].repeat(repeats, axis=0), start[1]))
+    other.fit(X.repeat(repeats, axis=0))
+    np.testing.assert_allclose(one.components_, other.components_, rtol=1e-3, atol=1e-5)

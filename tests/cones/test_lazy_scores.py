@@ -1,3 +1,5 @@
+"""Lazy greedy choice: the same choices as when all scores are computed."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

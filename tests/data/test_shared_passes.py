@@ -1,3 +1,5 @@
+"""Several runs share one pass over the data and end where each ends alone."""
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,7 +18,7 @@ def multiply(block, *, X, C=None):
     return products(block, X) if C is None else C, given, None
 
 
-def drawn(dtype=np.float64):
+def make_data(dtype=np.float64):
     rng = np.random.default_rng(0)
     X = sp.random_array((300, 40), density=0.2, rng=rng, dtype=dtype, format="csr")
     return X, [rng.random((40, width)).astype(dtype) for width in (3, 7, 5)]
@@ -24,7 +26,7 @@ def drawn(dtype=np.float64):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_of_sparse_samples_are_computed_side_by_side(dtype):
-    X, matrices = drawn(dtype)
+    X, matrices = make_data(dtype)
     V = from_rows(X, block_samples=70)
     view = unit_samples(V)
     parts = [Part(V, multiply, (), {"X": W}, n_rows=2, X=W) for W in matrices]
@@ -43,7 +45,7 @@ def test_products_of_sparse_samples_are_computed_side_by_side(dtype):
 
 
 def test_dense_samples_are_multiplied_one_by_one():
-    X, matrices = drawn()
+    X, matrices = make_data()
     V = from_rows(X.toarray())
     results = sweep_together(V, [Part(V, multiply, (), {"X": W}, n_rows=2, X=W) for W in matrices])
     for (C, given, _), W in zip(results, matrices, strict=True):
@@ -53,7 +55,7 @@ def test_dense_samples_are_multiplied_one_by_one():
 
 @pytest.mark.parametrize("solver", ["hals", "nnlsb", "mult", "plain-hals"])
 def test_runs_side_by_side_end_where_each_ends_alone(solver, monkeypatch, all_close):
-    X, _ = drawn()
+    X, _ = make_data()
     V, rng = from_rows(X), np.random.default_rng(1)
     inits = [(rng.random((40, 4)), rng.random((4, 300))) for _ in range(3)]
 

@@ -12,28 +12,30 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.linalg import norm
 
-from ...arguments import choice
-from ...data.blocks import Array, Block
-from ...data.matrix import Aligned, DataMatrix, Results
-from ...data.validate import require_data_matrix, require_nonnegative
-from ...data.views import measure_together
-from ...errors import NotAvailableError, Option, OptionError
-from ...linalg.svd import KnownSpectrum, Spectrum
-from ...text import Facts, Texts
-from ..coefficients import Finish, nearby_power, what_is_left
-from ..constraints import NO_PENALTIES, Penalties, Term
-from ..inits import Generator, Init, Start, initialize
-from ..solvers import ChosenSolver, Solver, Update, extrapolated
+from ..arguments import choice
+from ..data.blocks import Array, Block
+from ..data.known import EntryWeights
+from ..data.matrix import Aligned, DataMatrix, Results
+from ..data.validate import require_data_matrix, require_nonnegative
+from ..data.views import measure_together
+from ..errors import NotAvailableError, Option, OptionError
+from ..linalg.svd import KnownSpectrum, Spectrum
+from ..text import Texts
+from .coefficients import Finish, nearby_power, what_is_left
+from .constraints import NO_PENALTIES, Penalties, Term
+from .inits import Generator, Init, Start, initialize
+from .solvers import ChosenSolver, Solver, Update, extrapolated
 
-# Sums of a pass over the samples, by name: arrays and numbers that a loss understands.
-Sums: TypeAlias = dict[str, Any]
+# The sums of a pass over the samples, and what all its blocks share: both are NamedTuples.
+SumsT = TypeVar("SumsT", bound=NamedTuple)
+SharedT = TypeVar("SharedT", bound=NamedTuple)
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Loss(ABC):
         Evidence for the number of components, which `judge` looks up.
     is_convex : bool
         Whether the best H for W is unique up to its value, because the loss is convex in H. If
-        not, `Objective.near` passes the H of a run to `finish`, which keeps it where it is better.
+        not, the H of a run is passed to `finish`, which keeps it where it is better.
     words : Words
     doubled : int
         The factor from the objective to twice the divergence of scikit-learn.
@@ -106,7 +108,7 @@ class Loss(ABC):
         n_fixed: int = 0,
         *,
         rescale: bool = True,
-    ) -> Objective:
+    ) -> AnyObjective:
         """Return the objective for factors of V, with penalties and known components."""
 
     def coefficients(
@@ -178,7 +180,7 @@ class Loss(ABC):
         """
         return ("random",)
 
-    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> Objective | None:
+    def approximation(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> AnyObjective | None:
         """Return a similar objective that costs less, for the first iterations of a run."""
         return None
 
@@ -255,10 +257,99 @@ class Loss(ABC):
         return math.sqrt(share) if self.degree == 2 else float(share)
 
 
-class Objective(ABC):
+class Move(NamedTuple):
+    """How a pass moves H: by an update, and further by a share of the last change.
+
+    Attributes
+    ----------
+    update : callable
+    share : float
+        H is extrapolated by this share of the way from the H before; 0 for none.
+    floor : float
+        No entry is extrapolated below this.
+    """
+
+    update: Update
+    share: float = 0.0
+    floor: float = 0.0
+
+    def extrapolate(self, Y: Array, before: Array | None) -> Array:
+        """Return Y (n, K) extrapolated, if the rows before are known."""
+        if before is None or not self.share:
+            return Y
+        return extrapolated(Y, before, self.share, self.floor)
+
+
+class Rows(NamedTuple):
+    """The rows of a block of samples that a step gets.
+
+    Attributes
+    ----------
+    own : tuple of arrays (n, ...)
+        The rows of `Objective.aligned`.
+    H : array (n, K)
+    before : array (n, K) or None
+        The H before the last update, if H is extrapolated.
+    """
+
+    own: tuple[Array, ...]
+    H: Array
+    before: Array | None = None
+
+    @property
+    def weights(self) -> EntryWeights:
+        """The weights of entries, for an objective whose only array they are; None without."""
+        return self.own[0] if self.own else None
+
+
+class Stepped(NamedTuple, Generic[SumsT]):
+    """The result of a step: H (n, K) extrapolated, H as updated, and the sums over the block."""
+
+    H: Array
+    updated: Array
+    sums: SumsT
+
+
+class Updates(NamedTuple):
+    """The updates of a solver, with penalties and known components.
+
+    Attributes
+    ----------
+    solver : Solver
+        The solver whose attributes the loop uses.
+    H : callable
+        The update of rows of H.
+    near : callable
+        ``near(W)`` is the update of rows of W near this W.
+    """
+
+    solver: Solver
+    H: Update
+    near: Callable[[Array], Update]
+
+
+class Updated(NamedTuple):
+    """W (F, K) after its update, and the value of the objective that a pass has shown.
+
+    Attributes
+    ----------
+    W : array (F, K)
+    value : float
+        The value at this W if the sums show it there, otherwise at the W of the pass.
+    gram : array (K, K) or None
+        W'W, if the update has computed it.
+    """
+
+    W: Array
+    value: float
+    gram: Array | None = None
+
+
+class Objective(ABC, Generic[SumsT, SharedT]):
     """The loss of V with its penalties, as a run uses it.
 
-    A run factors V / unit, so solvers that floor do not depend on the scale of V.
+    A run factors V / unit, so solvers that floor do not depend on the scale of V. An objective
+    declares two frozen types: its `Sums` of a pass, and what every block shares in a pass.
 
     Attributes
     ----------
@@ -273,31 +364,18 @@ class Objective(ABC):
         A power of two; 1 with penalties, which depend on the scale of the factors.
     total : float
         The value that corresponds to a relative error of 1.
-    knows_after : bool
-        Whether the sums of a pass give the value at every W, so also at the W updated from them. If
-        False, they give only the value at the W of the pass.
     terms : pair of Term or None
         The penalties of H and W, in units of the value.
     aligned : tuple of arrays (N, ...)
-        Arrays that the step needs, such as weights; it gets their rows before the rows of H.
-    number : int
-        The number of the iteration, from 0.
-    near : aligned (N, K) or None
-        The H' of a run, for a loss that is not convex in H.
+        Arrays that the step needs, such as weights.
+    turned : DataMatrix or None
+        The transposed V, if W is updated by the step for samples on it.
     takes_products : bool
-        Whether the step accepts the products of samples with W of `shared` as ``C=``.
-    moves_coefficients : bool
-        Whether H is extrapolated too. Coefficients that sum to one are not, because they are the
-        best ones for the W of the pass.
+        Whether the step and `update_W` accept the products of V with the given factor as C.
     """
 
-    knows_after: bool
-    terms: tuple[Term | None, Term | None] = (None, None)
-    aligned: tuple[Aligned, ...] = ()
-    number: int = 0
-    near: Aligned | None = None
-    takes_products: bool = False
-    moves_coefficients: bool = True
+    Sums: type[SumsT]
+    takes_products = False
 
     def __init__(
         self,
@@ -318,66 +396,84 @@ class Objective(ABC):
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
         self.total = loss.scale(V) / self.unit**loss.degree
+        self.terms: tuple[Term | None, Term | None] = (None, None)
+        self.aligned: tuple[Aligned, ...] = ()
+        self.turned: DataMatrix | None = None
 
-    def is_blurred(self, error: float, fall: float, tol: float) -> bool:
+    @staticmethod
+    @abstractmethod
+    def step(
+        block: Block, rows: Rows, shared: SharedT, move: Move, C: Array | None = None
+    ) -> Stepped[SumsT]:
+        """Update the rows of H of a block; return them, extrapolated, with the sums at them."""
+
+    @abstractmethod
+    def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> SharedT:
+        """Return what every block needs for a pass with W (F, K).
+
+        Parameters
+        ----------
+        W : array (F, K)
+        number : int
+            The number of the iteration, from 0.
+        gram : array (K, K), optional
+            W'W, if the update that returned W has computed it.
+        """
+
+    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
+        """Return the updates of a solver.
+
+        The sweeps of an update may cost at most as much as the products of a pass.
+        """
+        return Updates(solver, solver.update, lambda W: solver.update)
+
+    @abstractmethod
+    def update_W(
+        self,
+        sums: SumsT,
+        shared: SharedT | None,
+        W: Array,
+        Ht: Aligned,
+        update: Update,
+        C: Array | None = None,
+    ) -> Updated:
+        """Return W (F, K), updated from the sums and the H of a pass, and the value.
+
+        Parameters
+        ----------
+        sums : Sums
+        shared : Shared or None
+            That of the pass, or None if W has changed since.
+        W : array (F, K)
+        Ht : aligned (N, K)
+        update : callable
+        C : array (F, K), optional
+            V H', if it was computed for several runs at once.
+        """
+
+    @abstractmethod
+    def value(self, sums: SumsT, W: Array, Ht: Aligned) -> float:
+        """Return the objective of V / unit at the W and the H of a pass."""
+
+    @abstractmethod
+    def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
+        """Return the exact H (K, N) for W, labels (N,), and the errors; one pass.
+
+        Components are sorted by contribution, the largest first. Known components keep their
+        positions; without `sort`, all do. A loss that is not convex in H may keep the H' of a run
+        that is `near` where it is better.
+        """
+
+    def is_blurred(self, error: float, fall: float, tol: float, n_iter: int) -> bool:
         """Return whether an approximation no longer shows how the error falls.
 
         `fall` is the last relative decrease of the error, `tol` the decrease at which a run ends.
         """
         return True
 
-    @staticmethod
-    @abstractmethod
-    def step(
-        block: Block,
-        *given: Array,
-        update: Update,
-        beta: float,
-        floor: float,
-        **shared: Any,
-    ) -> Results:
-        """Update the rows of H (n, K) of a block, and return them with the sums.
-
-        `given` contains the rows of `aligned`, then those of H. If the rows of an earlier H follow
-        as `before`, the new H is extrapolated by `beta` times the change from it, but not below
-        `floor`. The result is then (H extrapolated, H as updated, sums) instead of (H, sums). The
-        keyword arguments come from the method `shared`.
-        """
-
-    @abstractmethod
-    def shared(self, W: Array) -> Facts:
-        """Return what every block needs for a pass with W (F, K)."""
-
-    def runs_as(self, solver: Solver) -> Solver:
-        """Return the solver whose attributes the loop uses."""
-        return solver
-
-    def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> None:
-        """Make the updates of a solver: `update_rows` for `step`, and the update for `update_W`.
-
-        The sweeps of an update may cost at most as much as the products of a pass.
-        """
-        self.update_rows: Update = solver.update
-
-    @abstractmethod
-    def update_W(self, sums: Sums, W: Array, Ht: Aligned) -> Array:
-        """Return W (F, K), updated from the sums and the H of a pass with W."""
-
     def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
         """Return W (F, K) extrapolated by a share of the way from `before`, not below `floor`."""
         return extrapolated(W, before, share, floor)
-
-    @abstractmethod
-    def value(self, sums: Sums, W: Array, *, after: bool) -> float:
-        """Return the loss of V / unit at the H of the sums, and W before or after the update."""
-
-    @abstractmethod
-    def finish(self, W: Array, *, sort: bool = True) -> Finish:
-        """Return the exact H (K, N) for W, labels (N,), and the errors; one pass.
-
-        Components are sorted by contribution, the largest first. Known components keep their
-        positions; without `sort`, all do.
-        """
 
     def objective(self, value: float) -> float:
         """Return the loss of V for a value of V / unit."""
@@ -387,11 +483,35 @@ class Objective(ABC):
         """Return the relative error for a value; it does not depend on the scale of V."""
         return self.loss.relative_error(value, self.total)
 
-    def scale_W(self, sums: Sums, W: Array) -> Array:
+    def scale_W(self, sums: SumsT, W: Array) -> Array:
         """Return W times the factor that makes it best for the H of the sums."""
         return W
 
-    @staticmethod
-    def multiply(V: DataMatrix, factors: list[tuple[Aligned, Sums]]) -> None:
-        """Prepare updates of W for several runs in one pass, given the new H and sums of each."""
-        return
+    def _penalised(self, value: float, W: Array, Ht: Aligned) -> float:
+        """Return a value of the loss with the penalties of both factors."""
+        of_H, of_W = self.terms
+        if of_W is not None:
+            value += of_W.value(W)
+        if of_H is not None:
+            value += float(self.V.map(lambda _, rows: (of_H.value(rows),), Ht)[0])
+        return value
+
+
+# The objective of any loss.
+AnyObjective: TypeAlias = Objective[Any, Any]
+
+
+def step_of_run(
+    block: Block,
+    *arrays: Array,
+    objective: type[AnyObjective],
+    n_own: int,
+    shared: NamedTuple,
+    move: Move,
+    C: Array | None = None,
+) -> Results:
+    """Step of a run: that of an objective, with its rows by name."""
+    H, *before = arrays[n_own:]
+    rows = Rows(arrays[:n_own], H, before[0] if before else None)
+    H, updated, sums = objective.step(block, rows, shared, move, C)
+    return (H, updated, sums) if before else (H, sums)

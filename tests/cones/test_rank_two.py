@@ -1,3 +1,5 @@
+"""The best two components: optimal where Eckart and Young allow it, never worse than others."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from conenmf.errors import ComponentsError
 from conenmf.linalg.nnls import nnls
 
 
-def drawn(seed):
+def make_data(seed):
     """Two components and noise, some entries missing, sometimes of rank one or in two blocks."""
     rng = np.random.default_rng(seed)
     F, N = rng.integers(2, 12, 2)
@@ -32,7 +34,7 @@ def best_of_rank_two(V):
 @settings(max_examples=200)
 @given(seed=st.integers(0, 10**6))
 def test_the_error_is_that_of_eckart_and_young_where_the_rank_two_part_is_nonnegative(seed):
-    V = drawn(seed)
+    V = make_data(seed)
     W, H = rank_two_factors(from_columns(V))
     assert min(W.min(), H.min()) >= 0
     part, norm = best_of_rank_two(V), np.linalg.norm(V)
@@ -51,7 +53,7 @@ def test_the_error_is_that_of_eckart_and_young_where_the_rank_two_part_is_nonneg
 @given(seed=st.integers(0, 10**6))
 def test_no_components_in_the_plane_are_better(seed):
     """Nonnegative combinations of its nonnegative vectors, with the best H for them."""
-    V = drawn(seed)
+    V = make_data(seed)
     D = from_columns(V)
     W, H = rank_two_factors(D)
     error = np.linalg.norm(V - W @ H)

@@ -114,7 +114,7 @@ def test_no_cone_of_short_samples_is_lost():
 
 
 @pytest.mark.seed(3)
-def test_short_samples_of_any_direction_are_no_centres(rng):
+def test_short_samples_are_not_centres(rng):
     clean = make_cones(60, 4, 0.1, n_samples=200, rng=rng)
     long = clean.V / norms(clean.V) * (1 + rng.random(200))
     X = np.hstack([long, 0.01 * rng.random((60, 40)) * (rng.random((60, 40)) < 0.2)])

@@ -1,3 +1,5 @@
+"""The command `stability`: what it prints and writes, and resuming from its folder."""
+
 import signal
 import time
 from pathlib import Path

@@ -10,12 +10,12 @@ import pytest
 
 def test_rank_prints_the_evidence_for_the_number_that_fit_takes(folder, output_of):
     output = output_of("rank", "cells.csv", "--k", "2-8", "--plot", "rank.png")
-    assert "3 components, proved: 3 clusters are apart" in output
+    assert "3 to 5 components, supported: use 3; 3 cones, proved" in output
     assert "  cones    3  3 clusters are apart" in output
     assert Path("rank.png").read_bytes().startswith(b"\x89PNG")
     answer = output_of("rank", "cells.csv", "--json")
     found = (answer["n_components"], answer["interval"], answer["grade"])
-    assert found == (3, [3, 3], "proved")
+    assert found == (3, [3, 5], "supported")
     assert answer["evidence"].keys() == {"edge", "ratio", "cones"}
     fit = output_of("fit", "cells.csv", "-o", "out", "--json")
     assert (fit["n_components"], fit["K_decided_by"]) == (3, answer["sentence"])

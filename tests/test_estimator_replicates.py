@@ -1,3 +1,5 @@
+"""Stability and choice of K by the estimator are those of the functions."""
+
 import numpy as np
 import pandas as pd
 import pytest
