@@ -53,7 +53,7 @@ _LIMITS = {
 }
 
 
-def _refused(
+def _refusal(
     name: str, value: object, expected: str, error: type[ConeNMFError] = OptionError
 ) -> ConeNMFError:
     return error(Option(name, value), f", expected {expected}")
@@ -85,7 +85,7 @@ def integer(name: str, value: object, /, **limits: float) -> int:
     """
     if _is_integer(value) and _within(value, limits):
         return int(value)
-    raise _refused(name, value, f"an integer{_in_words(limits)}")
+    raise _refusal(name, value, f"an integer{_in_words(limits)}")
 
 
 def components(K: object, *, auto: bool = False) -> int:
@@ -116,7 +116,7 @@ def number(
         is_usable = not math.isnan(value) if or_infinite else math.isfinite(value)
         if is_usable and _within(value, limits):
             return float(value)
-    raise _refused(name, value, what + _in_words(limits))
+    raise _refusal(name, value, what + _in_words(limits))
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -163,25 +163,25 @@ def several(name: str, values: object, what: str = "a list") -> list[Any]:
     """Return the elements of an iterable that is not a text."""
     if np.iterable(values) and not isinstance(values, str | bytes):
         return list(values)
-    raise _refused(name, values, what)
+    raise _refusal(name, values, what)
 
 
 def text(name: str, value: object) -> str:
     """Return a string."""
-    return _typed(name, value, str, "a text")
+    return _check_type(name, value, str, "a text")
 
 
 def flag(name: str, value: object) -> bool:
     """Return True or False; numbers and texts are rejected."""
     if isinstance(value, np.bool_):
         value = bool(value)
-    return _typed(name, value, bool, "True or False")
+    return _check_type(name, value, bool, "True or False")
 
 
 def generator(name: str, value: object) -> Generator:
     """Return a random generator; seeds are rejected."""
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
-    return _typed(name, value, Generator, what)
+    return _check_type(name, value, Generator, what)
 
 
 def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
@@ -190,13 +190,13 @@ def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
     what = f"{article} {kind.__name__}"
     if source:
         what += f", from {source}"
-    return _typed(name, value, kind, what)
+    return _check_type(name, value, kind, what)
 
 
-def _typed(name: str, value: object, kind: type[T], what: str) -> T:
+def _check_type(name: str, value: object, kind: type[T], what: str) -> T:
     if isinstance(value, kind):
         return value
-    raise _refused(name, value, what)
+    raise _refusal(name, value, what)
 
 
 def function(name: str, value: object, *, takes: int) -> Any:
@@ -207,7 +207,7 @@ def function(name: str, value: object, *, takes: int) -> Any:
     """
     if callable(value) and not isinstance(value, type) and _takes(value, takes):
         return value
-    raise _refused(name, value, f"a function of {counted(takes, 'argument')}")
+    raise _refusal(name, value, f"a function of {counted(takes, 'argument')}")
 
 
 def _takes(value: Function, count: int) -> bool:
@@ -221,11 +221,11 @@ def _takes(value: Function, count: int) -> bool:
     return True
 
 
-def seeded(name: str, value: object) -> Generator:
+def as_generator(name: str, value: object) -> Generator:
     """Return a generator from a seed, a generator or None."""
     if value is None or isinstance(value, Generator) or (_is_integer(value) and value >= 0):
         return default_rng(value)
-    raise _refused(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
+    raise _refusal(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
 
 
 def path(name: str, value: object) -> str:
@@ -233,7 +233,7 @@ def path(name: str, value: object) -> str:
     place = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if place and isinstance(place, str):
         return place
-    raise _refused(name, value, "the path of a file or folder")
+    raise _refusal(name, value, "the path of a file or folder")
 
 
 # --- arrays -----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ def array(
     pairs = zip(own, shape, strict=False)
     fits = all(side == asked or isinstance(asked, str) for side, asked in pairs)
     if len(own) != len(shape) or 0 in own or not fits:
-        raise error(Option(name), f" has shape {own}, expected {_written(shape)}")
+        raise error(Option(name), f" has shape {own}, expected {_shape_text(shape)}")
     wrong = np.argwhere(~(np.isfinite(numbers) & _within(numbers, limits)))
     if len(wrong):
         place = tuple(wrong[0].tolist())
@@ -291,7 +291,7 @@ def classes(name: str, value: object) -> Array:
             return np.unique(labels, return_inverse=True)[1]
     except (TypeError, ValueError):  # classes that cannot be compared, rows of different lengths
         pass
-    raise _refused(name, value, "a list of classes, one for each sample", DataError)
+    raise _refusal(name, value, "a list of classes, one for each sample", DataError)
 
 
 def rows_and_columns(name: str, value: object) -> Shape:
@@ -299,7 +299,7 @@ def rows_and_columns(name: str, value: object) -> Shape:
     pair = list(value) if np.iterable(value) else []
     are_sides = all(_is_integer(side) and side > 0 for side in pair)
     if len(pair) != 2 or not are_sides:
-        raise _refused(name, value, "a pair of integers, rows and columns")
+        raise _refusal(name, value, "a pair of integers, rows and columns")
     return int(pair[0]), int(pair[1])
 
 
@@ -312,10 +312,10 @@ def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFErro
     except ValueError:  # rows of different lengths
         numbers = np.empty((), dtype=object)
     if numbers.dtype.kind not in "fiub":
-        raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)
+        raise _refusal(name, value, f"an array of numbers of shape {_shape_text(shape)}", error)
     return numbers
 
 
-def _written(shape: Sides) -> str:
+def _shape_text(shape: Sides) -> str:
     """Return a shape in Python's notation, with letters as names."""
     return str(shape).replace("'", "")

@@ -56,7 +56,7 @@ from .matrix import Aligned, DataMatrix, PerSample, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
-from .views import MappedMatrix, changed_entries, take_samples, times_samples
+from .views import MappedMatrix, change_entries, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT = 1e100  # the smallest weight is its inverse
@@ -487,7 +487,7 @@ def as_repeated(V: DataMatrix) -> DataMatrix:
 # --- one block with missing or weighted entries -------------------------------------------------
 
 
-def hidden(block: Block, weights: Array) -> Block:
+def hide(block: Block, weights: Array) -> Block:
     """Return a block with zeros where the weight is zero; the block may have NaN there."""
     if is_sparse(block):
         kept = weights[owners(block), block.indices] > 0
@@ -496,7 +496,7 @@ def hidden(block: Block, weights: Array) -> Block:
     return rows.astype(block.dtype, copy=False).T
 
 
-def weighed(block: Block, weights: EntryWeights) -> Block:
+def weigh(block: Block, weights: EntryWeights) -> Block:
     """Return a block in float64 with each entry times its weight."""
     block = exact(block)
     if weights is None:
@@ -508,7 +508,7 @@ def weighed(block: Block, weights: EntryWeights) -> Block:
 
 def observed_squares(block: Block, weights: EntryWeights) -> Array:
     """Return the weighted sum of the squares of each sample, in float64."""
-    entries: Any = weighed(block, weights)
+    entries: Any = weigh(block, weights)
     return np.asarray((entries * exact(block)).sum(axis=0))
 
 
@@ -532,14 +532,14 @@ def observed_residual(
     return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=float)
 
 
-def packed(W: Array) -> Array:
+def pack(W: Array) -> Array:
     """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
     first, second = np.triu_indices(W.shape[1])
     rows = exact(W)
     return rows[:, first] * rows[:, second]
 
 
-def unpacked(pairs: Array, K: int) -> Array:
+def unpack(pairs: Array, K: int) -> Array:
     """Return symmetric matrices (n, K, K) from their upper halves (n, K (K + 1) / 2)."""
     first, second = np.triu_indices(K)
     places = np.arange(first.size)
@@ -576,7 +576,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
 
     A fit reads the data often, and replacing entries takes as long as multiplying them.
     """
-    view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
+    view = MappedMatrix(V, hide, rows, dtype=V.dtype, holes=True)
     size = V.n_features * V.n_samples
     is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
     if not isinstance(V, DenseMatrix) or not is_small:
@@ -586,7 +586,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
     return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
 
 
-def filled(V: DataMatrix) -> DataMatrix:
+def fill_missing(V: DataMatrix) -> DataMatrix:
     """Return a view with the mean of the feature at each missing entry, for inits.
 
     Sparse data whose stored entries are the known ones stay as they are. Negative entries become
@@ -595,35 +595,35 @@ def filled(V: DataMatrix) -> DataMatrix:
     observed = V.observed
     own = V.unweighed
     if observed is not None and own is not None and own.repeated is None:
-        return own.again(filled(own.V))
+        return own.again(fill_missing(own.V))
     if observed is None and V.measures.lowest >= 0:
         return V
     if observed is not None and observed.weights is not None:
         (sums,) = V.sweep(_feature_sums)
         means = sums / np.maximum(observed.counts, 1)
-        return completed(V, means[:, None], np.ones((V.n_samples, 1)))
-    view = clipped(V) if V.measures.lowest < 0 else copy.copy(V)
+        return complete(V, means[:, None], np.ones((V.n_samples, 1)))
+    view = clip_negative(V) if V.measures.lowest < 0 else copy.copy(V)
     view.observed = None
     return view
 
 
-def clipped(V: DataMatrix) -> DataMatrix:
+def clip_negative(V: DataMatrix) -> DataMatrix:
     """Return a view with zeros in place of negative entries; missing entries stay missing."""
     twin = copy.copy(V)
     twin.observed = None
-    view = changed_entries(twin, partial(np.maximum, 0))
+    view = change_entries(twin, partial(np.maximum, 0))
     view.observed = V.observed
     return view
 
 
-def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
+def complete(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
     """Return a view with W H at each missing entry: W (F, K), H' (N, K) aligned.
 
     Negative entries become zeros.
     """
     observed = V.observed
     if observed is None:
-        return filled(V)
+        return fill_missing(V)
     change = partial(_with_model, W=exact(W))
     return MappedMatrix(V, change, *observed.aligned, Ht, dtype=V.dtype, holes=True)
 

@@ -1,10 +1,11 @@
 """Data prepared for factorization: counts are scaled and weighted, and texts become numbers.
 
-`prepared` returns a view: every block is changed when it is read, in any storage, and nothing is
-written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales the
-sample to a given sum, d is the weight of f, and a scales the sample to unit length. Zeros stay
-zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation` stores it, so
-the same steps apply to new samples. `prepare` of `io.open` makes one from the user's choices.
+`apply_preparation` returns a view: every block is changed when it is read, in any storage, and
+nothing is written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b
+scales the sample to a given sum, d is the weight of f, and a scales the sample to unit length.
+Zeros stay zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation`
+stores it, so the same steps apply to new samples. `prepare` of `io.open` makes one from the user's
+choices.
 
 scikit-learn's `TfidfVectorizer` counts and weights the words of texts. The words and their weights
 form a `Vocabulary` of plain values. A result stores it, so new texts are read in the same way.
@@ -32,7 +33,7 @@ from ..errors import (
 from ..text import Facts, Texts, shown
 from .blocks import Array, Block, exact, norms, products
 from .matrix import DataMatrix, PerSample
-from .views import changed_entries, times_features, times_samples
+from .views import change_entries, times_features, times_samples
 
 MAX_TOTAL = 1e15
 _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are not words
@@ -88,7 +89,7 @@ class Preparation:
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
 
-def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
+def apply_preparation(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     """Return a view of V with the steps that were applied to other data; up to two passes."""
     if V.observed is not None:
         raise NotAvailableError(
@@ -102,7 +103,7 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     with V.own_threads():
         if preparation.total is not None:
             view = to_sums(view, preparation.total)
-        view = changed_entries(view, np.log1p if preparation.log1p else np.asarray)
+        view = change_entries(view, np.log1p if preparation.log1p else np.asarray)
         if idf is not None:
             view = times_features(view, idf)
         if preparation.normalize:

@@ -150,7 +150,7 @@ def holds_counts(V: DataMatrix) -> bool:
     return _hold_counts[V]
 
 
-def redrawn(
+def redraw(
     V: DataMatrix,
     rng: Generator,
     *,
@@ -169,12 +169,12 @@ def redrawn(
         Counts of mean x have the variance x + dispersion x^2: Poisson counts if it is 0, otherwise
         negative binomial counts.
     balance : bool
-        Scale samples as `balanced` does after drawing counts.
+        Scale samples as `balance_samples` does after drawing counts.
 
     Examples
     --------
     >>> from conenmf import from_rows
-    >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
+    >>> redraw(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
     array([[54.,  0.,  3.]])
     """
     seed = new_seed(rng)
@@ -184,7 +184,7 @@ def redrawn(
     return MappedMatrix(V, change, index, dtype=V.dtype)
 
 
-def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
+def balance_samples(V: DataMatrix, dispersion: float) -> DataMatrix:
     """Return V with each sample scaled by its weight in the Poisson loss, for a given dispersion.
 
     A sample gets the weight 1 / (1 + dispersion m), where m = sum x^2 / sum x is the mean rate of a
@@ -195,12 +195,12 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     ----------
     V : DataMatrix (F, N)
     dispersion : float
-        See `redrawn`.
+        See `redraw`.
 
     Examples
     --------
     >>> from conenmf import from_columns
-    >>> balanced(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
+    >>> balance_samples(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
     array([[ 1. , 50.5],
            [ 1. ,  0. ]])
     """
@@ -209,7 +209,7 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
-def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
+def bootstrap(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     """Return V with each sample repeated as often as it is drawn: Poisson numbers of mean 1.
 
     A sample that is drawn w times counts w times in the loss. For the Poisson loss this is
@@ -227,7 +227,7 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     --------
     >>> from conenmf import from_rows
     >>> V = from_rows([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
-    >>> bootstrapped(V, np.random.default_rng(1), degree=1).columns([0, 1, 2])
+    >>> bootstrap(V, np.random.default_rng(1), degree=1).columns([0, 1, 2])
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
@@ -237,7 +237,7 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
 
 
-def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
+def draw_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
     """Return Poisson counts with the rates W H, in the storage of V.
 
     If rates are small, the number of counts of each component in each sample is drawn, then a
@@ -255,7 +255,7 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
     >>> from conenmf import from_columns
     >>> V = from_columns([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
     >>> W, H = np.array([[50.0], [0.0]]), np.array([[1.0, 2.0, 0.0]])
-    >>> drawn = drawn_counts(V, W, H, np.random.default_rng(0))
+    >>> drawn = draw_counts(V, W, H, np.random.default_rng(0))
     >>> drawn.columns([0, 1, 2])
     array([[ 44., 107.,   0.],
            [  0.,   0.,   0.]])

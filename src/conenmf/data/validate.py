@@ -64,7 +64,7 @@ def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
     """Return data in memory as an array, or unchanged if sparse; reject everything else."""
     if not sp.issparse(matrix):
         try:
-            matrix = np.asanyarray(unmasked(matrix, missing))
+            matrix = np.asanyarray(unmask(matrix, missing))
         except ConeNMFError:
             raise
         except Exception as problem:  # e.g. rows of different lengths, or an unknown object
@@ -75,7 +75,7 @@ def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
     return matrix
 
 
-def unmasked(matrix: Any, missing: str | float) -> Any:
+def unmask(matrix: Any, missing: str | float) -> Any:
     """Replace masked entries by NaN and remove the mask, if NaN means missing.
 
     If it does not, masked entries raise an error.
@@ -131,7 +131,7 @@ def require_nonnegative(V: DataMatrix, what: str) -> None:
         )
 
 
-def checked_components(K: object, V: DataMatrix) -> int:
+def check_components(K: object, V: DataMatrix) -> int:
     """Return a number of components that is not above both sides of V and fits in memory."""
     K = components(K)
     if K > max(V.shape):

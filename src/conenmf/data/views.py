@@ -7,8 +7,8 @@ entries must declare that it handles them.
 
 Two kinds of matrices cannot be views. A subset of the samples is scattered over V, and every pass
 would gather it again; shuffling the values of a feature needs all of them at once. Both are stored
-in memory, so they are for moderate sizes. `held` stores any view in memory, for repeated passes
-over data that are small enough.
+in memory, so they are for moderate sizes. `hold_copy` stores any view in memory, for repeated
+passes over data that are small enough.
 
 Several steps can share one pass over V, each with V itself or a view of it. Many fits of the same
 data, or of data drawn from them, apply one step each to every block. `sweep_together` reads a block
@@ -133,7 +133,7 @@ class MappedMatrix(DataMatrix):
 
     def _run(self, work: Work) -> Results:
         if work.reads:
-            step = partial(on_changed, work.step, self.change, len(self.arrays))
+            step = partial(read_through, work.step, self.change, len(self.arrays))
             work = work._replace(step=step, aligned=(*self.arrays, *work.aligned))
             self.V._count(1.0)
         return self.V._run(work)
@@ -143,7 +143,7 @@ class MappedMatrix(DataMatrix):
         return self.change(self.V.columns(indices), *rows)
 
 
-def on_changed(
+def read_through(
     step: Step,
     change: Change,
     n_own: int,
@@ -189,7 +189,7 @@ def times_features(V: DataMatrix, factors: ArrayLike) -> MappedMatrix:
     return MappedMatrix(V, change, dtype=V.dtype)
 
 
-def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
+def change_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
     """Return a view of V with a function applied to each entry; the function keeps zeros."""
     return MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
 
@@ -277,7 +277,7 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     return taken
 
 
-def held(V: DataMatrix) -> LocalMatrix:
+def hold_copy(V: DataMatrix) -> LocalMatrix:
     """Return a copy of V in memory; one pass, which reads the samples in order."""
     (parts,) = V.sweep(_rows)
     rows = sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
@@ -288,7 +288,7 @@ def _rows(block: Block) -> tuple[list[Rows]]:
     return ([block.T],)
 
 
-def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
+def shuffle_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
     """Return a copy of V in memory in which the values of every feature are shuffled over samples.
 
     Each feature uses one of several random orders of the samples, and starts at a random position.
@@ -353,7 +353,7 @@ def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
         aligned = part.aligned
         if part.V is not V:
             assert isinstance(part.V, MappedMatrix)
-            step = partial(on_changed, step, part.V.change, len(part.V.arrays))
+            step = partial(read_through, step, part.V.change, len(part.V.arrays))
             aligned = (*part.V.arrays, *aligned)
             part.V._count(1.0)
         inputs += aligned

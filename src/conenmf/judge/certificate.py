@@ -61,7 +61,7 @@ from ..arguments import Interval, Rng, components, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
 from ..data.known import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
-from ..data.resample import drawn_counts
+from ..data.resample import draw_counts
 from ..data.validate import check_factors, check_shapes
 from ..data.views import MappedMatrix
 from ..errors import DataError, Message, NotAvailableError, Option
@@ -597,7 +597,7 @@ def noise_floor(
     rng = default_rng(_SEED) if rng is None else rng
     left = []
     for _ in range(n_draws):
-        drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
+        drawn = held_if_small(draw_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
         if not drawn.nonzero:  # rates are so low that no counts were drawn
             left.append(0.0)
             continue

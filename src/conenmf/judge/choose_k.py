@@ -39,11 +39,11 @@ from ..cones.counting import (
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, as_repeated, filled, observed_only, observed_residual
+from ..data.known import EntryWeights, as_repeated, fill_missing, observed_only, observed_residual
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffled_samples, unit_samples
+from ..data.views import shuffle_samples, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -396,7 +396,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     which keeps each feature's distribution and destroys correlations between features.
     """
     directions = question.directions
-    others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
+    others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
     low, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
@@ -566,9 +566,9 @@ def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Genera
     """Return the relative error of a fit of `data` at the entries that are known only in V."""
     solver = loss.solver("auto")
     try:
-        start = loss.initialize(filled(data), K, "cr1", solver, rng)
+        start = loss.initialize(fill_missing(data), K, "cr1", solver, rng)
     except ComponentsError:  # there are fewer distinct directions
-        start = loss.initialize(filled(data), K, "random", solver, rng)
+        start = loss.initialize(fill_missing(data), K, "random", solver, rng)
     run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
     return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
 
@@ -665,7 +665,7 @@ def choose_k(
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else filled(V)
+    whole = V if V.observed is None or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, loss, ks, spectrum, deadline)
@@ -761,7 +761,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
+    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)

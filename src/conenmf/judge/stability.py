@@ -45,10 +45,10 @@ from ..arguments import (
 )
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact, first_largest, over
-from ..data.known import filled
+from ..data.known import fill_missing
 from ..data.matrix import Aligned, DataMatrix
-from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
-from ..data.validate import checked_components, require_data_matrix
+from ..data.resample import balance_samples, bootstrap, evenly_spaced, holds_counts, redraw
+from ..data.validate import check_components, require_data_matrix
 from ..data.views import take_samples
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..io.open import as_data
@@ -363,7 +363,7 @@ class Replicates:
         if self.resample == "counts" or not has_counting_noise(self.problem):
             return V
         if self.noise.weights is None:
-            V = balanced(V, self.noise.dispersion)
+            V = balance_samples(V, self.noise.dispersion)
         return self.problem.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
     def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
@@ -374,11 +374,11 @@ class Replicates:
             return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
             balance = has_counting_noise(self.problem) and self.noise.weights is None
-            view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
+            view = redraw(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
-            view = bootstrapped(V, rng, degree=self.problem.loss.degree)
+            view = bootstrap(V, rng, degree=self.problem.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps no sample was drawn
-                view = bootstrapped(V, rng, degree=self.problem.loss.degree)
+                view = bootstrap(V, rng, degree=self.problem.loss.degree)
         if not self._holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
@@ -417,7 +417,7 @@ class Replicates:
         starts = []
         for view, rng in zip(views, rngs, strict=True):
             if self.problem.is_free:
-                starts.append(loss.initialize(filled(view), self.K, "random", solver, rng))
+                starts.append(loss.initialize(fill_missing(view), self.K, "random", solver, rng))
                 continue
             init: Init = "random"
             if self.problem.penalties.sum_to_one:
@@ -799,7 +799,7 @@ def stability(
     'stable'
     """
     V = as_data(V, nonzero=True, holes=True)
-    K = checked_components(K, V)
+    K = check_components(K, V)
     problem = problem_of(problem, loss).bind(V)
     fitted = problem.loss
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
@@ -1167,11 +1167,11 @@ def _candidates(
         return sorted(likelihoods(V, default_rng(0), None, np.inf).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        known = V if V.observed is None else filled(V)
+        known = V if V.observed is None else fill_missing(V)
         least = max(min(2, most), n_fixed + 1)
         return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()
-    checked_components(candidates[-1], V)
+    check_components(candidates[-1], V)
     return candidates
 
 

@@ -62,7 +62,7 @@ from ...data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ...data.known import EntryWeights, row_grams, weighed, weighted_grams
+from ...data.known import EntryWeights, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -75,7 +75,7 @@ from ...errors import (
     Option,
     OptionError,
 )
-from ...linalg.bisection import bisected
+from ...linalg.bisection import bisect
 from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, counted, visible
 from ..coefficients import (
@@ -179,7 +179,7 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
 def known_counts(block: Block, weights: EntryWeights, unit: float = 1.0) -> Block:
     """Return the entries of a block times their weights, compressed and without zeros."""
     plain = weights is None or weights.dtype == bool  # missing entries are zero already
-    return counts_of(block if plain else weighed(block, weights), unit)
+    return counts_of(block if plain else weigh(block, weights), unit)
 
 
 def logs_of_weights(counts: Block, weights: EntryWeights) -> float:
@@ -261,7 +261,7 @@ def _balanced(a: float, c: float, b: float, d: float) -> float:
     def falls(x: float) -> bool:
         return a * exp(x) - b * exp(-x) + c * exp(2 * x) - d * exp(-2 * x) <= 0
 
-    return exp(sum(bisected(falls, -200.0, 200.0)) / 2)
+    return exp(sum(bisect(falls, -200.0, 200.0)) / 2)
 
 
 _TINY_SHARE = 1e-100  # of a component's largest entry: below it, coefficients are out of range
