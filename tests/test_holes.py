@@ -10,7 +10,8 @@ from tests import test_arguments as GIVEN
 
 import conenmf
 from conenmf import factorize, from_columns, from_rows
-from conenmf.data.known import fill_missing, observed_only, weigh_samples
+from conenmf.data.imputation import fill_missing
+from conenmf.data.known import observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
 from conenmf.judge.certificate import certify_counts, poisson_gaps

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data, prepare
-from conenmf.data.known import fill_missing, observed_only, weigh_samples
+from conenmf.data.imputation import fill_missing
+from conenmf.data.known import observed_only, weigh_samples
 from conenmf.errors import (
     DataError,
     OptionError,

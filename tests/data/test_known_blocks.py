@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf.data.known import (
+from conenmf.data.entries import (
     hide,
     observed_residual,
     observed_squares,

@@ -11,7 +11,8 @@ from scipy.optimize import minimize
 from scipy.special import kl_div
 
 from conenmf import ConeNMF, Problem, certify, factorize, from_columns, from_rows
-from conenmf.data.known import complete, observed_only
+from conenmf.data.imputation import complete
+from conenmf.data.known import observed_only
 from conenmf.data.resample import draw_counts
 from conenmf.errors import DataError
 from conenmf.judge import certificate as module

@@ -22,7 +22,8 @@ import scipy.sparse as sp
 from ..arguments import choice, flag, instance, integer, number, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import Rows, canonical_rows, is_sparse
-from ..data.known import clip_negative, observed_only, remark_on_weights
+from ..data.imputation import clip_negative
+from ..data.known import observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import (

@@ -59,7 +59,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import Interval, Rng, components, integer, optional
 from ..data.blocks import Array, Block, dense, exact, is_sparse, over
-from ..data.known import EntryWeights, observed_residual
+from ..data.entries import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_counts
 from ..data.validate import check_factors, check_shapes

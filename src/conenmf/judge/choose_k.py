@@ -39,7 +39,9 @@ from ..cones.counting import (
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, as_repeated, fill_missing, observed_only, observed_residual
+from ..data.entries import EntryWeights, observed_residual
+from ..data.imputation import fill_missing
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative

@@ -20,7 +20,8 @@ from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, dense, exact, over, slices
-from ..data.known import complete, known_entries
+from ..data.entries import known_entries
+from ..data.imputation import complete
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix

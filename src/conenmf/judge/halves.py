@@ -25,7 +25,7 @@ from numpy.random import Generator, default_rng
 
 from ..arguments import Pair
 from ..data.blocks import Array, exact
-from ..data.known import pack, unpack
+from ..data.entries import pack, unpack
 from ..data.matrix import DataMatrix, multiplied
 from ..data.memory import hold
 from ..data.resample import evenly_spaced

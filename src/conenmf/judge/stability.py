@@ -45,7 +45,7 @@ from ..arguments import (
 )
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, dense, exact, first_largest, over
-from ..data.known import fill_missing
+from ..data.imputation import fill_missing
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balance_samples, bootstrap, evenly_spaced, holds_counts, redraw
 from ..data.validate import check_components, require_data_matrix

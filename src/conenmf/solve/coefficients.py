@@ -41,7 +41,7 @@ from ..data.blocks import (
     subtracted,
     weighted_sums,
 )
-from ..data.known import observed_residual, pack, row_grams, unpack, weigh, weighted_grams
+from ..data.entries import observed_residual, pack, row_grams, unpack, weigh, weighted_grams
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..errors import NotFiniteError, Option

@@ -21,7 +21,7 @@ from numpy.linalg import norm
 
 from ..arguments import choice
 from ..data.blocks import Array, Block
-from ..data.known import EntryWeights
+from ..data.entries import EntryWeights
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together

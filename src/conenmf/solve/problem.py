@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import instance
 from ..data.blocks import Array
-from ..data.known import fill_missing, without_unit
+from ..data.imputation import fill_missing
+from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError

@@ -24,7 +24,7 @@ import numpy as np
 from .. import kernels
 from ..arguments import DType, Pair, choice, flag, function, integer, optional
 from ..data.blocks import Array
-from ..data.known import unpack
+from ..data.entries import unpack
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name

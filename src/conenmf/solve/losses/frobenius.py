@@ -32,7 +32,7 @@ import numpy as np
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
-from ...data.known import observed_residual, pack, row_grams, weigh, weighted_grams
+from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from ...arguments import DType, Interval
 from ...data.blocks import Array, Block, dense, exact, over
-from ...data.known import pack, unpack
+from ...data.entries import pack, unpack
 from ...data.matrix import Aligned, DataMatrix, PerSample
 from ...errors import DataError, Option
 from ...linalg.nnls import nnls

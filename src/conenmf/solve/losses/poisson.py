@@ -62,7 +62,7 @@ from ...data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ...data.known import EntryWeights, row_grams, weigh, weighted_grams
+from ...data.entries import EntryWeights, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums

@@ -42,7 +42,7 @@ from ...data.blocks import (
     weighted_sums,
     with_data,
 )
-from ...data.known import pack, unpack
+from ...data.entries import pack, unpack
 from ..solvers import STALL_RATIO_SQ, hals
 
 # Sweeps of coordinate descent in a step, and the ratio at which they end. In a loop the other
