@@ -10,7 +10,8 @@ from tests import test_arguments as GIVEN
 
 import conenmf
 from conenmf import factorize, from_columns, from_rows
-from conenmf.data.known import filled, observed_only, weigh_samples
+from conenmf.data.imputation import fill_missing
+from conenmf.data.known import observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
 from conenmf.judge.stability import stability_over
@@ -170,7 +171,7 @@ class TestNumbers:
         weighed = weigh_samples(V, s)
         assert weighed.observed.total == pytest.approx((p * s * DATA**2).sum())
         means = (KNOWN * DATA).sum(axis=1) / KNOWN.sum(axis=1)
-        whole = filled(V)
+        whole = fill_missing(V)
         assert whole.observed is None
         shown = np.asarray(whole.columns(np.arange(N)))
         np.testing.assert_allclose(shown, np.where(KNOWN, DATA, means[:, None]))

@@ -26,14 +26,14 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import Function, Pair, array, choice, components, factor, seeded
+from .arguments import Function, Pair, array, as_generator, choice, components, factor
 from .cones.rank_one import cr1_nmf
 from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
-from .data.prepare import prepared
+from .data.prepare import apply_preparation
 from .data.resources import MemorySize
-from .data.validate import Negative, checked_components, unmasked
+from .data.validate import Negative, check_components, unmask
 from .errors import (
     DataError,
     DataTypeError,
@@ -911,7 +911,7 @@ class ConeNMF(
         V: DataMatrix
         if not is_elsewhere(X):
             options["names"] = names_of(X).updated(names)
-            X = self._checked(unmasked(X, self.missing), reset=reset, accept_sparse=True)
+            X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
@@ -926,7 +926,7 @@ class ConeNMF(
             self._checked(outline, reset=reset, skip_check_array=True)
         done = None if reset or not hasattr(self, "result_") else self.result_.preparation
         if done is not None and V.preparation is None:
-            V = prepared(V, done)
+            V = apply_preparation(V, done)
         if reset:
             is_short = is_of_features(weights)
             self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
@@ -971,7 +971,7 @@ class ConeNMF(
         K = self.n_components
         if isinstance(K, str) and K == "auto":
             K = len(factor("components", C, ("K", F)))
-        K = checked_components(components(K, auto=True), V)
+        K = check_components(components(K, auto=True), V)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
@@ -1029,4 +1029,4 @@ def _generator(random_state: object) -> Generator | None:
         from sklearn.utils import check_random_state  # slow to import
 
         random_state = check_random_state(random_state).randint(2**31)
-    return None if random_state is None else seeded("random_state", random_state)
+    return None if random_state is None else as_generator("random_state", random_state)

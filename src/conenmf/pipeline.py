@@ -23,7 +23,7 @@ from .arguments import Rng, components, function, generator, optional
 from .data.blocks import Array
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import checked_components
+from .data.validate import check_components
 from .errors import ComponentsError, InputWarning, Message, Option
 from .io.open import as_data
 from .judge.certificate import first_certificate
@@ -164,7 +164,7 @@ def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
     """Return the number of components, or "auto"; reject anything else."""
     if isinstance(K, str) and K == "auto":
         return "auto"
-    count = checked_components(components(K, auto=True), V)
+    count = check_components(components(K, auto=True), V)
     if count < n_fixed:
         raise ComponentsError(
             f"{n_fixed} components are fixed, more than the {count} asked for in all: the "

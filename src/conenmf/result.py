@@ -104,8 +104,8 @@ class Factorization:
         The names of samples and features, if the data have any; the words of texts and their
         weights, which `from_texts` needs to read new texts.
     preparation : Preparation or None
-        The steps that `prepare` applied to the data, so that `prepared` can repeat them on new
-        samples.
+        The steps that `prepare` applied to the data, so that `apply_preparation` can repeat them on
+        new samples.
     selection : Selection or None
         The evidence for the number of components, if it was estimated.
     spectrum, data : Spectrum or None, DataMatrix or None

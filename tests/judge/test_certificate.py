@@ -11,8 +11,9 @@ from scipy.optimize import minimize
 from scipy.special import kl_div
 
 from conenmf import ConeNMF, Problem, certify, factorize, from_columns, from_rows
-from conenmf.data.known import completed, observed_only
-from conenmf.data.resample import drawn_counts
+from conenmf.data.imputation import complete
+from conenmf.data.known import observed_only
+from conenmf.data.resample import draw_counts
 from conenmf.errors import DataError
 from conenmf.judge.certificate import BoundWarning, Certificate, CountCertificate, lower_bound
 from conenmf.linalg.nnls import nnls
@@ -216,7 +217,7 @@ def test_data_are_completed_by_the_fit():
     mask = np.random.default_rng(3).random(X.shape) > 0.3
     V = from_rows(X, mask=mask, negative="keep")
     result = factorize(V, K)
-    rows = completed(V, result.W, result.H.T).columns(np.arange(40)).T
+    rows = complete(V, result.W, result.H.T).columns(np.arange(40)).T
     expected = np.maximum(np.where(mask, X, (result.W @ result.H).T), 0)
     np.testing.assert_allclose(rows, expected)
     assert "relative error" in render(result)
@@ -336,7 +337,7 @@ def test_the_spread_of_the_floor_is_estimated_from_its_few_draws(rng):
     V = from_columns(rng.poisson(W @ H).astype(float))
     floor = noise_floor(POISSON, V, W, H, refit=False, rng=np.random.default_rng(5))
     again = np.random.default_rng(5)
-    draws = [poisson_gaps(drawn_counts(V, W, H, again), W, H).divergence for _ in range(3)]
+    draws = [poisson_gaps(draw_counts(V, W, H, again), W, H).divergence for _ in range(3)]
     assert floor.value == pytest.approx(np.mean(draws))
     assert floor.spread == pytest.approx(np.std(draws, ddof=1))
 

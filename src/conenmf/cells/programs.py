@@ -42,7 +42,7 @@ from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import require_nonnegative
-from ..data.views import MappedMatrix, held, take_features, take_samples
+from ..data.views import MappedMatrix, hold_copy, take_features, take_samples
 from ..errors import ComponentsError, Option, OptionError, OutputError
 from ..export import (
     Annotation,
@@ -336,7 +336,7 @@ def scaled_genes(
         gene = V.names.feature(int(genes[np.argmin(variance)]))
         raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
     view = take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32")
-    return held(view) if view.n_entries <= _HELD_ENTRIES else view
+    return hold_copy(view) if view.n_entries <= _HELD_ENTRIES else view
 
 
 def _moments(block: Block) -> tuple[Array]:
@@ -379,7 +379,7 @@ def _refined(
 ) -> Array:
     """Refine the spectra with some iterations of the Poisson loss, in the same units and order."""
     counts: DataMatrix = take_features(V, genes, dtype="float32")
-    counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
+    counts = hold_copy(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
     loss = get_loss("poisson")
     start = loss.initialize(counts, spectra.shape[1], (spectra * deviation, H))

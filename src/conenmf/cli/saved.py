@@ -10,7 +10,7 @@ import numpy as np
 
 from ..atomic import output_file
 from ..data.blocks import Array
-from ..data.prepare import prepared
+from ..data.prepare import apply_preparation
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
 from ..io.text import TABLE_SUFFIXES
@@ -70,7 +70,7 @@ def transform(request: Request) -> None:
     places = np.arange(len(result.W))[:, None]
     features = matched_rows(places, result.names, V)[:, 0]
     if result.preparation is not None:
-        V = prepared(V, result.preparation.reordered(features))
+        V = apply_preparation(V, result.preparation.reordered(features))
     with request.display.working("computing the coefficients"), V.own_threads():
         W = result.W[features].astype(V.dtype, copy=False)
         H, labels, value = result.problem.coefficients(V, W)
@@ -179,7 +179,7 @@ def _judge(result: Factorization, request: Request) -> tuple[Factorization, Arra
             f"and {result.n_features}: name the right file, and say how to read it"
         )
     if result.preparation is not None:
-        V = prepared(V, result.preparation)
+        V = apply_preparation(V, result.preparation)
     V = with_sample_weights(request, V, result.loss)
     result = replace(result, data=V, certificate=None, diagnosis=None)
     request.judge(result, **labels)

@@ -19,13 +19,13 @@ from ..arguments import (
     Array,
     Pair,
     array,
+    as_generator,
     flag,
     function,
     generator,
     integer,
     number,
     optional,
-    seeded,
 )
 from ..data.resources import require_memory
 from ..errors import Option, OptionError
@@ -219,7 +219,7 @@ def make_cone_data(
     >>> X.shape, sorted(set(y.tolist()))
     ((50, 30), [0, 1, 2, 3])
     """
-    rng = seeded("random_state", random_state)
+    rng = as_generator("random_state", random_state)
     model = make_cones(
         n_features, n_components, alpha, n_samples=n_samples, noise=noise, rng=rng, **options
     )

@@ -40,11 +40,13 @@ from ..cones.counting import (
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, as_repeated, filled, observed_only, observed_residual
+from ..data.entries import EntryWeights, observed_residual
+from ..data.imputation import fill_missing
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffled_samples, take_samples, times_features, unit_samples
+from ..data.views import shuffle_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -485,7 +487,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     which keeps each feature's distribution and destroys correlations between features.
     """
     directions = question.directions
-    others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
+    others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
     _, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
@@ -713,7 +715,7 @@ def _start(
     data: DataMatrix, K: int, init: str, problem: Problem, solver: Solver, rng: Generator
 ) -> Start:
     if problem.is_free:
-        return problem.loss.initialize(filled(data), K, init, solver, rng)
+        return problem.loss.initialize(fill_missing(data), K, init, solver, rng)
     return problem.bind(data, solver).begin(data, K, init, solver, rng)
 
 
@@ -809,7 +811,7 @@ def choose_k(
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else filled(V)
+    whole = V if V.observed is None or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, problem, ks, spectrum, deadline)
@@ -945,7 +947,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
+    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)

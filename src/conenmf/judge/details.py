@@ -20,7 +20,8 @@ from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import Array, dense, exact, over, slices
-from ..data.known import completed, known_entries
+from ..data.entries import known_entries
+from ..data.imputation import complete
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
@@ -311,7 +312,7 @@ def describe(
     # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
-        described = V if is_whole else completed(V, W, Ht)
+        described = V if is_whole else complete(V, W, Ht)
         known = spectrum if is_whole else None
         return Details(
             rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),

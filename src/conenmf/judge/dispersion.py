@@ -6,7 +6,7 @@ positive, the Poisson loss trusts large counts too much, and a few samples with 
 determine all components. Weights prevent this: 1 / (1 + phi x) for each entry, with the rates x of
 a first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
 models, and the Gauss-Newton method", Biometrika 61, 1974). For large data, samples are weighted
-instead, see `balanced`.
+instead, see `balance_samples`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
 from ..io.open import from_columns
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..solve.alternate import alternate
 from ..solve.inits import Start
 from ..solve.loss import Noise
@@ -337,7 +337,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     def is_below(phi: float) -> bool:
         return bool((squares / (1 + phi * x)).sum() > freedom)
 
-    return bisected(is_below, 0.0, _MAX_DISPERSION)[0]
+    return bisect(is_below, 0.0, _MAX_DISPERSION)[0]
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:

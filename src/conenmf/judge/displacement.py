@@ -26,7 +26,7 @@ from ..data.blocks import EPS, TINY, Array, exact, over
 from ..data.matrix import Aligned
 from ..errors import NotAvailableError
 from ..io.open import as_data
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..solve.constraints import Penalties, best_rows
 from ..solve.problem import Problem, check_count, problem_of
 from .details import samples_and_weights
@@ -286,7 +286,7 @@ def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
         total = (np.maximum(sides - m, 0.0) / own).sum()
         return bool(a[f] * ratio**2 * total - b[f] * ratio > m)
 
-    _, m = bisected(is_below, low, sides.max())
+    _, m = bisect(is_below, low, sides.max())
     column = np.zeros(a.size)
     column[others] = np.maximum(sides - m, 0.0) / own
     column[f] = ratio * column.sum()

@@ -25,11 +25,11 @@ from numpy.random import Generator, default_rng
 
 from ..arguments import Pair
 from ..data.blocks import Array, exact
-from ..data.known import packed, unpacked
+from ..data.entries import pack, unpack
 from ..data.matrix import DataMatrix, multiplied
 from ..data.memory import hold
 from ..data.resample import evenly_spaced
-from ..data.views import held, take_samples, unit_samples
+from ..data.views import hold_copy, take_samples, unit_samples
 from ..errors import ConeNMFError
 from ..linalg.nnls import nnls
 from ..solve.inits import Init
@@ -268,7 +268,7 @@ def structure(
         for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
             if loss.noise is None and part.observed is None:
-                part = held(unit_samples(part))
+                part = hold_copy(unit_samples(part))
             fits = [HalfFit(Problem(loss)).of(part, k, rng) for k in sorted({1, 2, K})]
             predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
@@ -303,6 +303,6 @@ def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array
     if (weights == 1).all():
         seen = loss.data(hold(np.ascontiguousarray(columns.T)))
         return np.asarray(loss.coefficients(seen, W)[0].T, dtype=float)
-    grams = unpacked(weights.T @ packed(W), W.shape[1])
+    grams = unpack(weights.T @ pack(W), W.shape[1])
     sides = (columns * weights).T @ W
     return nnls(grams, sides)

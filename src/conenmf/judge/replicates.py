@@ -1,8 +1,8 @@
 """Many fits from random inits, of the data or of draws of them, and their consensus.
 
 All runs with one number of components share every pass over V until each has converged. If their
-coefficients take too much memory, they run in groups. Runs on redrawn data each use a view of V,
-which redraws every block that is read. If V is in memory and small, redrawn data are stored and the
+coefficients take too much memory, they run in groups. Runs on redraw data each use a view of V,
+which redraws every block that is read. If V is in memory and small, redraw data are stored and the
 runs follow one after the other, because drawing then takes longer than reading.
 
 The consensus is that of cNMF. The components of all runs, scaled to unit norm, are points. Points
@@ -28,9 +28,9 @@ from ..arguments import (
     Pair,
 )
 from ..data.blocks import Array, dense, exact, over
-from ..data.known import filled
+from ..data.imputation import fill_missing
 from ..data.matrix import DataMatrix
-from ..data.resample import balanced, bootstrapped, redrawn
+from ..data.resample import balance_samples, bootstrap, redraw
 from ..data.views import take_samples
 from ..scale.checkpoint import (
     Checkpoint,
@@ -184,7 +184,7 @@ def has_counting_noise(problem: Problem) -> bool:
 
 # --- runs ---------------------------------------------------------------------------------------
 
-MAX_HELD_ENTRIES = 1 << 25  # of redrawn data that are stored in memory
+MAX_HELD_ENTRIES = 1 << 25  # of redraw data that are stored in memory
 _FEW_SAMPLES = 40  # a draw of fewer samples may be empty; a draw of more never is
 _ALIGNED_OF_RUN = 4  # arrays of the size of H, old and new, that a run needs in a pass
 
@@ -246,7 +246,7 @@ class Replicates:
     def refined(self, found: Consensus, best: Array) -> tuple[Consensus, Array]:
         """Return the consensus and the best run after continuing the solver from both on V.
 
-        Neither a median nor a fit of redrawn counts is an optimum on V. If the best run ends at a
+        Neither a median nor a fit of redraw counts is an optimum on V. If the best run ends at a
         lower error, it replaces the consensus, with its components in the same order.
         """
         data = replace(self, resample="start")._source()
@@ -270,7 +270,7 @@ class Replicates:
     def pruned(self, found: Consensus, spectra: Array) -> Consensus:
         """Return the consensus of runs that continued on V with fewer activities; see `pruned`.
 
-        The clusters stay those of the runs on redrawn data, which differ by noise.
+        The clusters stay those of the runs on redraw data, which differ by noise.
         """
         data = replace(self, resample="start")._source()
         counts = np.asarray(dense(self.V.columns(np.arange(self.V.n_samples))), float)
@@ -302,7 +302,7 @@ class Replicates:
 
     @property
     def _holds_draws(self) -> bool:
-        """Return whether redrawn data are stored in memory."""
+        """Return whether redraw data are stored in memory."""
         is_small = self.V.n_entries <= MAX_HELD_ENTRIES and self.V.is_in_memory
         return self.resample != "start" and (is_small or self._repeats)
 
@@ -329,7 +329,7 @@ class Replicates:
         if self.resample == "counts" or not has_counting_noise(self.problem):
             return V
         if self.noise.weights is None:
-            V = balanced(V, self.noise.dispersion)
+            V = balance_samples(V, self.noise.dispersion)
         return self.problem.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
     def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
@@ -340,11 +340,11 @@ class Replicates:
             return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
         if self.resample == "counts":
             balance = has_counting_noise(self.problem) and self.noise.weights is None
-            view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
+            view = redraw(V, rng, dispersion=self.noise.dispersion, balance=balance)
         else:
-            view = bootstrapped(V, rng, degree=self.problem.loss.degree)
+            view = bootstrap(V, rng, degree=self.problem.loss.degree)
             while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps no sample was drawn
-                view = bootstrapped(V, rng, degree=self.problem.loss.degree)
+                view = bootstrap(V, rng, degree=self.problem.loss.degree)
         if not self._holds_draws:
             return view
         held = take_samples(view, np.arange(view.shape[1]))
@@ -383,7 +383,7 @@ class Replicates:
         starts = []
         for view, rng in zip(views, rngs, strict=True):
             if self.problem.is_free:
-                starts.append(loss.initialize(filled(view), self.K, "random", solver, rng))
+                starts.append(loss.initialize(fill_missing(view), self.K, "random", solver, rng))
                 continue
             init: Init = "random"
             if self.problem.penalties.sum_to_one:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..data.blocks import Array, Block, dense, exact, over
-from ..data.known import EntryWeights, known_entries
+from ..data.entries import EntryWeights, known_entries
 from ..data.matrix import Aligned, PerSample
 from ..io.open import as_data
 

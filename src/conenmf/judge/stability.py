@@ -29,10 +29,10 @@ from ..arguments import (
 )
 from ..cones.counting import count_above_edge
 from ..data.blocks import Array, exact, first_largest
-from ..data.known import filled
+from ..data.imputation import fill_missing
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced, holds_counts
-from ..data.validate import checked_components, require_data_matrix
+from ..data.validate import check_components, require_data_matrix
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..io.open import as_data
 from ..linalg.svd import Spectrum
@@ -448,7 +448,7 @@ def stability(
     'stable'
     """
     V = as_data(V, nonzero=True, holes=True)
-    K = checked_components(K, V)
+    K = check_components(K, V)
     problem = problem_of(problem, loss).bind(V)
     fitted = problem.loss
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
@@ -812,11 +812,11 @@ def _candidates(
         return sorted(likelihoods(V, default_rng(0), None, np.inf, first).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        known = V if V.observed is None else filled(V)
+        known = V if V.observed is None else fill_missing(V)
         least = max(min(2, most), n_fixed + 1)
         return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()
-    checked_components(candidates[-1], V)
+    check_components(candidates[-1], V)
     return candidates
 
 

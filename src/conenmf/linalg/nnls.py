@@ -78,7 +78,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
         gram = gram + _ROUNDING * K * np.eye(K)
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
-        solution = pivoted(gram, sides, Y)
+        solution = pivot_rows(gram, sides, Y)
     for step in (1, -1):  # retry with reversed components: rarely, rounding misleads SciPy
         failed = np.isnan(solution[:, 0])
         if pivot_sq < _DOUBTFUL_PIVOT_SQ:
@@ -103,7 +103,7 @@ def smallest_pivot_squared(gram: Array) -> float:
         return 0.0
 
 
-def pivoted(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
+def pivot_rows(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
     """Run block principal pivoting; rows that it does not finish are NaN.
 
     The positive entries of Y are the first passive sets; without Y, a few sweeps of coordinate

@@ -48,8 +48,8 @@ from ..data.resample import (
 )
 from ..data.validate import (
     aligned_coefficients,
+    check_components,
     check_factors,
-    checked_components,
     require_data_matrix,
 )
 from ..errors import ComponentsError, DataError
@@ -478,7 +478,7 @@ def initialize(
     ((2, 2), 'cr1')
     """
     require_data_matrix(V, holes=not isinstance(init, str))
-    K = checked_components(K, V)
+    K = check_components(K, V)
     rng = optional(generator, "rng", rng)
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)

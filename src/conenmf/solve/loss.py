@@ -20,7 +20,8 @@ from numpy.linalg import norm
 
 from ..arguments import DType, choice
 from ..data.blocks import Array, Block
-from ..data.known import EntryWeights, as_repeated, observed_only
+from ..data.entries import EntryWeights
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 
 from ..arguments import instance
 from ..data.blocks import Array
-from ..data.known import filled, without_unit
+from ..data.imputation import fill_missing
+from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError
@@ -224,7 +225,7 @@ class Problem:
             return self._begin(V, K, init, solver, rng, spectrum, callback)
         loss = self.loss
         is_named = isinstance(init, str)
-        source = filled(V)
+        source = fill_missing(V)
         count = K
         roots = None
         weights = None if V.observed is None else V.observed.of_features

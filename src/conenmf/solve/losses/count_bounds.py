@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from ...arguments import Rng
 from ...data.blocks import Array
 from ...data.matrix import Aligned, DataMatrix
-from ...data.resample import drawn_counts
+from ...data.resample import draw_counts
 from ...data.validate import aligned_coefficients, check_factors
 from ...errors import DataError
 from ...text import counted
@@ -199,7 +199,7 @@ def noise_floor(
     rng = default_rng(_SEED) if rng is None else rng
     left = []
     for _ in range(n_draws):
-        drawn = held_if_small(drawn_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
+        drawn = held_if_small(draw_counts(V, W, H, rng), MAX_DENSE_ENTRIES)
         if not drawn.nonzero:  # rates are so low that no counts were drawn
             left.append(0.0)
             continue

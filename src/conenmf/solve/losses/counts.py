@@ -27,7 +27,7 @@ from ...data.blocks import (
     sums_at,
     weighted_sums,
 )
-from ...data.known import EntryWeights, row_grams, weighed, weighted_grams
+from ...data.entries import EntryWeights, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.views import Part, sweep_together
 from ...text import Facts
@@ -120,7 +120,7 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
 def known_counts(block: Block, weights: EntryWeights, unit: float = 1.0) -> Block:
     """Return the entries of a block times their weights, compressed and without zeros."""
     plain = weights is None or weights.dtype == bool  # missing entries are zero already
-    return counts_of(block if plain else weighed(block, weights), unit)
+    return counts_of(block if plain else weigh(block, weights), unit)
 
 
 def logs_of_weights(counts: Block, weights: EntryWeights) -> float:

@@ -32,7 +32,7 @@ import numpy as np
 
 from ...arguments import DType
 from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
-from ...data.known import observed_residual, packed, row_grams, weighed, weighted_grams
+from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
@@ -489,7 +489,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
             usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
             every = self._grams_every or usual
         if number % every == 0:
-            return KnownShared(W, is_mask, pairs=packed(W))
+            return KnownShared(W, is_mask, pairs=pack(W))
         return KnownShared(W, is_mask, G=W.T @ W)
 
     def update_W(
@@ -550,7 +550,7 @@ def _step_with_grams(
 ) -> Stepped[KnownSums]:
     """Do the step of `KnownSquares` with a Gram matrix for each sample."""
     weights = rows.weights
-    entries = exact(block) if shared.is_mask else weighed(block, weights)
+    entries = exact(block) if shared.is_mask else weigh(block, weights)
     C = products(entries, shared.W)
     updated = np.empty_like(rows.H)
     for part in slices(len(rows.H), max(1, _GRAM_NUMBERS // C.shape[1] ** 2)):
@@ -559,7 +559,7 @@ def _step_with_grams(
         updated[part] = packed_update(move.update, grams, C[part], exact(rows.H[part]))
     moved = move.extrapolate(updated, rows.before)
     H = exact(moved)
-    grams = weighted_grams(block, weights, packed(H))
+    grams = weighted_grams(block, weights, pack(H))
     return Stepped(moved, updated, KnownSums(weighted_sums(entries, H), grams))
 
 
@@ -586,7 +586,7 @@ def _gram(W: Array) -> Array:
 def _squares_of_fit(grams: Array, W: Array) -> float:
     """Return the weighted squares of W H, from the Gram matrix of each feature."""
     first, second = np.triu_indices(W.shape[1])
-    return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), grams))
+    return float(np.vdot(pack(W) * np.where(first == second, 1.0, 2.0), grams))
 
 
 def _near(update: Update, term: Term | None, n_kept: int | None, W: Array) -> Update:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from ...arguments import DType, Interval
 from ...data.blocks import Array, Block, dense, exact, over
-from ...data.known import packed, unpacked
+from ...data.entries import pack, unpack
 from ...data.matrix import Aligned, DataMatrix, PerSample
 from ...errors import DataError, Option
 from ...linalg.nnls import nnls
@@ -268,13 +268,13 @@ def _settled(V: Array, W: Array, H: Array) -> Array:
     is halved until the divergence falls.
     """
     K = W.shape[1]
-    pairs = packed(W)
+    pairs = pack(W)
     H = np.array(H)
     rows = np.arange(len(H))
     for _ in range(_STEPS):
         now = H[rows]
         X = np.maximum(W @ now.T, _LOWEST_RATE)
-        grams = unpacked((1 / X**2).T @ pairs, K)
+        grams = unpack((1 / X**2).T @ pairs, K)
         slopes = ((1 - V / X) / X).T @ W
         step = nnls(grams, times_gram(now, grams) - slopes) - now
         moved = now + _lengths(V, W, now, step)[:, None] * step

@@ -54,7 +54,7 @@ from ...data.blocks import (
     over,
     weighted_sums,
 )
-from ...data.known import weighted_grams
+from ...data.entries import weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -67,7 +67,7 @@ from ...errors import (
     Option,
     OptionError,
 )
-from ...linalg.bisection import bisected
+from ...linalg.bisection import bisect
 from ...linalg.svd import KnownSpectrum, Spectrum
 from ...text import Facts, counted, visible
 from ..coefficients import (
@@ -128,7 +128,7 @@ def _balanced(a: float, c: float, b: float, d: float) -> float:
     def falls(x: float) -> bool:
         return a * exp(x) - b * exp(-x) + c * exp(2 * x) - d * exp(-2 * x) <= 0
 
-    return exp(sum(bisected(falls, -200.0, 200.0)) / 2)
+    return exp(sum(bisect(falls, -200.0, 200.0)) / 2)
 
 
 def report_unseen(V: DataMatrix, counts: Array, unseen: str = "warn") -> None:

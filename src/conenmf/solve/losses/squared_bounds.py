@@ -26,7 +26,7 @@ from numpy.linalg import svd
 
 from ...arguments import Interval
 from ...data.blocks import Array, Block, dense, exact, is_sparse, over
-from ...data.known import EntryWeights, observed_residual
+from ...data.entries import EntryWeights, observed_residual
 from ...data.matrix import Aligned, DataMatrix
 from ...data.validate import check_factors
 from ...data.views import MappedMatrix
