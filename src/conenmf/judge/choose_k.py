@@ -29,7 +29,7 @@ import numpy as np
 from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
-from ..arguments import Interval, Range, function, number, optional
+from ..arguments import function, number, optional
 from ..cones.counting import (
     EdgeCount,
     compared_samples,
@@ -39,7 +39,7 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Array, Block, dense, exact
+from ..data.blocks import EPS, TINY, Block, dense, exact
 from ..data.entries import EntryWeights, observed_residual
 from ..data.imputation import fill_missing
 from ..data.known import as_repeated, observed_only
@@ -55,7 +55,8 @@ from ..solve.inits import Start
 from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.solvers import Solver
-from ..text import Facts, Texts, counted
+from ..text import counted
+from ..types import Array, Facts, Interval, Range, Texts
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank

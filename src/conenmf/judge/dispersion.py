@@ -18,9 +18,8 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Pair, Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Array, Block, dense, first_largest
+from ..data.blocks import TINY, Block, dense, first_largest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
@@ -31,6 +30,7 @@ from ..solve.inits import Start
 from ..solve.loss import Noise
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
+from ..types import Array, Pair, Shape
 
 _MAX_SAMPLES = 5000  # of the data that are examined
 _MAX_ENTRIES = 1 << 22  # of the same data

@@ -24,10 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from ..arguments import (
-    Pair,
-)
-from ..data.blocks import Array, dense, exact, over
+from ..data.blocks import dense, exact, over
 from ..data.imputation import fill_missing
 from ..data.matrix import DataMatrix
 from ..data.resample import balance_samples, bootstrap, redraw
@@ -44,7 +41,8 @@ from ..solve.loss import Noise
 from ..solve.problem import Problem
 from ..solve.run import Run, Stopping, run_together
 from ..solve.solvers import Solver
-from ..text import Facts, counted
+from ..text import counted
+from ..types import Array, Facts, Pair
 from .dispersion import pruned
 from .scores import match_components, unit_columns
 

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 
-from ..arguments import Interval, number
-from ..data.blocks import EPS, Array, dense, exact, slices
+from ..arguments import number
+from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
 from ..errors import ComponentsError, ConeNMFError
@@ -38,6 +38,7 @@ from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
+from ..types import Array, Interval
 from . import plots
 
 _MAX_FITS = 8

@@ -28,7 +28,7 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, exact, first_largest
+from ..data.blocks import exact, first_largest
 from ..data.imputation import fill_missing
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced, holds_counts
@@ -49,7 +49,8 @@ from ..solve.loss import Noise
 from ..solve.losses import Objective, get_loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Stopping
-from ..text import Facts, PathLike, Texts, counted
+from ..text import counted
+from ..types import Array, Facts, PathLike, Texts
 from . import plots
 from .details import samples_and_weights
 from .dispersion import POISSON, edge_of, likelihoods, noise_of, quasi_divergence

@@ -18,8 +18,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import DType, choice
-from ..data.blocks import Array, Block
+from ..arguments import choice
+from ..data.blocks import Block
 from ..data.entries import EntryWeights
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
@@ -27,7 +27,7 @@ from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together
 from ..errors import NotAvailableError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
-from ..text import Texts
+from ..types import Array, DType, Texts
 from .certificate import AnyCertificate
 from .coefficients import Finish, nearby_power, what_is_left
 from .constraints import NO_PENALTIES, Penalties, Term

@@ -32,13 +32,12 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ...arguments import Rng
-from ...data.blocks import Array
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resample import draw_counts
 from ...data.validate import aligned_coefficients, check_factors
 from ...errors import DataError
 from ...text import counted
+from ...types import Array, Rng
 from ..certificate import UNKNOWN, AnyCertificate, chance_in_words
 from ..constraints import NO_PENALTIES, Penalties
 from ..dual_bound import (

@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ...data.blocks import (
-    Array,
     Block,
     entries_of,
     exact,
@@ -30,7 +29,7 @@ from ...data.blocks import (
 from ...data.entries import EntryWeights, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.views import Part, sweep_together
-from ...text import Facts
+from ...types import Array, Facts
 from ..coefficients import (
     own_order,
 )

@@ -45,15 +45,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ...data.blocks import (
-    Array,
-    Block,
-    exact,
-    features_scaled,
-    first_largest,
-    over,
-    weighted_sums,
-)
+from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
 from ...data.entries import weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
@@ -69,7 +61,8 @@ from ...errors import (
 )
 from ...linalg.bisection import bisect
 from ...linalg.svd import KnownSpectrum, Spectrum
-from ...text import Facts, counted, visible
+from ...text import counted, visible
+from ...types import Array, Facts
 from ..coefficients import (
     Finish,
     feature_folds,

@@ -24,13 +24,13 @@ from functools import partial
 import numpy as np
 from numpy.linalg import svd
 
-from ...arguments import Interval
-from ...data.blocks import Array, Block, dense, exact, is_sparse, over
+from ...data.blocks import Block, dense, exact, is_sparse, over
 from ...data.entries import EntryWeights, observed_residual
 from ...data.matrix import Aligned, DataMatrix
 from ...data.validate import check_factors
 from ...data.views import MappedMatrix
 from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
+from ...types import Array, Interval
 from ..certificate import UNKNOWN, Certificate
 from ..coefficients import finished
 from ..constraints import NO_PENALTIES, Penalties
