@@ -13,10 +13,9 @@ import operator
 import os
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator, default_rng
 
 from .errors import (
@@ -28,19 +27,7 @@ from .errors import (
     OptionError,
 )
 from .text import counted, shown
-
-Array: TypeAlias = npt.NDArray[Any]
-Arrays: TypeAlias = dict[str, Array]
-Pair: TypeAlias = tuple[Array, Array]
-DType: TypeAlias = np.dtype[Any]
-Shape: TypeAlias = tuple[int, int]
-Lengths: TypeAlias = tuple[int, ...]  # of the axes of an array
-Interval: TypeAlias = tuple[float, float]
-Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
-Sides: TypeAlias = tuple[int | str, ...]  # letters stand for any length
-
-Function: TypeAlias = Callable[..., Any]
-Rng: TypeAlias = Generator | None  # for random draws
+from .types import Array, Function, Shape, Sides
 
 T = TypeVar("T")
 P = ParamSpec("P")

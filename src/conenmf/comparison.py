@@ -27,7 +27,6 @@ from .arguments import (
     optional,
     several,
 )
-from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
@@ -40,7 +39,8 @@ from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, AnySolver, Solver, solver_name
-from .text import Facts, function_name
+from .text import function_name
+from .types import Array, Facts
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")

@@ -25,9 +25,8 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import Function, Pair, array, as_generator, choice, components, factor
+from .arguments import array, as_generator, choice, components, factor
 from .cones.rank_one import cr1_nmf
-from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import apply_preparation
@@ -62,7 +61,8 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import Facts, PathLike, attributes
+from .text import attributes
+from .types import Array, Facts, Function, Pair, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",

@@ -25,14 +25,15 @@ import numpy as np
 from .arguments import choice, text
 from .arguments import path as folder_path
 from .atomic import files_written_whole, flush, output_file, writing, written_whole
-from .data.blocks import Array, Block, compressed
+from .data.blocks import Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .judge.details import ConeDiagnosis
 from .judge.diagnosis import Diagnosis
 from .names import Names
 from .result import Factorization, result_of
-from .text import Facts, PathLike, Texts, Titles, shown
+from .text import shown
+from .types import Array, Facts, PathLike, Texts, Titles
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import Shape, optional, rows_and_columns, several
+from .arguments import optional, rows_and_columns, several
 from .errors import DataError, DataTypeError, Option, OptionError
-from .text import Texts, excerpt, shown, visible
+from .text import excerpt, shown, visible
+from .types import Shape, Texts
 
 # Names in the form that callers pass, of any type.
 NameList: TypeAlias = Iterable[object] | None

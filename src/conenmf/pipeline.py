@@ -19,8 +19,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import Rng, components, function, generator, optional
-from .data.blocks import Array
+from .arguments import components, function, generator, optional
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
@@ -57,7 +56,8 @@ from .solve.run import (
     without_floor,
 )
 from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
-from .text import Facts, PathLike, counted, function_name
+from .text import counted, function_name
+from .types import Array, Facts, PathLike, Rng
 
 _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, instance, integer, number
-from .data.blocks import Array
+from .arguments import flag, instance, integer, number
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
@@ -46,7 +45,8 @@ from .save import saved_factorization, write_factorization
 from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import Facts, PathLike, Texts, counted
+from .text import counted
+from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
 _CHANGED = (
     "the data were changed after the fit, so it cannot be judged: fit again, and call certify() or "

@@ -25,7 +25,7 @@ from .scale.checkpoint import (
 from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import Facts, PathLike
+from .types import Facts, PathLike
 
 # The types of a fitted ConeNMF, for `skops.io.load(path, trusted=TRUSTED_TYPES)`. They hold arrays,
 # numbers and texts; loading them calls no other code.

@@ -6,18 +6,10 @@ replaced by visible escapes.
 
 from __future__ import annotations
 
-import os
 import reprlib
 import unicodedata
-from collections.abc import Sequence
-from typing import Any, TypeAlias
 
-PathLike: TypeAlias = str | os.PathLike[str]
-Texts: TypeAlias = tuple[str, ...]
-# Plain values by name.
-Facts: TypeAlias = dict[str, Any]
-# Names for display, if there are any.
-Titles: TypeAlias = Sequence[str] | None
+from .types import Facts
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40

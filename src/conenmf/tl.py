@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from .arguments import choice, flag, optional, text
-from .data.blocks import Array
 from .data.matrix import DataMatrix
 from .data.views import hold_copy, take_features
 from .errors import DataError, OptionError
@@ -28,7 +27,7 @@ from .names import Names
 from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
-from .text import Facts
+from .types import Array, Facts
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _MAX_ITER = signature(factorize).parameters["max_iter"].default

@@ -24,21 +24,9 @@ import numpy as np
 from numpy.linalg import lstsq
 from numpy.random import default_rng
 
-from ..arguments import (
-    Arrays,
-    Pair,
-    Rng,
-    choice,
-    components,
-    flag,
-    function,
-    generator,
-    integer,
-    optional,
-    several,
-)
+from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
-from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted_sums
+from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import require_nonnegative
@@ -64,7 +52,8 @@ from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
 from ..solve.run import Stopping
-from ..text import Facts, PathLike, counted, excerpt, visible
+from ..text import counted, excerpt, visible
+from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.

@@ -32,7 +32,8 @@ from ..errors import (
     is_disk_full,
 )
 from ..signals import Terminated, raise_received
-from ..text import Facts, visible
+from ..text import visible
+from ..types import Facts
 
 __all__ = ["EXIT_CODES", "app", "error_line", "main"]
 

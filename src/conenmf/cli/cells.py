@@ -23,7 +23,8 @@ from ..data.resources import memory_budget
 from ..export import check_packages
 from ..io.text import read_names
 from ..report import write_report
-from ..text import Facts, visible
+from ..text import visible
+from ..types import Facts
 from .inputs import open_input
 from .judge import consensus
 from .options import OUTPUT, RUNNING

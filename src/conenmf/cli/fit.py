@@ -36,7 +36,7 @@ from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
-from ..text import Facts
+from ..types import Facts
 from .inputs import (
     about_samples,
     drop_label_columns,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import Block, dense, exact
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix, PerSample
 from ..data.prepare import Vocabulary, Words
@@ -22,7 +22,8 @@ from ..judge.scores import matched_rows
 from ..names import Labelled, Names, in_order, mutation_types
 from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.losses import get_loss
-from ..text import Facts, Texts, visible
+from ..text import visible
+from ..types import Array, Facts, Texts
 from .options import LABELS, OPENING, PREPARING, WORDS
 from .request import Request
 

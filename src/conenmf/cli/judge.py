@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import __version__, comparison
 from ..atomic import output_file
-from ..data.blocks import Array, exact
+from ..data.blocks import exact
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, facts, json_values
 from ..judge.choose_k import select_k
@@ -21,7 +21,8 @@ from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..result import Factorization
 from ..solve.run import Callback
-from ..text import Facts, Texts, visible
+from ..text import visible
+from ..types import Array, Facts, Texts
 from .fit import result_folder, write_result
 from .inputs import drop_label_columns, labels_of, open_input, read_labels, read_reference
 from .options import (

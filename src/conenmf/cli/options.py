@@ -19,7 +19,6 @@ from typing import Any, get_args
 import click
 from click import Choice, FloatRange, IntRange
 
-from ..arguments import Shape
 from ..data.prepare import Words
 from ..data.validate import Negative, SamplesIn
 from ..export import TABLES
@@ -30,7 +29,7 @@ from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
-from ..text import Facts, Texts
+from ..types import Facts, Shape, Texts
 
 # --- values -----------------------------------------------------------------------------------
 

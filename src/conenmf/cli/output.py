@@ -52,7 +52,8 @@ from ..judge.details import NO_GUARANTEE, ConeDiagnosis
 from ..result import Factorization
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
-from ..text import Facts, counted, visible
+from ..text import counted, visible
+from ..types import Facts
 from .request import Request
 
 _SUMMARY_FILE = "summary.json"

@@ -23,7 +23,8 @@ from ..progress import Display
 from ..ratings import Ratings
 from ..result import Factorization
 from ..signals import Interruption
-from ..text import Facts, visible
+from ..text import visible
+from ..types import Facts
 from .options import (
     AS_BEFORE,
     ENTRIES,

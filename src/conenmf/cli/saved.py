@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from ..atomic import output_file
-from ..data.blocks import Array
 from ..data.prepare import apply_preparation
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
@@ -19,6 +18,7 @@ from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..text import visible
+from ..types import Array
 from .inputs import (
     about_samples,
     drop_label_columns,

@@ -42,18 +42,8 @@ from numpy.linalg import eigh, matrix_rank, norm, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Range, flag, integer, optional
-from ..data.blocks import (
-    EPS,
-    TINY,
-    Array,
-    Block,
-    cross_products,
-    dense,
-    exact,
-    first_largest,
-    norms,
-)
+from ..arguments import flag, integer, optional
+from ..data.blocks import EPS, TINY, Block, cross_products, dense, exact, first_largest, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.views import unit_samples
@@ -61,7 +51,7 @@ from ..errors import ComponentsError
 from ..io.open import as_data
 from ..linalg.bisection import bisect
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Facts
+from ..types import Array, Facts, Range
 from .clustering import farthest_first
 from .geometry import (
     Separation,

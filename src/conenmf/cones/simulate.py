@@ -15,20 +15,10 @@ from numpy.linalg import norm, solve
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from ..arguments import (
-    Array,
-    Pair,
-    array,
-    as_generator,
-    flag,
-    function,
-    generator,
-    integer,
-    number,
-    optional,
-)
+from ..arguments import array, as_generator, flag, function, generator, integer, number, optional
 from ..data.resources import require_memory
 from ..errors import Option, OptionError
+from ..types import Array, Pair
 from .geometry import RIGHT_ANGLE
 
 SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]

@@ -14,8 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import kernels
-from ..arguments import Array as Array
-from ..arguments import DType, Pair, Shape
+from ..types import Array, DType, Pair, Shape
 
 # The precision of float64, and its smallest positive number, which replaces 0 as a divisor.
 EPS = float(np.finfo(float).eps)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .blocks import (
     Block,
     Entries,

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .blocks import Block, dense, entrywise, exact, weighted_sums
 from .entries import known_entries
 from .matrix import Aligned, DataMatrix

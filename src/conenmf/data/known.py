@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Interval, array, choice, number, real_numbers
+from ..arguments import array, choice, number, real_numbers
 from ..errors import (
     DataError,
     DataTypeError,
@@ -36,14 +36,8 @@ from ..errors import (
 )
 from ..names import Names, in_order
 from ..text import counted
-from .blocks import (
-    Array,
-    Block,
-    dense,
-    exact,
-    is_sparse,
-    over,
-)
+from ..types import Array, DType, Interval
+from .blocks import Block, dense, exact, is_sparse, over
 from .entries import EntryWeights, hide, known_rows, observed_squares, pattern
 from .matrix import Aligned, DataMatrix, add
 from .memory import DenseMatrix

@@ -30,8 +30,9 @@ from ..errors import (
     Option,
     OptionError,
 )
-from ..text import Facts, Texts, shown
-from .blocks import Array, Block, exact, norms, products
+from ..text import shown
+from ..types import Array, Facts, Texts
+from .blocks import Block, exact, norms, products
 from .matrix import DataMatrix, PerSample
 from .views import change_entries, times_features, times_samples
 

@@ -18,10 +18,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.random import Generator
 
-from ..arguments import Pair
 from ..errors import DataTypeError
+from ..types import Array, Pair
 from .blocks import (
-    Array,
     Block,
     Entries,
     block_of_counts,

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Lengths, Pair, components, factor, real_numbers
+from ..arguments import components, factor, real_numbers
 from ..errors import (
     ComponentsError,
     ConeNMFError,
@@ -24,7 +24,8 @@ from ..errors import (
     Option,
 )
 from ..text import shown
-from .blocks import Array, Block, Rows, entries_of
+from ..types import Array, DType, Lengths, Pair
+from .blocks import Block, Rows, entries_of
 from .matrix import Aligned, DataMatrix, Factors
 from .resources import require_memory
 

@@ -34,11 +34,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from .. import kernels
-from ..arguments import Arrays, DType
 from ..names import Names
-from ..text import Facts
+from ..types import Array, Arrays, DType, Facts
 from .blocks import (
-    Array,
     Block,
     Rows,
     canonical_rows,

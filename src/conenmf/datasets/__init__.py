@@ -29,8 +29,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Shape, choice, flag, integer, optional
-from ..data.blocks import Array, Rows
+from ..arguments import choice, flag, integer, optional
+from ..data.blocks import Rows
 from ..errors import (
     ConeNMFError,
     FileFormatError,
@@ -43,7 +43,7 @@ from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
 from ..io.open import from_rows, prepare
 from ..names import Names
-from ..text import Texts, Titles
+from ..types import Array, Shape, Texts, Titles
 from .catalogue import DATASETS, Description
 
 __all__ = [

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..data.blocks import Array
 from ..errors import FileFormatError, Message
 from ..names import Names
 from ..scale.disk import Stamp
 from ..text import visible
+from ..types import Array
 from .limits import check_fits, files_below, fits, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Reading
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..arguments import Lengths
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
+from ..types import Lengths
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to this
 MAX_EXPANSION_RATIO = 1100  # a larger ratio is impossible: deflate makes at most 1032 bytes of one

@@ -56,7 +56,8 @@ from ..errors import (
 )
 from ..names import Names, names_of
 from ..scale.disk import DiskMatrix, Source, Stamp
-from ..text import Facts, PathLike, shown, visible
+from ..text import shown, visible
+from ..types import Facts, PathLike
 from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
 from .hdf5 import open_object, open_zarr
 from .images import SUFFIXES, open_images, open_stack

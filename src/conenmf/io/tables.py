@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..atomic import writing
-from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option, OptionError
 from ..names import Names, type_name
-from ..text import Titles, visible
+from ..text import visible
+from ..types import Array, Titles
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading, Remarks
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..errors import FileFormatError, Message
 from ..names import Names
-from ..text import Texts, Titles, visible
+from ..text import visible
+from ..types import Texts, Titles
 from .arrays import open_matrix_market
 from .hdf5 import PARTS, Member, open_hdf5, open_matrix, open_store, texts
 from .limits import listed

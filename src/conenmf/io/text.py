@@ -26,12 +26,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import Lengths
-from ..data.blocks import Array
 from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, Message, Option
 from ..names import MUTATION_TITLES, Names
-from ..text import PathLike, excerpt
+from ..text import excerpt
+from ..types import Array, Lengths, PathLike
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
 from .tables import Columns, batch_bytes, is_index_title, open_batches

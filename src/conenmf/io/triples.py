@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Lengths
 from ..errors import DataError, DataTypeError, FileFormatError, Message
 from ..names import Names
 from ..text import counted, excerpt
+from ..types import Lengths
 from .source import NamedMatrix
 
 # Parts of the titles of users, items and ratings.

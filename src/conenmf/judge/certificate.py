@@ -57,8 +57,8 @@ from numpy.linalg import svd
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval, Rng, components, integer, optional
-from ..data.blocks import Array, Block, dense, exact, is_sparse, over
+from ..arguments import components, integer, optional
+from ..data.blocks import Block, dense, exact, is_sparse, over
 from ..data.entries import EntryWeights, observed_residual
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_counts
@@ -74,6 +74,7 @@ from ..solve.losses import dual_gaps, get_loss, margins, regressions, restraints
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Stopping
 from ..text import counted
+from ..types import Array, Interval, Rng
 from .dispersion import fitted_counts
 from .dual_bound import (
     COUNT_EFFORT,

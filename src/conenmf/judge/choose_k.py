@@ -29,7 +29,7 @@ import numpy as np
 from numpy.linalg import eigh, pinv
 from numpy.random import Generator, default_rng
 
-from ..arguments import Range, function, number, optional
+from ..arguments import function, number, optional
 from ..cones.counting import (
     EdgeCount,
     count_above_edge,
@@ -38,7 +38,7 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Array, Block, dense, exact
+from ..data.blocks import EPS, TINY, Block, dense, exact
 from ..data.entries import EntryWeights, observed_residual
 from ..data.imputation import fill_missing
 from ..data.known import as_repeated, observed_only
@@ -53,7 +53,8 @@ from ..solve.alternate import alternate
 from ..solve.constraints import NO_PENALTIES, Penalties
 from ..solve.losses import Loss, get_loss
 from ..solve.run import Stopping
-from ..text import Facts, Texts, counted
+from ..text import counted
+from ..types import Array, Facts, Range, Texts
 from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, Shape
 from ..cones.bounds import deterministic_bound
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, dense, exact, over, slices
+from ..data.blocks import dense, exact, over, slices
 from ..data.entries import known_entries
 from ..data.imputation import complete
 from ..data.matrix import Aligned, DataMatrix
@@ -29,6 +28,7 @@ from ..errors import ComponentsError
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
+from ..types import Array, Pair, Shape
 from .residuals import ResidualSummary
 from .scores import match_components
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import classes as numbered
 from ..arguments import integer
-from ..data.blocks import Array, exact, over
+from ..data.blocks import exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -35,7 +35,8 @@ from ..errors import DataError
 from ..io.open import as_data
 from ..solve.losses import Loss
 from ..solve.problem import Problem, problem_of
-from ..text import Texts, counted, visible
+from ..text import counted, visible
+from ..types import Array, Texts
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
 from .details import Details, cones_in_words, describe

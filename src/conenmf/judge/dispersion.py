@@ -18,9 +18,8 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Array, Block, dense, first_largest
+from ..data.blocks import TINY, Block, dense, first_largest
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
@@ -31,6 +30,7 @@ from ..solve.alternate import alternate
 from ..solve.inits import Start
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
+from ..types import Array, Pair, Range, Shape
 
 _MAX_SAMPLES = 5000  # of the data that are examined
 _MAX_ENTRIES = 1 << 22  # of the same data

@@ -22,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import array, factor, integer, several
-from ..data.blocks import EPS, TINY, Array, exact, over
+from ..data.blocks import EPS, TINY, exact, over
 from ..data.matrix import Aligned
 from ..errors import NotAvailableError
 from ..io.open import as_data
 from ..linalg.bisection import bisect
 from ..solve.constraints import Penalties, best_rows
 from ..solve.problem import Problem, check_count, problem_of
+from ..types import Array
 from .details import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF

@@ -41,11 +41,9 @@ import numpy as np
 from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
-from ..arguments import Interval, Pair
 from ..cones.geometry import leading_plane
 from ..data.blocks import (
     EPS,
-    Array,
     Block,
     Entries,
     canonical_rows,
@@ -72,6 +70,7 @@ from ..linalg.svd import (
     gram_of_features,
     gram_of_samples,
 )
+from ..types import Array, Interval, Pair
 
 # --- least squares ----------------------------------------------------------------------------
 

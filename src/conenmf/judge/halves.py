@@ -23,8 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from ..arguments import Pair
-from ..data.blocks import Array, exact
+from ..data.blocks import exact
 from ..data.entries import pack, unpack
 from ..data.matrix import DataMatrix, multiplied
 from ..data.memory import hold
@@ -37,6 +36,7 @@ from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
 from ..solve.run import Callback, Iteration, Run, Stopping
 from ..text import counted
+from ..types import Array, Pair
 from .details import samples_and_weights
 from .scores import match_components
 

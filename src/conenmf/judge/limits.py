@@ -23,9 +23,8 @@ import numpy as np
 from numpy.linalg import cond, inv, norm, pinv, qr
 from scipy.special import ndtr, stdtrit
 
-from ..arguments import Pair
-from ..data.blocks import Array
 from ..solve.problem import Problem
+from ..types import Array, Pair
 from .scores import unit_columns
 
 LEAST_SQUARES = Problem()

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import Pair, Range, Shape, choice
+from ..arguments import choice
 from ..cones.counting import RankEstimate
 from ..cones.geometry import ConeGeometry
-from ..data.blocks import Array
 from ..data.matrix import Aligned
 from ..errors import Option, OptionError
 from ..names import Names
 from ..solve.run import History
-from ..text import Titles
+from ..types import Array, Pair, Range, Shape, Titles
 from .scores import abundance_maps, unit_columns
 
 if TYPE_CHECKING:

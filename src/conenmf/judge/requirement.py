@@ -25,8 +25,8 @@ from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval, number
-from ..data.blocks import EPS, Array, dense, exact, slices
+from ..arguments import number
+from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
 from ..errors import ComponentsError, ConeNMFError
@@ -41,6 +41,7 @@ from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
+from ..types import Array, Interval
 from . import plots
 from .certificate import bound_given, known_bound
 from .dual_bound import best_lower_bound, divergence_bound

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Shape, array, classes, integer, rows_and_columns
-from ..data.blocks import Array, over
+from ..arguments import array, classes, integer, rows_and_columns
+from ..data.blocks import over
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataError
 from ..names import NameList, Names, places_of
-from ..text import Texts
+from ..types import Array, Pair, Shape, Texts
 
 KNOWN_COSINE = 0.9  # from which on two components count as the same
 

@@ -32,7 +32,6 @@ from numpy.linalg import norm, pinv
 from numpy.random import Generator, default_rng
 
 from ..arguments import (
-    Pair,
     choice,
     components,
     flag,
@@ -44,7 +43,7 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, dense, exact, first_largest, over
+from ..data.blocks import dense, exact, first_largest, over
 from ..data.imputation import fill_missing
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import balance_samples, bootstrap, evenly_spaced, holds_counts, redraw
@@ -71,7 +70,8 @@ from ..solve.losses import Objective, get_loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
 from ..solve.solvers import Solver
-from ..text import Facts, PathLike, Texts, counted
+from ..text import counted
+from ..types import Array, Facts, Pair, PathLike, Texts
 from . import plots
 from .details import samples_and_weights
 from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence

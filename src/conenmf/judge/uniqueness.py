@@ -25,8 +25,8 @@ from numpy.linalg import eigh, norm, pinv, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, flag, integer
-from ..data.blocks import EPS, Array, Block, exact, over, weighted_sums
+from ..arguments import flag, integer
+from ..data.blocks import EPS, Block, exact, over, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -36,7 +36,8 @@ from ..names import Names
 from ..solve.losses import Loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
-from ..text import Texts, Titles, counted
+from ..text import counted
+from ..types import Array, DType, Texts, Titles
 from . import plots
 from .scores import unit_columns
 

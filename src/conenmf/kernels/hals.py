@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .load import SMALLEST_SQUARE, compiled
 
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time

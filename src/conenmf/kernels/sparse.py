@@ -6,7 +6,7 @@ version is in `cones.rank_one`.
 
 from __future__ import annotations
 
-from ..arguments import Array
+from ..types import Array
 from .load import compiled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..arguments import Interval
+from ..types import Interval
 
 _HALVINGS = 60
 

@@ -26,8 +26,9 @@ import numpy as np
 from numpy.linalg import LinAlgError, cholesky, eigvalsh, solve
 
 from .. import kernels
-from ..data.blocks import EPS, Array
+from ..data.blocks import EPS
 from ..errors import DataError
+from ..types import Array
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
 _DOUBTFUL_RESIDUAL = 1e-10  # ... and a residual of the gradient conditions above this is a failure

@@ -24,10 +24,9 @@ from numpy.linalg import cholesky, eigh, eigvalsh, inv, norm, qr, svd
 from numpy.random import default_rng
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..arguments import Pair, instance, integer
+from ..arguments import instance, integer
 from ..data.blocks import (
     EPS,
-    Array,
     Block,
     Rows,
     cross_products,
@@ -41,6 +40,7 @@ from ..data.blocks import (
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import ComponentsError, OptionError
 from ..io.open import as_data
+from ..types import Array, Pair
 from .energy import Apply, EnergyBound, subspace_energy
 
 VECTOR_TOL = 1e-10  # residual of singular vectors, relative to sigma_1; the same for all inits

@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..arguments import Shape, instance, optional, text
+from ..arguments import instance, optional, text
 from ..arguments import path as file_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
@@ -28,7 +28,8 @@ from ..judge.details import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import result_of
-from ..text import Facts, PathLike, Titles, counted, visible
+from ..text import counted, visible
+from ..types import Facts, PathLike, Shape, Titles
 from . import sections
 from .charts import colour, outline
 from .sections import (

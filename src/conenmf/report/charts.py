@@ -17,9 +17,9 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair
-from ..data.blocks import TINY, Array, over
-from ..text import Facts, visible
+from ..data.blocks import TINY, over
+from ..text import visible
+from ..types import Array, Facts, Pair
 
 _N_COLOURS = 8
 _SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, then stretched

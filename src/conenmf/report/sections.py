@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Shape, array, choice, optional, several, text
+from ..arguments import array, choice, optional, several, text
 from ..arguments import classes as numbers_of_classes
-from ..data.blocks import Array, exact
+from ..data.blocks import exact
 from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate
 from ..judge.details import shrink, thumbnails
@@ -31,7 +31,8 @@ from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
 from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
 from ..result import Factorization
-from ..text import Facts, Titles, counted, visible
+from ..text import counted, visible
+from ..types import Array, Facts, Pair, Shape, Titles
 from . import charts
 from .charts import Axis, Chart, Curve, Mark, SampleMap
 

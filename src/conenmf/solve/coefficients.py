@@ -27,9 +27,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval
 from ..data.blocks import (
-    Array,
     Block,
     entrywise,
     exact,
@@ -46,7 +44,7 @@ from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
-from ..text import Facts
+from ..types import Array, Facts, Interval
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
 # Sizes within this range are not rescaled.

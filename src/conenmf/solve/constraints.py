@@ -26,13 +26,13 @@ import numpy as np
 from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 
 from .. import kernels
-from ..arguments import Pair, choice, factor, flag, number
-from ..data.blocks import TINY, Array, exact, over
+from ..arguments import choice, factor, flag, number
+from ..data.blocks import TINY, exact, over
 from ..data.matrix import DataMatrix
 from ..errors import DataError, Option, OptionError
 from ..linalg.nnls import nnls, pivot_rows, smallest_pivot_squared
 from ..names import Names, names_of, places_of
-from ..text import Facts, Texts
+from ..types import Array, Facts, Pair, Texts
 from .solvers import ChosenSolver, Update, hals
 
 # d, relative to the squared length of a column of W: the best of 0.1, 0.01 and 0.001 on scenes that

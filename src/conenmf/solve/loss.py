@@ -20,14 +20,14 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..arguments import choice
-from ..data.blocks import Array, Block
+from ..data.blocks import Block
 from ..data.entries import EntryWeights
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together
 from ..errors import NotAvailableError, Option, OptionError
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Texts
+from ..types import Array, Texts
 from .coefficients import Finish, nearby_power, what_is_left
 from .constraints import NO_PENALTIES, Penalties, Term
 from .inits import Generator, Init, Start, initialize

@@ -13,14 +13,13 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import instance
-from ..data.blocks import Array
 from ..data.imputation import fill_missing
 from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
-from ..text import Facts
+from ..types import Array, Facts
 from .coefficients import Finish, require_finite
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start

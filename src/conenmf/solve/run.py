@@ -31,14 +31,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import DType, Interval, integer, number, optional
-from ..data.blocks import Array, exact
+from ..arguments import integer, number, optional
+from ..data.blocks import exact
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.views import Part, products_together, sweep_together
 from ..errors import DataError, NotFiniteError, Option
 from ..kernels import clock
 from ..scale.checkpoint import Parts
-from ..text import Facts
+from ..types import Array, DType, Facts, Interval
 from .coefficients import column_units
 from .loss import AnyObjective, Move, Updated, step_of_run
 from .solvers import FLOOR, Solver

@@ -52,13 +52,13 @@ from numpy.random import default_rng
 from scipy.linalg import null_space, qr
 from scipy.special import gammaln, log_ndtr
 
-from ..arguments import Interval, Shape, components
-from ..data.blocks import Array, dense, exact
+from ..arguments import components
+from ..data.blocks import dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError, InputWarning, Message, Option
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Facts
+from ..types import Array, Facts, Interval, Shape
 from .constraints import sum_to_one
 
 # The options for unmixing a scene.

@@ -22,12 +22,12 @@ from typing import TypeAlias
 import numpy as np
 
 from .. import kernels
-from ..arguments import DType, Pair, choice, flag, function, integer, optional
-from ..data.blocks import Array
+from ..arguments import choice, flag, function, integer, optional
 from ..data.entries import unpack
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
+from ..types import Array, DType, Pair
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # scikit-learn's names for solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments allow

@@ -30,8 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...arguments import DType
-from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
+from ...data.blocks import Block, exact, products, slices, weighted_sums
 from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
@@ -39,6 +38,7 @@ from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single
 from ...errors import DataError, Option, OptionError
 from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
+from ...types import Array, DType
 from ..coefficients import (
     Finish,
     coefficients,

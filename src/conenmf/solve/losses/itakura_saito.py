@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...arguments import DType, Interval
-from ...data.blocks import Array, Block, dense, exact, over
+from ...data.blocks import Block, dense, exact, over
 from ...data.entries import pack, unpack
 from ...data.matrix import Aligned, DataMatrix, PerSample
 from ...errors import DataError, Option
 from ...linalg.nnls import nnls
-from ...text import Facts
+from ...types import Array, DType, Facts, Interval
 from ..coefficients import (
     Finish,
     feature_folds,

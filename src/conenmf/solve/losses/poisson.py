@@ -51,7 +51,6 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ...data.blocks import (
-    Array,
     Block,
     entries_of,
     exact,
@@ -77,7 +76,8 @@ from ...errors import (
 )
 from ...linalg.bisection import bisect
 from ...linalg.svd import KnownSpectrum, Spectrum
-from ...text import Facts, counted, visible
+from ...text import counted, visible
+from ...types import Array, Facts
 from ..coefficients import (
     Finish,
     feature_folds,

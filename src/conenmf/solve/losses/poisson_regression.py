@@ -29,7 +29,6 @@ import numpy as np
 
 from ... import kernels
 from ...data.blocks import (
-    Array,
     Block,
     Entries,
     compressed,
@@ -43,6 +42,7 @@ from ...data.blocks import (
     with_data,
 )
 from ...data.entries import pack, unpack
+from ...types import Array
 from ..solvers import STALL_RATIO_SQ, hals
 
 # Sweeps of coordinate descent in a step, and the ratio at which they end. In a loop the other
