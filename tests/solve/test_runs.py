@@ -311,7 +311,7 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
         assert found[kind].dtype == np.float32
         values = np.linalg.eigvalsh(X.T @ X)[::-1]
         bound = np.sqrt(values[3:].sum() / values.sum())
-        assert FROBENIUS.lower_bound(V, 3, spectrum) == pytest.approx(bound, rel=1e-3)
+        assert FROBENIUS.bounds(V, spectrum).estimate(3) == pytest.approx(bound, rel=1e-3)
     assert found["fading"].basis.shape == (450, 6)
     assert found["noise"].basis is found["coarse"].basis is None
     X, V = kinds["noise"], from_columns(kinds["noise"])

@@ -317,7 +317,7 @@ def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
     """
     rates = np.maximum(W @ np.asarray(_LOSS.coefficients(part.V, W)[0], float), TINY)
     ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
-    ratios /= ratios.mean()
+    ratios /= max(ratios.mean(), TINY)
     spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
     z = (ratios.mean(axis=1) - 1) / np.maximum(spreads, TINY)
     return bool(phi > 0 and np.median(z**2) > _MAX_UNEVENNESS)
