@@ -275,6 +275,19 @@ def test_time_before_a_run_was_resumed_does_not_count(sample_matrix, init):
     assert again.passes[2] == parts.plain["history"][2][1] + 1
 
 
+def test_errors_that_rounding_has_made_too_small_are_raised(sample_matrix, init):
+    """A history never rises, also where an approximation has ended."""
+    V = from_columns(sample_matrix)
+    run = Run(FROBENIUS.on(V), *init, SOLVERS["hals"], Stopping(0, max_iter=9))
+    run.step()
+    first = run.errors[0]
+    run.errors[0] = first / 2  # as if in single precision
+    run._since = 1
+    run._rests = True
+    run.step()
+    assert first > run.errors[0] == run.errors[1] > first / 2
+
+
 # --- approximations ---------------------------------------------------------------------------
 
 
