@@ -109,7 +109,7 @@ def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
     points = points[kept.ravel()]
     clusters = np.full((n_runs, K), -1)
     silhouettes = np.full((n_runs, K), np.nan)
-    found = _clustered(points, K)
+    found = _cluster(points, K)
     W = np.zeros((F, K))
     for k in np.unique(found):
         W[:, k] = np.median(points[found == k], axis=0)
@@ -139,7 +139,7 @@ def with_known(found: Consensus, known: Array) -> Consensus:
     )
 
 
-def _clustered(points: Array, K: int) -> Array:
+def _cluster(points: Array, K: int) -> Array:
     """Return labels of k-means; there may be fewer than K if few points are different."""
     if len(points) < K:
         return np.arange(len(points))
@@ -310,11 +310,11 @@ class Replicates:
         """Yield the number, W and relative error of each run as soon as it has ended."""
         V = self._source()
         numbers = list(generators)
-        views = [self._drawn(V, rng) for rng in generators.values()]
+        views = [self._draw(V, rng) for rng in generators.values()]
         if self._holds_draws:
             (V,) = views
         self.problem.loss.measure(V, views)
-        for place, run in run_together(V, self._begun(V, views, generators, kept)):
+        for place, run in run_together(V, self._begin(V, views, generators, kept)):
             errors = run.errors
             W, _ = run.factors()
             if not self.problem.is_free:
@@ -330,7 +330,7 @@ class Replicates:
             V = balance_samples(V, self.noise.dispersion)
         return self.problem.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
 
-    def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
+    def _draw(self, V: DataMatrix, rng: Generator) -> DataMatrix:
         """Return the data of one run."""
         if self.resample == "start":
             return V
@@ -348,7 +348,7 @@ class Replicates:
         held = take_samples(view, np.arange(view.shape[1]))
         return self.problem.loss.data(self.noise.weighed(held))
 
-    def _begun(
+    def _begin(
         self,
         V: DataMatrix,
         views: list[DataMatrix],

@@ -405,7 +405,7 @@ def stability(
         What each run minimises, if that is more than a loss. Known components are the first ones;
         they do not move, and count as found. With penalties drawn samples are repeated, and the
         columns of W keep the median size of the runs. How far noise can move a component does not
-        count penalties, so the limits are wide enough.
+        count penalties.
     resample : {"samples", "counts", "start"}
         The data of each run: samples drawn with replacement (bootstrap); random counts with the
         observed counts as means; or the original data. Every run has its own random init. With
@@ -465,7 +465,7 @@ def stability(
     if check_count(problem, np.empty((1, K))) == K:
         raise ComponentsError(f"all {K} components are known: none is left to be checked")
     with V.own_threads():
-        problem = _weighed(V, K, problem)
+        problem = _with_numbers(V, K, problem)
         noise = _noise(V, K, problem, resample, dispersion)
         can_prune = flag("prune", prune) and _can_prune(V, problem)
         replicates = Replicates(V, K, problem, resample, noise, stopping)
@@ -486,10 +486,10 @@ def stability(
             found, best = replicates.refined(found, best)
             if can_prune:
                 found = replicates.pruned(found, spectra[is_kept])
-        return _judged(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
+        return _statistics(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
 
 
-def _weighed(V: DataMatrix, K: int, problem: Problem) -> Problem:
+def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
     """Return the problem with a number in place of "auto" for the weight of a penalty."""
     if not isinstance(problem.penalties.min_volume, str):
         return problem
@@ -540,7 +540,7 @@ def _best(errors: Array, max_excess: float, K: int) -> Array:
     return errors <= max(lowest + excess, np.sort(errors)[n_least - 1])
 
 
-def _judged(
+def _statistics(
     V: DataMatrix,
     spectra: Array,
     errors: Array,
@@ -553,10 +553,10 @@ def _judged(
 ) -> Stability:
     """Return the statistics of all runs, given the consensus of the kept runs."""
     goal = problem.objective(V, rescale=False)
-    best_run, best = _finished(goal, best_W)
+    best_run, best = _finish(goal, best_W)
     W, end = best_run, best
     if found.W is not None:
-        W, end = _finished(goal, _sized(found, spectra[is_kept], problem))
+        W, end = _finish(goal, _with_sizes(found, spectra[is_kept], problem))
     partners = np.array([match_components(W, run)[1] for run in spectra])
     lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, problem)
     return Stability(
@@ -586,7 +586,7 @@ def _judged(
     )
 
 
-def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
+def _finish(goal: Objective, W: Array) -> tuple[Array, Finish]:
     """Return W in the type of V, sorted, and the exact H for it."""
     W = goal.loss.admissible(goal.V, W)
     end = goal.finish(W)
@@ -594,7 +594,7 @@ def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
     return np.ascontiguousarray(W[:, end.order]), end
 
 
-def _sized(found: Consensus, spectra: Array, problem: Problem) -> Array:
+def _with_sizes(found: Consensus, spectra: Array, problem: Problem) -> Array:
     """Return W of the consensus; with penalties, columns of the median size of the runs."""
     assert found.W is not None
     W = found.W
@@ -801,7 +801,7 @@ def stability_over(
     if are_counts:
         best = min(costs, key=costs.__getitem__)
         return StabilityRange(best, "more components would explain only noise", found)
-    return StabilityRange(*_recommended(found), found)
+    return StabilityRange(*_recommend(found), found)
 
 
 def _candidates(
@@ -829,7 +829,7 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
     return candidates
 
 
-def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
+def _recommend(found: dict[int, Stability]) -> tuple[int, str]:
     stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
         return stable[-1], "the largest number whose components are all stable"
