@@ -378,7 +378,7 @@ class ConeNMF(
                 max_time=self.max_time,
             )
         self._take(result)
-        deviance = loss.deviance(result.relative_error, loss.scale(V))
+        deviance = loss.on(V, rescale=False).deviance(result.relative_error)
         self.reconstruction_err_ = math.sqrt(deviance)
         self._unknown = None if V.observed is None else V.observed.empty_features
         for name in ("n_samples_seen_", "_stream"):
@@ -734,7 +734,7 @@ class ConeNMF(
         X : array (n_samples, n_features), or anything that `fit` reads
         """
         V, _, _, value = self._coefficients(X)
-        return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
+        return 1.0 - value / (get_loss(self.loss).on(V, rescale=False).total if V.nonzero else 1.0)
 
     def _coefficients(
         self, X: object, unseen: str = "warn"

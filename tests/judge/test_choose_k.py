@@ -12,7 +12,15 @@ from conenmf.cones.counting import estimate_rank
 from conenmf.data.resample import draw_samples
 from conenmf.data.views import unit_samples
 from conenmf.errors import InputWarning
-from conenmf.judge.choose_k import Evidence, Question, _among, _decision, _ratio, choose_k
+from conenmf.judge.choose_k import (
+    SPECTRAL,
+    Evidence,
+    Question,
+    _among,
+    _decision,
+    _ratio,
+    choose_k,
+)
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.losses import LOSSES
 
@@ -267,7 +275,7 @@ def test_candidates_limit_the_choice(parts):
 
 def test_progress_is_reported(parts):
     seen = []
-    names = list(enumerate(LOSSES["frobenius"].k_evidence))
+    names = list(enumerate(SPECTRAL))
     select_k(from_columns(parts), callback=lambda name, place: seen.append((place, name)))
     assert seen == names[:-2]  # the last two are for guesses
     X = np.abs(np.cumsum(np.random.default_rng(0).standard_normal((60, 40)), axis=1))

@@ -78,7 +78,7 @@ def transform(request: Request) -> None:
     error = 0.0
     if V.total:
         loss = result.problem.loss
-        error = loss.relative_error(value, loss.scale(V))
+        error = loss.on(V, rescale=False).relative_error(value)
     labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,

@@ -1,8 +1,9 @@
 """The number of components: one procedure gathers evidence and grades the answer.
 
-A loss lists the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
-function. Each piece of evidence has a number and an interval, and says whether the data meet its
-assumptions. The most trusted evidence decides, and the answer has a grade:
+`EVIDENCE` maps the name of each kind of evidence to a function. A loss that assumes counting noise
+(`Loss.noise`) has evidence of its own, all others that of least squares. Each piece of evidence has
+a number and an interval, and says whether the data meet its assumptions. The most trusted evidence
+decides, and the answer has a grade:
 
 *proved*
     Fewer components cannot reproduce the data, and this number does, up to rounding.
@@ -787,6 +788,9 @@ EVIDENCE: dict[str, Piece] = {
 # --- the decision -----------------------------------------------------------------------------
 
 _LEAST_SQUARES = Problem()
+# The evidence for losses that assume no counting noise, and for counts, in this order.
+SPECTRAL = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
+OF_COUNTS = ("edge of counts", "counting noise")
 
 
 def choose_k(
@@ -817,7 +821,7 @@ def choose_k(
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, problem, ks, spectrum, deadline)
     suits = loss.noise is None or (V.observed is None and holds_counts(V))
-    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.loss.k_evidence
+    names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
     penalties = problem.penalties
     if not (problem.is_free or penalties.sum_to_one or penalties.min_volume or has_holes):

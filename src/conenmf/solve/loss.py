@@ -29,7 +29,7 @@ from ..errors import NotAvailableError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..types import Array, DType, Texts
 from .certificate import AnyCertificate
-from .coefficients import Finish, nearby_power, what_is_left
+from .coefficients import Finish, nearby_power
 from .constraints import NO_PENALTIES, Penalties, Term
 from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
@@ -53,11 +53,17 @@ class Words:
     summary : str
         A template for the first sentence about a fit, with the fields `error` (relative),
         `objective`, `explained` (1 - the relative error) and `known` (the entries that count).
+    help : str
+        A short description for the command line.
+    aliases : tuple of str
+        Other names of the loss.
     """
 
     share: str = "relative error"
     of_runs: str = "relative error"
     summary: str = "relative error {error:.4g}{known}"
+    help: str = ""
+    aliases: Texts = ()
 
 
 class Noise(NamedTuple):
@@ -139,9 +145,7 @@ class Loss(ABC):
 
     Attributes
     ----------
-    name, aliases : str, tuple of str
-    help : str
-        A short description for the command line.
+    name : str
     solvers : mapping
         Solvers by name; "auto" uses the first.
     constraints : frozenset of str
@@ -153,20 +157,15 @@ class Loss(ABC):
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
         same power.
-    k_evidence : tuple of str
-        Evidence for the number of components, which `judge` looks up.
     words : Words
     noise : Noise or None
         The counting noise that the loss assumes. Entries with this noise cannot be rescaled.
     """
 
     name: str
-    aliases: Texts = ()
-    help: str
     solvers: Mapping[str, Solver]
     constraints: frozenset[str] = frozenset()
     degree: int = 1
-    k_evidence: Texts = ()
     words: Words = Words()
     noise: Noise | None = None
 
@@ -191,13 +190,10 @@ class Loss(ABC):
         """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
 
         Features may have entries although all components are zero there. If the loss does not allow
-        this, `unseen` says whether they are left out with a warning or raise an error.
+        this, `unseen` says whether to "warn" that they are left out, to "raise" an error, or to
+        "ignore" it.
         """
         return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
-
-    @abstractmethod
-    def scale(self, V: DataMatrix) -> float:
-        """Return the value of the loss that corresponds to a relative error of 1."""
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver for a name or function that the user passes."""
@@ -265,10 +261,6 @@ class Loss(ABC):
         """
         return None
 
-    def deviance(self, relative_error: float, scale: float) -> float:
-        """Return twice the divergence of scikit-learn, for a relative error and `scale`."""
-        return 2 * relative_error * scale
-
     def begin(
         self,
         V: DataMatrix,
@@ -296,10 +288,6 @@ class Loss(ABC):
         size = np.where(size > 0, size, 1.0).astype(W.dtype)
         size[:n_fixed] = 1.0
         return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
-
-    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return the residual max(V - W H, 0) of known components W with the best H."""
-        return what_is_left(V, W)
 
     def warm_up(
         self, V: DataMatrix, views: Sequence[DataMatrix], starts: Sequence[Start]
@@ -329,10 +317,6 @@ class Loss(ABC):
         """Return the loss (n,) of samples (F, n), up to a constant for each sample."""
         return np.asarray((weights * (entries - fitted) ** 2).sum(axis=0))
 
-    def relative_error(self, value: float, scale: float) -> float:
-        """Return the relative error for a value of the loss and `scale`."""
-        return float(value / scale) if scale else 0.0
-
 
 class Move(NamedTuple):
     """How a pass moves H: by an update, and further by a share of the last change.
@@ -343,18 +327,24 @@ class Move(NamedTuple):
     share : float
         H is extrapolated by this share of the way from the H before; 0 for none.
     floor : float
-        No entry is extrapolated below this.
+        No entry is extrapolated below this ...
+    kept : float
+        ... or, for a loss that allows no zeros, below this share of itself.
     """
 
     update: Update
     share: float = 0.0
     floor: float = 0.0
+    kept: float = 0.0
 
     def extrapolate(self, Y: Array, before: Array | None) -> Array:
         """Return Y (n, K) extrapolated, if the rows before are known."""
         if before is None or not self.share:
             return Y
-        return extrapolated(Y, before, self.share, self.floor)
+        if not self.kept:
+            return extrapolated(Y, before, self.share, self.floor)
+        kind = Y.dtype.type
+        return np.maximum(Y + kind(self.share) * (Y - before), kind(self.kept) * Y)
 
 
 class Rows(NamedTuple):
@@ -398,11 +388,18 @@ class Updates(NamedTuple):
         The update of rows of H.
     near : callable
         ``near(W)`` is the update of rows of W near this W.
+    scale : callable or None
+        ``scale(sums, W)`` is W times the factor that makes it best for the H of the sums, if the
+        solver asks for it before the first iteration.
+    kept : float
+        The share of itself that extrapolation leaves of every entry at least.
     """
 
     solver: Solver
     H: Update
     near: Callable[[Array], Update]
+    scale: Callable[[Any, Array], Array] | None = None
+    kept: float = 0.0
 
 
 class Updated(NamedTuple):
@@ -443,8 +440,6 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         A power of two; 1 with penalties, which depend on the scale of the factors.
     total : float
         The value that corresponds to a relative error of 1.
-    terms : pair of Term or None
-        The penalties of H and W, in units of the value.
     aligned : tuple of arrays (N, ...)
         Arrays that the step needs, such as weights.
     turned : DataMatrix or None
@@ -461,7 +456,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     n_fixed: int
     unit: float
     total: float
-    terms: tuple[Term | None, Term | None] = (None, None)
+    _terms: tuple[Term | None, Term | None] = (None, None)  # penalties of H and W, as values
     aligned: tuple[Aligned, ...] = ()
     turned: DataMatrix | None = None
     takes_products: bool = False
@@ -484,7 +479,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
-        self.total = loss.scale(V) / self.unit**loss.degree
+        self.total = self._largest_value() / self.unit**loss.degree
 
     @staticmethod
     @abstractmethod
@@ -557,25 +552,21 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         """
         return True
 
-    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W (F, K) extrapolated by a share of the way from `before`, not below `floor`."""
-        return extrapolated(W, before, share, floor)
-
-    def objective(self, value: float) -> float:
-        """Return the loss of V for a value of V / unit."""
-        return value * self.unit**self.loss.degree
-
     def relative_error(self, value: float) -> float:
         """Return the relative error for a value; it does not depend on the scale of V."""
-        return self.loss.relative_error(value, self.total)
+        return float(value / self.total) if self.total else 0.0
 
-    def scale_W(self, sums: SumsT, W: Array) -> Array:
-        """Return W times the factor that makes it best for the H of the sums."""
-        return W
+    def deviance(self, relative_error: float) -> float:
+        """Return twice the divergence of scikit-learn for a relative error."""
+        return 2 * relative_error * self.total
+
+    @abstractmethod
+    def _largest_value(self) -> float:
+        """Return the loss of V that corresponds to a relative error of 1."""
 
     def _penalised(self, value: float, W: Array, Ht: Aligned) -> float:
         """Return a value of the loss with the penalties of both factors."""
-        of_H, of_W = self.terms
+        of_H, of_W = self._terms
         if of_W is not None:
             value += of_W.value(W)
         if of_H is not None:

@@ -20,7 +20,7 @@ from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..types import Array, Facts
-from .coefficients import Finish, require_finite
+from .coefficients import Finish, require_finite, what_is_left
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective, get_loss
@@ -297,7 +297,8 @@ class Problem:
             if init == "simplex" and K > self.n_fixed:
                 vertices = given
             else:
-                source = loss.rest(source, given)
+                H = loss.coefficients(source, given, unseen="ignore")[0]
+                source = what_is_left(source, given, H)
                 count = K - self.n_fixed
         name = "fixed"
         own = None

@@ -41,5 +41,5 @@ def get_loss(loss: str | Loss) -> Loss:
     """
     if isinstance(loss, Loss):
         return loss
-    names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.aliases)}
+    names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.words.aliases)}
     return names[choice("loss", loss, names)]

@@ -23,6 +23,7 @@ knows the value at any W; otherwise only at its own W.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -55,7 +56,7 @@ from ..constraints import (
     update_unit_columns,
 )
 from ..inits import Init, identity
-from ..loss import AnyObjective, Loss, Move, Objective, Rows, Stepped, Updated, Updates
+from ..loss import AnyObjective, Loss, Move, Objective, Rows, Stepped, Updated, Updates, Words
 from ..solvers import (
     SOLVERS,
     ChosenSolver,
@@ -92,7 +93,7 @@ class Frobenius(Loss):
     """Least squares over all entries, or over the known ones."""
 
     name = "frobenius"
-    help = "least squares"
+    words = Words(help="least squares")
     solvers = SOLVERS
     constraints = frozenset(
         (
@@ -113,7 +114,6 @@ class Frobenius(Loss):
         )
     )
     degree = 2
-    k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
         """Return the objective over all entries, or over the known ones with their weights."""
@@ -122,14 +122,14 @@ class Frobenius(Loss):
         return KnownSquares(self, V, *given, rescale=False, **more)  # weights have own units
 
     def coefficients(
-        self, V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *unseen: str
+        self,
+        V: DataMatrix,
+        W: Array,
+        penalties: Penalties = NO_PENALTIES,
+        unseen: str = "warn",
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
         return coefficients(V, W, penalties)
-
-    def scale(self, V: DataMatrix) -> float:
-        """Return ||V||^2 over the known entries."""
-        return float((V.observed or V).total)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -192,14 +192,6 @@ class Frobenius(Loss):
         """Return the bounds of the squared error."""
         return SquaredBounds(self, V, spectrum)
 
-    def relative_error(self, value: float, scale: float) -> float:
-        """Return ||V - W H|| / ||V||."""
-        return math.sqrt(value / scale) if scale else 0.0
-
-    def deviance(self, relative_error: float, scale: float) -> float:
-        """Return ||V - W H||^2."""
-        return relative_error**2 * scale
-
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of ||V||^2 that other features predict."""
         return held_out_share(V, W, weights=weights)
@@ -216,7 +208,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
-        self.terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
+        self._terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
         self._whole = penalties.fixes_columns  # the update of W needs all features at once
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
@@ -228,7 +220,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         update_W = solver.sweeping(affordable_W)
         if self.penalties.sum_to_one:
             update_H = sum_to_one
-        of_H, of_W = self.terms
+        of_H, of_W = self._terms
         if solver.takes_l1:
             of_H, update_H = _with_l1(of_H, update_H)
             of_W, update_W = _with_l1(of_W, update_W)
@@ -236,14 +228,31 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
             update_H = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
         n_kept: int | None = self.n_fixed
         if self._whole:
-            of_W = self.terms[1]
+            of_W = self._terms[1]
             update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
             n_kept = None
         elif self.n_fixed:
             update_W = partial(update_others, update=update_W, n_fixed=self.n_fixed)
         if self.penalties.sum_to_one:
             solver = Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
-        return Updates(solver, update_H, partial(_near, update_W, of_W, n_kept))
+        scale = self._scale_W if solver.rescale else None
+        return Updates(solver, update_H, partial(_near, update_W, of_W, n_kept), scale)
+
+    @abstractmethod
+    def _scale_W(self, sums: SquaresT, W: Array) -> Array:
+        """Return W times the factor that makes it best for the H of the sums."""
+
+    def relative_error(self, value: float) -> float:
+        """Return ||V - W H|| / ||V||."""
+        return math.sqrt(super().relative_error(value))
+
+    def deviance(self, relative_error: float) -> float:
+        """Return ||V - W H||^2."""
+        return relative_error**2 * self.total
+
+    def _largest_value(self) -> float:
+        """Return ||V||^2 over the known entries."""
+        return float((self.V.observed or self.V).total)
 
     def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
         """Return W with `size` features updated at a time, on threads."""
@@ -410,7 +419,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         left = self.total - 2.0 * inner + float(np.vdot(G, HH))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
-    def scale_W(self, sums: SquareSums, W: Array) -> Array:
+    def _scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
         squared = float(np.vdot(_gram(W), sums.HH))
         return W * (sums.inner / squared) if squared > 0 else W
@@ -523,7 +532,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
             updated = np.where(empty[:, None], 0, updated)
         return Updated(updated, self.value(sums, W if grams is None else updated, Ht))
 
-    def scale_W(self, sums: KnownSums, W: Array) -> Array:
+    def _scale_W(self, sums: KnownSums, W: Array) -> Array:
         """Return W times the factor that makes it best for the H of the sums."""
         product = float(np.vdot(sums.VH, W))  # <pV, WH>, or this minus <pWH, WH>
         if sums.grams is not None:

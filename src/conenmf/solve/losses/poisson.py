@@ -68,7 +68,6 @@ from ..coefficients import (
     feature_folds,
     predicted_share,
     sorting,
-    what_is_left,
 )
 from ..constraints import NO_PENALTIES, Penalties
 from ..inits import Generator, Init, Start, initialize, users_own
@@ -164,19 +163,18 @@ class Poisson(Loss):
     """The Kullback-Leibler divergence, relative to the divergence of one component."""
 
     name = "poisson"
-    aliases = ("kullback-leibler",)
-    help = "poisson for counts"
     solvers = POISSON_SOLVERS
     constraints = frozenset(
         ("l1", "l2", "fixed", "missing", "sample weights", "resampling", "sparse")
     )
     degree = 1
     noise = Noise()
-    k_evidence = ("edge of counts", "counting noise")
     words = Words(
         share="share of the deviance left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {explained:.1%} of the deviance explained",
+        help="poisson for counts",
+        aliases=("kullback-leibler",),
     )
 
     def on(self, V: DataMatrix, *given: Any, **more: Any) -> Divergence:
@@ -192,17 +190,13 @@ class Poisson(Loss):
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
         H, labels, sums = regressions(V, W, penalties)
-        if sums.unseen.any():
+        if sums.unseen.any() and unseen != "ignore":
             report_unseen(V, sums.unseen, unseen)
         return H, labels, max(sums.divergence, 0.0)
 
     def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> CountBounds:
         """Return the bounds of the divergence."""
         return CountBounds(self, V, spectrum)
-
-    def scale(self, V: DataMatrix) -> float:
-        """Return the divergence of the best single component; the total if it is 0."""
-        return margins(V).scale
 
     def check(
         self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
@@ -348,10 +342,6 @@ class Poisson(Loss):
         W = (start.W * sizes).astype(V.dtype)
         return start._replace(W=W, H=(start.H.T / sizes.astype(V.dtype)).T)
 
-    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return max(V - W H, 0) with the best H."""
-        return what_is_left(V, W, regressions(V, W)[0])
-
     def warm_up(
         self,
         V: DataMatrix,
@@ -450,13 +440,18 @@ class Divergence(Objective[CountSums, CountShared]):
         self._is_judged = is_judged
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
-            self.terms = term_of(self._held[0]), term_of(self._held[1])
+            self._terms = term_of(self._held[0]), term_of(self._held[1])
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
         """Return the updates of rows, with the penalties and known components."""
         of_H, of_W = self._held
         update_W = partial(solver.update, held=of_W)
-        return Updates(solver, partial(solver.update, held=of_H), lambda W: update_W)
+        update_H = partial(solver.update, held=of_H)
+        return Updates(solver, update_H, lambda W: update_W, kept=_KEPT_SHARE)
+
+    def _largest_value(self) -> float:
+        """Return the divergence of the best single component; the total if it is 0."""
+        return margins(self.V).scale
 
     @staticmethod
     def step(
@@ -466,9 +461,8 @@ class Divergence(Objective[CountSums, CountShared]):
         weights = rows.weights
         counts = known_counts(block, weights, shared.unit)
         side = shared.side_of(block, weights)
-        updated = moved = move.update(counts, side, rows.H)
-        if rows.before is not None and move.share:
-            moved = _moved(updated, rows.before, move.share)
+        updated = move.update(counts, side, rows.H)
+        moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
         of_H = weighted_grams(block, weights, H) if shared.has_holes else H.sum(axis=0)
         if shared.in_both_orders:
@@ -512,10 +506,6 @@ class Divergence(Objective[CountSums, CountShared]):
             totals = self.margins.features / self.unit
             updated = newton_from_sums(sums.ratios, sums.curvatures, sums.H, totals, W, held)
         return Updated(updated, self.value(sums, W, Ht))
-
-    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W extrapolated, where each entry keeps a share of itself."""
-        return _moved(W, before, share)
 
     def value(self, sums: CountSums, W: Array, Ht: Aligned) -> float:
         """Return the divergence of V / unit, at least 0 in spite of rounding, and the penalties."""
@@ -576,11 +566,6 @@ def _step_of_features(
 def _mass(W: Array, H: Array) -> float:
     """Return the sum of the rates of all known entries, given the sums of H."""
     return float(exact(W).sum(axis=0) @ H if H.ndim == 1 else np.vdot(exact(W), H))
-
-
-def _moved(Y: Array, before: Array, share: float) -> Array:
-    kind = Y.dtype.type
-    return np.maximum(Y + kind(share) * (Y - before), kind(_KEPT_SHARE) * Y)
 
 
 def _turned(V: DataMatrix) -> DataMatrix | None:
