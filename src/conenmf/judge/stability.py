@@ -19,11 +19,13 @@ equal components the package cnmf gives the same result.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -301,19 +303,26 @@ class Replicates:
             found = found._replace(W=W / W.sum(axis=0))
         return found, best
 
-    def pruned(self, found: Consensus, spectra: Array) -> Consensus:
-        """Return the consensus of runs that continued on V with fewer activities; see `pruned`.
+    def pruned(
+        self, found: Consensus, spectra: Array, generators: list[Generator], threshold: float
+    ) -> tuple[Consensus, Array]:
+        """Return the consensus of runs that continued with fewer activities, and these runs.
 
-        The clusters stay those of the runs on redrawn data, which differ by noise.
+        Each run continues on the data that it fitted, see `pruned` of `judge.dispersion`, so the
+        runs differ by as much as those of other measurements. The consensus continues on V.
         """
         data = replace(self, resample="start")._source()
-        counts = np.asarray(dense(self.V.columns(np.arange(self.V.n_samples))), float)
         phi = self.noise.dispersion
-        own = consensus(np.array([pruned(data, counts, W, phi) for W in spectra]))
+        source = self._source()
+        ends = []
+        for W, rng in zip(spectra, generators, strict=True):
+            view = self._drawn(source, rng)
+            ends.append(pruned(view, _dense_counts(view), W, phi))
+        own = consensus(np.array(ends), density_threshold=threshold)
         if own.W is None or found.W is None:
-            return found
-        W = pruned(data, counts, own.W, phi)
-        return found._replace(W=W[:, match_components(found.W, W)[0]])
+            return found, spectra
+        W = pruned(data, _dense_counts(self.V), own.W, phi)
+        return own._replace(W=W[:, match_components(own.W, W)[0]]), np.array(ends)
 
     def _identity(self, rng: Generator) -> Facts:
         """Return what the runs depend on, besides their number."""
@@ -667,8 +676,7 @@ class Stability:
             ]
         if self.is_pruned:
             sentences.append(
-                "found in, silhouette and cosine compare the consensus, for which activities that "
-                "noise explains were dropped, with runs for which none were"
+                "activities that noise explains were dropped, in the consensus and in each run"
             )
         if self.K > (F := self.W.shape[0]):
             sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
@@ -820,6 +828,7 @@ def stability(
         can_prune = flag("prune", prune) and _can_prune(V, problem)
         replicates = Replicates(V, K, problem, resample, noise, stopping)
         place = None if checkpoint is None else checkpoint_at(checkpoint)
+        again = copy.deepcopy(rng)
         spectra, errors = replicates.fit(n_runs, rng, place)
         is_kept = np.full(n_runs, True)
         on_V = errors
@@ -835,8 +844,14 @@ def stability(
         if has_counting_noise(problem):
             found, best = replicates.refined(found, best)
             if can_prune:
-                found = replicates.pruned(found, spectra[is_kept])
+                generators = list(compress(again.spawn(n_runs), is_kept))
+                found, ends = replicates.pruned(found, spectra[is_kept], generators, threshold)
+                spectra[is_kept] = ends
         return _judged(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
+
+
+def _dense_counts(V: DataMatrix) -> Array:
+    return np.asarray(dense(V.columns(np.arange(V.n_samples))), float)
 
 
 def has_counting_noise(problem: Problem) -> bool:
