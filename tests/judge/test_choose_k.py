@@ -1,5 +1,6 @@
 """The choice of K: its evidence, clear answers and guesses, masks, weights and counts."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -556,3 +557,48 @@ def test_a_candidate_outside_the_interval_is_marked():
     assert not low <= chosen.K <= high
     assert "5 is the nearest, outside of what the data support" in chosen.sentence
     assert "outside" not in select_k(X, [2, 4]).sentence
+
+
+def test_a_number_that_q_contradicts_is_not_given_without_saying_so():
+    """Few sources predict hidden entries best, but sigma says that more are needed."""
+    rng = np.random.default_rng(0)
+    X = rng.lognormal(size=(150, 6)) @ rng.gamma(0.5, size=(6, 14))
+    X *= rng.lognormal(0, 0.5, X.shape)
+    chosen = select_k(from_rows(X, sigma=0.1 * X + 0.01))
+    hidden = found(chosen, "hidden")
+    ratios = dict(zip(hidden.ks.tolist(), hidden.Q_ratios, strict=True))
+    assert ratios[chosen.K] > 3
+    assert f"Q is {ratios[chosen.K]:.3g} times the expected Q" in chosen.sentence
+    lines = str(chosen).splitlines()
+    heading = lines.index("    K  hidden error  Q/Qexp    fall")
+    assert len(lines) - heading - 1 == hidden.ks.size
+    enough = [k for k, ratio in ratios.items() if ratio <= 3]
+    assert chosen.interval[1] >= min(enough, default=max(ratios))
+
+
+def test_overdispersion_of_features_is_no_component():
+    rng = np.random.default_rng(1)
+    rates = rng.dirichlet(np.full(60, 0.3), 4).T @ rng.gamma(0.8, 1500, (4, 120))
+    size = np.exp(rng.uniform(np.log(2), np.log(100), (60, 1)))
+    V = rng.poisson(rates * rng.gamma(size, 1 / size, rates.shape)).astype(float)
+    chosen = select_k(from_columns(V), loss="poisson")
+    assert (chosen.K, chosen.grade, chosen.decided_by) == (4, "guess", "edge")
+    assert "differs between features" in found(chosen, "counting noise").text
+
+
+def test_samples_with_very_many_counts_are_left_out():
+    rng = np.random.default_rng(0)
+    rates = rng.dirichlet(np.full(96, 0.3), 4).T @ rng.gamma(0.8, 1500, (4, 80))
+    rates[:, :2] = 1e5 * rng.dirichlet(np.full(96, 0.3), 2).T
+    chosen = select_k(from_columns(rng.poisson(rates).astype(float)), loss="poisson")
+    assert chosen.K == 4
+    assert chosen.sentence.endswith("sample 0, sample 1")
+
+
+def test_the_library_speaks_of_data_in_its_first_sentence(cones, fading_parts):
+    """No names of methods, which only the evidence below uses."""
+    noisy = from_columns(np.abs(np.cumsum(np.random.default_rng(0).random((40, 90)) - 0.5, axis=1)))
+    for V in (from_columns(cones), from_columns(fading_parts), noisy):
+        sentence = select_k(V).sentence
+        assert not re.search("ratio|edge|shuffled|hysime", sentence)
+        assert re.search("use \\d+|begin with \\d+", sentence)

@@ -53,6 +53,7 @@ from .halves import (
 )
 from .pitfalls import Features, Pitfall, pitfalls
 from .residuals import advice_on_sigma
+from .span import span_in_words
 from .uniqueness import Uniqueness, uniqueness
 
 GRADES = ("good", "fair", "poor", "open")
@@ -558,6 +559,9 @@ def optimum_row(fit: Fit) -> Row:
     lower = certificate.lower_bound
     is_near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
     finding = f"{fit.error}; no fit with as many components is below {lower:.4g}"
+    span = span_in_words(fit.others.span_angles)
+    if span:
+        finding += f"; {span}"
     return Row("Optimum", "good" if is_near else "fair", finding)
 
 

@@ -55,7 +55,7 @@ _BEYOND = 3  # how many components beyond an estimate explain all but noise
 _PATIENCE = 2  # worse numbers in a row before stopping
 _SEARCH_STARTS = 2  # of each number
 _SEARCH_ROUNDS = 2
-_MAX_UNEVENNESS = 3.0  # median square of the z-scores of features that share a dispersion
+_MAX_UNEVENNESS = 6.0  # median square of the z-scores of features that share a dispersion
 
 
 _LOSS = get_loss("poisson")

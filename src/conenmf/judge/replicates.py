@@ -1,8 +1,8 @@
 """Many fits from random inits, of the data or of draws of them, and their consensus.
 
 All runs with one number of components share every pass over V until each has converged. If their
-coefficients take too much memory, they run in groups. Runs on redraw data each use a view of V,
-which redraws every block that is read. If V is in memory and small, redraw data are stored and the
+coefficients take too much memory, they run in groups. Runs on redrawn data each use a view of V,
+which redraws every block that is read. If V is in memory and small, redrawn data are stored and the
 runs follow one after the other, because drawing then takes longer than reading.
 
 The consensus is that of cNMF. The components of all runs, scaled to unit norm, are points. Points
@@ -182,7 +182,7 @@ def has_counting_noise(problem: Problem) -> bool:
 
 # --- runs ---------------------------------------------------------------------------------------
 
-MAX_HELD_ENTRIES = 1 << 25  # of redraw data that are stored in memory
+MAX_HELD_ENTRIES = 1 << 25  # of redrawn data that are stored in memory
 _FEW_SAMPLES = 40  # a draw of fewer samples may be empty; a draw of more never is
 _ALIGNED_OF_RUN = 4  # arrays of the size of H, old and new, that a run needs in a pass
 
@@ -244,7 +244,7 @@ class Replicates:
     def refined(self, found: Consensus, best: Array) -> tuple[Consensus, Array]:
         """Return the consensus and the best run after continuing the solver from both on V.
 
-        Neither a median nor a fit of redraw counts is an optimum on V. If the best run ends at a
+        Neither a median nor a fit of redrawn counts is an optimum on V. If the best run ends at a
         lower error, it replaces the consensus, with its components in the same order.
         """
         data = replace(self, resample="start")._source()
@@ -265,19 +265,26 @@ class Replicates:
             found = found._replace(W=W / W.sum(axis=0))
         return found, best
 
-    def pruned(self, found: Consensus, spectra: Array) -> Consensus:
-        """Return the consensus of runs that continued on V with fewer activities; see `pruned`.
+    def pruned(
+        self, found: Consensus, spectra: Array, generators: list[Generator], threshold: float
+    ) -> tuple[Consensus, Array]:
+        """Return the consensus of runs that continued with fewer activities, and these runs.
 
-        The clusters stay those of the runs on redraw data, which differ by noise.
+        Each run continues on the data that it fitted, see `pruned` of `judge.dispersion`, so the
+        runs differ by as much as those of other measurements. The consensus continues on V.
         """
         data = replace(self, resample="start")._source()
-        counts = np.asarray(dense(self.V.columns(np.arange(self.V.n_samples))), float)
         phi = self.noise.dispersion
-        own = consensus(np.array([pruned(data, counts, W, phi) for W in spectra]))
+        source = self._source()
+        ends = []
+        for W, rng in zip(spectra, generators, strict=True):
+            view = self._draw(source, rng)
+            ends.append(pruned(view, _dense_counts(view), W, phi))
+        own = consensus(np.array(ends), density_threshold=threshold)
         if own.W is None or found.W is None:
-            return found
-        W = pruned(data, counts, own.W, phi)
-        return found._replace(W=W[:, match_components(found.W, W)[0]])
+            return found, spectra
+        W = pruned(data, _dense_counts(self.V), own.W, phi)
+        return own._replace(W=W[:, match_components(own.W, W)[0]]), np.array(ends)
 
     def _identity(self, rng: Generator) -> Facts:
         """Return what the runs depend on, besides their number."""
@@ -300,7 +307,7 @@ class Replicates:
 
     @property
     def _holds_draws(self) -> bool:
-        """Return whether redraw data are stored in memory."""
+        """Return whether redrawn data are stored in memory."""
         is_small = self.V.n_entries <= MAX_HELD_ENTRIES and self.V.is_in_memory
         return self.resample != "start" and (is_small or self._repeats)
 
@@ -388,3 +395,7 @@ class Replicates:
                 init = self.problem.inits(view, self.K, solver)[0]
             starts.append(self.problem.begin(view, self.K, init, solver, rng))
         return loss.warm_up(V, views, starts) if self.problem.is_free else starts
+
+
+def _dense_counts(V: DataMatrix) -> Array:
+    return np.asarray(dense(V.columns(np.arange(V.n_samples))), float)

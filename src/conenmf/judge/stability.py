@@ -7,9 +7,11 @@ each of its entries. `stability_over` does this for several numbers of component
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -317,8 +319,7 @@ class Stability:
             ]
         if self.is_pruned:
             sentences.append(
-                "found in, silhouette and cosine compare the consensus, for which activities that "
-                "noise explains were dropped, with runs for which none were"
+                "activities that noise explains were dropped, in the consensus and in each run"
             )
         if self.K > (F := self.W.shape[0]):
             sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
@@ -470,6 +471,7 @@ def stability(
         can_prune = flag("prune", prune) and _can_prune(V, problem)
         replicates = Replicates(V, K, problem, resample, noise, stopping)
         place = None if checkpoint is None else checkpoint_at(checkpoint)
+        again = copy.deepcopy(rng)
         spectra, errors = replicates.fit(n_runs, rng, place)
         is_kept = np.full(n_runs, True)
         on_V = errors
@@ -485,7 +487,9 @@ def stability(
         if has_counting_noise(problem):
             found, best = replicates.refined(found, best)
             if can_prune:
-                found = replicates.pruned(found, spectra[is_kept])
+                generators = list(compress(again.spawn(n_runs), is_kept))
+                found, ends = replicates.pruned(found, spectra[is_kept], generators, threshold)
+                spectra[is_kept] = ends
         return _statistics(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
 
 
