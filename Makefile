@@ -70,7 +70,7 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 	set -e; for part in sets small iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
 	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
 		"certainty.py unique" "certainty.py verdict" "fields.py cells" "fields.py signatures" \
-		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py cluster" "large.py workers"; do $(BIN)/python benchmarks/$$name; done
+		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py memory" "large.py cluster" "large.py workers"; do $(BIN)/python benchmarks/$$name; done
 
 reproduce: $(VENV)/reproduce.stamp  ## the paper's tables and figures, and a verdict per claim
 	$(BIN)/python benchmarks/paper/reproduce.py
