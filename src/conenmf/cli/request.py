@@ -109,7 +109,7 @@ class Request(Options):
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 
-    def described(self, result: Factorization, **more: object) -> Factorization:
+    def describe(self, result: Factorization, **more: object) -> Factorization:
         """Return the result with the source of its data, and why it has so many components."""
         result = replace(result, settings={**result.settings, **self.origin, **more})
         if self.K_decided_by == "user":
