@@ -43,19 +43,9 @@ from .options import (
 class Request(Options):
     """What a user requests: arguments and options, by their names in Python.
 
-    Attributes
-    ----------
-    words : str
-        The command line.
-    given : set of str
-        Names of the options that the user gave.
-    display : Display
-    model, result : str
-        Arguments of the commands for saved results.
-    K_decided_by, selection
-        As in `Factorization`.
-    ratings : Ratings or None
-        The model, if the data are ratings.
+    `words` is the command line, and `given` has the names of the options that the user gave. `model`
+    and `result` are arguments of the commands for saved results. `K_decided_by` and `selection` are
+    those of the result, and `ratings` is the model if the data are ratings.
     """
 
     words: str
