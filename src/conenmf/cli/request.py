@@ -43,7 +43,7 @@ from .options import (
 class Request(Options):
     """What a user requests: arguments and options, by their names in Python.
 
-    `words` is the command line, and `given` has the names of the options that the user gave. `model`
+    `words` is the command line. `given` has the names of the options that the user gave. `model`
     and `result` are arguments of the commands for saved results. `K_decided_by` and `selection` are
     those of the result, and `ratings` is the model if the data are ratings.
     """
