@@ -107,7 +107,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         rows = self.rows()
-        cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
+        cells = [[*rows[0]]]
+        cells += [[_text(value) for value in row.values()] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = []
         for row in cells:

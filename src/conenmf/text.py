@@ -29,7 +29,7 @@ def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
         plain = plain[: max_chars - 1] + "…"
     if plain.isprintable():
         return plain
-    return "".join(_spelled(sign) for sign in plain)
+    return "".join(_spell(sign) for sign in plain)
 
 
 def excerpt(text: object) -> str:
@@ -92,7 +92,7 @@ def shown(value: object) -> Shown:
     return Shown(visible(f"<{kind} of shape {shape} and type {dtype}>"))
 
 
-def _spelled(sign: str) -> str:
+def _spell(sign: str) -> str:
     if sign.isprintable() or unicodedata.category(sign) == "Zs":
         return sign
     return f"\\x{ord(sign):02x}"

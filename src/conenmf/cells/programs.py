@@ -230,13 +230,13 @@ def find_programs(
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
     report = optional(function, "callback", callback, takes=2) or (lambda *_: None)
-    named = None if genes is None else _named_genes(V.names, genes)
+    named = None if genes is None else _places_of_genes(V.names, genes)
     with V.own_threads():
         report("measuring genes", 0.0)
         statistics = gene_statistics(V)
-        chosen = _chosen_genes(statistics, n_genes) if named is None else named
+        chosen = _choose_genes(statistics, n_genes) if named is None else named
         data = scaled_genes(V, statistics, chosen, log1p)
-        ks, reason, tried = _checked_number(K, data)
+        ks, reason, tried = _choose_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
         how: Facts = {
             "resample": resample,
@@ -260,7 +260,7 @@ def find_programs(
         H = found.H
         if refine:
             report("refining the consensus", 0.91)
-            spectra = _refined(V, spectra, H, statistics, chosen, refine)
+            spectra = _refine(V, spectra, H, statistics, chosen, refine)
             H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
         tpm, score = _spectra_of_all(V, statistics, H.T)
@@ -283,7 +283,7 @@ def find_programs(
 # --- genes ------------------------------------------------------------------------------------
 
 
-def _named_genes(names: Names, genes: Iterable[str]) -> Array:
+def _places_of_genes(names: Names, genes: Iterable[str]) -> Array:
     wanted = list(map(str, several("genes", genes, "a list of names of genes")))
     if names.feature_names is None:
         raise OptionError("the genes of these data have no names: leave the list of genes out")
@@ -299,7 +299,7 @@ def _named_genes(names: Names, genes: Iterable[str]) -> Array:
     return np.unique([place[name] for name in wanted])
 
 
-def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
+def _choose_genes(statistics: GeneStatistics, n_genes: int) -> Array:
     """Return the most overdispersed genes, in the order of the data."""
     ratio = overdispersion(statistics)
     there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
@@ -336,7 +336,7 @@ def _moments(block: Block) -> tuple[Array]:
     return (np.hstack(moments),)
 
 
-def _checked_number(
+def _choose_number(
     K: int | str | range, data: DataMatrix
 ) -> tuple[Sequence[int], str, Selection | StabilityRange | None]:
     """Return the numbers of programs to fit, how they were chosen, and the evidence."""
@@ -358,7 +358,7 @@ def _checked_number(
 # --- spectra ----------------------------------------------------------------------------------
 
 
-def _refined(
+def _refine(
     V: DataMatrix,
     spectra: Array,
     H: Aligned,

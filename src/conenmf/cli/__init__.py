@@ -175,7 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         notes = [*getattr(error, "__notes__", ())]
         if code == 1 and not shared["debug"]:
             notes.append("--debug shows where")
-        return _say("; ".join([error_line(error, shared["flags"]), *notes]), code)
+        line = error_line(error, shared["flags"])
+        return _say("; ".join([line, *notes]), code)
 
 
 def _run(words: Sequence[str], shared: Facts) -> object:
@@ -201,7 +202,10 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code for an error."""
     if isinstance(error, OSError) and is_disk_full(error):  # e.g. of standard output
         return 5
-    return next((code for code, kinds in _CODES_OF_ERRORS.items() if isinstance(error, kinds)), 1)
+    for code, kinds in _CODES_OF_ERRORS.items():
+        if isinstance(error, kinds):
+            return code
+    return 1
 
 
 def error_line(error: BaseException, flags: dict[str, str]) -> str:
@@ -226,10 +230,10 @@ def in_words(error: BaseException, flags: dict[str, str]) -> str:
     message = error.args[0] if error.args else None
     if not isinstance(message, Message):
         return str(error)
-    return "".join(_written(part, flags) for part in message.parts)
+    return "".join(_spell(part, flags) for part in message.parts)
 
 
-def _written(part: object, flags: dict[str, str]) -> str:
+def _spell(part: object, flags: dict[str, str]) -> str:
     if not (isinstance(part, Option) and part.name in flags):
         return str(part)
     flag = flags[part.name]

@@ -190,7 +190,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     with request.display.working(request.choosing()):
         K = "auto" if request.K == "auto" else request.chosen_k(V)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
-    return request.described(result)
+    return request.describe(result)
 
 
 def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
@@ -199,7 +199,7 @@ def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
     with request.display.working("choosing the model by hidden ratings"):
         model = fit_ratings(V, K)
     request.ratings = model
-    return request.described(
+    return request.describe(
         model.result,
         ratings=model.summary(),
         rmse=model.rmse,

@@ -133,7 +133,7 @@ def diagnose(request: Request) -> None:
         K = "auto" if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
-    result = request.described(result)
+    result = request.describe(result)
     with display.working("certifying the error"):
         result.certify(effort=request.effort)
     request.judge(result, **labels)
@@ -272,7 +272,7 @@ def _fit_many(request: Request, kind: str) -> None:
         lines.append(str(found))
         answer = _answer(found)
         if reference is not None:
-            result = _named(result, *reference)
+            result = _name_components(result, *reference)
         matches = result.settings.get("known_as", [])
         answer["known_as"] = matches
         if not request.no_report:
@@ -312,7 +312,7 @@ def _replicates(V: DataMatrix, request: Request, kind: str, checkpoint: Path) ->
         )
 
 
-def _named(result: Factorization, reference: Array, names: Texts) -> Factorization:
+def _name_components(result: Factorization, reference: Array, names: Texts) -> Factorization:
     """Name the components of a result after known ones."""
     names, matches = named_after(exact(result.W), reference, names)
     more = {"component_names": list(names), "known_as": list(matches)}
@@ -323,7 +323,7 @@ def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorizatio
     """Return the consensus of many fits as a result for other commands and the report."""
     result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
-    return replace(request.described(result, **how), init_used="consensus")
+    return replace(request.describe(result, **how), init_used="consensus")
 
 
 def _answer(found: Stability) -> Facts:

@@ -92,8 +92,8 @@ def check_folder(target: Path, force: bool) -> None:
     if not output_folder(target).is_dir():
         return
     earlier = earlier_files(target)
-    ours = {RUNS_FOLDER, _NEW_FOLDER}
-    others = {path.name for path in target.iterdir() if not path.name.startswith(".")} - ours
+    names = {path.name for path in target.iterdir() if not path.name.startswith(".")}
+    others = names - {RUNS_FOLDER, _NEW_FOLDER}
     if others and not (earlier or force):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
     for name in sorted(others & _RESULT_FILES - earlier):
@@ -261,12 +261,14 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
     lines += _components(result)
     is_interrupted = result.stop_reason is StopReason.INTERRUPTED
-    began = request.display.continued_at
-    middle = f", continued at {began}" * bool(began) + ", interrupted" * is_interrupted
-    iterations = counted(result.n_iter, "iteration")
-    lines.append(f"{iterations}{middle}, {result.total_seconds:.3g} s")
-    replacing = ", replacing an earlier result" * replaces
-    lines.append(f"results are in {visible(target, None)}{replacing}")
+    parts = [counted(result.n_iter, "iteration")]
+    if request.display.continued_at:
+        parts.append(f"continued at {request.display.continued_at}")
+    if is_interrupted:
+        parts.append("interrupted")
+    lines.append(", ".join([*parts, f"{result.total_seconds:.3g} s"]))
+    where = f"results are in {visible(target, None)}"
+    lines.append(f"{where}, replacing an earlier result" if replaces else where)
     if is_interrupted and request.checkpoint is None:
         lines.append("a run with --checkpoint FOLDER could be continued by the same command")
     elif is_interrupted:
@@ -301,28 +303,29 @@ def _components(result: Factorization) -> list[str]:
 def diagnosis_text(result: Factorization) -> str:
     """Return the verdict, then each component's grade, the certificate, cones and advice."""
     diagnosis = result.diagnose()
-    judged = zip(result.component_names, diagnosis.components, diagnosis.reasons, strict=True)
     lines = [*diagnosis.lines(), ""]
-    lines += [visible(f"{name}: {grade}; {reason}", None) for name, grade, reason in judged]
+    for k, name in enumerate(result.component_names):
+        verdict = f"{name}: {diagnosis.components[k]}; {diagnosis.reasons[k]}"
+        lines.append(visible(verdict, None))
     lines += ["", "certificate (it judges the error, not the components)"]
-    known = vars(result.certify())
-    lines += [f"  {name.replace('_', ' '):24}{value:.6g}" for name, value in known.items()]
+    for name, value in vars(result.certify()).items():
+        title = name.replace("_", " ")
+        lines.append(f"  {title:24}{value:.6g}")
     details = diagnosis.details
     if details.cones is not None:
         lines += _cones(details.cones)
-    lines += ["", "recommended init: {}, because {}".format(*details.advice)]
+    init, reason = details.advice
+    lines += ["", f"recommended init: {init}, because {reason}"]
     return "\n".join(lines)
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:
     geometry = cones.geometry
-    sizes = enumerate(zip(cones.sizes, geometry.angles, strict=True))
     lines = ["", "cone  samples  size angle"]
-    lines += [f"{k:>4}{size:>9}{angle:>8.3f} rad" for k, (size, angle) in sizes]
+    for k, angle in enumerate(geometry.angles):
+        lines.append(f"{k:>4}{cones.sizes[k]:>9}{angle:>8.3f} rad")
     lines.append(f"error of cr1-nmf alone: {cones.error:.6g}, proven to be <= {cones.bound:.6g}")
     if len(cones.sizes) > 1:
-        calm = "" if geometry.holds else f": {NO_GUARANTEE}"
-        lines.append(
-            f"the geometric assumption {geometry.verdict}, margin {geometry.margin:.3f} rad{calm}"
-        )
+        line = f"the geometric assumption {geometry.verdict}, margin {geometry.margin:.3f} rad"
+        lines.append(line if geometry.holds else f"{line}: {NO_GUARANTEE}")
     return lines

@@ -163,7 +163,7 @@ def load(
         raise ReadError(_where_to_get(description))
     difference = _difference(description, contents)
     verified = not difference and description.sha256 is not None
-    dataset = _as_stored(description, contents, verified)
+    dataset = _dataset(description, contents, verified)
     if difference:
         remark = f"{name} in {place} {difference}; to get it again, see {description.source}"
         warnings.warn(remark, InputWarning, stacklevel=2)
@@ -217,7 +217,7 @@ def _check_options(description: Description, **options: object) -> None:
         )
 
 
-def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
+def _dataset(description: Description, contents: _Contents, verified: bool) -> Dataset:
     """Return the dataset with samples in rows and upright images."""
     X = contents.X
     shape = description.image_shape
@@ -438,7 +438,7 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     if not folder.is_dir():
         return None
     official = _read_matlab if description.variables else _OFFICIAL[description.kind]
-    read = _read_prepared if (folder / "V.npz").is_file() else official
+    read = _read_arrays if (folder / "V.npz").is_file() else official
     with named_damage(folder):
         contents = read(folder, description)
     if contents is not None and contents.labels is not None:
@@ -452,7 +452,7 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     return contents
 
 
-def _read_prepared(folder: Path, description: Description) -> _Contents:
+def _read_arrays(folder: Path, description: Description) -> _Contents:
     with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
         X = sp.csr_array(sp.load_npz(folder / "V.npz")) if "indptr" in file else file["V"]
     path = folder / "labels.npy"

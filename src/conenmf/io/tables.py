@@ -91,7 +91,7 @@ class Columns(NamedTuple):
             f"number from 0 to {self.width - 1}"
         )
 
-    def chosen(self, path: object, reading: Reading) -> Columns:
+    def choose(self, path: object, reading: Reading) -> Columns:
         """Return the columns after replacing guessed ones by the caller's choices."""
         dropped = {self.place(path, column) for column in reading.drop}
         chosen = self._replace(left_out=self.left_out | dropped)
@@ -268,7 +268,7 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
         columns = columns._replace(named_by=index[0])
     if reading.names_column is None:
         columns = columns._replace(left_out=frozenset(index[1:]))
-    columns = columns.chosen(path, reading)
+    columns = columns.choose(path, reading)
     tests = (are.is_integer, are.is_floating, are.is_boolean, are.is_decimal)
     unusable = [n for n in columns.numeric if not any(test(kinds[n]) for test in tests)]
     if unusable == [0] and columns.named_by is None and "string" in str(kinds[0]):

@@ -67,7 +67,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     ratings = _open_triples(path, dialect, reading) or _recognise(path, head, dialect, reading)
     if ratings is not None:
         return ratings
-    dialect = dialect._replace(columns=dialect.columns.chosen(path, reading))
+    dialect = dialect._replace(columns=dialect.columns.choose(path, reading))
     batches = _batches(path, dialect, reading.budget)
     table = open_batches(path, dialect.columns, batches, reading.budget)
     if not table.matrix.shape[0]:
@@ -190,7 +190,7 @@ def _named_by_mutations(columns: Columns) -> Columns:
     return columns
 
 
-def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
+def _split_titles(line: str, column: object = None) -> tuple[str, list[str]]:
     """Split a line of titles where this splits off the column, or gives the most fields."""
     divided = {sign: _fields(line, sign) for sign in ",;\t|"}
     sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
@@ -199,7 +199,7 @@ def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
 
 def _require_numbers(lines: list[str], name: object, header: bool | None) -> None:
     """Reject a table whose columns are all texts; advise the column with the longest ones."""
-    sign, titles = _divided(lines[0])
+    sign, titles = _split_titles(lines[0])
     csv.field_size_limit(sys.maxsize)
     body = io.StringIO("\n".join(lines[1:]), newline="")  # a quoted text may span several lines
     rows = [row for row in csv.reader(body, delimiter=sign) if len(row) == len(titles)]
@@ -459,13 +459,13 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     check_fits(path, 2 * path.stat().st_size, reading.budget)
     content = _content(path, reading.budget)
     column = reading.text_column
-    sign, _ = _divided(content.partition("\n")[0], column)
+    sign, _ = _split_titles(content.partition("\n")[0], column)
     rows = _rows(path, content, sign)
     if not rows:
         raise FileFormatError(f"{path} is empty: it needs at least one text")
     width = len(rows[0])
     titles = None if reading.header is False else rows.pop(0)
-    columns = Columns(width, titles, None).chosen(path, reading)
+    columns = Columns(width, titles, None).choose(path, reading)
     named_by = columns.named_by
     names = None if named_by is None else [row[named_by] for row in rows]
     place = columns.place(path, column or 0)
