@@ -64,6 +64,7 @@ from .constraints import sum_to_one
 # The options for unmixing a scene.
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
 
+# `benchmarks/fields.py scenes` prints the angles and times for which these were chosen.
 _MAX_PIXELS = 10_000  # largest number of pixels in the likelihood
 _FIRST_PIXELS = 2000  # fewer pixels, with which the search starts
 _MIN_NOISE = 3e-4  # relative to the size of a pixel; less noise would only slow the search
