@@ -67,6 +67,7 @@ WRONG = {
     "data": [*NO_ARRAY, "", np.where(X > 0.5, NAN, X), -X, "table.csv", True, [X]],
     "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
+    "known": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K))],  # of features that are not named yet
     "spectra": [*NO_ARRAY, np.full((2, F, K), NAN), -np.ones((2, F, K)), np.ones((F, K))],
     "alpha": ["zebra", None, NAN, -1, [], {}],
     "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1))],
@@ -178,8 +179,8 @@ OPTIONS = {  # classes in which users state what they want
         "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
-    "solve.problem.Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("factor?", W[:, :1]), "entries": (ANYTHING, Entries())},
+    "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
+        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries())},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
@@ -220,7 +221,7 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
-    "judge.displacement.displacement": {**DATA, "W": ("factor", W), "H": ("factor", H), "rises":
+    "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W), "H": ("factor", H), "rises":
         ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2)},

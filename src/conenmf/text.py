@@ -9,7 +9,9 @@ from __future__ import annotations
 import reprlib
 import unicodedata
 
-from .types import Facts
+TYPE_CHECKING = False  # as in `typing`; types import NumPy, and help for the command line does not
+if TYPE_CHECKING:
+    from .types import Facts
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40

@@ -218,16 +218,23 @@ def harmless(path):
         (path / "notes.txt").write_text("of no interest")
 
 
+# Threads that read blocks out of order read some of their chunks again, not always equally often.
+IN_CHUNKS = {"h5-chunks", "h5-gzip", "zarr", "zarr-2", "zarr-shards"}
+
+
 @pytest.mark.parametrize("kind", BY_PATH)
 def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read, same_factors):
     path = BY_PATH[kind](tmp_path, X)
     V = open_path(path)
-    n_rows = [sum(rows_read)]
+    costs = [(V.passes, sum(rows_read))]
     expected = fit(V)
-    n_rows.append(sum(rows_read))
+    costs.append((V.passes, sum(rows_read)))
     result = fit(V, callback=lambda now: harmless(path))
-    n_rows.append(sum(rows_read))
-    assert n_rows[2] - n_rows[1] == n_rows[1] - n_rows[0] > 0
+    costs.append((V.passes, sum(rows_read)))
+    (passes, rows), (passes_again, rows_again) = np.diff(costs, axis=0).tolist()
+    assert passes_again == passes > 0
+    if kind not in IN_CHUNKS:
+        assert rows_again == rows > 0
     same_factors(result, expected)
     result.certify()
 

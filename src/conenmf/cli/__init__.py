@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -33,7 +33,9 @@ from ..errors import (
 )
 from ..signals import Terminated, raise_received
 from ..text import visible
-from ..types import Facts
+
+if TYPE_CHECKING:  # types import NumPy, and help does not
+    from ..types import Facts
 
 __all__ = ["EXIT_CODES", "app", "error_line", "main"]
 

@@ -135,12 +135,12 @@ class Evidence:
         Why the number of components is proved; empty if it is not.
     n_cones : int
         The proven number of cones, which is no number of components; 0 if none is proved.
+    seconds : float
+        The time that the evidence took.
     Q_ratios : array
         With uncertainties, Q over its expected value for each of `ks`; otherwise empty.
     inflation : float
         How many times the divergence of Poisson counts the noise of overdispersed counts leaves.
-    seconds : float
-        The time that the evidence took.
     """
 
     name: str

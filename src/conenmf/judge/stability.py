@@ -765,9 +765,10 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    fitted = get_loss(loss) if problem is None else problem.loss
+    problem = problem_of(problem, loss)
+    fitted = problem.loss
     V = as_data(V, nonzero=True, holes=fitted.noise is None and resample != "counts")
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem.bind(V)
     tell = optional(function, "callback", callback, takes=1)
     place = None if checkpoint is None else checkpoint_at(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
