@@ -178,8 +178,8 @@ OPTIONS = {  # classes in which users state what they want
         "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
-    "solve.problem.Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("factor?", W[:, :1]), "entries": (ANYTHING, Entries())},
+    "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
+        "fixed": (ANYTHING, W[:, :1]), "entries": (ANYTHING, Entries())},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
@@ -220,8 +220,8 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
-    "judge.displacement.displacement": {**DATA, "W": ("factor", W), "H": ("factor", H), "rises":
-        ("vector", [4.0]), "features": ("features?", [0])},
+    "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
+        "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
