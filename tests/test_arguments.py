@@ -221,8 +221,8 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
-    "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W), "H": ("factor", H), "rises":
-        ("vector", [4.0]), "features": ("features?", [0])},
+    "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
+        "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,

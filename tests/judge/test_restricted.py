@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, select_k, stability
-from conenmf.errors import CheckpointError, ComponentsError, NotAvailableError, OptionError
+from conenmf.errors import (
+    CheckpointError,
+    ComponentsError,
+    ConeNMFError,
+    NotAvailableError,
+    OptionError,
+)
 from conenmf.judge.displacement import displacement
 from conenmf.judge.limits import entry_limits, moved_ranges
 from conenmf.judge.scores import match_components
@@ -265,6 +271,12 @@ def test_known_components_of_a_data_frame_are_matched_by_name(mixed):
     table = pd.DataFrame(W[:, :1], index=names).iloc[::-1]
     X = pd.DataFrame(V.T, columns=names)
     np.testing.assert_array_equal(Problem(fixed=table).bind(from_rows(X)).fixed.W, W[:, :1])
+
+
+@pytest.mark.parametrize("fixed", ["oak", [[-1.0]], [1.0, 2.0], [[np.nan]]])
+def test_known_components_are_nonnegative_columns(fixed):
+    with pytest.raises(ConeNMFError, match="fixed"):
+        Problem(fixed=fixed)
 
 
 def test_a_loss_that_contradicts_the_problem_is_refused(mixed):
