@@ -16,6 +16,9 @@ texts
 scenes
     Drawn scenes of 3 to 8 materials whose spectra vary from sample to sample, and samson, which has
     3 materials.
+families
+    Those of `k_families`, which were drawn to try the choice: outliers, one component, noise of
+    many kinds. That program also compares two checkouts.
 ratings
     Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
     `conenmf.ratings` were chosen on draws and splits with even numbers.
@@ -31,7 +34,9 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import chain, product
+from pathlib import Path
 
+import k_families
 import numpy as np
 import scipy.sparse as sp
 import zoo_matrices
@@ -204,7 +209,7 @@ def described(answers: list[Answer]) -> str:
 
 # --- the program ------------------------------------------------------------------------------
 
-PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "ratings")
+PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "families", "ratings")
 Group = dict[str, Cell]  # cells by title
 
 
@@ -245,6 +250,8 @@ def main(*parts: str, draws: int = 25, even: bool = False) -> None:
         return range(0 if even else 1, 2 * min(draws, most), 2)
 
     for part in parts or PARTS:
+        if part == "families":
+            k_families.measure(k_families.FAMILIES, range(min(draws, 10)), Path("k_families.jsonl"))
         if part == "ratings" and (DATA / "movielens").exists():
             print_ratings()
         loss = "poisson" if part in ("catalogues", "published") else "frobenius"
