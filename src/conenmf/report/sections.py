@@ -405,7 +405,6 @@ class Card:
     def __init__(self, context: Context, k: int) -> None:
         self.k = k
         self._context = context
-        self._result = context.result
         self._w = context.W[:, k]
         self.picture = _picture(context, k)
         self.typical = _typical_samples(context, k)
@@ -413,23 +412,23 @@ class Card:
     @property
     def name(self) -> str:
         """The name of the component."""
-        return visible(self._result.component_names[self.k])
+        return visible(self._context.result.component_names[self.k])
 
     @property
     def known_as(self) -> str:
         """The reference that the component is like; "" if there is none."""
-        references = self._result.settings.get("known_as")
+        references = self._context.result.settings.get("known_as")
         return references[self.k] if references else ""
 
     @property
     def share(self) -> float:
         """The share of the reconstruction."""
-        return float(self._result.shares[self.k])
+        return float(self._context.result.shares[self.k])
 
     @property
     def part(self) -> float:
         """The share over the largest share."""
-        return self.share / (self._result.shares.max() or 1.0)
+        return self.share / (self._context.result.shares.max() or 1.0)
 
     @property
     def size(self) -> int:
@@ -453,7 +452,7 @@ class Card:
 
     @cached_property
     def _other_factors(self) -> str:
-        return self._context.uniqueness.in_words(self.k, self._result.component_names)
+        return self._context.uniqueness.in_words(self.k, self._context.result.component_names)
 
     @property
     def reason(self) -> str:
@@ -492,7 +491,7 @@ class Card:
         classes = self._context.classes
         if classes is None:
             return None
-        own = classes.numbers[np.asarray(self._result.labels) == self.k]
+        own = classes.numbers[np.asarray(self._context.result.labels) == self.k]
         if not own.size:
             return None
         counts = np.bincount(own)
