@@ -272,6 +272,8 @@ def by_ratings(case, folder, loss):
     found = conenmf.fit_ratings(V, case.K if isinstance(case.K, str) else min(case.K, 2))
     X = found.known.toarray()
     known = (X > 0) * case.known.get("weights", 1.0)
+    total = known * case.known.get("sample_weight", np.ones(len(X)))[:, None]
+    known = known / total[total > 0].mean()  # weights count relative to their mean
     left = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0), known
     return of_result(found.result, numbers=(found.rmse, found.rmse_of_means), left=left)
 
@@ -579,7 +581,9 @@ REFUSED = {
 FAILURES = {
     **cells("fit_ratings", "other order", "the hidden ratings are drawn in the order of the users"),
     **cells(
-        "fit_ratings", "auto, sample weights", "the objective counts weights relative to their mean"
+        "fit_ratings",
+        ("sample weights", "auto, sample weights"),
+        "the hidden ratings of a repeated user are drawn for each repetition",
     ),
 }
 
