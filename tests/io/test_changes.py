@@ -165,6 +165,10 @@ def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm, re
     refuses(DataChangedError, path.name, fit, V, callback=callback)
 
 
+# Threads that read blocks out of order read some of their chunks again, not always equally often.
+IN_CHUNKS = {"h5-chunks", "h5-gzip", "zarr", "zarr-2", "zarr-shards"}
+
+
 @pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "cube", "zarr"])
 def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage, refuses):
@@ -183,6 +187,8 @@ def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage, re
     V._source.read = counted
     init = "auto" if kind in ("npy", "h5") else "random"
     fit(V, init)
+    if kind in IN_CHUNKS:
+        stage = min(stage, 0.95)  # of the reads: still in the last pass
     harmed, n_reads = max(1, round(stage * n_reads)), 0
     refuses(DataChangedError, path.name, lambda: fit(V, init))
 
@@ -216,10 +222,6 @@ def harmless(path):
     path.with_name("neighbour.txt").write_text("of no interest")
     if path.is_dir():
         (path / "notes.txt").write_text("of no interest")
-
-
-# Threads that read blocks out of order read some of their chunks again, not always equally often.
-IN_CHUNKS = {"h5-chunks", "h5-gzip", "zarr", "zarr-2", "zarr-shards"}
 
 
 @pytest.mark.parametrize("kind", BY_PATH)
