@@ -43,7 +43,7 @@ from conenmf import datasets, factorize, from_columns, from_rows, stability, uni
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import tf_idf
 from conenmf.judge.limits import entry_limits
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.uniqueness import UNIQUE_RADIUS
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.dual_bound import DEFAULT_EFFORT, best_lower_bound, support_width

@@ -21,7 +21,7 @@ families
     many kinds. That program also compares two checkouts.
 ratings
     Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
-    `conenmf.ratings` were chosen on draws and splits with even numbers.
+    `conenmf.fields.ratings` were chosen on draws and splits with even numbers.
 
 Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
 chosen on draws with even numbers; by default those with odd numbers are reported, with ``--even``
@@ -49,8 +49,8 @@ from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.errors import InputWarning
+from conenmf.fields.ratings import _scores, fit_ratings
 from conenmf.judge.choose_k import choose_k
-from conenmf.ratings import _scores, fit_ratings
 
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
 Cell = Iterator[tuple]  # V, K, and for an oracle the signal without noise

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
+from . import plots
 from .arguments import (
     choice,
     classes,
@@ -31,7 +32,6 @@ from .data.matrix import Aligned, DataMatrix
 from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
 from .io.open import as_data
-from .judge import plots
 from .judge.scores import scores
 from .pipeline import factorize
 from .result import Factorization

@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .arguments import array, as_generator, choice, components, factor
+from .components import components_frame, largest_features, matched_rows, named_features
 from .cones.rank_one import cr1_nmf
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
@@ -45,7 +46,6 @@ from .io.open import from_rows, is_elsewhere
 from .judge.certificate import AnyCertificate, Certificate
 from .judge.choose_k import choose_k, hidden_share
 from .judge.diagnosis import Diagnosis
-from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .judge.stability import Stability, stability
 from .judge.uniqueness import Uniqueness
 from .names import NameList, Names, in_order, names_of

@@ -286,6 +286,13 @@ def _plain_column(values: Array | Iterable[str]) -> Iterable[object]:
     return plain(values) if isinstance(values, np.ndarray) else map(no_formula, values)
 
 
+def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
+    lines = ([no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    with written_whole(target) as stream:
+        write_lines(stream, chain([header], lines))
+
+
 def write_lines(stream: BinaryIO, rows: Iterable[Iterable[object]], **form: Any) -> None:
     r"""Write rows of texts and numbers in a form of `csv.writer`.
 

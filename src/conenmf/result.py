@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from . import plots
 from .arguments import flag, instance, integer, number
+from .components import components_frame, largest_features, named_features
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
-from .judge import plots
 from .judge.certificate import (
     AnyCertificate,
     Certificate,
@@ -31,13 +32,12 @@ from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import Diagnosis, Fit, is_bounded, judge, search_iterations
 from .judge.halves import N_SPLITS, HalfFit, Watch
-from .judge.plots import Which
 from .judge.requirement import Requirement, Search
 from .judge.residuals import Residuals, advice_on_sigma, residuals
-from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
+from .plots import Which
 from .save import saved_factorization, write_factorization
 from .solve.problem import Problem
 from .solve.race import Race

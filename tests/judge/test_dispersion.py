@@ -14,7 +14,7 @@ from conenmf.judge.dispersion import (
     pruned,
     quasi_divergence,
 )
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.stability import stability_over
 
 

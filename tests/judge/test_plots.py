@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 
 from conenmf import ConeNMF, factorize, from_columns, make_cones
 from conenmf.judge import plots
-from conenmf.judge.scores import abundance_maps
 from conenmf.names import Names
+from conenmf.plots import abundance_maps
 from conenmf.solve.run import History
 
 

@@ -13,7 +13,7 @@ from conenmf.errors import (
 )
 from conenmf.judge.displacement import displacement
 from conenmf.judge.limits import entry_limits, moved_ranges
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.stability import stability_over
 from conenmf.solve.constraints import Penalties
 

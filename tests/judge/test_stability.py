@@ -18,8 +18,8 @@ from conenmf import factorize, from_columns, from_rows, open_data, stability
 from conenmf.data.resample import bootstrap, redraw
 from conenmf.data.views import take_samples
 from conenmf.judge.dispersion import Noise
+from conenmf.judge.matching import match_components
 from conenmf.judge.replicates import Replicates, consensus, distinct
-from conenmf.judge.scores import match_components
 from conenmf.judge.stability import Stability, _best, stability_over
 from conenmf.solve.losses import get_loss
 from conenmf.solve.problem import Problem

@@ -7,7 +7,7 @@ import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones, stability
 from conenmf.judge import details
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.names import Names
 from conenmf.report.sections import (
     Context,

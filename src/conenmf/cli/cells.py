@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
-from ..cells.programs import (
+from ..data.matrix import DataMatrix
+from ..data.resources import memory_budget
+from ..export import check_packages
+from ..fields.cells import (
     Programs,
     check_run,
     find_programs,
@@ -18,15 +21,12 @@ from ..cells.programs import (
     scaled_genes,
     write_programs,
 )
-from ..data.matrix import DataMatrix
-from ..data.resources import memory_budget
-from ..export import check_packages
+from ..fields.mutations import consensus_of
 from ..io.text import read_names
 from ..report import write_report
 from ..text import visible
 from ..types import Facts
 from .inputs import open_input
-from .judge import consensus
 from .options import OUTPUT, RUNNING
 from .output import locked_folder, save_picture
 from .request import Request, command
@@ -149,6 +149,6 @@ def _find(
         with request.display.working("judging the consensus"):
             log1p = programs.settings["log1p"]
             factored = scaled_genes(V, programs.statistics, programs.genes, log1p)
-            result = consensus(factored, found, request)
+            result = request.describe(consensus_of(factored, found))
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

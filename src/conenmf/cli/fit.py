@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from .. import __version__
 from ..arguments import path as folder_path
@@ -24,11 +22,12 @@ from ..export import (
     annotate_file,
     check_packages,
     facts,
+    write_csv,
     write_tables,
 )
-from ..judge.displacement import displacement
+from ..fields.measurements import write_displacement, write_residuals
+from ..fields.ratings import Ratings, fit_ratings
 from ..pipeline import factorize
-from ..ratings import Ratings, fit_ratings
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
@@ -58,21 +57,16 @@ from .options import (
     WORDS,
 )
 from .output import (
-    DISPLACEMENT_FILE,
-    Q_FILE,
     RECOMMENDATIONS_FILE,
-    RESIDUALS_FILE,
     advice,
     check_folder,
     earlier_files,
     fit_text,
     new_result,
-    write_csv,
     write_summary,
 )
 from .request import Request, command
 
-RATIO = "Q / expected Q"
 # If one of these options is given, ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
 
@@ -222,10 +216,10 @@ def write_result(
     if request.tables != "none":
         write_tables(result, folder, request.tables)
     if "Q" in result.settings:
-        _write_residuals(folder, result)
+        write_residuals(folder, result)
     if request.displacement is not None:
         with request.display.working("displacing entries"):
-            _write_displacement(folder, result, request.displacement)
+            write_displacement(folder, result, request.displacement)
     if request.ratings is not None:
         _write_recommendations(folder, request.ratings)
     if request.anndata:
@@ -244,33 +238,6 @@ def _write_recommendations(folder: Path, ratings: Ratings) -> None:
         for item, rating in ratings.recommend(user):
             rows.append((user, item, rating))
     write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
-
-
-def _write_residuals(folder: Path, result: Factorization) -> None:
-    """Write the residuals in units of sigma, and Q of each sample and of each feature."""
-    left = result.residuals()
-    names = result.names
-    features = [names.feature(f) for f in range(result.n_features)]
-    rows = []
-    for n, ratio in enumerate(left.by_sample.tolist()):
-        scaled = left.scaled[n].tolist()
-        rows.append((names.sample(n), ratio, *scaled))
-    write_csv(folder / RESIDUALS_FILE, ("sample", RATIO, *features), rows)
-    by_feature = zip(features, left.by_feature.tolist(), strict=True)
-    write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
-
-
-def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
-    """Write how far each entry of each component can move, for each rise of Q."""
-    assert result.data is not None
-    found = displacement(result.data, result.W, result.H, rises, problem=result.problem)
-    rows = []
-    for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
-        for k, f in np.ndindex(result.W.T.shape):
-            ends = (low[f, k], high[f, k])
-            rows.append((k, result.names.feature(f), found.W[f, k], rise, *ends))
-    header = ("component", "feature", "value", "rise of Q", "lower", "upper")
-    write_csv(folder / DISPLACEMENT_FILE, header, rows)
 
 
 @command(*OUTPUT, arguments=(), output={"default": "conenmf-demo", "help": "Folder."})

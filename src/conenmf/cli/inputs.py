@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..components import matched_rows
 from ..data.blocks import Block, dense, exact
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix, PerSample
@@ -18,7 +19,6 @@ from ..io.limits import named_damage
 from ..io.open import open_data, prepare
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
-from ..judge.scores import matched_rows
 from ..names import Labelled, Names, in_order, mutation_types
 from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.losses import get_loss

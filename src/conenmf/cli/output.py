@@ -20,7 +20,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +44,9 @@ from ..export import (
     RESULT_FILE,
     TABLE_NAMES,
     TABLES,
-    no_formula,
-    write_lines,
 )
+from ..fields.measurements import DISPLACEMENT_FILE, Q_FILE, RESIDUALS_FILE
+from ..fields.mutations import LIMITS_FILE, RUNS_FILE, STABILITY_FILE
 from ..judge.details import NO_GUARANTEE, ConeDiagnosis
 from ..result import Factorization
 from ..solve.losses import get_loss
@@ -57,13 +56,7 @@ from ..types import Facts
 from .request import Request
 
 _SUMMARY_FILE = "summary.json"
-STABILITY_FILE = "stability.npz"
-LIMITS_FILE = "limits.csv"
-RUNS_FILE = "runs.csv"
 RECOMMENDATIONS_FILE = "recommendations.csv"
-RESIDUALS_FILE = "residuals.csv"
-Q_FILE = "q.csv"
-DISPLACEMENT_FILE = "displacement.csv"
 RUNS_FOLDER = "runs"  # folder in which the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
@@ -186,13 +179,6 @@ def list_in_summary(folder: Path, name: str) -> None:
     """List a file as part of the result in a folder, so that the next result replaces it."""
     if summary := _summary(folder):
         write_summary(folder, summary, [*summary["files"], name])
-
-
-def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
-    lines = ([no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    with written_whole(target) as stream:
-        write_lines(stream, chain([header], lines))
 
 
 def check_picture(path: str | None) -> None:

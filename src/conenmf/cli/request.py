@@ -17,10 +17,10 @@ from numpy.random import Generator, default_rng
 
 from ..data.matrix import DataMatrix
 from ..export import json_values
+from ..fields.ratings import Ratings
 from ..io.open import open_data, split_member
 from ..judge.choose_k import Selection, select_k
 from ..progress import Display
-from ..ratings import Ratings
 from ..result import Factorization
 from ..signals import Interruption
 from ..text import visible

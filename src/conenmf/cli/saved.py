@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from ..atomic import output_file
+from ..components import matched_rows
 from ..data.prepare import apply_preparation
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..fields.mutations import STABILITY_FILE
 from ..io.text import TABLE_SUFFIXES
-from ..judge.scores import matched_rows
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
@@ -33,7 +34,7 @@ from .options import (
     RUNNING,
     VIEWING,
 )
-from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
+from .output import check_complete, list_in_summary, locked_folder
 from .request import Request, command, flags_of
 
 

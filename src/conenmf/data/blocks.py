@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.linalg import norm
 
 from .. import kernels
 from ..types import Array, DType, Pair, Shape
@@ -239,6 +240,11 @@ def over(numbers: Any, divisors: Array) -> Array:
     shape = np.broadcast(numbers, divisors).shape
     dtype = np.result_type(numbers, divisors)
     return np.divide(numbers, divisors, out=np.zeros(shape, dtype), where=divisors > 0)
+
+
+def unit_columns(W: Array) -> Array:
+    """Return the columns of W (F, K) scaled to norm 1; zero columns stay zero."""
+    return over(W, norm(W, axis=0))
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
+from .. import plots
 from ..arguments import function, number, optional
 from ..cones.counting import (
     EdgeCount,
@@ -58,7 +59,6 @@ from ..solve.run import Stopping
 from ..solve.solvers import Solver
 from ..text import counted
 from ..types import Array, Facts, Interval, Range, Texts
-from . import plots
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank
 from .stability import numbers_of_components

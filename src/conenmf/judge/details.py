@@ -25,12 +25,12 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
+from ..judge.matching import match_components
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
 from ..types import Array, Pair, Shape
 from .residuals import ResidualSummary
-from .scores import match_components
 
 # --- typical samples ----------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from ..data.memory import hold
 from ..data.resample import evenly_spaced
 from ..data.views import hold_copy, take_samples, unit_samples
 from ..errors import ConeNMFError
+from ..judge.matching import match_components
 from ..linalg.nnls import nnls
 from ..solve.inits import Init
 from ..solve.losses import Loss, get_loss
@@ -38,7 +39,6 @@ from ..solve.run import Callback, Iteration, Run, Stopping
 from ..text import counted
 from ..types import Array, Pair
 from .details import samples_and_weights
-from .scores import match_components
 
 N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=40)  # the cosines hardly change after that

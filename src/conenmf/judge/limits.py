@@ -23,9 +23,9 @@ import numpy as np
 from numpy.linalg import cond, inv, norm, pinv, qr
 from scipy.special import ndtr, stdtrit
 
+from ..data.blocks import unit_columns
 from ..solve.problem import Problem
 from ..types import Array, Pair
-from .scores import unit_columns
 
 LEAST_SQUARES = Problem()
 LEVEL = 0.9  # the share of true entries that the limits are designed to cover

@@ -24,11 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from ..data.blocks import dense, exact, over
+from ..data.blocks import dense, exact, over, unit_columns
 from ..data.imputation import fill_missing
 from ..data.matrix import DataMatrix
 from ..data.resample import balance_samples, bootstrap, redraw
 from ..data.views import take_samples
+from ..judge.matching import match_components
 from ..scale.checkpoint import (
     Checkpoint,
     KeptRuns,
@@ -44,7 +45,6 @@ from ..solve.solvers import Solver
 from ..text import counted
 from ..types import Array, Facts, Pair
 from .dispersion import pruned
-from .scores import match_components, unit_columns
 
 # --- the consensus ------------------------------------------------------------------------------
 

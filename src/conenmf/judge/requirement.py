@@ -24,6 +24,7 @@ import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 
+from .. import plots
 from ..arguments import number
 from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
@@ -39,7 +40,6 @@ from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
 from ..types import Array, Interval
-from . import plots
 
 _MAX_FITS = 8
 _MAX_RAISES = 2  # of k by bounds that take longer

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.linalg import norm, pinv
 from numpy.random import Generator, default_rng
 
+from .. import plots
 from ..arguments import (
     choice,
     components,
@@ -37,6 +38,7 @@ from ..data.resample import evenly_spaced, holds_counts
 from ..data.validate import check_components, require_data_matrix
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..io.open import as_data
+from ..judge.matching import KNOWN_COSINE, cosines, match_components
 from ..linalg.svd import Spectrum
 from ..names import Names
 from ..scale.checkpoint import (
@@ -53,7 +55,6 @@ from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Stopping
 from ..text import counted
 from ..types import Array, Facts, PathLike, Texts
-from . import plots
 from .details import samples_and_weights
 from .dispersion import POISSON, edge_of, likelihoods, noise_of, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
@@ -76,7 +77,6 @@ from .replicates import (
     has_counting_noise,
     with_known,
 )
-from .scores import KNOWN_COSINE, cosines, match_components
 
 # --- the result ---------------------------------------------------------------------------------
 

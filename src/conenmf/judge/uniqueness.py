@@ -25,8 +25,9 @@ from numpy.linalg import eigh, norm, pinv, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
+from .. import plots
 from ..arguments import flag, integer
-from ..data.blocks import EPS, exact, over
+from ..data.blocks import EPS, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -38,8 +39,6 @@ from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
 from ..text import counted
 from ..types import Array, DType, Texts, Titles
-from . import plots
-from .scores import unit_columns
 from .span import products_and_gram, span_angles, span_in_words
 
 UNIQUE_RADIUS = math.radians(1)  # a component is unique if exact factors move it by at most this

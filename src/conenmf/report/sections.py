@@ -15,21 +15,17 @@ from numpy.typing import ArrayLike
 
 from ..arguments import array, choice, optional, several, text
 from ..arguments import classes as numbers_of_classes
-from ..data.blocks import exact
+from ..components import largest_features
+from ..data.blocks import exact, unit_columns
 from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate
 from ..judge.details import shrink, thumbnails
 from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
-from ..judge.scores import (
-    abundance_maps,
-    cosines,
-    largest_features,
-    match_components,
-    unit_columns,
-)
+from ..judge.matching import cosines, match_components
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
 from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
+from ..plots import abundance_maps
 from ..result import Factorization
 from ..text import counted, visible
 from ..types import Array, Facts, Pair, Shape, Titles

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, fit_ratings, from_rows, open_data
-from conenmf import ratings as module
 from conenmf.data.blocks import entries_of
 from conenmf.data.known import weigh_samples
 from conenmf.errors import (
@@ -20,7 +19,8 @@ from conenmf.errors import (
     InputWarning,
     OptionError,
 )
-from conenmf.ratings import Ratings, with_averages
+from conenmf.fields import ratings as module
+from conenmf.fields.ratings import Ratings, with_averages
 
 
 def draw_ratings(seed, shape=(300, 120), share=0.12):
