@@ -197,7 +197,7 @@ FUNCTIONS = {
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},
-    "cells.programs.find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size",
+    "fields.cells.find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size",
         3), "n_genes":
         ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "refine":
         ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
@@ -259,9 +259,9 @@ FUNCTIONS = {
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
-    "judge.scores.match_spectra": {"library": ("array", W.T), "found": ("array", W.T),
+    "judge.matching.match_spectra": {"library": ("array", W.T), "found": ("array", W.T),
         "library_abundances": ("array?", H.T), "abundances": ("array?", H.T)},
-    "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
+    "judge.matching.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
     "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv")},

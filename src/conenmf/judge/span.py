@@ -75,9 +75,12 @@ def span_angles(
 
 
 def span_in_words(angles: Array) -> str:
-    """Describe the bounds of `span_angles`; "" if no direction is within 10 degrees."""
+    """Describe the bounds of `span_angles`; "" if under a third of them is within 10 degrees.
+
+    The first direction is near the mean of the samples, so by itself it tells little.
+    """
     n_near = int(np.count_nonzero(angles <= _TELLING_ANGLE))
-    if n_near == 0:
+    if 3 * n_near < max(angles.size, 1):
         return ""
     if n_near == angles.size:
         degrees = math.ceil(10 * math.degrees(angles[-1])) / 10
