@@ -16,9 +16,12 @@ texts
 scenes
     Drawn scenes of 3 to 8 materials whose spectra vary from sample to sample, and samson, which has
     3 materials.
+families
+    Those of `k_families`, which were drawn to try the choice: outliers, one component, noise of
+    many kinds. That program also compares two checkouts.
 ratings
     Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
-    `conenmf.ratings` were chosen on draws and splits with even numbers.
+    `conenmf.fields.ratings` were chosen on draws and splits with even numbers.
 
 Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
 chosen on draws with even numbers; by default those with odd numbers are reported, with ``--even``
@@ -31,7 +34,9 @@ import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import chain, product
+from pathlib import Path
 
+import k_families
 import numpy as np
 import scipy.sparse as sp
 import zoo_matrices
@@ -39,14 +44,13 @@ from measure import DATA, command, heading, row, timed
 from measure import numbers as table
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
+from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.errors import InputWarning
+from conenmf.fields.ratings import _scores, fit_ratings
 from conenmf.judge.choose_k import choose_k
-from conenmf.ratings import _scores, fit_ratings
-from conenmf.solve.losses import LOSSES
 
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
 Cell = Iterator[tuple]  # V, K, and for an oracle the signal without noise
@@ -153,7 +157,7 @@ Answer = namedtuple("Answer", "true K low high grade cost seconds others")
 
 
 def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str) -> Answer:
-    seconds, chosen = timed(lambda: choose_k(V, LOSSES[loss]))
+    seconds, chosen = timed(lambda: choose_k(V, Problem(loss)))
     fit, _ = timed(lambda: factorize(V, K, loss=loss))
     others = {}
     if loss == "frobenius":
@@ -205,7 +209,7 @@ def described(answers: list[Answer]) -> str:
 
 # --- the program ------------------------------------------------------------------------------
 
-PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "ratings")
+PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "families", "ratings")
 Group = dict[str, Cell]  # cells by title
 
 
@@ -246,6 +250,8 @@ def main(*parts: str, draws: int = 25, even: bool = False) -> None:
         return range(0 if even else 1, 2 * min(draws, most), 2)
 
     for part in parts or PARTS:
+        if part == "families":
+            k_families.measure(k_families.FAMILIES, range(min(draws, 10)), Path("k_families.jsonl"))
         if part == "ratings" and (DATA / "movielens").exists():
             print_ratings()
         loss = "poisson" if part in ("catalogues", "published") else "frobenius"

@@ -16,7 +16,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -439,6 +439,19 @@ def is_in(family: str, name: str) -> bool:
     return name in (family, "all")
 
 
+def measure(names: Iterable[str], numbers: range, path: Path) -> None:
+    """Ask about some draws of families; save each row as it comes, and print a table."""
+    warnings.simplefilter("ignore")
+    path.write_text("")
+    with threadpool_limits(1):
+        for name in names:
+            for number in numbers:
+                row = ask(name, number)
+                with path.open("a") as file:
+                    print(json.dumps(row), file=file)
+    table([path])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("families", nargs="*", help="by default all")
@@ -450,15 +463,8 @@ def main() -> None:
     if options.compare:
         table(options.compare)
         return
-    warnings.simplefilter("ignore")
-    options.rows.write_text("")
-    with threadpool_limits(1):
-        for name in options.families or FAMILIES:
-            for number in range(options.first, options.first + options.draws):
-                row = ask(name, number)
-                with options.rows.open("a") as file:
-                    print(json.dumps(row), file=file)
-    table([options.rows])
+    numbers = range(options.first, options.first + options.draws)
+    measure(options.families or FAMILIES, numbers, options.rows)
 
 
 if __name__ == "__main__":

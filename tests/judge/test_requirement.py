@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conenmf import components_for, factorize, from_columns, from_rows
+from conenmf import Problem, components_for, factorize, from_columns, from_rows
 from conenmf.errors import ConeNMFError
 from conenmf.judge.requirement import first
 from conenmf.linalg.rank import rank_above_rounding
@@ -80,7 +80,7 @@ def test_known_components_are_counted(rng):
     W = rng.random((12, 3))
     V = from_columns(W @ rng.random((3, 40)) + 0.01 * rng.random((12, 40)))
     free = components_for(V, 0.02)
-    wrong = components_for(V, 0.02, fixed=rng.random((12, 2)))
+    wrong = components_for(V, 0.02, problem=Problem(fixed=rng.random((12, 2))))
     assert free.high == 3
     assert wrong.low > free.low
     result = factorize(V, 5, fixed=W[:, :2])

@@ -38,30 +38,20 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.linalg import eigh, matrix_rank, norm, qr
+from numpy.linalg import eigh, matrix_rank, norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Range, flag, integer, optional
-from ..data.blocks import (
-    EPS,
-    TINY,
-    Array,
-    Block,
-    cross_products,
-    dense,
-    exact,
-    first_largest,
-    norms,
-)
+from ..arguments import flag, integer, optional
+from ..data.blocks import EPS, TINY, Block, cross_products, dense, exact, first_largest, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.views import unit_samples
 from ..errors import ComponentsError
 from ..io.open import as_data
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Facts
+from ..types import Array, Facts, Pair, Range
 from .clustering import farthest_first
 from .geometry import (
     Separation,
@@ -78,6 +68,9 @@ _MANY_FEATURES = 400
 _EDGE_SAMPLES = 2000  # compared to judge the noise; fewer if they have many features
 _EXACT_SHARE = 1e-13  # of the squared norm: a smaller residual is rounding
 _MAX_ROUNDS = 5
+_LEAST_NOISE = 1e-6  # of a feature, relative to the largest: a feature without noise counts too
+_OUTLIER_LEVERAGE = 0.6  # of a sample that is a component of its own
+_OUTLIER_SHARE = 0.05  # of the samples: at most so many are outliers
 _TRACY_WIDOM = 0.45  # the 90 % quantile of the law of the largest eigenvalue
 _HIGH_TRACY_WIDOM = 3.3  # the 99.9 % quantile, as there are many clusters
 _STARTS = 4  # of the clustering
@@ -240,6 +233,9 @@ class EdgeCount(NamedTuple):
         The left singular vectors above the edge, up to their lengths.
     scales : array (n,)
         Factors that give all samples the same noise.
+    leverages : array (n,)
+        The share of each sample in the directions above the edge: near 1 for a sample that is a
+        direction of its own. They sum to K.
     """
 
     K: int
@@ -247,6 +243,7 @@ class EdgeCount(NamedTuple):
     misfit: float
     axes: Array
     scales: Array
+    leverages: Array
 
     @property
     def gap(self) -> float:
@@ -282,18 +279,26 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
         return 0.0
     a = a / largest
     # the function is convex; where its derivative is zero
-    s, _ = bisected(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
+    s, _ = bisect(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
     return math.sqrt(largest * (F / s + (c * a / (1 - a * s)).sum()))
 
 
-def count_above_edge(V: DataMatrix) -> EdgeCount:
+def count_above_edge(V: DataMatrix, *, by_features: bool = False) -> EdgeCount:
     """Count the singular values of V that are above the edge of the noise, up to half of them.
 
-    Samples are scaled so that the noise in each has variance one. The noise is estimated from the
-    residual of k components, first for k = 1, then for the number above the edge, until this number
-    stops growing. A sample of a cone that is not yet counted leaves a large residual that is not
-    noise. So no variance, relative to the squared norm of the sample, may exceed the 90% quantile
-    of all samples. For large data a subset of the samples is compared.
+    Samples are scaled so that the noise in each has variance one; so are features, if they may have
+    noise of different sizes. The noise is estimated from the residual of k components, first for k
+    = 1, then for the number above the edge, until this number stops growing. A sample of a cone
+    that is not yet counted leaves a large residual that is not noise. So no variance, relative to
+    the squared norm of the sample, may exceed the 90% quantile of all samples. For large data a
+    subset of the samples is compared.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    by_features : bool
+        Whether features are scaled too. Components that share no features look like noise of
+        different sizes, so ask for this only if the noise is not alike.
 
     Examples
     --------
@@ -302,43 +307,97 @@ def count_above_edge(V: DataMatrix) -> EdgeCount:
     >>> count_above_edge(from_columns(model.V)).K
     4
     """
-    return _above_edge(_some_samples(V), _TRACY_WIDOM)
+    return _above_edge(compared_samples(V)[0], _TRACY_WIDOM, by_features=by_features)
 
 
-def _some_samples(V: DataMatrix) -> Array:
-    """Return nonzero samples as columns, no more than are affordable."""
+def compared_samples(V: DataMatrix) -> Pair:
+    """Return nonzero samples as columns, no more than are affordable, and their indices."""
     size = _MANY_FEATURES if V.n_features > _MANY_FEATURES else _EDGE_SAMPLES
-    return dense(exact(V.columns(np.sort(draw_samples(V, size, default_rng(0))))))
+    indices = np.sort(draw_samples(V, size, default_rng(0)))
+    return dense(exact(V.columns(indices))), indices
 
 
-def _above_edge(B: Array, quantile: float) -> EdgeCount:
+def count_without_outliers(B: Array, *, by_features: bool = False) -> tuple[EdgeCount, Array]:
+    """Count singular values above the edge, without samples that are a component of their own.
+
+    A sample is an outlier if the components above the edge hold most of its leverage, and the count
+    is smaller without it. Few samples can be outliers.
+
+    Parameters
+    ----------
+    B : array (F, n)
+    by_features : bool
+        As in `count_above_edge`.
+
+    Returns
+    -------
+    found : EdgeCount
+    kept : array of int
+        The other samples.
+    """
+    found = _above_edge(B, _TRACY_WIDOM, by_features=by_features)
+    kept = np.arange(B.shape[1])
+    fewest = kept.size - max(_FEW_SAMPLES, int(_OUTLIER_SHARE * kept.size))
+    for _ in range(_MAX_ROUNDS):
+        rest = kept[found.leverages <= _OUTLIER_LEVERAGE]
+        if rest.size == kept.size or rest.size < fewest:
+            break
+        without = _above_edge(B[:, rest], _TRACY_WIDOM, by_features=by_features)
+        if without.K >= found.K:
+            break
+        kept = rest
+        found = without
+    return found, kept
+
+
+def _above_edge(B: Array, quantile: float, *, by_features: bool = False) -> EdgeCount:
     F, n = B.shape
-    Q, B = qr(B)  # so that it has no more rows than columns
-    squares = np.einsum("fn,fn->n", B, B)
     most = max(min(F, n) // 2, 1)  # more would leave too few to estimate the noise
     limit = highest_noise(F, n, quantile)
     k = 1
-    values = np.ones(min(F, n))
-    scales = 1 / np.sqrt(squares)
-    U = B @ scales[:, None]
+    scales = 1 / norm(B, axis=0)
+    U = (B @ scales)[:, None]
     for _ in range(_MAX_ROUNDS):
-        left = squares - (((U / norm(U, axis=0)).T @ B) ** 2).sum(axis=0)
-        if left.sum() <= _EXACT_SHARE * squares.sum():
-            exact_values = np.where(np.arange(values.size) < k, np.inf, 1.0)
-            return EdgeCount(k, exact_values, 0.0, Q @ U, scales)
-        scales = 1 / np.sqrt(_capped(left * n / ((F - k) * (n - k)), squares))
-        eigenvalues, vectors = eigh((B * scales**2) @ B.T)
-        values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0)) / limit
-        new = max(int(np.argmin(np.append(values[:most] > 1.0, False))), 1)
-        U = vectors[:, : -new - 1 : -1]
+        U = U / norm(U, axis=0)
+        left = B - U @ (U.T @ B)
+        squares = np.einsum("fn,fn->n", B, B)
+        if norm(left) ** 2 <= _EXACT_SHARE * squares.sum():
+            exact_values = np.where(np.arange(min(F, n)) < k, np.inf, 1.0)
+            return EdgeCount(k, exact_values, 0.0, U, scales, np.zeros(n))
+        if by_features:
+            sizes = np.sqrt(((left * scales) ** 2).mean(axis=1, keepdims=True))
+            sizes = np.maximum(sizes, _LEAST_NOISE * sizes.max())
+            B = B / sizes
+            left = left / sizes
+            squares = np.einsum("fn,fn->n", B, B)
+        variances = np.einsum("fn,fn->n", left, left) * n / ((F - k) * (n - k))
+        scales = 1 / np.sqrt(_capped(variances, squares))
+        U, values, leverages = _decomposed(B * scales, limit, most)
+        new = U.shape[1]
         if new <= k:
             break
         k = new
         if k == most:
-            return EdgeCount(k, values, np.inf, Q @ U, scales)
+            return EdgeCount(k, values, np.inf, U, scales, leverages)
     expected = _noise_quantiles(F - new, n - new)
     misfit = np.abs(np.quantile(limit * values[new:], _QUANTILES) / expected - 1.0).max()
-    return EdgeCount(new, values, float(misfit), Q @ U, scales)
+    return EdgeCount(new, values, float(misfit), U, scales, leverages)
+
+
+def _decomposed(Y: Array, limit: float, most: int) -> tuple[Array, Array, Array]:
+    """Return left singular vectors above a limit, all values over it, and the samples' leverages.
+
+    There is at least one vector, and at most `most` are counted.
+    """
+    is_tall = Y.shape[0] > Y.shape[1]
+    eigenvalues, vectors = eigh(Y.T @ Y if is_tall else Y @ Y.T)
+    values = np.sqrt(np.maximum(eigenvalues[::-1], 0.0))
+    above = np.append(values[:most] > limit, False)
+    K = max(int(np.argmin(above)), 1)
+    leading = vectors[:, : -K - 1 : -1]
+    right = leading if is_tall else Y.T @ leading / np.maximum(values[:K], TINY)
+    U = Y @ leading if is_tall else leading
+    return U, values / limit, (right**2).sum(axis=1)
 
 
 def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:
@@ -371,7 +430,7 @@ def count_in_clusters(V: DataMatrix, above: EdgeCount) -> int:
     >>> above.K, count_in_clusters(V, above)
     (5, 6)
     """
-    B = _some_samples(V)
+    B = compared_samples(V)[0]
     if B.shape[1] < _PER_CLUSTER * above.K:
         return 0
     labels = _clusters((above.axes / norm(above.axes, axis=0)).T @ (B * above.scales), above.K)

@@ -1,8 +1,9 @@
 """The number of components: one procedure gathers evidence and grades the answer.
 
-A loss lists the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
-function. Each piece of evidence has a number and an interval, and says whether the data meet its
-assumptions. The most trusted evidence decides, and the answer has a grade:
+`EVIDENCE` maps the name of each kind of evidence to a function. A loss that assumes counting noise
+(`Loss.noise`) has evidence of its own, all others that of least squares. Each piece of evidence has
+a number and an interval, and says whether the data meet its assumptions. The most trusted evidence
+decides, and the answer has a grade:
 
 *proved*
     Fewer components cannot reproduce the data, and this number does, up to rounding.
@@ -26,33 +27,38 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import eigh, pinv
+from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
-from ..arguments import Range, function, number, optional
+from .. import plots
+from ..arguments import function, number, optional
 from ..cones.counting import (
     EdgeCount,
-    count_above_edge,
+    compared_samples,
     count_cones,
     count_in_clusters,
+    count_without_outliers,
     default_range,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, as_repeated, filled, observed_only, observed_residual
+from ..data.blocks import EPS, TINY, Block, dense, exact
+from ..data.entries import EntryWeights, observed_residual
+from ..data.imputation import fill_missing
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffled_samples, unit_samples
+from ..data.views import shuffle_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
-from ..solve.constraints import NO_PENALTIES, Penalties
-from ..solve.losses import Loss, get_loss
+from ..solve.inits import Start
+from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
-from ..text import Facts, Texts, counted
-from . import plots
+from ..solve.solvers import Solver
+from ..text import counted
+from ..types import Array, Facts, Interval, Range, Texts
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank
 from .stability import numbers_of_components
@@ -68,7 +74,7 @@ _CLEAR = 2
 _USABLE = 1
 _WEAK = 0
 _UPPER_END = -1  # shown as an upper end; it never decides or supports a number
-_FOR_GUESSES = ("shuffled", "hysime")  # gathered only if the others leave a guess
+_FOR_GUESSES = ("shuffled", "hysime", "hidden")  # gathered only if the others leave a guess
 
 _MIN_DENSITY = 0.25  # of nonzero entries: with fewer, noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
@@ -76,6 +82,8 @@ _MAX_MISFIT = 0.05  # of singular values to the law of noise
 _CLEAR_GAP = 1.5
 _WIDE_GAP = 5.0
 _MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
+_OTHER_UNITS = 1e3  # times the norm of a typical feature: units differ
+_BLUR = 2  # feature scales that leave at most half of the values above the edge explain the rest
 _NEAR_EDGE = 1.15  # singular values this near the edge are noise after a huge drop
 _HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
@@ -88,10 +96,13 @@ _MANY_FEATURES = 400  # with more features than this, so many samples are compar
 _NEAR_SHARE = 0.5  # of what a component explains of noise: costs that differ by less count as equal
 _HIDDEN_ENTRIES = 1 << 22  # of the samples in which entries are hidden
 _SPLITS = 10  # parts of the entries, of which one is hidden
+_MAX_NAMED = 5  # outliers
 _N_SPLITS = 2  # parts that are hidden, one after the other
 _N_FOLDS = 3  # of a score
 _MANY_HOLES = 0.1  # of the entries; fewer missing entries can be replaced by means
 _PATIENCE = 4
+_Q_PATIENCE = 8  # while Q contradicts all numbers
+_MAX_Q_RATIO = 3.0  # of Q to the expected Q: above it, Q contradicts a number
 _SHORT = Stopping(1e-4, max_iter=60)
 _MAX_RESIDUAL = 1.12  # largest singular value of the residuals over that of noise
 _MAX_DISPERSION = 0.3  # above it, counts vary so much that the model is doubtful
@@ -126,6 +137,10 @@ class Evidence:
         The proven number of cones, which is no number of components; 0 if none is proved.
     seconds : float
         The time that the evidence took.
+    Q_ratios : array
+        With uncertainties, Q over its expected value for each of `ks`; otherwise empty.
+    inflation : float
+        How many times the divergence of Poisson counts the noise of overdispersed counts leaves.
     """
 
     name: str
@@ -141,6 +156,20 @@ class Evidence:
     theorem: str = ""
     n_cones: int = 0
     seconds: float = 0.0
+    Q_ratios: Array = field(default_factory=lambda: np.zeros(0))
+    inflation: float = 1.0
+
+    def table(self) -> list[str]:
+        """Return the lines of a table of errors on hidden entries and of Q over its expectation."""
+        if not self.Q_ratios.size:
+            return []
+        falls = -np.diff(self.Q_ratios, prepend=np.nan)
+        rows = zip(self.ks.tolist(), self.scores, self.Q_ratios, falls, strict=True)
+        lines = ["    K  hidden error  Q/Qexp    fall"]
+        for K, error, ratio, fall in rows:
+            shown = "" if np.isnan(fall) else f"{fall:.3g}"
+            lines.append(f"  {K:>3}  {error:>12.1%}  {ratio:>6.3g}  {shown:>6}")
+        return lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,6 +210,11 @@ class Selection:
     notes: Texts = ()
 
     @property
+    def inflation(self) -> float:
+        """How many times the divergence of Poisson counts the noise leaves; 1 if unknown."""
+        return max(one.inflation for one in self.evidence)
+
+    @property
     def sentence(self) -> str:
         """The answer in a sentence: number, interval, grade and what to do."""
         low, high = self.interval
@@ -201,7 +235,8 @@ class Selection:
             f"  {one.name:<{width}}  {one.K:>3}  {one.text} ({one.seconds:.2g} s)"
             for one in self.evidence
         ]
-        return "\n".join([self.sentence, *rows])
+        tables = [line for one in self.evidence for line in one.table()]
+        return "\n".join([self.sentence, *rows, *tables])
 
     @classmethod
     def of_plain(cls, facts: Facts | None) -> Selection | None:
@@ -215,7 +250,7 @@ class Selection:
             return None
         pieces = []
         for one in facts["evidence"]:
-            arrays = {name: np.array(one[name]) for name in ("ks", "scores")}
+            arrays = {name: np.array(one.get(name, [])) for name in ("ks", "scores", "Q_ratios")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
         lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
         return cls(**{**facts, **lists, "evidence": tuple(pieces)})
@@ -243,11 +278,25 @@ class Question:
     """The data, the candidates, and intermediate results that several pieces of evidence use."""
 
     V: DataMatrix
-    loss: Loss
+    problem: Problem
     ks: Array | None
     spectrum: KnownSpectrum
     deadline: float
     gathered: list[Evidence] = field(default_factory=list)
+    outliers: Array = field(default_factory=lambda: np.zeros(0, int))
+    is_scaled: bool = False
+
+    def scale(self, factors: Array) -> None:
+        """Scale features, before anything is computed from them."""
+        self.is_scaled = True
+        self.V = times_features(self.V, factors.astype(self.V.dtype))
+        self.spectrum = Spectrum(self.V)
+
+    def leave_out(self, outliers: Array, others: Array) -> None:
+        """Leave out samples, before anything is computed from the others."""
+        self.outliers = outliers
+        self.V = take_samples(self.V, others)
+        self.spectrum = Spectrum(self.V)
 
     @property
     def is_late(self) -> bool:
@@ -310,41 +359,85 @@ def _rank(question: Question) -> Iterator[Evidence]:
 def _edge(question: Question) -> Iterator[Evidence]:
     """Count singular values above the edge of the noise, for all samples and within clusters.
 
-    See `count_above_edge` and `count_in_clusters`. Data of mostly zeros are skipped, because noise
-    that is alike in all entries would leave few zeros.
+    See `count_above_edge` and `count_in_clusters`. Features are scaled to equal noise only if the
+    noise of unscaled features is not alike. Samples that are a component of their own are left out
+    here and by all later evidence. Data of mostly zeros are skipped, because noise that is alike in
+    all entries would leave few zeros.
     """
-    if question.V.n_entries < _MIN_DENSITY * math.prod(question.V.shape):
+    V = question.V
+    if V.n_entries < _MIN_DENSITY * math.prod(V.shape):
         return
-    found = _without_near(count_above_edge(question.V))
+    B, indices = compared_samples(V)
+    sizes = norm(B, axis=1)
+    present = sizes[sizes > 0]
+    if present.max() > _OTHER_UNITS * np.median(present):
+        question.scale(1 / np.where(sizes > 0, sizes, 1.0))
+        B = compared_samples(question.V)[0]
+    found, kept = count_without_outliers(B)
+    plain = _without_near(found)
+    edge = plain
+    if not _is_noise(plain):
+        found, kept_now = count_without_outliers(B, by_features=True)
+        scaled = _without_near(found)
+        if scaled.misfit < plain.misfit and scaled.K <= plain.K:
+            edge = scaled
+            kept = kept_now
+    if kept.size < indices.size:
+        question.leave_out(np.delete(indices, kept), indices[kept])
+    piece = _above_edge(edge, is_blurred=_BLUR * edge.K <= plain.K)
+    if edge is plain and piece.trust == _CLEAR and np.isfinite(edge.values[0]):
+        yield from _clusters(question.V, edge, piece)
+    yield piece
+
+
+def _is_noise(found: EdgeCount) -> bool:
+    """Return whether the singular values below the edge look like noise."""
+    return found.misfit <= _MAX_MISFIT and found.gap >= _MIN_GAP
+
+
+def _above_edge(found: EdgeCount, *, is_blurred: bool) -> Evidence:
+    """Return the evidence of the edge; it is blurred if features had to be scaled."""
     K = found.K
-    last = min(found.values.size - 1, 2 * found.K + 10)
+    last = min(found.values.size - 1, 2 * K + 10)
     gap = found.gap
-    is_noise = found.misfit <= _MAX_MISFIT and gap >= _MIN_GAP
-    size = (
-        f"{gap:.3g} times as large as the next" if np.isfinite(gap) else "and all others are zero"
-    )
+    size = f"{gap:.3g} times as large as the next"
+    if not np.isfinite(gap):
+        size = "and all others are zero"
     text = f"{K} singular values are above the edge of the noise, {size}"
-    if not is_noise:
+    trust = _CLEAR
+    if not _is_noise(found):
         text = f"{K} singular values are above the edge, but the others do not look like noise"
-    trust = _CLEAR if is_noise and K > 1 else _WEAK
-    is_sure = gap >= _CLEAR_GAP
-    interval = (K - 1, K + 1 if gap >= _WIDE_GAP else K + max(2, -(-K // 5)))
-    ks = np.arange(1, last + 1)
-    meaning = "singular value over the edge of noise; above 1: signal"
-    scores = np.where(np.isfinite(found.values), found.values, np.nan)[:last]
-    below = max(K // 5, 1)
-    edge = Evidence("edge", K, interval, text, trust, ks, scores, meaning, is_sure, below)
-    is_exact = np.isinf(found.values[0])
-    in_clusters = 0 if trust < _CLEAR or is_exact else count_in_clusters(question.V, found)
-    if in_clusters:
-        text = f"{K} clusters of samples contain {in_clusters} components"
-        trust = _CLEAR if in_clusters > K else _WEAK
-        ks = np.array([in_clusters])
-        meaning = "components for each cluster"
-        yield Evidence(
-            "clusters", in_clusters, interval, text, trust, ks, ks / K, meaning, below=below
+        trust = _USABLE if is_blurred else _WEAK
+    more = 1 if gap >= _WIDE_GAP else max(2, -(-K // 5))
+    return Evidence(
+        name="edge",
+        K=K,
+        interval=(K - 1, K + more),
+        text=text,
+        trust=trust,
+        ks=np.arange(1, last + 1),
+        scores=np.where(np.isfinite(found.values), found.values, np.nan)[:last],
+        meaning="singular value over the edge of noise; above 1: signal",
+        is_sure=gap >= _CLEAR_GAP,
+        below=max(K // 5, 1),
+    )
+
+
+def _clusters(V: DataMatrix, above: EdgeCount, edge: Evidence) -> Iterator[Evidence]:
+    """Count components in clusters of samples, where the edge is lower."""
+    count = count_in_clusters(V, above)
+    if count:
+        yield replace(
+            edge,
+            name="clusters",
+            K=count,
+            text=f"{above.K} clusters of samples contain {counted(count, 'component')}",
+            trust=_CLEAR if count > above.K else _WEAK,
+            ks=np.array([count]),
+            scores=np.array([count / above.K]),
+            meaning="components for each cluster",
+            is_sure=False,
         )
-    yield edge
 
 
 def _without_near(found: EdgeCount) -> EdgeCount:
@@ -396,8 +489,8 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     which keeps each feature's distribution and destroys correlations between features.
     """
     directions = question.directions
-    others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
-    low, k_max = default_range(question.V)
+    others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
+    _, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
     while count == 0 or count == k_max < most:
@@ -408,10 +501,10 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         above = np.append(scores > 1.0, False)
         above[0] = True  # the mean, which shuffling keeps
         count = int(np.argmin(above))
-    K = max(count, low)
+    K = count
     counts = {one.name: one.K for one in question.gathered}
     is_alike = counts["ratio"] == K or "clusters" not in counts
-    is_blurred = K > low and is_alike and counts.get("edge", 0) > 2 * K
+    is_blurred = K > 2 and is_alike and counts.get("edge", 0) > 2 * K
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
@@ -466,7 +559,9 @@ def _cones(question: Question) -> Iterator[Evidence]:
     count = count_cones(question.V)
     if count.K == 0:
         return
-    most = max((one.K for one in question.gathered if one.trust >= _CLEAR), default=0)
+    trusted = [one for one in question.gathered if one.trust >= _CLEAR]
+    trusted += [one for one in question.gathered if one.name == "edge" and one.is_sure]
+    most = max((one.K for one in trusted), default=0)
     trust = _FIRST if count.K >= most - 1 else _WEAK
     is_exact = count.separation is not None and count.separation.is_exact and trust == _FIRST
     n_cones = 0
@@ -491,13 +586,28 @@ def _cones(question: Question) -> Iterator[Evidence]:
 # --- evidence for counts ----------------------------------------------------------------------
 
 
+def _edge_of_counts(question: Question) -> Iterator[Evidence]:
+    """Count singular values above the edge, with features and samples scaled to equal noise.
+
+    The rates of counts make the noise of all entries differ, and scales of features and samples
+    remove most of that. The number is where fits begin.
+    """
+    B, indices = compared_samples(question.V)
+    found, kept = count_without_outliers(B[B.any(axis=1)], by_features=True)
+    if kept.size < indices.size:
+        question.leave_out(np.delete(indices, kept), indices[kept])
+    piece = _above_edge(found, is_blurred=True)
+    yield replace(piece, trust=min(piece.trust, _USABLE))
+
+
 def _counting_noise(question: Question) -> Iterator[Evidence]:
     """Compare likelihoods, charging each component what it would explain of pure noise.
 
     The residuals of the best fit are also examined: if only noise is left, none of their singular
     values is above the edge of the noise.
     """
-    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline)
+    begin = question.gathered[-1].K
+    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline, begin)
     ks = np.array(sorted(fits.costs))
     costs = np.array([fits.costs[k] for k in ks])
     K = int(ks[np.argmin(costs)])
@@ -507,11 +617,15 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     text = f"components beyond the first {K} explain only noise"
     if phi > 0:
         text += f" (variance x + {phi:.3g} x^2)"
+    if fits.is_uneven:
+        text = "the overdispersion differs between features, so likelihoods cannot choose"
     is_sharp = ks[0] < K < ks[-1] and high - low <= max(3, K // 4)
     is_sure = bool(is_sharp and phi <= _MAX_DISPERSION)
     meaning = "cost: divergence over what a component explains of noise; lower is better"
     scores = costs - costs.min()
-    first = Evidence("counting noise", K, (low, high), text, _CLEAR, ks, scores, meaning, is_sure)
+    trust = _WEAK if fits.is_uneven else _CLEAR
+    first = Evidence("counting noise", K, (low, high), text, trust, ks, scores, meaning, is_sure)
+    first = replace(first, inflation=1 + phi * float(fits.part.counts.mean()))
     yield first
     tops = np.array([largest_residual(fits, k) for k in ks.tolist()])
     enough = ks[tops <= _MAX_RESIDUAL]
@@ -544,14 +658,23 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     rng = default_rng(0)
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.n_features, _HIDDEN_ENTRIES)
     most = min(part.shape)
+    problem = question.problem.scaled(part.n_samples / V.n_samples)
+    least = max(problem.n_fixed, 1)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
+    candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
+    has_sigma = V.observed.of_sigma and "sigma" in problem.loss.constraints
     errors: dict[int, Array] = {}
+    Q_ratios: dict[int, float] = {}
     best = candidates[0]
-    for k in (k for k in candidates if k <= most):
-        errors[k] = np.array([_prediction(part, data, k, question.loss, rng) for data in splits])
+    for k in candidates:
+        predictions = [_prediction(part, data, k, problem, rng) for data in splits]
+        errors[k] = np.array([error for error, _ in predictions])
+        if has_sigma:
+            Q_ratios[k] = float(np.mean([ratio for _, ratio in predictions]))
         best = min(errors, key=lambda one: errors[one].mean())
-        if k >= best + _PATIENCE or question.is_late:
+        fits_sigma = Q_ratios.get(k, 0.0) <= _MAX_Q_RATIO or k >= best + _Q_PATIENCE
+        if (k >= best + _PATIENCE and fits_sigma) or question.is_late:
             break
     ks = np.array(list(errors))
     means = np.array([one.mean() for one in errors.values()])
@@ -559,26 +682,50 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     K = int(ks[np.argmax(means <= means.min() + spread)])
     text = f"{counted(K, 'component')} predict hidden entries best (error {means.min():.1%})"
     meaning = "error on hidden entries; lower is better"
-    yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning)
+    ratios = np.array([*Q_ratios.values()])
+    yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning, Q_ratios=ratios)
 
 
-def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> float:
-    """Return the relative error of a fit of `data` at the entries that are known only in V."""
-    solver = loss.solver("auto")
+def _prediction(
+    V: DataMatrix, data: DataMatrix, K: int, problem: Problem, rng: Generator
+) -> Interval:
+    """Fit `data`; return the relative error at the entries known only in V, and Q over expected Q.
+
+    The expected Q is the number of entries that the fit reads, minus its parameters.
+    """
+    solver = problem.loss.solver("auto")
     try:
-        start = loss.initialize(filled(data), K, "cr1", solver, rng)
+        start = _start(data, K, "cr1", problem, solver, rng)
     except ComponentsError:  # there are fewer distinct directions
-        start = loss.initialize(filled(data), K, "random", solver, rng)
-    run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
-    return math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
+        start = _start(data, K, "random", problem, solver, rng)
+    W = start.W
+    squared = 0.0  # of the relative error of a fit without further components
+    if K > problem.n_fixed:
+        objective = problem.objective(data)
+        run = alternate(data, W, start.H, solver, stopping=_SHORT, objective=objective)
+        W = run.W
+        squared = float(run.history.relative_error[-1]) ** 2
+    if not problem.is_free:
+        W = problem.restored(W)
+    error = math.sqrt(1.0 - _predicted(V, data, W, problem))
+    known = data.observed
+    expected = float(known.counts.sum()) - K * (sum(V.shape) - sum(known.n_empty))
+    return error, squared * known.total / expected if expected > 0 else 0.0
+
+
+def _start(
+    data: DataMatrix, K: int, init: str, problem: Problem, solver: Solver, rng: Generator
+) -> Start:
+    if problem.is_free:
+        return problem.loss.initialize(fill_missing(data), K, init, solver, rng)
+    return problem.bind(data, solver).begin(data, K, init, solver, rng)
 
 
 def _predicted(
     V: DataMatrix,
     data: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return which share of the squares of hidden entries W and the other entries predict.
@@ -586,7 +733,7 @@ def _predicted(
     A sample that is predicted worse than by zeros counts as zeros: where the only large feature of
     a component is hidden, its coefficient is arbitrary.
     """
-    H = loss.coefficients(data, W, penalties)[0].T
+    H = problem.coefficients(data, W)[0].T
     every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
     left, hidden = (
         sample_weight * (of_all - of_known) for of_all, of_known in zip(*every, strict=True)
@@ -613,8 +760,7 @@ def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
 def hidden_share(
     V: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
@@ -622,7 +768,7 @@ def hidden_share(
     A third of the entries is hidden at a time; coefficients are fitted to the other entries.
     """
     splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
-    shares = [_predicted(V, data, W, loss, penalties, sample_weight) for data in splits]
+    shares = [_predicted(V, data, W, problem, sample_weight) for data in splits]
     return float(np.mean(shares))
 
 
@@ -634,18 +780,22 @@ EVIDENCE: dict[str, Piece] = {
     "shuffled": _shuffled,
     "cones": _cones,
     "hysime": _hysime,
+    "edge of counts": _edge_of_counts,
     "counting noise": _counting_noise,
 }
 
 
 # --- the decision -----------------------------------------------------------------------------
 
-_LEAST_SQUARES = get_loss("frobenius")
+_LEAST_SQUARES = Problem()
+# The evidence for losses that assume no counting noise, and for counts, in this order.
+SPECTRAL = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
+OF_COUNTS = ("edge of counts", "counting noise")
 
 
 def choose_k(
     V: DataMatrix,
-    loss: Loss = _LEAST_SQUARES,
+    problem: Problem = _LEAST_SQUARES,
     ks: Array | None = None,
     *,
     spectrum: KnownSpectrum = None,
@@ -662,16 +812,20 @@ def choose_k(
     >>> chosen.K, chosen.grade, chosen.decided_by
     (4, 'supported', 'cones')
     """
+    loss = problem.loss
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else filled(V)
+    whole = V if V.observed is None or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
-    question = Question(whole, loss, ks, spectrum, deadline)
-    suits = "counting noise" not in loss.k_evidence or (V.observed is None and holds_counts(V))
-    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
+    question = Question(whole, problem, ks, spectrum, deadline)
+    suits = loss.noise is None or (V.observed is None and holds_counts(V))
+    names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
+    penalties = problem.penalties
+    if not (problem.is_free or penalties.sum_to_one or penalties.min_volume or has_holes):
+        names = (*names, "hidden")
     gathered = question.gathered
     for place, name in enumerate(names):
         is_asked = name not in _FOR_GUESSES or not gathered
@@ -685,7 +839,39 @@ def choose_k(
         gathered += [replace(one, seconds=seconds) for one in pieces]
         if question.is_late and gathered:
             break
-    return _among(_decision(gathered, min(V.shape), is_complete=not question.is_late), ks)
+    chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
+    least = problem.n_fixed
+    if ks is None and chosen.K < least:
+        ks = np.arange(least, min(V.shape) + 1)
+    notes = [*chosen.notes]
+    if chosen.decided_by == "hidden":
+        chosen, notes = _with_Q(chosen, gathered[0])
+    if question.is_scaled and chosen.grade != PROVED:
+        notes.append("units differ: features were scaled to equal norms, scale them before a fit")
+    if question.outliers.size:
+        notes.append(_outliers_in_words(V, question.outliers))
+    return _among(replace(chosen, notes=tuple(notes)), ks)
+
+
+def _with_Q(chosen: Selection, hidden: Evidence) -> tuple[Selection, list[str]]:
+    """Say what Q says about the number; its interval reaches the first that Q allows."""
+    ratios = dict(zip(hidden.ks.tolist(), hidden.Q_ratios.tolist(), strict=False))
+    if ratios.get(chosen.K, 0.0) <= _MAX_Q_RATIO:
+        return chosen, [*chosen.notes]
+    note = f"Q is {ratios[chosen.K]:.3g} times the expected Q, sigma or K is too small"
+    enough = min((k for k, ratio in ratios.items() if ratio <= _MAX_Q_RATIO), default=max(ratios))
+    note += f"; with {enough} it is {ratios[enough]:.3g} times"
+    low, high = chosen.interval
+    return replace(chosen, interval=(low, max(high, enough))), [*chosen.notes, note]
+
+
+def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
+    """Name samples that are not counted, because each is a component of its own."""
+    shown = [V.names.sample(n) for n in outliers[:_MAX_NAMED].tolist()]
+    if outliers.size > _MAX_NAMED:
+        shown.append(f"{outliers.size - _MAX_NAMED} more")
+    names = ", ".join(shown)
+    return f"not counted, as no other sample is like them: {names}"
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
@@ -704,7 +890,7 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
     if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
         if best.trust < _CERTAIN:
-            below = K // 3 if best.below is None else best.below
+            below = K // 3 if best.below is None else min(best.below, K - 1)
             low = K - below
             high = 2 * K - below
         agreeing = []
@@ -732,6 +918,7 @@ def select_k(
     ks: Iterable[int] | None = None,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     budget: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:
@@ -747,6 +934,10 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default all numbers are allowed.
     loss : str
         The loss of the fit, which decides what evidence is gathered.
+    problem : Problem, optional
+        What the fit minimises, if that is more than a loss. The number includes known components.
+        If other evidence only allows a guess, hidden entries are predicted by such fits; a penalty
+        `min_volume` and sums of one do not count here.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
@@ -761,7 +952,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
+    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)
@@ -770,4 +961,5 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    return choose_k(V, get_loss(loss), candidates, max_time=budget, callback=callback)
+    problem = problem_of(problem, loss).bind(V)
+    return choose_k(V, problem, candidates, max_time=budget, callback=callback)

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import classes as numbered
 from ..arguments import integer
-from ..data.blocks import Array, exact, over
+from ..data.blocks import exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -35,7 +35,8 @@ from ..errors import DataError
 from ..io.open import as_data
 from ..solve.losses import Loss
 from ..solve.problem import Problem, problem_of
-from ..text import Texts, counted, visible
+from ..text import counted, visible
+from ..types import Array, Texts
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
 from .details import Details, cones_in_words, describe
@@ -52,6 +53,7 @@ from .halves import (
 )
 from .pitfalls import Features, Pitfall, pitfalls
 from .residuals import advice_on_sigma
+from .span import span_in_words
 from .uniqueness import Uniqueness, uniqueness
 
 GRADES = ("good", "fair", "poor", "open")
@@ -239,6 +241,9 @@ class Fit:
     Q, Q_expected : float or None, float
         Q and the expected Q, if the uncertainties are known.
     names : tuple of K str
+    inflation : float
+        How many times the divergence of Poisson counts the noise of these counts leaves, as the
+        choice of K has estimated it.
         The names of the components.
     """
 
@@ -255,6 +260,7 @@ class Fit:
     Q: float | None = None
     Q_expected: float = 0.0
     names: Texts = ()
+    inflation: float = 1.0
 
     @property
     def n_fixed(self) -> int:
@@ -553,6 +559,9 @@ def optimum_row(fit: Fit) -> Row:
     lower = certificate.lower_bound
     is_near = certificate.relative_error <= _NEAR_BOUND_RATIO * lower + 1e-9
     finding = f"{fit.error}; no fit with as many components is below {lower:.4g}"
+    span = span_in_words(fit.others.span_angles)
+    if span:
+        finding += f"; {span}"
     return Row("Optimum", "good" if is_near else "fair", finding)
 
 
@@ -561,9 +570,17 @@ def other_rows(fit: Fit, cones: str) -> Iterator[Row]:
     certificate: Any = fit.certificate
     floor = getattr(certificate, "floor_in_words", str)()
     if floor:
-        is_far = certificate.above_floor > _FAR_ABOVE_FLOOR
-        advice = "try a larger K, or check whether the counts are overdispersed" if is_far else ""
-        yield Row("Noise", "poor" if is_far else "good", f"the fit is {floor}", advice)
+        ratio = 1 + certificate.above_floor
+        finding = f"the fit is {floor}"
+        if fit.inflation > 1:
+            finding = (
+                f"the divergence is {ratio:.3g} times what Poisson counts would leave; counts that "
+                f"vary as these do leave about {fit.inflation:.3g} times as much"
+            )
+        advice = ""
+        if ratio > (1 + _FAR_ABOVE_FLOOR) * fit.inflation:
+            advice = "try a larger K, or check whether the counts are overdispersed"
+        yield Row("Noise", "poor" if advice else "good", finding, advice)
     if fit.Q is not None:
         advice = advice_on_sigma(fit.Q, fit.Q_expected)
         finding = f"Q is {fit.Q:,.0f}; the expected Q is {fit.Q_expected:,.0f}"
@@ -596,7 +613,7 @@ def judge(
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
     by_grade = _by_grade(grades, fit.labels)
-    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.degree != 2)
+    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.noise is not None)
     data = data_row(list(wrong))
     rows = (
         data,
@@ -698,4 +715,4 @@ def search_iterations(V: DataMatrix, K: int, loss: Loss) -> int:
 
 
 def _work(V: DataMatrix, K: int, loss: Loss) -> int:
-    return V.n_entries * K * (1 if loss.degree == 2 else _DEARER)
+    return V.n_entries * K * (1 if loss.noise is None else _DEARER)

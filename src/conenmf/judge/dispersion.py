@@ -6,7 +6,7 @@ positive, the Poisson loss trusts large counts too much, and a few samples with 
 determine all components. Weights prevent this: 1 / (1 + phi x) for each entry, with the rates x of
 a first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
 models, and the Gauss-Newton method", Biometrika 61, 1974). For large data, samples are weighted
-instead, see `balanced`.
+instead, see `balance_samples`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Pair, Range, Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Array, Block, dense, first_largest
-from ..data.known import as_repeated, observed_only
+from ..data.blocks import TINY, Block, dense, first_largest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
 from ..io.open import from_columns
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..solve.alternate import alternate
 from ..solve.inits import Start
+from ..solve.loss import Noise
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
+from ..types import Array, Pair, Shape
 
 _MAX_SAMPLES = 5000  # of the data that are examined
 _MAX_ENTRIES = 1 << 22  # of the same data
@@ -51,31 +51,11 @@ _PRUNING = Stopping(0.0, max_iter=10)
 _ENDING = Stopping(1e-6, max_iter=200)
 _REFITTING = 12  # steps that refit the activities of a sample with and without one of them
 _FLOOR = 1e-9  # of an entry of W, or a rate, instead of zero
-_FIRST = 2  # number of components to try
-_GROWTH = 1.4  # of the numbers to try
-_BEYOND = 5  # how far to try beyond the best number
+_BEYOND = 3  # how many components beyond an estimate explain all but noise
 _PATIENCE = 2  # worse numbers in a row before stopping
-
-
-class Noise(NamedTuple):
-    """How counts vary around a fit.
-
-    Attributes
-    ----------
-    dispersion : float
-        phi in x + phi x^2.
-    weights : array (N, F) or None
-        1 / (1 + phi x); None if phi is 0, and for large data.
-    """
-
-    dispersion: float
-    weights: Array | None = None
-
-    def weighed(self, V: DataMatrix) -> DataMatrix:
-        """Return V, or a matrix of its shape, with the weights of its entries."""
-        if self.weights is None:
-            return V
-        return observed_only(as_repeated(V), weights=self.weights)
+_SEARCH_STARTS = 2  # of each number
+_SEARCH_ROUNDS = 2
+_MAX_UNEVENNESS = 6.0  # median square of the z-scores of features that share a dispersion
 
 
 _LOSS = get_loss("poisson")
@@ -128,25 +108,6 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
     return Noise(phi, _weights(phi, W, H))
 
 
-def _scan(part: _Part, most: int, rng: Generator, deadline: float) -> Range:
-    """Increase the number of components by 40% until the cost of short fits rises.
-
-    The cost is the extended quasi-likelihood (Nelder and Pregibon, Biometrika 74, 1987). It
-    includes the dispersion of each fit, and what each component would explain of noise.
-    """
-    costs: dict[int, float] = {}
-    k = min(_FIRST, most)
-    noise = None
-    while True:
-        W, noise = _pilot(part, k, rng, noise)
-        spread = np.log1p(noise.dispersion * part.counts).sum() / 2
-        costs[k] = _divergence(part, W, noise) + spread + k * edge_of(part.V.shape)
-        best = min(costs, key=costs.__getitem__)
-        if k >= best + _BEYOND or k == most or perf_counter() > deadline:
-            return best, k
-        k = min(max(k + 1, round(k * _GROWTH)), most)
-
-
 class CountFits(NamedTuple):
     """Fits of counts with several numbers of components.
 
@@ -159,35 +120,43 @@ class CountFits(NamedTuple):
         W (F, k) for each k.
     costs : dict
         For each k: the divergence plus k times what a component explains of noise, over the latter.
+    is_uneven : bool
+        Whether the dispersion differs between features; then only one number is fitted.
     """
 
     part: _Part
     noise: Noise
     factors: dict[int, Array]
     costs: dict[int, float]
+    is_uneven: bool
 
 
-def likelihoods(V: DataMatrix, rng: Generator, ks: Array | None, deadline: float) -> CountFits:
-    """Fit numbers of components around the best one, until two more and two fewer cost more.
+def likelihoods(
+    V: DataMatrix, rng: Generator, ks: Array | None, deadline: float, first: int
+) -> CountFits:
+    """Fit numbers of components around the best one, until two more and one fewer cost more.
 
-    For large data a subset of the samples is fitted. At the `deadline` of `time.perf_counter` no
-    more numbers are tried.
+    `first` is an estimate of the best number. For large data a subset of the samples is fitted. At
+    the `deadline` of `time.perf_counter` no more numbers are tried.
     """
     part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.n_features, _MIN_SAMPLES))
     most = min(part.V.shape)
     candidates = [k for k in (range(1, most + 1) if ks is None else ks.tolist()) if k <= most]
-    first, _ = _scan(part, candidates[-1], rng, deadline)
-    noise = _pilot(part, min(first + _BEYOND, candidates[-1]), rng)[1]
-    fits = CountFits(part, noise, {}, {})
+    W, noise = _pilot(part, min(first + _BEYOND, candidates[-1]), rng, _SEARCH_ROUNDS)
+    fits = CountFits(part, noise, {}, {}, _is_uneven(part, W, noise.dispersion))
+    if fits.is_uneven:  # the likelihood does not hold, so it cannot choose
+        candidates = [min(candidates, key=lambda k: abs(k - first))]
     start = int(np.argmin(np.abs(np.array(candidates) - first)))
-    for step in (-1, 1):
+    for step, patience in ((-1, 1), (1, _PATIENCE)):
         for k in candidates[start::step]:
             best = min(fits.costs, key=fits.costs.__getitem__, default=k)
             is_late = perf_counter() > deadline
-            if fits.costs and (is_late or (k - best) * step > _PATIENCE):
+            if fits.costs and (is_late or (k - best) * step > patience):
                 break
             if k not in fits.costs:
-                W = fits.factors[k] = _best_of_several(noise.weighed(part.V), k, rng)
+                W = fits.factors[k] = _best_of_several(
+                    noise.weighed(part.V), k, rng, _SEARCH_STARTS
+                )
                 fits.costs[k] = _divergence(part, W, noise) / edge_of(part.V.shape) + k
     return fits
 
@@ -254,22 +223,24 @@ class _Part(NamedTuple):
         return cls(part if part.is_in_memory else from_columns(counts), counts)
 
 
-def _pilot(part: _Part, K: int, rng: Generator, before: Noise | None = None) -> tuple[Array, Noise]:
+def _pilot(part: _Part, K: int, rng: Generator, rounds: int = _ROUNDS) -> tuple[Array, Noise]:
     """Return W of short fits with the weights of earlier fits, and the noise around the last."""
-    noise = before or POISSON
+    noise = POISSON
     W = np.empty(0)
-    for _ in range(_ROUNDS if before is None else 1):
+    for _ in range(rounds):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
         H = np.asarray(_LOSS.coefficients(part.V, W)[0], float)
         phi = _solved(part.counts, W, H)
-        noise = Noise(phi, _weights(phi, W, H)) if phi else POISSON
+        if phi == 0:
+            return W, POISSON
+        noise = Noise(phi, _weights(phi, W, H))
     return W, noise
 
 
-def _best_of_several(data: DataMatrix, K: int, rng: Generator) -> Array:
+def _best_of_several(data: DataMatrix, K: int, rng: Generator, n_starts: int = _STARTS) -> Array:
     """Return W of a fit from the best of a few random inits."""
     begun = []
-    for _ in range(_STARTS):
+    for _ in range(n_starts):
         (start,) = _LOSS.warm_up(data, [data], [_LOSS.initialize(data, K, "random", rng=rng)])
         begun.append(fitted_counts(data, start, _BEGINNING))
     errors = np.array([solution.history.relative_error[-1] for solution in begun])
@@ -338,6 +309,20 @@ def _weights(phi: float, W: Array, H: Array) -> Array:
     return 1 / (1 + phi * (H.T @ W.T))
 
 
+def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
+    """Return whether the dispersion differs between features by more than chance.
+
+    The squared residuals of a feature, over their variance for the common dispersion, have a mean
+    of one, apart from chance and from what the fit explains of noise.
+    """
+    rates = np.maximum(W @ np.asarray(_LOSS.coefficients(part.V, W)[0], float), TINY)
+    ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
+    ratios /= max(ratios.mean(), TINY)
+    spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
+    z = (ratios.mean(axis=1) - 1) / np.maximum(spreads, TINY)
+    return bool(phi > 0 and np.median(z**2) > _MAX_UNEVENNESS)
+
+
 def _solved(counts: Array, W: Array, H: Array) -> float:
     rates = W @ H
     active = H * W.sum(axis=0)[:, None] > _ACTIVE_SHARE * rates.sum(axis=0)
@@ -352,7 +337,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     def is_below(phi: float) -> bool:
         return bool((squares / (1 + phi * x)).sum() > freedom)
 
-    return bisected(is_below, 0.0, _MAX_DISPERSION)[0]
+    return bisect(is_below, 0.0, _MAX_DISPERSION)[0]
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
-from numpy.typing import ArrayLike
 
-from ..arguments import Interval, number
-from ..data.blocks import EPS, Array, dense, exact, slices
+from .. import plots
+from ..arguments import number
+from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
 from ..errors import ComponentsError, ConeNMFError
@@ -35,15 +35,11 @@ from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
-from ..solve.constraints import Fixed
-from ..solve.losses import get_loss
-from ..solve.problem import Problem
+from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
-from . import plots
-from .certificate import bound_given, known_bound
-from .dual_bound import best_lower_bound, divergence_bound
+from ..types import Array, Interval
 
 _MAX_FITS = 8
 _MAX_RAISES = 2  # of k by bounds that take longer
@@ -109,7 +105,7 @@ class Requirement:
 
 
 def components_for(
-    V: object, error: float, *, loss: str = "frobenius", fixed: ArrayLike | None = None
+    V: object, error: float, *, loss: str = "frobenius", problem: Problem | None = None
 ) -> Requirement:
     """Say how many components an error needs at least, by a bound, and at most, by a fit.
 
@@ -123,8 +119,9 @@ def components_for(
         A relative error from 0 to below 1, as `Factorization.relative_error`; 0 means the rounding
         of the data.
     loss : str
-    fixed : array (F, n), optional
-        Known components, which are among the components that are counted.
+    problem : Problem, optional
+        The problem of the fits. Known components are among the components that are counted; the
+        lower end holds with and without penalties.
 
     Examples
     --------
@@ -140,24 +137,18 @@ def components_for(
     V = as_data(V, nonzero=True, holes=True)
     error = number("error", error, at_least=0, below=1)
     with V.own_threads():
-        return Search(V, loss, fixed).requirement(error)
+        return Search(V, problem_of(problem, loss)).requirement(error)
 
 
 class Search:
     """The bounds and fits of one V from which requirements are made."""
 
-    def __init__(
-        self,
-        V: DataMatrix,
-        loss: str,
-        fixed: Fixed | ArrayLike | None = None,
-        spectrum: KnownSpectrum = None,
-    ) -> None:
-        fitted = get_loss(loss)
+    def __init__(self, V: DataMatrix, problem: Problem, spectrum: KnownSpectrum = None) -> None:
+        loss = problem.loss
         self.V = V
-        self.problem = Problem(fitted, fixed=fixed).bind(V, fitted.solver("auto"))
+        self.problem = problem.bind(V, loss.solver("auto"))
         self.spectrum = spectrum
-        if V.observed is None and "dual" in fitted.lower_bounds:
+        if V.observed is None and loss.noise is None:
             self.spectrum = Spectrum.of(V, spectrum)
         self.bounds: dict[int, float] = {}
         self.errors: dict[int, float] = {}
@@ -196,21 +187,12 @@ class Search:
         return self.bounds[K]
 
     def _bound_and_chance(self, K: int, effort: int) -> Interval:
-        problem = self.problem
-        names = problem.loss.lower_bounds
-        if K >= min(self.V.shape) or not names:
+        fixed = self.problem.fixed
+        bounds = self.problem.loss.bounds(self.V, self.spectrum)
+        if K >= min(self.V.shape) or bounds is None:
             return 0.0, 0.0
-        if "divergence" in names:
-            if self.V.observed is not None:
-                return 0.0, 0.0
-            counts = divergence_bound(self.V, K, effort=effort)
-            return counts.value / (counts.of_margins or 1.0), counts.failure_probability
-        if self.V.observed is not None:
-            return known_bound(self.V, K)
-        if problem.fixed is not None:
-            return bound_given(self.V, problem.fixed.W, K)
-        bound = best_lower_bound(self.V, K, effort=effort, spectrum=self.spectrum)
-        return bound.value, bound.failure_probability
+        found = bounds.below(K, effort, None if fixed is None else fixed.W)
+        return found.value, found.failure_probability
 
     def _error(self, K: int) -> float:
         """Return the relative error of a fit of K components."""

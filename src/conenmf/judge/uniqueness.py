@@ -25,8 +25,9 @@ from numpy.linalg import eigh, norm, pinv, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, flag, integer
-from ..data.blocks import EPS, Array, Block, exact, over, weighted_sums
+from .. import plots
+from ..arguments import flag, integer
+from ..data.blocks import EPS, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -36,9 +37,9 @@ from ..names import Names
 from ..solve.losses import Loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
-from ..text import Texts, Titles, counted
-from . import plots
-from .scores import unit_columns
+from ..text import counted
+from ..types import Array, DType, Texts, Titles
+from .span import products_and_gram, span_angles, span_in_words
 
 UNIQUE_RADIUS = math.radians(1)  # a component is unique if exact factors move it by at most this
 VISIBLE_ANGLE = math.radians(5)  # components that are closer look alike as curves or images
@@ -84,6 +85,10 @@ class Uniqueness:
         such a search, or if it did not finish.
     was_searched : bool
         Whether the search allowed errors up to 1.001 times the error of W H, not only exact turns.
+    span_angles : array (K,)
+        Every fit of least squares with at most the error of W H contains each of the K leading
+        directions of the data up to this angle, in radians; see `span_angles` of `judge.span`.
+        Empty if nothing is known.
     others : mapping
         The components W' (F, K) of other factors, by the number of the component that they move
         most. A saved result does not contain them, and very large components may be missing.
@@ -107,6 +112,7 @@ class Uniqueness:
     given: Array
     directions: Array
     was_searched: bool = False
+    span_angles: Array = field(default_factory=lambda: np.zeros(0))
     others: dict[int, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -180,7 +186,8 @@ class Uniqueness:
         return [f"{name}: {self.in_words(k, names)}" for k, name in enumerate(names)]
 
     def __str__(self) -> str:
-        return "\n".join([self.summary(), *self.lines()])
+        span = span_in_words(self.span_angles)
+        return "\n".join(filter(None, [self.summary(), span, *self.lines()]))
 
     def other(self, k: int) -> Array:
         """Return the components W' (F, K) of other factors in which component k is moved.
@@ -271,7 +278,10 @@ def uniqueness(
         found = _exact_turns(V, W, Ht, radii, problem)
         if max_iter and W.shape[1] > 1:
             _Search(V, W, Ht, problem.loss, found).search(max_iter, thorough)
-    return replace(found, was_searched=max_iter > 0)
+        angles = np.zeros(0)
+        if max_iter and "sigma" in problem.loss.constraints:
+            angles = span_angles(V, W, Ht)
+    return replace(found, was_searched=max_iter > 0, span_angles=angles)
 
 
 def _add(found: Uniqueness, W: Array, other: Array, ratio: float) -> None:
@@ -761,7 +771,7 @@ class _Search:
         """Move the component to smaller errors, staying at least 5 degrees from its origin."""
         for _ in range(_MAX_SLIDES):
             Ht = self.finished(end.W).H.T
-            (VH, HH) = self.V.sweep(_cross_and_gram, Ht)[0]
+            (VH, HH) = self.V.sweep(products_and_gram, Ht)[0]
             best = end.W[:, l] + 2 * (VH[:, l] - end.W @ HH[l]) / max(HH[l, l], _TINY)
             w = _at_angle(self.W[:, l], best, _SLIDE_ANGLE)
             if w is None:
@@ -856,15 +866,10 @@ def _at_angle(w: Array, x: Array, angle: float) -> Array | None:
 
 def _leading_residual(V: DataMatrix, W: Array, Ht: Aligned) -> Array:
     """Return leading left singular vectors (F, r) of V - W H, approximately; 6 passes."""
-    (VH, HH) = V.sweep(_cross_and_gram, Ht)[0]
+    (VH, HH) = V.sweep(products_and_gram, Ht)[0]
     X = default_rng(0).standard_normal((len(W), min(_DIRECTIONS // 2, len(W))))
     for _ in range(5):
         WX = W.T @ X
         X = exact(V.square_times(X)) - VH @ WX - W @ (VH.T @ X) + W @ (HH @ WX)
         X = qr(X)[0]
     return X
-
-
-def _cross_and_gram(block: Block, H: Array) -> tuple[tuple[Array, Array]]:
-    H = exact(H)
-    return ((exact(weighted_sums(exact(block), H)), H.T @ H),)

@@ -27,8 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from dask.delayed import Delayed, delayed
 
-from ..arguments import DType, Lengths
-from ..data.blocks import Array, Block, Rows, canonical_rows, compute_dtype, is_sparse, slices
+from ..data.blocks import Block, Rows, canonical_rows, compute_dtype, is_sparse, slices
 from ..data.matrix import Aligned, DataMatrix, Results, Work
 from ..data.memory import hold
 from ..data.resources import available_memory, available_threads, one_blas_thread
@@ -41,7 +40,7 @@ from ..errors import (
     ReadError,
 )
 from ..names import Names
-from ..text import Facts
+from ..types import Array, DType, Facts, Lengths
 
 _FAN_IN_PARTS = 8  # results that one task of the tree adds up; a power of two
 _MAX_GROUP_BYTES = 32 << 20

@@ -24,9 +24,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import DType, Lengths, Shape
 from ..data.blocks import (
-    Array,
     Block,
     Borders,
     Rows,
@@ -45,7 +43,7 @@ from ..errors import (
     ReadError,
     is_disk_full,
 )
-from ..text import PathLike
+from ..types import Array, DType, Lengths, PathLike, Shape
 
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
