@@ -45,6 +45,7 @@ def alternate(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from conenmf import from_columns
     >>> V = from_columns([[1.0, 2.0], [2.0, 4.0]])
     >>> solution = alternate(V, np.ones((2, 1)), np.ones((1, 2)), "hals")
