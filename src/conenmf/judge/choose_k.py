@@ -385,6 +385,8 @@ def _edge(question: Question) -> Iterator[Evidence]:
     if kept.size < indices.size:
         question.leave_out(np.delete(indices, kept), indices[kept])
     piece = _above_edge(edge, is_blurred=_BLUR * edge.K <= plain.K)
+    if edge is not plain and not piece.is_sure:
+        piece = replace(piece, trust=min(piece.trust, _USABLE))
     if edge is plain and piece.trust == _CLEAR and np.isfinite(edge.values[0]):
         yield from _clusters(question.V, edge, piece)
     yield piece
@@ -882,14 +884,18 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
         reason = f"{best.text}, and {best.theorem}"
         return Selection(best.K, (best.K, best.K), PROVED, best.name, reason, tuple(gathered))
     best = max(gathered, key=lambda one: one.trust)
+    if best.trust == _USABLE:
+        usable = [one for one in gathered if one.trust == _USABLE]
+        best = next((one for one in usable if _agreeing(one, gathered)), best)
     K = max(best.K, 1)
-    agreeing = [one for one in gathered if one is not best and one.K == K and one.trust >= 0]
+    agreeing = _agreeing(best, gathered)
     notes = [f"{one.n_cones} cones, proved" for one in gathered if one.n_cones]
     low, high = best.interval
     grade = SUPPORTED
     if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
-        if best.trust < _CERTAIN:
+        is_agreed = (best.trust == _USABLE or best.name == "shuffled") and agreeing
+        if best.trust < _CERTAIN and not is_agreed:
             below = K // 3 if best.below is None else min(best.below, K - 1)
             low = K - below
             high = 2 * K - below
@@ -897,8 +903,17 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
         if not is_complete:
             notes.append("the time ran out")
     reason = "; ".join(one.text for one in [best, *agreeing])
-    interval = (max(low, 1), min(max(high, K), most))
+    low = max(low, 1)
+    if grade == GUESS and best.trust < _CERTAIN:
+        high = min(high, low + K)
+    interval = (low, min(max(high, K), most))
     return Selection(K, interval, grade, best.name, reason, tuple(gathered), tuple(notes))
+
+
+def _agreeing(piece: Evidence, gathered: list[Evidence]) -> list[Evidence]:
+    """Return the other evidence that gives the same number."""
+    others = [one for one in gathered if one is not piece and one.trust >= 0]
+    return [one for one in others if one.K == max(piece.K, 1)]
 
 
 def _among(chosen: Selection, ks: Array | None) -> Selection:
