@@ -94,7 +94,7 @@ def test_an_iteration_is_one_pass_and_one_round(V, traffic, name):
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = traffic(*np.subtract(moved_6, moved_5).tolist())
-    numbers = 7 * 8  # of the update, the step and the unit
+    numbers = 8 * 8  # of the update, the step and the unit
     assert per_iteration == traffic(1, P, FK + KK + numbers, FK + KK + 8)
     assert passes_5 == pytest.approx(5 + (solver.first == "W"))
 

@@ -416,7 +416,7 @@ def prepare(
     Examples
     --------
     >>> from conenmf import factorize
-    >>> from conenmf.data.prepare import prepared
+    >>> from conenmf.data.prepare import apply_preparation
     >>> V = prepare([[2, 1, 0], [2, 0, 3]], tfidf=True)
     >>> V.columns([0, 1])
     array([[0., 0.],
