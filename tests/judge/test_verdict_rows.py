@@ -112,7 +112,8 @@ def test_a_number_that_was_chosen_or_guessed_is_open():
 )
 def test_an_error_within_a_hundredth_of_its_bound_is_near(error, lower, telling, grade):
     known = SimpleNamespace(relative_error=error, lower_bound=lower, is_bound_telling=telling)
-    fit = SimpleNamespace(advice="", certificate=known, error="the error")
+    others = SimpleNamespace(span_angles=np.zeros(0))
+    fit = SimpleNamespace(advice="", certificate=known, error="the error", others=others)
     assert optimum_row(fit).grade == grade
     fit.advice = "begin elsewhere"
     assert optimum_row(fit) == Row("Optimum", "poor", "the error", "begin elsewhere")
