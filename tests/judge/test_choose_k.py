@@ -532,7 +532,7 @@ def test_the_smallest_number_that_is_as_good_as_the_best_is_taken(monkeypatch):
 
     def prediction(V, data, K, loss, rng):
         seen.append(K)
-        return errors.get(K, (0.4, 0.4))[seen.count(K) - 1]
+        return errors.get(K, (0.4, 0.4))[seen.count(K) - 1], 0.0
 
     monkeypatch.setattr("conenmf.judge.choose_k._prediction", prediction)
     holes = np.add.outer(np.arange(12), np.arange(12)) % 4 == 0
