@@ -19,7 +19,7 @@ QUICK := $(addprefix tests/, cones/test_clustering.py cones/test_rank_one.py con
 quick: $(VENV)/test.stamp  ## oracles, theorems, every storage, the estimator: within a minute
 	$(BIN)/python -m pytest -n auto $(QUICK)
 
-test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands: six minutes
+test: $(VENV)/test.stamp lint  ## everything that must hold before a change lands: four minutes
 	$(BIN)/python -m pytest -n auto
 
 test-all: $(VENV)/test.stamp lint  ## also browsers, kills, clusters, large data; prints the coverage
@@ -70,7 +70,7 @@ bench: $(VENV)/bench.stamp  ## speed, quality and memory, each as ratios taken s
 	set -e; for part in sets small iteration first gpu; do $(BIN)/python benchmarks/speed.py $$part; done
 	set -e; for name in readme.py counts.py choosing_k.py zoo.py "certainty.py bounds" "certainty.py limits" \
 		"certainty.py unique" "certainty.py verdict" "fields.py cells" "fields.py signatures" \
-		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py cluster" "large.py workers"; do $(BIN)/python benchmarks/$$name; done
+		"fields.py measurements" "fields.py hyperspy" "large.py file" "large.py memory" "large.py cluster" "large.py workers"; do $(BIN)/python benchmarks/$$name; done
 
 reproduce: $(VENV)/reproduce.stamp  ## the paper's tables and figures, and a verdict per claim
 	$(BIN)/python benchmarks/paper/reproduce.py

@@ -42,11 +42,11 @@ from zoo_matrices import SPARSE, Member, zoo
 from conenmf import datasets, factorize, from_columns, from_rows, stability, uniqueness
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import tf_idf
-from conenmf.judge.dual_bound import DEFAULT_EFFORT, best_lower_bound, support_width
 from conenmf.judge.limits import entry_limits
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.uniqueness import UNIQUE_RADIUS
 from conenmf.linalg.svd import Spectrum
+from conenmf.solve.dual_bound import DEFAULT_EFFORT, best_lower_bound, support_width
 
 LARGE_EFFORT = 40
 MAX_ENTRIES = 2e6  # of data on which other inits are tried too

@@ -21,7 +21,7 @@ families
     many kinds. That program also compares two checkouts.
 ratings
     Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
-    `conenmf.ratings` were chosen on draws and splits with even numbers.
+    `conenmf.fields.ratings` were chosen on draws and splits with even numbers.
 
 Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
 chosen on draws with even numbers; by default those with odd numbers are reported, with ``--even``
@@ -44,14 +44,13 @@ from measure import DATA, command, heading, row, timed
 from measure import numbers as table
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones
+from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
 from conenmf.errors import InputWarning
+from conenmf.fields.ratings import _scores, fit_ratings
 from conenmf.judge.choose_k import choose_k
-from conenmf.ratings import _scores, fit_ratings
-from conenmf.solve.losses import LOSSES
 
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
 Cell = Iterator[tuple]  # V, K, and for an oracle the signal without noise
@@ -158,7 +157,7 @@ Answer = namedtuple("Answer", "true K low high grade cost seconds others")
 
 
 def ask(V: DataMatrix, K: int, signal: np.ndarray | None, loss: str) -> Answer:
-    seconds, chosen = timed(lambda: choose_k(V, LOSSES[loss]))
+    seconds, chosen = timed(lambda: choose_k(V, Problem(loss)))
     fit, _ = timed(lambda: factorize(V, K, loss=loss))
     others = {}
     if loss == "frobenius":

@@ -23,7 +23,7 @@ from sklearn.decomposition import NMF
 from zoo_matrices import zoo
 
 from conenmf import ConeNMF, from_rows
-from conenmf.judge.dual_bound import divergence_bound
+from conenmf.solve.dual_bound import divergence_bound
 
 SETS = {  # components
     **{"wap": 20, "k1b": 20, "pbmc_facs": 6, "re0": 13, "tr11": 9, "tr23": 6, "tr31": 7},

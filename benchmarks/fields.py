@@ -57,7 +57,7 @@ from sklearn.metrics import adjusted_rand_score as adjusted_rand
 import conenmf
 from conenmf import ConeNMF, __version__, factorize, from_columns, from_rows
 from conenmf.judge.choose_k import select_k
-from conenmf.judge.scores import match_components, match_spectra
+from conenmf.judge.matching import match_components, match_spectra
 from conenmf.judge.stability import stability
 from conenmf.solve.constraints import sum_to_one
 
@@ -66,8 +66,8 @@ SEEDS = 1, 2, 3, 4, 5, 6
 OURS = """
 import sys, time
 from conenmf import open_data
-from conenmf.cells.programs import find_programs
-from conenmf.cells.programs import write_programs
+from conenmf.fields.cells import find_programs
+from conenmf.fields.cells import write_programs
 file, folder, K = sys.argv[1:]
 began = time.process_time()
 programs = find_programs(open_data(file, n_threads=1), int(K), 20, n_genes=2000)
@@ -115,7 +115,7 @@ sys.path.insert(0, sys.argv[2])
 import hyperspy.api as hs
 import numpy as np
 from conenmf import ConeNMF
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 hs.preferences.General.show_progressbar = False
 given = np.load(sys.argv[1])
 own = {"algorithm": "NMF", "output_dimension": 3}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from conenmf import from_columns
-from conenmf.judge.scores import unit_columns
+from conenmf.data.blocks import unit_columns
 from conenmf.judge.uniqueness import uniqueness_radii
 
 Pair = tuple[tuple[Any, Any], tuple[Any, Any]]

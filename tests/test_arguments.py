@@ -67,6 +67,7 @@ WRONG = {
     "data": [*NO_ARRAY, "", np.where(X > 0.5, NAN, X), -X, "table.csv", True, [X]],
     "array": [*NO_ARRAY, *BAD_ARRAYS, np.ma.masked_less(np.ones((F, K)), 2)],
     "factor": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K)), np.ones((1, 1)), -np.ones((K, N))],
+    "known": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((F, K))],  # of features that are not named yet
     "spectra": [*NO_ARRAY, np.full((2, F, K), NAN), -np.ones((2, F, K)), np.ones((F, K))],
     "alpha": ["zebra", None, NAN, -1, [], {}],
     "fixed": [*NO_ARRAY, *BAD_ARRAYS, -np.ones((1, F)), np.ones((1, 1))],
@@ -158,7 +159,8 @@ ESTIMATOR = {
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
-    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None)},
+    "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?",
+        [1.0] * N)},
     "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
@@ -177,8 +179,8 @@ OPTIONS = {  # classes in which users state what they want
         "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
-    "solve.problem.Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("factor?", W[:, :1]), "entries": (ANYTHING, Entries())},
+    "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
+        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries())},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
@@ -188,14 +190,14 @@ FUNCTIONS = {
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
-    "select_k": {**DATA, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"), "budget":
-        ("number?", 1.0), "callback": ("function?", None)},
+    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"),
+        "budget": ("number?", 1.0), "callback": ("function?", None)},
     "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "problem":
         ("object?", conenmf.Problem(fixed=W[:, :1]))},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
         None), **REPLICATES},
-    "cells.programs.find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size",
+    "fields.cells.find_programs": {"V": ("data", COUNTS), "K": ("size", 2), "n_runs": ("size",
         3), "n_genes":
         ("integer", 6), "genes": ("texts?", None), "log1p": ("flag", False), "refine":
         ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
@@ -219,8 +221,8 @@ FUNCTIONS = {
         * K), "weights": ("vector?", [1 / 3] * K), "squared_norm": ("function?", None), "project":
         ("flag", True), "noise": ("share", 0.1), "rng": ("rng", RNG)},
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
-    "judge.displacement.displacement": {**DATA, "W": ("factor", W), "H": ("factor", H), "rises":
-        ("vector", [4.0]), "features": ("features?", [0])},
+    "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
+        "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
@@ -257,9 +259,9 @@ FUNCTIONS = {
         "random_state": ("seed?", 0), "options": (ANYTHING, {})},
     "estimator.sklearn_init": {"X": ("matrix", X), "n_components": ("size", K), "solver": ("choice",
         "cd"), "random_state": ("seed?", 0)},
-    "judge.scores.match_spectra": {"library": ("array", W.T), "found": ("array", W.T),
+    "judge.matching.match_spectra": {"library": ("array", W.T), "found": ("array", W.T),
         "library_abundances": ("array?", H.T), "abundances": ("array?", H.T)},
-    "judge.scores.match_components": {"W": ("array", W), "W_other": ("array", W)},
+    "judge.matching.match_components": {"W": ("array", W), "W_other": ("array", W)},
     "judge.scores.scores": {"labels_true": ("classes", LABELS), "labels_pred": ("classes",
         LABELS)},
     "export.write_tables": {**SHOWN, "folder": ("path", "."), "kind": ("choice", "csv")},

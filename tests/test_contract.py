@@ -32,9 +32,10 @@ import zarr
 from tests.reference import Reference
 
 import conenmf
-from conenmf import ConeNMF, ConeNMFError, Factorization, factorize, from_rows
+from conenmf import ConeNMF, ConeNMFError, Factorization, Problem, factorize, from_rows
 from conenmf.cli import app
 from conenmf.data.known import weigh_samples
+from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
 
 N, F, K = 24, 10, 3
@@ -271,6 +272,8 @@ def by_ratings(case, folder, loss):
     found = conenmf.fit_ratings(V, case.K if isinstance(case.K, str) else min(case.K, 2))
     X = found.known.toarray()
     known = (X > 0) * case.known.get("weights", 1.0)
+    total = known * case.known.get("sample_weight", np.ones(len(X)))[:, None]
+    known = known / total[total > 0].mean()  # weights count relative to their mean
     left = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0), known
     return of_result(found.result, numbers=(found.rmse, found.rmse_of_means), left=left)
 
@@ -304,6 +307,19 @@ def by_stability(case, folder, loss):
     # The same starts for the same data: draws of samples would depend on their order and number.
     how = {"resample": "start", **stopping(case, loss)}
     found = conenmf.stability(V, case.K, 4, loss=loss, **how)
+    return Answer(found.K, found.relative_error, (found.verdict,), np.asarray(found.labels))
+
+
+def restricted(case):
+    """A known component, and penalties on both factors."""
+    penalties = Penalties(l2_h=0.1, l1_w=0.1, l2_w=0.1)
+    return Problem(penalties=penalties, fixed=case.factors[1][:1].T)
+
+
+def by_restricted_stability(case, folder, loss):
+    V = case.opened()
+    how = {"resample": "start", **stopping(case, loss)}
+    found = conenmf.stability(V, case.K, 4, problem=restricted(case), **how)
     return Answer(found.K, found.relative_error, (found.verdict,), np.asarray(found.labels))
 
 
@@ -468,6 +484,9 @@ DOORS = {
     "select_k, poisson": Door(by_select_k, loss="poisson", lacks=NO_K),
     # A consensus has medians of runs, which end where single precision sees no fall.
     "stability": Door(by_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5),
+    "stability, known and penalised": Door(
+        by_restricted_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5
+    ),
     "stability, poisson": Door(by_stability, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
     "certify": Door(by_certify, lacks=(*NO_AUTO, *NO_INIT)),
     "certify, poisson": Door(by_certify, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
@@ -502,7 +521,14 @@ SPECTRAL = ("ConeNMF, itakura-saito", "factorize, itakura-saito")
 POISSON = ("ConeNMF, poisson", "factorize, poisson")
 SLOW = (  # they fit several times, or until convergence
     *(name for name in DOORS if DOORS[name].loss != "frobenius"),
-    *("fit_ratings", "stability", "conenmf stability", "tl.consensus", "write_report"),
+    *(
+        "fit_ratings",
+        "stability",
+        "stability, known and penalised",
+        "conenmf stability",
+        "tl.consensus",
+        "write_report",
+    ),
 )
 
 # Part of the message, and the reason.
@@ -524,6 +550,12 @@ REFUSED = {
         "constant",
         "only 1 distinct direction, fewer than the 2 components",
         "cones need a direction for each component",
+    ),
+    **cells(
+        "stability, known and penalised",
+        "one component",
+        "all 1 components are known",
+        "nothing is left to be checked",
     ),
     **cells(
         "stability, poisson",
@@ -549,7 +581,9 @@ REFUSED = {
 FAILURES = {
     **cells("fit_ratings", "other order", "the hidden ratings are drawn in the order of the users"),
     **cells(
-        "fit_ratings", "auto, sample weights", "the objective counts weights relative to their mean"
+        "fit_ratings",
+        ("sample weights", "auto, sample weights"),
+        "the hidden ratings of a repeated user are drawn for each repetition",
     ),
 }
 

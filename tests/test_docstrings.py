@@ -83,6 +83,11 @@ def method(node, name):
     return next((n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == name), None)
 
 
+def is_help_in(line):
+    """Return whether a field is an option of the command line with a help text."""
+    return isinstance(line.value, ast.Call) and ast.unparse(line.value.func) == "option"
+
+
 class Sources:
     """The classes and functions of some modules, given as {name of the module: its text}."""
 
@@ -114,10 +119,15 @@ class Sources:
                 yield f"{where}.{line.name}"
 
     def fields(self, node):
-        """Return the names that are annotated in the body of a class."""
+        """Return the names that are annotated in the body of a class.
+
+        An option of the command line has its help in the same line instead.
+        """
         found = {}
         for relative in self.family(node):
             for line in relative.body:
+                if isinstance(line, ast.AnnAssign) and is_help_in(line):
+                    continue
                 if isinstance(line, ast.AnnAssign) and not line.target.id.startswith("_"):
                     found.pop(line.target.id, None)  # one that is annotated again
                     found[line.target.id] = None

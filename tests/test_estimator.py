@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import nnls
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
@@ -254,6 +255,28 @@ def test_partial_fit_is_hidden_where_it_would_refuse(X, option, refuses):
     model = ConeNMF(4).set_params(**WITHOUT_BATCHES[option])
     assert not hasattr(model, "partial_fit")
     refuses(NotAvailableError, option, lambda: model.partial_fit(X))
+
+
+def test_weights_of_a_stream_repeat_samples_or_scale_their_squares(rng):
+    """Whole weights give the bits of repeated samples; others minimise the weighted squares."""
+    A = rng.dirichlet(np.full(3, 0.3), 90)
+    X = A @ np.kron(np.eye(3), [2.0, 1.0]) + 0.01 * rng.random((90, 6))
+    weights = rng.integers(1, 4, 90)
+    whole, repeated, shared = ConeNMF(3), ConeNMF(3), ConeNMF(3)
+    for batch in np.split(np.arange(90), 3):
+        times = weights[batch]
+        whole.partial_fit(X[batch], sample_weight=times)
+        repeated.partial_fit(X[batch].repeat(times, axis=0))
+        shared.partial_fit(X[batch], sample_weight=times / 4)
+    np.testing.assert_array_equal(whole.components_, repeated.components_)
+
+    def weighted_squares(model):
+        lefts = [nnls(model.components_.T, x)[1] for x in X]
+        return weights @ np.square(lefts)
+
+    best = ConeNMF(3, tol=1e-8).fit(X, sample_weight=weights)
+    for model in (whole, shared):  # docs/theory.md: a stream ends within 1.4 % of a fit
+        assert weighted_squares(model) < 1.014**2 * weighted_squares(best)
 
 
 def test_partial_fit_is_hidden_after_a_fit_with_weights_of_features(X, refuses):

@@ -10,13 +10,14 @@ from tests import test_arguments as GIVEN
 
 import conenmf
 from conenmf import factorize, from_columns, from_rows
-from conenmf.data.known import filled, observed_only, weigh_samples
+from conenmf.data.imputation import fill_missing
+from conenmf.data.known import observed_only, weigh_samples
 from conenmf.data.views import MappedMatrix, take_samples
 from conenmf.errors import NotAvailableError
-from conenmf.judge.certificate import certify_counts, poisson_gaps
 from conenmf.judge.stability import stability_over
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.losses import FROBENIUS, POISSON
+from conenmf.solve.losses.count_bounds import poisson_gaps
 from conenmf.solve.losses.poisson import margins, regressions
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -155,9 +156,9 @@ class TestNumbers:
         positive = W + 0.01
         H = regressions(C, positive)[0]
         value = divergence(p, COUNTS, positive, H)
-        for judge in (poisson_gaps, certify_counts):
+        for judge in (poisson_gaps, lambda V, W, H: POISSON.bounds(V).certify(W, H)):
             assert judge(C, positive, H).divergence == pytest.approx(value, rel=1e-7)
-        assert certify_counts(C, positive, H).lower_bound == 0
+        assert POISSON.bounds(C).certify(positive, H).lower_bound == 0
 
     def test_views(self, V, p):
         index = np.array([5, 2, 2, 9])
@@ -170,7 +171,7 @@ class TestNumbers:
         weighed = weigh_samples(V, s)
         assert weighed.observed.total == pytest.approx((p * s * DATA**2).sum())
         means = (KNOWN * DATA).sum(axis=1) / KNOWN.sum(axis=1)
-        whole = filled(V)
+        whole = fill_missing(V)
         assert whole.observed is None
         shown = np.asarray(whole.columns(np.arange(N)))
         np.testing.assert_allclose(shown, np.where(KNOWN, DATA, means[:, None]))

@@ -64,6 +64,13 @@ def test_types_in_any_order_have_places(types):
     assert mutation_types(None) is None
 
 
+def test_groups_of_types_have_their_names_in_the_middle():
+    groups = mutation_types(SUBSTITUTIONS[::-1]).groups
+    names = [name for _, name in sorted(groups)]
+    assert names == ["C>A", "C>G", "C>T", "T>A", "T>C", "T>G"]
+    assert sorted(middle for middle, _ in groups) == [7.5 + 16 * n for n in range(6)]
+
+
 @pytest.mark.parametrize(
     ("titles", "rows"),
     [

@@ -12,7 +12,7 @@ from scipy.optimize import check_grad
 from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
 from conenmf.errors import ComponentsError, DataError, InputWarning
-from conenmf.judge.scores import match_spectra
+from conenmf.judge.matching import match_spectra
 from conenmf.solve import simplex as module
 from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 

@@ -23,12 +23,12 @@ from races import data, in_pairs
 from starts import DETERMINISTIC, begin
 
 from conenmf import from_rows
-from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.datasets import DATASETS, load
 from conenmf.solve.alternate import alternate
 from conenmf.solve.losses import get_loss
 from conenmf.solve.run import Solution, Stopping
+from conenmf.types import Array
 
 OURS = "cr1-nmf"
 CITED = ("spkm", "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur", DETERMINISTIC)

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances, silhouette_score
 
-from conenmf.data.blocks import Array
+from conenmf.types import Array
 
 REFERENCES = 10  # sets of uniform points for the gap statistic
 

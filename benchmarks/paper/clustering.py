@@ -52,9 +52,9 @@ from sklearn.preprocessing import normalize
 from starts import INITS, begin, solve
 
 from conenmf import from_rows
-from conenmf.data.blocks import Array
 from conenmf.datasets import Dataset
 from conenmf.judge.scores import scores
+from conenmf.types import Array
 
 ITERATIONS = {"nnlsb": 100, "hals": 1000, "mult": 2000}
 SCORES = ("nmi", "Dice", "purity")

@@ -58,8 +58,8 @@ from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
 from conenmf.cones.bounds import probabilistic_bound
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank_one import cr1_error
-from conenmf.data.blocks import Array
 from conenmf.solve.run import Iteration
+from conenmf.types import Array
 
 # --- Figure 1 ---------------------------------------------------------------------------------
 

@@ -18,9 +18,9 @@ from conenmf import cr1_nmf, factorize, from_columns, make_cones
 from conenmf.cones.geometry import cone_geometry
 from conenmf.cones.rank_one import cr1_error, cr1_plus_plus
 from conenmf.cones.robust import centres_in_noise
-from conenmf.data.blocks import Array
 from conenmf.judge.scores import scores
 from conenmf.solve.theorems import noise_bound, trimmed_bound
+from conenmf.types import Array
 
 ASKED = (0.01, 0.03, 0.1, 0.3)
 ALPHA = 0.2

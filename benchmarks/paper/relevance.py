@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from conenmf.data.blocks import Array
+from conenmf.types import Array
 
 PRIORS = ("l1", "l2")
 RELEVANT = 1e-3  # a component counts if its scale exceeds the lower bound by this share

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from conenmf import cluster_cones
-from conenmf.data.blocks import Array
 from conenmf.data.matrix import DataMatrix
 from conenmf.solve.alternate import alternate
 from conenmf.solve.inits import initialize, lift_zeros
 from conenmf.solve.run import Iteration, Solution, Stopping
 from conenmf.solve.solvers import SOLVERS
+from conenmf.types import Array
 
 # the paper's four; others have the library's names
 INITS = {"rand": "random", "cr1-nmf": "cr1", "spkm": "spkm", "nndsvd": "nndsvd"}

@@ -20,7 +20,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import factorize, from_rows, select_k
-from conenmf.judge.scores import match_components, scores
+from conenmf.judge.matching import match_components
+from conenmf.judge.scores import scores
 
 rng = np.random.default_rng(0)
 n_cells, n_genes, K = 500, 300, 5

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import ConeNMF
-from conenmf.judge.scores import match_spectra
+from conenmf.judge.matching import match_spectra
 
 rng = np.random.default_rng(4)
 side, materials = 60, ["water", "soil", "grass", "roof"]

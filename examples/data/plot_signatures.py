@@ -9,7 +9,7 @@ processes there are, and how precisely their signatures are known.
 import numpy as np
 
 from conenmf import from_columns
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.stability import stability_over
 
 # %%

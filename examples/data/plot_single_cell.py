@@ -23,7 +23,8 @@ import scipy.sparse as sp
 from sklearn.manifold import TSNE
 
 from conenmf import ConeNMF
-from conenmf.judge.scores import match_components, scores
+from conenmf.judge.matching import match_components
+from conenmf.judge.scores import scores
 
 rng = np.random.default_rng(0)
 n_cells, n_genes = 1000, 800

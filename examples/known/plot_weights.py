@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from conenmf import ConeNMF
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 
 rng = np.random.default_rng(0)
 x = np.linspace(0, 1, 80)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .cones.simulate import make_cones
     from .errors import ConeNMFError
     from .estimator import ConeNMF
+    from .fields.ratings import fit_ratings
     from .io.open import from_columns, from_rows, from_texts, open_data, prepare
     from .judge.certificate import certify
     from .judge.choose_k import select_k
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from .judge.stability import stability
     from .judge.uniqueness import uniqueness
     from .pipeline import factorize
-    from .ratings import fit_ratings
     from .report import write_report
     from .result import Factorization
     from .solve.problem import Problem
@@ -51,7 +51,7 @@ _HOMES = {
     "cr1_nmf": "cones.rank_one",
     "diagnose": "judge.diagnosis",
     "factorize": "pipeline",
-    "fit_ratings": "ratings",
+    "fit_ratings": "fields.ratings",
     "from_columns": "io.open",
     "from_rows": "io.open",
     "from_texts": "io.open",

@@ -13,10 +13,9 @@ import operator
 import os
 from collections.abc import Callable, Collection, Mapping
 from numbers import Integral, Real
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from numpy.random import Generator, default_rng
 
 from .errors import (
@@ -27,33 +26,21 @@ from .errors import (
     Option,
     OptionError,
 )
-from .text import shown
-
-Array: TypeAlias = npt.NDArray[Any]
-Arrays: TypeAlias = dict[str, Array]
-Pair: TypeAlias = tuple[Array, Array]
-DType: TypeAlias = np.dtype[Any]
-Shape: TypeAlias = tuple[int, int]
-Lengths: TypeAlias = tuple[int, ...]  # of the axes of an array
-Interval: TypeAlias = tuple[float, float]
-Range: TypeAlias = tuple[int, int]  # of numbers, both ends included
-Sides: TypeAlias = tuple[int | str, ...]  # letters stand for any length
-
-Function: TypeAlias = Callable[..., Any]
-Rng: TypeAlias = Generator | None  # for random draws
+from .text import counted, shown
+from .types import Array, Function, Shape, Sides
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 _LIMITS = {
-    "at_least": ("of at least", operator.ge),
-    "above": ("above", operator.gt),
-    "at_most": ("of at most", operator.le),
-    "below": ("below", operator.lt),
+    "at_least": operator.ge,
+    "above": operator.gt,
+    "at_most": operator.le,
+    "below": operator.lt,
 }
 
 
-def _refused(
+def _refusal(
     name: str, value: object, expected: str, error: type[ConeNMFError] = OptionError
 ) -> ConeNMFError:
     return error(Option(name, value), f", expected {expected}")
@@ -85,15 +72,17 @@ def integer(name: str, value: object, /, **limits: float) -> int:
     """
     if _is_integer(value) and _within(value, limits):
         return int(value)
-    raise _refused(name, value, f"an integer{_in_words(limits)}")
+    raise _refusal(name, value, f"an integer{_in_words(limits)}")
 
 
 def components(K: object, *, auto: bool = False) -> int:
     """Return a number of components; `data.validate` checks it against the data."""
     if _is_integer(K) and K >= 1:
         return int(K)
-    what = "an integer of at least 1" + " or 'auto'" * auto
-    raise ComponentsError(f"the number of components is {shown(K)}, expected {what}")
+    expected = "an integer of at least 1"
+    if auto:
+        expected += " or 'auto'"
+    raise ComponentsError(f"the number of components is {shown(K)}, expected {expected}")
 
 
 def number(
@@ -114,7 +103,7 @@ def number(
         is_usable = not math.isnan(value) if or_infinite else math.isfinite(value)
         if is_usable and _within(value, limits):
             return float(value)
-    raise _refused(name, value, what + _in_words(limits))
+    raise _refusal(name, value, what + _in_words(limits))
 
 
 def _is_integer(value: object) -> TypeGuard[int]:
@@ -125,18 +114,22 @@ def _within(value: Any, limits: Mapping[str, float]) -> Any:
     """Return whether a number, or each number of an array, is within limits."""
     inside = True
     for kind, limit in limits.items():
-        inside = inside & _LIMITS[kind][1](value, limit)
+        inside = inside & _LIMITS[kind](value, limit)
     return inside
 
 
 def _in_words(limits: Mapping[str, float]) -> str:
     """Return the limits in words: " of at least 1 and at most 9"."""
-    words = ""
-    for kind, (phrase, _) in _LIMITS.items():
+    words = []
+    for kind in _LIMITS:
         if kind in limits:
-            limit = f"{limits[kind]:.6g}" if isinstance(limits[kind], float) else limits[kind]
-            words += f" and {phrase.removeprefix('of ')} {limit}" if words else f" {phrase} {limit}"
-    return words
+            limit = limits[kind]
+            shown_limit = f"{limit:.6g}" if isinstance(limit, float) else limit
+            words.append(f"{kind.replace('_', ' ')} {shown_limit}")
+    if not words:
+        return ""
+    phrase = " and ".join(words)
+    return f" of {phrase}" if phrase.startswith("at") else f" {phrase}"
 
 
 # --- words, switches, functions, objects ------------------------------------------------------
@@ -157,37 +150,40 @@ def several(name: str, values: object, what: str = "a list") -> list[Any]:
     """Return the elements of an iterable that is not a text."""
     if np.iterable(values) and not isinstance(values, str | bytes):
         return list(values)
-    raise _refused(name, values, what)
+    raise _refusal(name, values, what)
 
 
 def text(name: str, value: object) -> str:
     """Return a string."""
-    return _typed(name, value, str, "a text")
+    return _check_type(name, value, str, "a text")
 
 
 def flag(name: str, value: object) -> bool:
     """Return True or False; numbers and texts are rejected."""
-    return _typed(
-        name, bool(value) if isinstance(value, np.bool_) else value, bool, "True or False"
-    )
+    if isinstance(value, np.bool_):
+        value = bool(value)
+    return _check_type(name, value, bool, "True or False")
 
 
 def generator(name: str, value: object) -> Generator:
     """Return a random generator; seeds are rejected."""
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
-    return _typed(name, value, Generator, what)
+    return _check_type(name, value, Generator, what)
 
 
 def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
     """Return an object of one of our own classes; `source` says where to get one."""
     article = "an" if kind.__name__[0] in "AEIO" else "a"
-    return _typed(name, value, kind, f"{article} {kind.__name__}{source and f', from {source}'}")
+    what = f"{article} {kind.__name__}"
+    if source:
+        what += f", from {source}"
+    return _check_type(name, value, kind, what)
 
 
-def _typed(name: str, value: object, kind: type[T], what: str) -> T:
+def _check_type(name: str, value: object, kind: type[T], what: str) -> T:
     if isinstance(value, kind):
         return value
-    raise _refused(name, value, what)
+    raise _refusal(name, value, what)
 
 
 def function(name: str, value: object, *, takes: int) -> Any:
@@ -198,7 +194,7 @@ def function(name: str, value: object, *, takes: int) -> Any:
     """
     if callable(value) and not isinstance(value, type) and _takes(value, takes):
         return value
-    raise _refused(name, value, f"a function of {takes} argument{'s' * (takes > 1)}")
+    raise _refusal(name, value, f"a function of {counted(takes, 'argument')}")
 
 
 def _takes(value: Function, count: int) -> bool:
@@ -212,11 +208,11 @@ def _takes(value: Function, count: int) -> bool:
     return True
 
 
-def seeded(name: str, value: object) -> Generator:
+def as_generator(name: str, value: object) -> Generator:
     """Return a generator from a seed, a generator or None."""
     if value is None or isinstance(value, Generator) or (_is_integer(value) and value >= 0):
         return default_rng(value)
-    raise _refused(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
+    raise _refusal(name, value, "a seed of at least 0, a numpy.random.Generator, or None")
 
 
 def path(name: str, value: object) -> str:
@@ -224,7 +220,7 @@ def path(name: str, value: object) -> str:
     place = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if place and isinstance(place, str):
         return place
-    raise _refused(name, value, "the path of a file or folder")
+    raise _refusal(name, value, "the path of a file or folder")
 
 
 # --- arrays -----------------------------------------------------------------------------------
@@ -252,14 +248,15 @@ def array(
     if or_one and numbers.ndim == 0:
         numbers = numbers[None]
     own = numbers.shape
-    sides = [one if isinstance(side, str) else side for side, one in zip(shape, own, strict=False)]
-    if len(own) != len(shape) or 0 in own or tuple(sides) != own:
-        raise error(Option(name), f" has shape {own}, expected {_written(shape)}")
-    wrong = ~(np.isfinite(numbers) & _within(numbers, limits))
-    if wrong.any():
-        place = tuple(np.argwhere(wrong)[0].tolist())
-        what = f"finite numbers{_in_words(limits)}"
-        raise error(Option(name), f" is {numbers[place]} at {_written(place)}, expected {what}")
+    pairs = zip(own, shape, strict=False)
+    fits = all(side == asked or isinstance(asked, str) for side, asked in pairs)
+    if len(own) != len(shape) or 0 in own or not fits:
+        raise error(Option(name), f" has shape {own}, expected {_shape_text(shape)}")
+    wrong = np.argwhere(~(np.isfinite(numbers) & _within(numbers, limits)))
+    if len(wrong):
+        place = tuple(wrong[0].tolist())
+        problem = f" is {numbers[place]} at {place}"
+        raise error(Option(name), f"{problem}, expected finite numbers{_in_words(limits)}")
     return numbers
 
 
@@ -281,14 +278,15 @@ def classes(name: str, value: object) -> Array:
             return np.unique(labels, return_inverse=True)[1]
     except (TypeError, ValueError):  # classes that cannot be compared, rows of different lengths
         pass
-    raise _refused(name, value, "a list of classes, one for each sample", DataError)
+    raise _refusal(name, value, "a list of classes, one for each sample", DataError)
 
 
 def rows_and_columns(name: str, value: object) -> Shape:
     """Return the shape of an image."""
     pair = list(value) if np.iterable(value) else []
-    if len(pair) != 2 or not all(_is_integer(side) and side > 0 for side in pair):
-        raise _refused(name, value, "a pair of integers, rows and columns")
+    are_sides = all(_is_integer(side) and side > 0 for side in pair)
+    if len(pair) != 2 or not are_sides:
+        raise _refusal(name, value, "a pair of integers, rows and columns")
     return int(pair[0]), int(pair[1])
 
 
@@ -301,9 +299,10 @@ def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFErro
     except ValueError:  # rows of different lengths
         numbers = np.empty((), dtype=object)
     if numbers.dtype.kind not in "fiub":
-        raise _refused(name, value, f"an array of numbers of shape {_written(shape)}", error)
+        raise _refusal(name, value, f"an array of numbers of shape {_shape_text(shape)}", error)
     return numbers
 
 
-def _written(shape: Sides) -> str:
-    return f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+def _shape_text(shape: Sides) -> str:
+    """Return a shape in Python's notation, with letters as names."""
+    return str(shape).replace("'", "")

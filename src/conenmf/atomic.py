@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .errors import ConeNMFError, OutputError, is_disk_full
-from .text import PathLike
+from .types import PathLike
 
 LOCK_FILE = ".conenmf-lock"
 _PATIENCE_SECONDS = 0.1  # other processes hold a lock for an instant to check it

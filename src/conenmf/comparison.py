@@ -17,6 +17,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
+from . import plots
 from .arguments import (
     choice,
     classes,
@@ -27,12 +28,10 @@ from .arguments import (
     optional,
     several,
 )
-from .data.blocks import Array
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
 from .io.open import as_data
-from .judge import plots
 from .judge.scores import scores
 from .pipeline import factorize
 from .result import Factorization
@@ -40,7 +39,8 @@ from .solve.coefficients import finished
 from .solve.inits import INITS, InitFunction
 from .solve.run import Callback, History
 from .solve.solvers import SOLVERS, AnySolver, Solver, solver_name
-from .text import Facts, function_name
+from .text import function_name
+from .types import Array, Facts
 
 INITS_COMPARED = ("cr1", "random", "nndsvd", "nndsvda", "spkm", "spa")
 SOLVERS_COMPARED = ("hals", "mult", "nnlsb")
@@ -107,7 +107,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         rows = self.rows()
-        cells = [[*rows[0]], *([_text(value) for value in row.values()] for row in rows)]
+        cells = [[*rows[0]]]
+        cells += [[_text(value) for value in row.values()] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = []
         for row in cells:

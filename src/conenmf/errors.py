@@ -29,8 +29,9 @@ class Option(NamedTuple):
 
     def plain(self) -> Option:
         """Return the option with a value that can be pickled, converted to text if necessary."""
-        is_plain = isinstance(self.value, bool | int | float | str | None | type(...))
-        return self if is_plain else self._replace(value=shown(self.value))
+        if self.value is ... or isinstance(self.value, bool | int | float | str | None):
+            return self
+        return self._replace(value=shown(self.value))
 
 
 class Message(str):
@@ -48,9 +49,9 @@ class Message(str):
         """Join the parts in Python's notation."""
         if len(parts) == 1 and isinstance(parts[0], Message):
             return parts[0]
-        parts = tuple(part.plain() if isinstance(part, Option) else part for part in parts)
-        message = super().__new__(cls, "".join(map(str, parts)))
-        message.parts = parts
+        plain = [part.plain() if isinstance(part, Option) else part for part in parts]
+        message = super().__new__(cls, "".join(map(str, plain)))
+        message.parts = tuple(plain)
         return message
 
 

@@ -7,6 +7,7 @@ transpose of the paper's H.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
@@ -25,14 +26,14 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import Function, Pair, array, choice, components, factor, seeded
+from .arguments import array, as_generator, choice, components, factor
+from .components import components_frame, largest_features, matched_rows, named_features
 from .cones.rank_one import cr1_nmf
-from .data.blocks import Array
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
-from .data.prepare import prepared
+from .data.prepare import apply_preparation
 from .data.resources import MemorySize
-from .data.validate import Negative, checked_components, unmasked
+from .data.validate import Negative, check_components, unmask
 from .errors import (
     DataError,
     DataTypeError,
@@ -42,10 +43,9 @@ from .errors import (
     OptionError,
 )
 from .io.open import from_rows, is_elsewhere
-from .judge.certificate import AnyCertificate, first_certificate
+from .judge.certificate import AnyCertificate, Certificate
 from .judge.choose_k import choose_k, hidden_share
 from .judge.diagnosis import Diagnosis
-from .judge.scores import components_frame, largest_features, matched_rows, named_features
 from .judge.stability import Stability, stability
 from .judge.uniqueness import Uniqueness
 from .names import NameList, Names, in_order, names_of
@@ -62,7 +62,7 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.simplex import SCENE
 from .solve.solvers import AnySolver
-from .text import Facts, PathLike, attributes
+from .types import Array, Facts, Function, Pair, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
     "labels_",
@@ -105,9 +105,11 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
     """Return an option that a stream of batches cannot follow, or None."""
     if "stream" not in get_loss(model.loss).constraints:
         return Option("loss", model.loss)
-    if not model._penalties_of(1, 1).are_none:
-        given = attributes(model, "alpha_W", "alpha_H", *_CONSTRAINTS)
-        return next(Option(*one) for one in given.items() if one[1] not in (0, "same"))
+    if not model._penalties().are_none:
+        for name in ("alpha_W", "alpha_H", *_CONSTRAINTS):
+            value = getattr(model, name)
+            if value not in (0, "same"):
+                return Option(name, value)
     if model.fixed is not None:
         return Option("fixed")
     if isinstance(model.missing, str) and model.missing == "zeros":
@@ -358,20 +360,26 @@ class ConeNMF(
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
         V = weigh_samples(V, sample_weight, loss.degree)
-        with watching(self.verbose, self.callback, self.max_iter) as callback:
+        problem = self._problem(V)
+        with watching(self.verbose, self.callback, self.max_iter, V) as callback:
             result = factorize(
                 V,
                 n_components,
                 init=init,
                 callback=callback,
                 rng=_generator(self.random_state),
-                fixed=self._fixed_in_letters(V),
-                penalties=self._penalties(V),
-                **attributes(self, "loss", "solver", "checkpoint", "max_iter", "tol", "max_time"),
+                loss=self.loss,
+                fixed=problem.fixed,
+                penalties=problem.penalties,
+                solver=self.solver,
+                checkpoint=self.checkpoint,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                max_time=self.max_time,
             )
         self._take(result)
-        left = result.relative_error if loss.degree == 2 else np.sqrt(result.relative_error)
-        self.reconstruction_err_ = float(left * np.sqrt(loss.doubled * loss.scale(V)))
+        deviance = loss.on(V, rescale=False).deviance(result.relative_error)
+        self.reconstruction_err_ = math.sqrt(deviance)
         self._unknown = None if V.observed is None else V.observed.empty_features
         for name in ("n_samples_seen_", "_stream"):
             self.__dict__.pop(name, None)
@@ -395,7 +403,9 @@ class ConeNMF(
         self.stop_reason_ = result.stop_reason
 
     @_ForBatches
-    def partial_fit(self, X: object, y: object = None) -> Self:
+    def partial_fit(
+        self, X: object, y: object = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Update the components with one more batch of samples; earlier batches are not needed.
 
         The first call begins a stream. After an earlier `fit`, it continues as if the samples of
@@ -415,6 +425,8 @@ class ConeNMF(
             The batch; every entry must be known.
         y : object
             Ignored.
+        sample_weight : array (n_samples,), optional
+            A weight of 2 is equivalent to repeating the sample.
 
         Examples
         --------
@@ -430,6 +442,7 @@ class ConeNMF(
         V = self._read(X, reset=not hasattr(self, "components_"))
         if V.observed is not None:
             raise NotAvailableError("partial_fit takes no missing entries: use fit")
+        V = weigh_samples(V, sample_weight, get_loss(self.loss).degree)
         stream = getattr(self, "_stream", None) or self._new_stream(V.n_features, K)
         if stream.K != K:
             raise OptionError(
@@ -547,7 +560,7 @@ class ConeNMF(
             problem=problem,
             names=replace(result.names, sample_names=None, pixels_shape=None).updated(V.names),
             data=V,
-            first_certificate=first_certificate(error, end.kkt_residual, result.K, None),
+            first_certificate=Certificate.of(error, end.kkt_residual),
             certificate=None,
             diagnosis=None,
             known_uniqueness=None,
@@ -709,7 +722,7 @@ class ConeNMF(
         if V.observed is None:
             return loss.held_out(V, self.components_.T, sample_weight)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, float)
-        return hidden_share(V, self.components_.T, loss, self._penalties(V), weights)
+        return hidden_share(V, self.components_.T, Problem(loss, self._penalties(V)), weights)
 
     def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
@@ -721,7 +734,7 @@ class ConeNMF(
         X : array (n_samples, n_features), or anything that `fit` reads
         """
         V, _, _, value = self._coefficients(X)
-        return 1.0 - value / (get_loss(self.loss).scale(V) if V.nonzero else 1.0)
+        return 1.0 - value / (get_loss(self.loss).on(V, rescale=False).total if V.nonzero else 1.0)
 
     def _coefficients(
         self, X: object, unseen: str = "warn"
@@ -735,9 +748,10 @@ class ConeNMF(
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""
         result = getattr(self, "result_", None)
-        if result is None or get_loss(self.loss).is_convex or result.H.shape[1] != V.n_samples:
+        if result is None or result.H.shape[1] != V.n_samples:
             return None
-        return V.align(result.H.T)
+        Ht = get_loss(self.loss).near(result.H)
+        return None if Ht is None else V.align(Ht)
 
     def top_features(self, n: int = 10, *, feature_names: NameList = None) -> list[list[str]]:
         """Return the names of the n largest features of each component, largest first.
@@ -815,10 +829,10 @@ class ConeNMF(
         is_fitted = hasattr(self, "components_")
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
-        problem = Problem(self.loss, self._penalties(V), self._fixed_in_letters(V))
+        problem = self._problem(V)
         K = check_k(self.n_components, V)
         if isinstance(K, str):
-            K = self.n_components_ if is_fitted else choose_k(V, problem.loss).K
+            K = self.n_components_ if is_fitted else choose_k(V, problem).K
             K = max(K, problem.n_fixed + 1)
         return stability(
             V,
@@ -834,18 +848,28 @@ class ConeNMF(
             checkpoint=checkpoint,
         )
 
-    def _penalties(self, V: DataMatrix) -> Penalties:
-        N = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-        return self._penalties_of(V.n_features, N)
+    def _penalties(self, V: DataMatrix | None = None) -> Penalties:
+        """Return the penalties for V, or for data of one entry."""
+        F, N = (1, 1.0) if V is None else V.shape
+        if V is not None and V.unweighed is not None:
+            N = V.unweighed.n_counted
+        return Penalties.as_in_sklearn(
+            (F, N),
+            alpha_W=self.alpha_W,
+            alpha_H=self.alpha_H,
+            l1_ratio=self.l1_ratio,
+            orthogonality=self.orthogonality,
+            min_volume=self.min_volume,
+            sum_to_one=self.sum_to_one,
+        )
 
-    def _penalties_of(self, F: int, N: float) -> Penalties:
-        given = attributes(self, "alpha_W", "alpha_H", "l1_ratio", *_CONSTRAINTS)
-        return Penalties.as_in_sklearn((F, N), **given)
+    def _problem(self, V: DataMatrix) -> Problem:
+        """Return what a fit of V minimises."""
+        fixed = None if self.fixed is None else self._fixed_in_letters(V)
+        return Problem(self.loss, self._penalties(V), fixed)
 
-    def _fixed_in_letters(self, V: DataMatrix) -> Fixed | None:
+    def _fixed_in_letters(self, V: DataMatrix) -> Fixed:
         """Return known components, given as rows, as columns in the order of the features of V."""
-        if self.fixed is None:
-            return None
         names = names_of(self.fixed)
         W = factor("fixed", self.fixed, ("n", "F")).T
         return Fixed(matched_rows(W, names, V, FIXED_TABLE), names.sample_names)
@@ -876,12 +900,17 @@ class ConeNMF(
         Weights of features are kept for later data.
         """
         given = {"missing": self.missing, "weights": weights, **known}
-        options = attributes(self, "negative", "n_threads", "max_memory") | given
+        options = {
+            "negative": self.negative,
+            "n_threads": self.n_threads,
+            "max_memory": self.max_memory,
+            **given,
+        }
         options["names"] = names = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
             options["names"] = names_of(X).updated(names)
-            X = self._checked(unmasked(X, self.missing), reset=reset, accept_sparse=True)
+            X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")
@@ -896,7 +925,7 @@ class ConeNMF(
             self._checked(outline, reset=reset, skip_check_array=True)
         done = None if reset or not hasattr(self, "result_") else self.result_.preparation
         if done is not None and V.preparation is None:
-            V = prepared(V, done)
+            V = apply_preparation(V, done)
         if reset:
             is_short = is_of_features(weights)
             self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
@@ -912,7 +941,9 @@ class ConeNMF(
             return validate_data(self, X, ensure_all_finite=False, **options)
         except Exception as problem:
             is_cube = getattr(X, "ndim", 2) == 3
-            advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel." * is_cube
+            advice = ""
+            if is_cube:
+                advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel."
             raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
     def _init_in_letters(self, V: DataMatrix) -> tuple[int | str, Init]:
@@ -939,7 +970,7 @@ class ConeNMF(
         K = self.n_components
         if isinstance(K, str) and K == "auto":
             K = len(factor("components", C, ("K", F)))
-        K = checked_components(components(K, auto=True), V)
+        K = check_components(components(K, auto=True), V)
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 
@@ -997,4 +1028,4 @@ def _generator(random_state: object) -> Generator | None:
         from sklearn.utils import check_random_state  # slow to import
 
         random_state = check_random_state(random_state).randint(2**31)
-    return None if random_state is None else seeded("random_state", random_state)
+    return None if random_state is None else as_generator("random_state", random_state)

@@ -25,14 +25,15 @@ import numpy as np
 from .arguments import choice, text
 from .arguments import path as folder_path
 from .atomic import files_written_whole, flush, output_file, writing, written_whole
-from .data.blocks import Array, Block, compressed
+from .data.blocks import Block, compressed
 from .data.matrix import Aligned, DataMatrix
 from .errors import DataError, DataTypeError, Option, OptionError
 from .judge.details import ConeDiagnosis
 from .judge.diagnosis import Diagnosis
 from .names import Names
 from .result import Factorization, result_of
-from .text import Facts, PathLike, Texts, Titles, shown
+from .text import shown
+from .types import Array, Facts, PathLike, Texts, Titles
 
 TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
@@ -55,12 +56,12 @@ def facts(result: Factorization) -> Facts:
         "loss": result.loss,
         "objective": result.objective,
         "relative_error": result.relative_error,
+    }
+    values |= {
         "n_iter": result.n_iter,
         "stop_reason": result.stop_reason,
         "seconds": result.seconds,
         "passes": result.passes,
-    }
-    values |= {
         "settings": result.settings,
         "problem": result.problem.plain(),
         "K_decided_by": result.K_decided_by,
@@ -113,13 +114,15 @@ def _facts_of_diagnosis(diagnosis: Diagnosis) -> Facts:
 def _facts_of_cones(cones: ConeDiagnosis) -> Facts:
     geometry = cones.geometry
     pairwise = geometry.pairwise
-    return {
+    angles = {
         "assumption": geometry.verdict,
         "margin": geometry.margin,
         "pairwise_separation": pairwise.value if len(cones.sizes) > 1 else None,
         "pairwise_separation_is_exact": pairwise.is_exact,
         "closest": geometry.closest,
         "size_angles": geometry.angles,
+    }
+    return angles | {
         "samples": cones.sizes,
         "cr1_error": cones.error,
         "cr1_bound": cones.bound,
@@ -283,6 +286,13 @@ def _plain_column(values: Array | Iterable[str]) -> Iterable[object]:
     return plain(values) if isinstance(values, np.ndarray) else map(no_formula, values)
 
 
+def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+    """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
+    lines = ([no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    with written_whole(target) as stream:
+        write_lines(stream, chain([header], lines))
+
+
 def write_lines(stream: BinaryIO, rows: Iterable[Iterable[object]], **form: Any) -> None:
     r"""Write rows of texts and numbers in a form of `csv.writer`.
 
@@ -394,10 +404,12 @@ def _check_key(value: object) -> str:
 
 
 def _annotations(result: Factorization, key: str) -> list[Annotation]:
+    coefficients = np.ascontiguousarray(result.H.T)
+    labels = categories(np.asarray(result.labels))
     return [
-        ("obsm", f"X_{key}", np.ascontiguousarray(result.H.T)),
+        ("obsm", f"X_{key}", coefficients),
         ("varm", key, np.ascontiguousarray(result.W)),
-        ("obs", key, categories(np.asarray(result.labels))),
+        ("obs", key, labels),
         ("uns", key, unstructured(facts(result))),
     ]
 

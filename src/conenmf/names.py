@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import Shape, optional, rows_and_columns, several
+from .arguments import optional, rows_and_columns, several
 from .errors import DataError, DataTypeError, Option, OptionError
-from .text import Texts, excerpt, shown, visible
+from .text import excerpt, shown, visible
+from .types import Shape, Texts
 
 # Names in the form that callers pass, of any type.
 NameList: TypeAlias = Iterable[object] | None
@@ -86,22 +88,12 @@ class Names:
         n_samples, n_features : int or None
             A number that is None is not compared.
         """
-        for kind, count, names, option in (
-            ("samples", n_samples, self.sample_names, "pixels_shape"),
-            ("features", n_features, self.feature_names, "image_shape"),
-        ):
-            if count is None:
-                continue
-            if names is not None and len(names) != count:
-                raise DataError(
-                    f"there are {len(names)} names for {count} {kind}: give one for each"
-                )
-            rows, columns = getattr(self, option) or (1, count)
-            if rows * columns != count:
-                pixels = f"{rows} x {columns} have {rows * columns} pixels"
-                raise OptionError(
-                    Option(option), f": images of {pixels}, and there are {count} {kind}"
-                )
+        if n_samples is not None:
+            _check_names("samples", n_samples, self.sample_names)
+            _check_shape("samples", n_samples, "pixels_shape", self.pixels_shape)
+        if n_features is not None:
+            _check_names("features", n_features, self.feature_names)
+            _check_shape("features", n_features, "image_shape", self.image_shape)
         return self
 
     def updated(self, other: Names) -> Names:
@@ -127,16 +119,21 @@ class Names:
         >>> Names.of(feature_names=["oak", "elm", "ash"]).taking(np.array([0, 2])).feature_names
         ('oak', 'ash')
         """
-        chosen = self.feature_names and tuple(self.feature_names[place] for place in features)
-        return replace(self, feature_names=chosen, image_shape=None)
+        names = self.feature_names
+        if names is not None:
+            names = tuple(names[place] for place in features)
+        return replace(self, feature_names=names, image_shape=None)
 
     def turned(self) -> Names:
         """Return the names of the transposed matrix: samples and features swapped."""
         return Names(self.feature_names, self.sample_names, self.pixels_shape, self.image_shape)
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return f"Names({', '.join(f'{name}={shown(value)}' for name, value in given.items())})"
+        given = []
+        for name, value in vars(self).items():
+            if value is not None:
+                given.append(f"{name}={shown(value)}")
+        return f"Names({', '.join(given)})"
 
     @property
     def feature_positions(self) -> npt.NDArray[np.float64] | None:
@@ -202,6 +199,18 @@ class Labelled:
         return np.array(self.values, dtype, copy=copy)
 
 
+def _check_names(kind: str, count: int, names: Texts | None) -> None:
+    if names is not None and len(names) != count:
+        raise DataError(f"there are {len(names)} names for {count} {kind}: give one for each")
+
+
+def _check_shape(kind: str, count: int, option: str, shape: Shape | None) -> None:
+    if shape is not None and shape[0] * shape[1] != count:
+        rows, columns = shape
+        pixels = f"{rows} x {columns} have {rows * columns} pixels"
+        raise OptionError(Option(option), f": images of {pixels}, and there are {count} {kind}")
+
+
 def _texts(name: str, values: object) -> Texts:
     texts = values if isinstance(values, tuple) else tuple(several(name, values, _TEXTS))
     if not all(isinstance(one, str) for one in texts):
@@ -244,12 +253,14 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
     array([2., 1.])
     """
     labels = names_of(table)
+    own_names = {"sample": names.sample_names, "feature": names.feature_names, "": None}
     of_axes = (labels.sample_names, labels.feature_names)
     for axis, (side, given) in enumerate(zip(sides, of_axes, strict=False)):
-        own = getattr(names, f"{side}_names") if side else None
+        own = own_names[side]
         if own is not None and given is not None and len(own) == len(given):
             order = places_of(own, given, Option(option), side)
-            table = table if order is None else np.take(np.asarray(table), order, axis)
+            if order is not None:
+                table = np.take(np.asarray(table), order, axis)
     return table
 
 
@@ -261,20 +272,16 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
     if own == given:
         return None
     place = {name: number for number, name in enumerate(given)}
-    extra = [name for name in own if name not in place]
     there = set(own)
+    parts = [f"the data have {len(own)} {side}s, ", owner, f" has {len(given)}"]
     missing = [name for name in given if name not in there]
+    if missing:
+        parts.append(f"; missing in the data: {_listed(missing)}")
+    extra = [name for name in own if name not in place]
+    if extra:
+        parts += ["; not in ", owner, f": {_listed(extra)}"]
     if extra or missing:
-        absent = (f"; missing in the data: {_listed(missing)}",) if missing else ()
-        unknown = ("; not in ", owner, f": {_listed(extra)}") if extra else ()
-        raise DataError(
-            f"the data have {len(own)} {side}s, ",
-            owner,
-            f" has {len(given)}",
-            *absent,
-            *unknown,
-            f": give both the same {side}s",
-        )
+        raise DataError(*parts, f": give both the same {side}s")
     if len(place) < len(given) or len(own) != len(given):
         raise DataError(
             f"{side}s share names and differ in order from ", owner, ": give each its own name"
@@ -284,15 +291,17 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
 
 def _listed(names: Sequence[str]) -> str:
     """Return the first names, for a message."""
+    texts = ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES])
     rest = len(names) - _LISTED_NAMES
-    more = f" and {rest} more" if rest > 0 else ""
-    return ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES]) + more
+    return f"{texts} and {rest} more" if rest > 0 else texts
 
 
 def _given(table: object, axis: str) -> NameList:
     """Return the labels of an axis of a table; None for the default labels of pandas."""
     labels = getattr(table, axis, None)
-    return None if labels is None or list(labels) == list(range(len(labels))) else labels
+    if labels is None or list(labels) == list(range(len(labels))):
+        return None
+    return labels
 
 
 # --- types of mutations -------------------------------------------------------------------------
@@ -369,7 +378,7 @@ def _types_of(class_: str) -> Texts:
     if class_ in _DOUBLETS:
         return tuple(f"{class_[:3]}{bases}" for bases in _DOUBLETS[class_].split())
     if ">" in class_:
-        return tuple(f"{before}[{class_}]{after}" for before in _BASES for after in _BASES)
+        return tuple(f"{before}[{class_}]{after}" for before, after in product(_BASES, _BASES))
     return tuple(f"{class_}:{count}" for count in _HOMOLOGIES.get(class_, _REPEATS))
 
 
@@ -378,14 +387,16 @@ def _class_label(class_: str) -> str:
     if ">" in class_:
         return class_
     size, kind, bases = class_.split(":")
-    label = f"{kind} {bases}" if size == "1" else f"{kind} {size}"
-    return "MH" if bases == "M" else label
+    if bases == "M":
+        return "MH"
+    return f"{kind} {bases}" if size == "1" else f"{kind} {size}"
 
 
 # The class of each type, in COSMIC's order.
 MUTATION_CLASSES = {one: class_ for class_ in MUTATION_COLOURS for one in _types_of(class_)}
 
-_CATALOGUES = [[*MUTATION_CLASSES][:96], [*MUTATION_CLASSES][96:179], [*MUTATION_CLASSES][179:]]
+_TYPES = [*MUTATION_CLASSES]
+_CATALOGUES = (_TYPES[:96], _TYPES[96:179], _TYPES[179:])
 
 
 def type_name(*parts: str) -> str:
@@ -399,9 +410,11 @@ def type_name(*parts: str) -> str:
     name = ""
     if len(parts) == 4:
         kind, bases, size, count = (part.removesuffix("+") for part in parts)
-        name = f"{size}:{kind.capitalize()}:{_INDEL_KINDS.get(bases, bases)}:{count}"
+        bases = _INDEL_KINDS.get(bases, bases)
+        name = f"{size}:{kind.capitalize()}:{bases}:{count}"
     elif len(parts) > 1 and len(parts[1]) == 3:
-        name = f"{parts[1][0]}[{parts[0]}]{parts[1][2]}"
+        bases = parts[1]
+        name = f"{bases[0]}[{parts[0]}]{bases[2]}"
     elif len(parts) == 2:
         name = ">".join(parts)
     return name if name in MUTATION_CLASSES else ":".join(parts)
@@ -417,8 +430,11 @@ class MutationTypes(NamedTuple):
     def groups(self) -> list[tuple[float, str]]:
         """Return the centre and the name of each group of classes in figures."""
         labels = np.array([_class_label(class_) for class_ in self.classes])
-        names = dict.fromkeys(labels.tolist())
-        return [(float(self.places[labels == name].mean()), name) for name in names]
+        groups = []
+        for name in dict.fromkeys(labels.tolist()):
+            centre = self.places[labels == name].mean()
+            groups.append((float(centre), name))
+        return groups
 
 
 def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
@@ -432,5 +448,6 @@ def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
     for types in _CATALOGUES:
         if names is not None and sorted(names) == sorted(types):
             places = np.array([types.index(name) for name in names])
-            return MutationTypes(places, tuple(MUTATION_CLASSES[name] for name in names))
+            classes = tuple(MUTATION_CLASSES[name] for name in names)
+            return MutationTypes(places, classes)
     return None

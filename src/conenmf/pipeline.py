@@ -19,11 +19,10 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import Rng, components, function, generator, optional
-from .data.blocks import Array
+from .arguments import components, function, generator, optional
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
-from .data.validate import checked_components
+from .data.validate import check_components
 from .errors import ComponentsError, InputWarning, Message, Option
 from .io.open import as_data
 from .judge.certificate import first_certificate
@@ -57,7 +56,8 @@ from .solve.run import (
     without_floor,
 )
 from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
-from .text import Facts, PathLike, counted, function_name
+from .text import counted, function_name
+from .types import Array, Facts, PathLike, Rng
 
 _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 
@@ -154,14 +154,17 @@ def factorize(
             saved = stack.enter_context(_saving(checkpoint, V, identity, rng))
         own = of_counted_samples(V, init)
         task = _task(V, problem, chosen, stopping, own, callback, rng, time, saved)
-        return _finish(task, _run(task, _resume(task) or _begin(task, K)), settings, passes)
+        begun = None if saved is None else _resume(task, saved)
+        end = _run(task, begun or _begin(task, K))
+        del begun  # its run may have a large H
+        return _finish(task, end, settings, passes)
 
 
 def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
     """Return the number of components, or "auto"; reject anything else."""
     if isinstance(K, str) and K == "auto":
         return "auto"
-    count = checked_components(components(K, auto=True), V)
+    count = check_components(components(K, auto=True), V)
     if count < n_fixed:
         raise ComponentsError(
             f"{n_fixed} components are fixed, more than the {count} asked for in all: the "
@@ -293,11 +296,10 @@ class _Begun(NamedTuple):
     run: Run | None
 
 
-def _resume(task: _Task) -> _Begun | None:
+def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
     """Return the run of a checkpoint, or None if there is none."""
-    saved = task.saved
-    parts = None if saved is None else saved.load(task.stopping.max_iter)
-    if saved is None or parts is None:
+    parts = saved.load(task.stopping.max_iter)
+    if parts is None:
         return None
     facts = saved.facts
     W = parts.arrays["W"]
@@ -306,7 +308,9 @@ def _resume(task: _Task) -> _Begun | None:
     task.clock.seconds.update(facts["seconds"])
     run = _first_run(task, problem, Start(W, None, name), parts)
     race = Race.of_plain(facts["race"])
-    return _note(task, _Begun(problem, name, facts["K_decided_by"], None, race, W, run))
+    begun = _Begun(problem, name, facts["K_decided_by"], None, race, W, run)
+    saved.facts = _facts(begun, task.clock.seconds)
+    return begun
 
 
 def _begin(task: _Task, K: int | str) -> _Begun:
@@ -330,20 +334,21 @@ def _begin(task: _Task, K: int | str) -> _Begun:
             if watch.is_stopped:
                 run.reason = StopReason.CALLBACK
         reason = "user" if selection is None else selection.sentence
-        return _note(task, _Begun(problem, start.name, reason, selection, None, start.W, run))
+        begun = _Begun(problem, start.name, reason, selection, None, start.W, run)
+        if task.saved is not None:
+            task.saved.facts = _facts(begun, task.clock.seconds)
+        return begun
 
 
-def _note(task: _Task, begun: _Begun) -> _Begun:
-    """Return the decisions of a fit, which a checkpoint saves from now on."""
-    if task.saved is not None:
-        task.saved.facts = {
-            "K_decided_by": begun.K_decided_by,
-            "init_used": begun.init_used,
-            "penalties": begun.problem.penalties.plain(),
-            "race": None if begun.race is None else begun.race.plain(),
-            "seconds": task.clock.seconds,
-        }
-    return begun
+def _facts(begun: _Begun, seconds: dict[str, float]) -> Facts:
+    """Return the decisions of a fit as plain values, which a checkpoint saves."""
+    return {
+        "K_decided_by": begun.K_decided_by,
+        "init_used": begun.init_used,
+        "penalties": begun.problem.penalties.plain(),
+        "race": None if begun.race is None else begun.race.plain(),
+        "seconds": seconds,
+    }
 
 
 def _select(task: _Task) -> Selection:
@@ -351,7 +356,7 @@ def _select(task: _Task) -> Selection:
     left = task.stopping.max_time
     if left is not None:
         left = max(left + task.clock.began - clock(), 0.0)
-    return choose_k(task.V, task.problem.loss, spectrum=task.spectrum, max_time=left)
+    return choose_k(task.V, task.problem, spectrum=task.spectrum, max_time=left)
 
 
 @dataclass
@@ -457,7 +462,7 @@ def _run(task: _Task, begun: _Begun) -> _End:
             run.continue_with(task.stopping)
             run.run()
         W, H = run.factors()
-        near = None if begun.problem.loss.is_convex else H.T
+        near = begun.problem.loss.near(H)
         if task.solver.floored:
             W = without_floor(task.data, W, H)
         assert run.reason is not None
@@ -486,7 +491,10 @@ def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
     winner, race = hold_race(run, rivals, begin, stopping, task.rng, bound)
     winner.callback = run.callback
     winner.save = run.save
-    return _note(task, begun._replace(run=winner, race=race, init_used=race.winner.init))
+    begun = begun._replace(run=winner, race=race, init_used=race.winner.init)
+    if task.saved is not None:
+        task.saved.facts = _facts(begun, task.clock.seconds)
+    return begun
 
 
 def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng: Generator) -> Run:
@@ -516,11 +524,9 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)
     own = V if V.unweighed is None else V.unweighed.V
-    bounds = problem.loss.lower_bounds
-    certificate = None
-    if not bounds or "singular values" in bounds:
-        spectrum = task.spectrum if bounds else None
-        certificate = first_certificate(error, last.kkt_residual, end.W.shape[1], spectrum)
+    certificate = first_certificate(
+        V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
+    )
     goodness = {} if V.observed is None else _goodness(V, V.observed, problem, end.W, error)
     return Factorization(
         W=np.ascontiguousarray(end.W[:, last.order]),
@@ -550,7 +556,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
 
 def _goodness(V: DataMatrix, known: Observed, problem: Problem, W: Array, error: float) -> Facts:
     """Return Q, the sum of squares in units of sigma, and what it would be of noise alone."""
-    if not known.of_sigma or problem.loss.degree != 2:
+    if not known.of_sigma or "sigma" not in problem.loss.constraints:
         return {}
     n_free = W.shape[1] * (sum(V.shape) - sum(known.n_empty))
     return {"Q": error**2 * known.total, "Q_expected": float(known.counts.sum()) - n_free}

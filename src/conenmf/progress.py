@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from . import kernels
 from .arguments import function, integer
+from .data.matrix import DataMatrix
 from .solve.run import Callback, Iteration
 from .text import visible
 
@@ -33,6 +34,8 @@ class Display:
         Seconds before anything is shown.
     interval : float
         Seconds between two plain lines.
+    data : DataMatrix, optional
+        Its running pass is shown too, if it says how much is done.
 
     Attributes
     ----------
@@ -41,12 +44,19 @@ class Display:
     """
 
     def __init__(
-        self, stream: TextIO, *, quiet: bool = False, delay: float = 1.0, interval: float = 5.0
+        self,
+        stream: TextIO,
+        *,
+        quiet: bool = False,
+        delay: float = 1.0,
+        interval: float = 5.0,
+        data: DataMatrix | None = None,
     ) -> None:
         self._stream = stream
         self._quiet = quiet
         self._delay = delay
         self._interval = interval
+        self._data = data
         self.continued_at: int | None = None
         self.update("", None, "")
         self._done = threading.Event()
@@ -79,7 +89,9 @@ class Display:
         """Return the current step as a line."""
         if kernels.compiling.is_running:
             return kernels.compiling.in_words
-        return f"{self._what}, {self._note}" if self._note else self._what
+        line = f"{self._what}, {self._note}" if self._note else self._what
+        share = None if self._data is None else self._data.share_of_pass
+        return line if share is None else f"{line}, {share:.0%} of a pass"
 
     def _show(self) -> None:
         began = perf_counter()
@@ -116,7 +128,7 @@ class Display:
 
 @contextmanager
 def watching(
-    verbose: object, callback: Callback | None, max_iter: int
+    verbose: object, callback: Callback | None, max_iter: int, V: DataMatrix
 ) -> Iterator[Callback | None]:
     """Show a fit while the block runs; yield its callback, which also calls the user's.
 
@@ -126,7 +138,7 @@ def watching(
         If False or 0, show nothing.
     callback : callable or None
         The user's callback.
-    max_iter
+    max_iter, V
         As in `factorize`.
     """
     if not (verbose if isinstance(verbose, bool) else integer("verbose", verbose, at_least=0)):
@@ -134,7 +146,7 @@ def watching(
         return
     observe = None if callback is None else function("callback", callback, takes=1)
     has_bar = _bar(sys.stdout) is not None
-    display = Display(sys.stdout, quiet=not has_bar, delay=0.0)
+    display = Display(sys.stdout, quiet=not has_bar, delay=0.0, data=V)
     show = display.iterations(max_iter)
 
     def shown(now: Iteration) -> object:

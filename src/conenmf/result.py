@@ -16,37 +16,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arguments import Pair, Shape, flag, instance, integer, number
-from .data.blocks import Array
+from . import plots
+from .arguments import flag, instance, integer, number
+from .components import components_frame, largest_features, named_features
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
-from .judge import plots
 from .judge.certificate import (
     AnyCertificate,
     Certificate,
     certify,
-    objective_bound,
-    observed_bound,
-    quality_in_words,
     usual_effort,
 )
 from .judge.choose_k import Selection
 from .judge.details import Details, describe, error_in_words
 from .judge.diagnosis import Diagnosis, Fit, is_bounded, judge, search_iterations
 from .judge.halves import N_SPLITS, HalfFit, Watch
-from .judge.plots import Which
 from .judge.requirement import Requirement, Search
 from .judge.residuals import Residuals, advice_on_sigma, residuals
-from .judge.scores import components_frame, largest_features, named_features
 from .judge.uniqueness import Uniqueness, uniqueness
 from .linalg.svd import KnownSpectrum
 from .names import NameList, Names
+from .plots import Which
 from .save import saved_factorization, write_factorization
 from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import Facts, PathLike, Texts, counted
+from .text import counted
+from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
 _CHANGED = (
     "the data were changed after the fit, so it cannot be judged: fit again, and call certify() or "
@@ -107,8 +104,8 @@ class Factorization:
         The names of samples and features, if the data have any; the words of texts and their
         weights, which `from_texts` needs to read new texts.
     preparation : Preparation or None
-        The steps that `prepare` applied to the data, so that `prepared` can repeat them on new
-        samples.
+        The steps that `prepare` applied to the data, so that `apply_preparation` can repeat them on
+        new samples.
     selection : Selection or None
         The evidence for the number of components, if it was estimated.
     spectrum, data : Spectrum or None, DataMatrix or None
@@ -239,7 +236,7 @@ class Factorization:
             lines.append(self.diagnosis.headline)
             return (*lines, *(f"{row.name}: {row.finding}" for row in self.diagnosis.rows))
         if self.certificate is not None:
-            lines += quality_in_words(self.certificate, self.K)
+            lines += self.certificate.sentences(self.K)
         if self.known_uniqueness is not None:
             lines.append(self.known_uniqueness.summary())
         return tuple(lines)
@@ -297,15 +294,11 @@ class Factorization:
         loss it is the bound for the divergence alone. The method needs the data.
         """
         V = self._require_data("objective_bound()")
-        if "divergence" in self.problem.loss.lower_bounds:
-            certificate: Any = self.certify()
-            return float(certificate.lower_bound * certificate.of_margins)
-        given = self.problem.penalties
-        ridge = {"l2_h": given.l2_h, "l2_w": given.l2_w}
-        if V.observed is not None:
-            return observed_bound(V, self.W, self._H_of(V), **ridge)
-        sums = given.sum_to_one
-        return objective_bound(V, self.W.shape[1], **ridge, sum_to_one=sums, spectrum=self.spectrum)
+        bounds = self.problem.loss.bounds(V, self.spectrum)
+        if bounds is None:
+            problem = "no lower bound is known for this loss: "
+            raise NotAvailableError(problem, Option("loss", self.loss))
+        return bounds.objective(self.W, self._H_of(V), self.problem.penalties)
 
     def components_for(self, error: float | None = None) -> Requirement:
         """Say how many components an error needs at least, by a bound, and at most, by a fit.
@@ -390,7 +383,8 @@ class Factorization:
         """Return the best known certificate, or a new one if it is asked for or takes little."""
         known = self.certificate
         is_cheap = known is None and is_bounded(V, self.K, self.problem.loss)
-        if self.problem.loss.lower_bounds and (is_cheap or effort is not None):
+        has_bounds = self.problem.loss.bounds(V) is not None
+        if has_bounds and (is_cheap or effort is not None):
             return self.certify(effort=effort)
         certificate = known or self.first_certificate  # all there is if there are no bounds
         self._remember(certificate=certificate)
@@ -453,7 +447,7 @@ class Factorization:
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
         V = self._require_data("residuals(V, W, H)")
-        if self.problem.loss.degree != 2:
+        if "sigma" not in self.problem.loss.constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
         return residuals(V, self.W, self._H_of(V))
 

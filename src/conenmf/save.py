@@ -25,7 +25,7 @@ from .scale.checkpoint import (
 from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
-from .text import Facts, PathLike
+from .types import Facts, PathLike
 
 # The types of a fitted ConeNMF, for `skops.io.load(path, trusted=TRUSTED_TYPES)`. They hold arrays,
 # numbers and texts; loading them calls no other code.
@@ -37,8 +37,6 @@ TRUSTED_TYPES = (
     "conenmf.data.prepare.Preparation",
     "conenmf.data.prepare.Vocabulary",
     "conenmf.estimator.ConeNMF",
-    "conenmf.judge.certificate.Certificate",
-    "conenmf.judge.certificate.CountCertificate",
     "conenmf.judge.choose_k.Evidence",
     "conenmf.judge.choose_k.Selection",
     "conenmf.judge.details.ConeDiagnosis",
@@ -50,8 +48,10 @@ TRUSTED_TYPES = (
     "conenmf.names.Names",
     "conenmf.result.Factorization",
     "conenmf.scale.checkpoint.Checkpoint",
+    "conenmf.solve.certificate.Certificate",
     "conenmf.solve.constraints.Fixed",
     "conenmf.solve.constraints.Penalties",
+    "conenmf.solve.losses.count_bounds.CountCertificate",
     "conenmf.solve.online.ConeStream",
     "conenmf.solve.online._Factors",
     "conenmf.solve.problem.Entries",
@@ -64,14 +64,14 @@ TRUSTED_TYPES = (
 _FORMAT = "conenmf-factorization-11"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
-# The fields that are objects, and their classes by the name of the loss.
-_PARTS: dict[str, Callable[[str], type]] = {
-    "history": lambda loss: History,
+# The fields that are objects, and their classes by the names of their own fields.
+_PARTS: dict[str, Callable[[list[str]], type]] = {
+    "history": lambda names: History,
     "certificate": kind_of_certificate,
     "first_certificate": kind_of_certificate,
-    "diagnosis": lambda loss: Diagnosis,
-    "known_uniqueness": lambda loss: Uniqueness,
-    "preparation": lambda loss: Preparation,
+    "diagnosis": lambda names: Diagnosis,
+    "known_uniqueness": lambda names: Uniqueness,
+    "preparation": lambda names: Preparation,
 }
 
 
@@ -110,7 +110,9 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
         fields = {name: facts[name] for name in (*_PLAIN_FIELDS, "seconds", "settings")}
         fields |= {name: arrays[name] for name in _ARRAY_FIELDS}
         for name, kind in _PARTS.items():
-            fields[name] = part_of(kind(facts["problem"]["loss"]), f"{name}_", arrays)
+            prefix = f"{name}_"
+            own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]
+            fields[name] = part_of(kind(own), prefix, arrays) if own else None
         fields["problem"] = Problem.of_plain(facts["problem"], fields["W"])
         names = fields["names"] = Names.of(**facts["names"])
         if facts["vocabulary"] is not None:  # the words are the names of the features

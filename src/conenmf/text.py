@@ -6,18 +6,12 @@ replaced by visible escapes.
 
 from __future__ import annotations
 
-import os
 import reprlib
 import unicodedata
-from collections.abc import Sequence
-from typing import Any, TypeAlias
 
-PathLike: TypeAlias = str | os.PathLike[str]
-Texts: TypeAlias = tuple[str, ...]
-# Plain values by name.
-Facts: TypeAlias = dict[str, Any]
-# Names for display, if there are any.
-Titles: TypeAlias = Sequence[str] | None
+TYPE_CHECKING = False  # as in `typing`; types import NumPy, and help for the command line does not
+if TYPE_CHECKING:
+    from .types import Facts
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
@@ -37,7 +31,7 @@ def visible(text: object, max_chars: int | None = _MAX_NAME_CHARS) -> str:
         plain = plain[: max_chars - 1] + "…"
     if plain.isprintable():
         return plain
-    return "".join(_spelled(sign) for sign in plain)
+    return "".join(_spell(sign) for sign in plain)
 
 
 def excerpt(text: object) -> str:
@@ -100,7 +94,7 @@ def shown(value: object) -> Shown:
     return Shown(visible(f"<{kind} of shape {shape} and type {dtype}>"))
 
 
-def _spelled(sign: str) -> str:
+def _spell(sign: str) -> str:
     if sign.isprintable() or unicodedata.category(sign) == "Zs":
         return sign
     return f"\\x{ord(sign):02x}"

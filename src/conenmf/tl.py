@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from .arguments import choice, flag, optional, text
-from .data.blocks import Array
 from .data.matrix import DataMatrix
-from .data.views import held, take_features
+from .data.views import hold_copy, take_features
 from .errors import DataError, OptionError
 from .export import annotate, check_annotated
 from .io.open import from_rows
@@ -28,7 +27,7 @@ from .names import Names
 from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
-from .text import Facts
+from .types import Array, Facts
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _MAX_ITER = signature(factorize).parameters["max_iter"].default
@@ -202,4 +201,4 @@ def _open(
         reason = "missing or weighted entries need all genes" if genes.size else "none is marked"
         raise OptionError(f"highly variable genes: {reason}; give use_highly_variable=False")
     view = take_features(V, genes, dtype=str(V.dtype))
-    return held(view) if V.is_in_memory else view, genes, others
+    return hold_copy(view) if V.is_in_memory else view, genes, others

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf.atomic import in_use
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 
 
 @pytest.fixture

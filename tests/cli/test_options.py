@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization, make_cones
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from conenmf.cli.output import (
     check_folder,
     earlier_files,
     new_result,
-    write_csv,
     write_summary,
 )
 from conenmf.errors import OutputError
+from conenmf.export import write_csv
 
 FILES = ("components.csv", "labels.csv", "result.npz")
 

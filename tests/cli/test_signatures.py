@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from conenmf import Factorization
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.names import MUTATION_CLASSES, MUTATION_COLOURS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "mutations.md").read_text("utf-8")

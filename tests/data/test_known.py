@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data, prepare
-from conenmf.data.known import filled, observed_only, weigh_samples
+from conenmf.data.imputation import fill_missing
+from conenmf.data.known import observed_only, weigh_samples
 from conenmf.errors import (
     DataError,
     OptionError,
@@ -370,6 +371,6 @@ def test_with_weights_beside_uncertainties_the_error_is_no_longer_q():
 
 def test_inits_see_zeros_for_negative_entries_and_means_without_them_for_missing_ones():
     X = np.array([[-2.0, 4.0, 1.0], [6.0, np.nan, 3.0], [np.nan, 1.0, -1.0]])
-    V = filled(from_rows(X, missing="nan", negative="keep"))
+    V = fill_missing(from_rows(X, missing="nan", negative="keep"))
     expected = [[0, 4, 1], [6, 2.5, 3], [3, 1, 0]]
     np.testing.assert_allclose(np.asarray(V.columns([0, 1, 2])).T, expected)

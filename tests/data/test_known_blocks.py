@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from conenmf.data.known import (
-    hidden,
+from conenmf.data.entries import (
+    hide,
     observed_residual,
     observed_squares,
-    packed,
+    pack,
     row_grams,
-    unpacked,
-    weighed,
+    unpack,
+    weigh,
     weighted_grams,
 )
 
@@ -22,12 +22,12 @@ def test_gram_matrices_of_known_entries(F, N, both_twins):
     rng = np.random.default_rng(F)
     mask, W, H = rng.random((N, F)) < 0.6, rng.random((F, 3)), rng.random((N, 3))
     block = rng.random((F, N))
-    grams = unpacked(row_grams(block, mask, packed(W)), 3)
+    grams = unpack(row_grams(block, mask, pack(W)), 3)
     np.testing.assert_allclose(grams, np.einsum("nf,fj,fk->njk", mask, W, W), atol=1e-12)
-    sums = unpacked(weighted_grams(block, mask, packed(H)), 3)
+    sums = unpack(weighted_grams(block, mask, pack(H)), 3)
     np.testing.assert_allclose(sums, np.einsum("nf,nj,nk->fjk", mask, H, H), atol=1e-10)
     weights = mask * rng.random((N, F))
-    grams = unpacked(row_grams(block, weights, packed(W)), 3)
+    grams = unpack(row_grams(block, weights, pack(W)), 3)
     np.testing.assert_allclose(grams, np.einsum("nf,fj,fk->njk", weights, W, W), atol=1e-12)
 
 
@@ -36,12 +36,12 @@ def test_residuals_and_squares_of_known_entries(make, both_twins, rng):
     X = np.where(rng.random((6, 40)) < 0.5, rng.random((6, 40)), 0)
     W, H, mask = rng.random((6, 2)), rng.random((40, 2)), rng.random((40, 6)) < 0.5
     for weights in (mask, mask * rng.random((40, 6))):
-        block = hidden(make(X), weights)
+        block = hide(make(X), weights)
         left, squares = observed_residual(block, weights, W, H)
         expected = weights.T * (X - W @ H.T)
         np.testing.assert_allclose(np.asarray(left), expected, atol=1e-14)
         np.testing.assert_allclose(squares, (weights.T * (X - W @ H.T) ** 2).sum(axis=0))
-        entries = weighed(block, weights)
+        entries = weigh(block, weights)
         entries = entries.toarray() if sp.issparse(entries) else entries
         np.testing.assert_allclose(entries, weights.T * X)
         np.testing.assert_allclose(observed_squares(block, weights), (weights.T * X**2).sum(axis=0))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data, prepare
 from conenmf.data.blocks import is_sparse
-from conenmf.data.prepare import prepared
+from conenmf.data.prepare import apply_preparation
 from conenmf.datasets import tf_idf
 
 ALL = {"normalize_total": 50.0, "log1p": True, "tfidf": True}
@@ -41,14 +41,14 @@ def test_it_is_a_view_in_every_storage(backend, small_blocks, sample_matrix, hol
 @pytest.mark.parametrize("step", [{"log1p": True}, {"normalize": True}, {"tfidf": True}])
 def test_new_samples_get_the_same_in_every_storage(main_backend, sample_matrix, step, holds):
     kept = prepare(from_columns(sample_matrix), **step).preparation
-    again = prepared(main_backend(sample_matrix[:, 5:20]), kept)
+    again = apply_preparation(main_backend(sample_matrix[:, 5:20]), kept)
     holds(again, by_hand(sample_matrix, **step)[:, 5:20])
 
 
 def test_features_in_another_order_keep_their_weights(sample_matrix):
     kept = prepare(from_columns(sample_matrix), tfidf=True).preparation
     order = np.arange(len(sample_matrix))[::-1]
-    again = prepared(from_columns(sample_matrix[order]), kept.reordered(order))
+    again = apply_preparation(from_columns(sample_matrix[order]), kept.reordered(order))
     expected = by_hand(sample_matrix, tfidf=True)[order]
     np.testing.assert_allclose(again.columns(np.arange(again.n_samples)), expected)
 
@@ -93,7 +93,7 @@ def test_a_result_keeps_it(reloaded, sample_matrix):
     V = from_columns(sample_matrix)
     result = factorize(prepare(V, **ALL), 2, max_iter=2, tol=0)
     loaded = reloaded(result).preparation
-    again = prepared(V, loaded)
+    again = apply_preparation(V, loaded)
     np.testing.assert_array_equal(again.columns([0, 5]), prepare(V, **ALL).columns([0, 5]))
     assert loaded.in_words() == (
         "each sample scaled to a sum of 50, then log(1 + x) of each entry, then each feature times "
@@ -106,12 +106,12 @@ def test_an_estimator_prepares_new_samples_in_the_same_way(sample_matrix):
     model = ConeNMF(2, max_iter=2, tol=0).fit(prepare(from_columns(sample_matrix), **ALL))
     A = model.transform(sample_matrix.T[5:20])
     np.testing.assert_allclose(A, model.result_.H.T[5:20], atol=1e-12)
-    again = prepared(from_columns(sample_matrix[:, 5:20]), model.result_.preparation)
+    again = apply_preparation(from_columns(sample_matrix[:, 5:20]), model.result_.preparation)
     np.testing.assert_allclose(model.transform(again), A)
 
 
 def test_words_that_no_text_has_count_nothing_in_new_texts(sample_matrix):
     preparation = prepare(from_columns(sample_matrix), tfidf=True).preparation
     assert preparation.idf[5] == 0  # a row of zeros
-    new = prepared(from_columns(np.ones((12, 2))), preparation).columns([0, 1])
+    new = apply_preparation(from_columns(np.ones((12, 2))), preparation).columns([0, 1])
     assert (new[5] == 0).all()

@@ -8,13 +8,7 @@ from tests.entries import entries
 
 from conenmf import from_columns
 from conenmf.data import resample
-from conenmf.data.resample import (
-    balanced,
-    bootstrapped,
-    drawn_counts,
-    holds_counts,
-    redrawn,
-)
+from conenmf.data.resample import balance_samples, bootstrap, draw_counts, holds_counts, redraw
 from conenmf.errors import DataTypeError
 from conenmf.solve.losses import get_loss
 
@@ -27,14 +21,14 @@ def counts(sample_matrix):
 def test_only_counts_are_drawn_again(refuses):
     V = from_columns([[1.0, 2.5]])
     assert not holds_counts(V)
-    refuses(DataTypeError, "not counts", lambda: redrawn(V, np.random.default_rng(0)))
+    refuses(DataTypeError, "not counts", lambda: redraw(V, np.random.default_rng(0)))
 
 
 W, H = np.random.default_rng(0).random((12, 3)), np.random.default_rng(1).random((3, 40))
 DRAWS = {
-    "few": lambda V, rng: drawn_counts(V, 0.02 * W, H, rng),
-    "many": lambda V, rng: drawn_counts(V, 5 * W, H, rng),
-    "again": redrawn,
+    "few": lambda V, rng: draw_counts(V, 0.02 * W, H, rng),
+    "many": lambda V, rng: draw_counts(V, 5 * W, H, rng),
+    "again": redraw,
 }
 
 
@@ -56,7 +50,7 @@ def test_draws_are_poisson(monkeypatch, way, rng):
     W[[0, -1]] = 0.0
     N, h = 4000, np.array([0.5, 2.0, 0.0])
     V = from_columns(sp.csc_array((30, N)) + sp.csc_array(([1.0], ([0], [0])), shape=(30, N)))
-    drawn = entries(drawn_counts(V, W, np.tile(h[:, None], N), np.random.default_rng(3)))
+    drawn = entries(draw_counts(V, W, np.tile(h[:, None], N), np.random.default_rng(3)))
     rates = W @ h
     possible = rates > 0
     assert not drawn[~possible].any()
@@ -71,7 +65,7 @@ def test_draws_are_poisson(monkeypatch, way, rng):
 @pytest.mark.parametrize(("mean", "options"), [(7.0, {}), (70.0, {"dispersion": 0.1})])
 def test_counts_drawn_again_are_poisson_or_overdispersed(mean, options):
     V = from_columns(np.full((50, 400), mean))
-    drawn = entries(redrawn(V, np.random.default_rng(1), **options))
+    drawn = entries(redraw(V, np.random.default_rng(1), **options))
     variance = mean + options.get("dispersion", 0.0) * mean**2
     assert drawn.mean() == pytest.approx(mean, abs=4 * np.sqrt(variance / drawn.size))
     assert drawn.var() == pytest.approx(variance, rel=0.05)
@@ -81,9 +75,7 @@ def test_counts_drawn_again_are_poisson_or_overdispersed(mean, options):
 
 @pytest.mark.parametrize("loss", ["frobenius", "poisson"])
 def test_samples_count_as_often_as_they_are_drawn(main_backend, small_blocks, counts, loss):
-    drawn = bootstrapped(
-        main_backend(counts), np.random.default_rng(4), degree=get_loss(loss).degree
-    )
+    drawn = bootstrap(main_backend(counts), np.random.default_rng(4), degree=get_loss(loss).degree)
     times = np.random.default_rng(4).poisson(1.0, counts.shape[1])
     assert {0, 1, 2} <= set(times)
     W = 0.1 + np.random.default_rng(0).random((counts.shape[0], 3))
@@ -94,9 +86,9 @@ def test_samples_count_as_often_as_they_are_drawn(main_backend, small_blocks, co
 
 def test_counts_are_drawn_and_then_balanced(main_backend, small_blocks, counts):
     options = {"dispersion": 0.05}
-    drawn = redrawn(from_columns(counts), np.random.default_rng(3), **options)
-    scaled = redrawn(main_backend(counts), np.random.default_rng(3), balance=True, **options)
-    expected = entries(balanced(from_columns(entries(drawn)), 0.05))
+    drawn = redraw(from_columns(counts), np.random.default_rng(3), **options)
+    scaled = redraw(main_backend(counts), np.random.default_rng(3), balance=True, **options)
+    expected = entries(balance_samples(from_columns(entries(drawn)), 0.05))
     np.testing.assert_allclose(entries(scaled), expected, rtol=1e-12)
 
 
@@ -104,5 +96,5 @@ def test_samples_are_balanced_by_their_mean_count_beyond_the_first(main_backend,
     weights = 1 / (
         1 + 0.05 * (counts * (counts - 1)).sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
     )
-    scaled = entries(balanced(main_backend(counts), 0.05))
+    scaled = entries(balance_samples(main_backend(counts), 0.05))
     np.testing.assert_allclose(scaled, counts * weights, rtol=1e-12)

@@ -9,9 +9,9 @@ from conenmf import factorize, from_columns, from_rows
 from conenmf.cones.clustering import cluster_cones
 from conenmf.data.prepare import to_sums
 from conenmf.data.views import (
-    held,
+    hold_copy,
     in_single,
-    shuffled_samples,
+    shuffle_samples,
     take_features,
     take_samples,
     unit_samples,
@@ -85,7 +85,7 @@ def test_a_subset_holds_the_samples_in_the_order_asked_for(main_backend, sample_
 
 def test_shuffling_keeps_features_and_breaks_samples_alike(main_backend, sample_matrix):
     dense, expected = (
-        entries(shuffled_samples(V, np.random.default_rng(0)))
+        entries(shuffle_samples(V, np.random.default_rng(0)))
         for V in (main_backend(sample_matrix), from_columns(sample_matrix))
     )
     np.testing.assert_array_equal(dense, expected)
@@ -120,7 +120,7 @@ def test_a_view_can_be_held(make):
     names = Names.of(range(50), list("abcdef"))
     view = take_features(from_rows(make(X), block_samples=7, names=names), np.array([0, 3]))
     passes = view.passes
-    kept = held(view)
+    kept = hold_copy(view)
     assert view.passes - passes == 1
     assert kept.names.feature_names == view.names.feature_names == ("a", "d")
     np.testing.assert_array_equal(entries(kept), X[:, [0, 3]].T)

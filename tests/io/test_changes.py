@@ -165,6 +165,10 @@ def test_a_file_that_is_harmed_during_the_iterations(tmp_path, X, kind, harm, re
     refuses(DataChangedError, path.name, fit, V, callback=callback)
 
 
+# Threads that read blocks out of order read some of their chunks again, not always equally often.
+IN_CHUNKS = {"h5-chunks", "h5-gzip", "zarr", "zarr-2", "zarr-shards"}
+
+
 @pytest.mark.parametrize("stage", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("kind", ["npy", "h5", "h5-sparse", "cube", "zarr"])
 def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage, refuses):
@@ -183,6 +187,8 @@ def test_a_file_that_is_cut_in_the_middle_of_a_pass(tmp_path, X, kind, stage, re
     V._source.read = counted
     init = "auto" if kind in ("npy", "h5") else "random"
     fit(V, init)
+    if kind in IN_CHUNKS:
+        stage = min(stage, 0.95)  # of the reads: still in the last pass
     harmed, n_reads = max(1, round(stage * n_reads)), 0
     refuses(DataChangedError, path.name, lambda: fit(V, init))
 
@@ -222,12 +228,15 @@ def harmless(path):
 def test_harmless_changes_of_a_file_cost_no_pass(tmp_path, X, kind, rows_read, same_factors):
     path = BY_PATH[kind](tmp_path, X)
     V = open_path(path)
-    n_rows = [sum(rows_read)]
+    costs = [(V.passes, sum(rows_read))]
     expected = fit(V)
-    n_rows.append(sum(rows_read))
+    costs.append((V.passes, sum(rows_read)))
     result = fit(V, callback=lambda now: harmless(path))
-    n_rows.append(sum(rows_read))
-    assert n_rows[2] - n_rows[1] == n_rows[1] - n_rows[0] > 0
+    costs.append((V.passes, sum(rows_read)))
+    (passes, rows), (passes_again, rows_again) = np.diff(costs, axis=0).tolist()
+    assert passes_again == passes > 0
+    if kind not in IN_CHUNKS:
+        assert rows_again == rows > 0
     same_factors(result, expected)
     result.certify()
 

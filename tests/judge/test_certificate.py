@@ -11,26 +11,18 @@ from scipy.optimize import minimize
 from scipy.special import kl_div
 
 from conenmf import ConeNMF, Problem, certify, factorize, from_columns, from_rows
-from conenmf.data.known import completed, observed_only
-from conenmf.data.resample import drawn_counts
+from conenmf.data.imputation import complete
+from conenmf.data.known import observed_only
+from conenmf.data.resample import draw_counts
 from conenmf.errors import DataError
-from conenmf.judge import certificate as module
-from conenmf.judge.certificate import (
-    BoundWarning,
-    Certificate,
-    CountCertificate,
-    certify_counts,
-    known_bound,
-    lower_bound,
-    noise_floor,
-    observed_bound,
-    poisson_gaps,
-)
-from conenmf.judge.dual_bound import best_lower_bound, divergence_bound
+from conenmf.judge.certificate import BoundWarning, Certificate, CountCertificate, lower_bound
 from conenmf.linalg.nnls import nnls
 from conenmf.report import render
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.losses.poisson import margins
+from conenmf.solve.dual_bound import best_lower_bound, divergence_bound
+from conenmf.solve.losses import POISSON, margins, squared_bounds
+from conenmf.solve.losses.count_bounds import noise_floor, poisson_gaps
+from conenmf.solve.losses.squared_bounds import known_bound, observed_bound
 
 # --- least squares ---
 
@@ -84,7 +76,7 @@ def test_an_error_below_its_bound_is_reported_and_not_hidden(sample_matrix, monk
     V = from_columns(sample_matrix)
     fit = factorize(V, 3)
     wrong = best_lower_bound(V, 3)._replace(value=0.9)
-    monkeypatch.setattr(module, "best_lower_bound", lambda *args, **options: wrong)
+    monkeypatch.setattr(squared_bounds, "best_lower_bound", lambda *args, **options: wrong)
     with pytest.warns(BoundWarning, match=r"is below its lower bound 0\.9 \(proven\)"):
         certificate = certify(V, fit.W, fit.H)
     assert certificate.gap == certificate.relative_error - 0.9 < 0
@@ -225,7 +217,7 @@ def test_data_are_completed_by_the_fit():
     mask = np.random.default_rng(3).random(X.shape) > 0.3
     V = from_rows(X, mask=mask, negative="keep")
     result = factorize(V, K)
-    rows = completed(V, result.W, result.H.T).columns(np.arange(40)).T
+    rows = complete(V, result.W, result.H.T).columns(np.arange(40)).T
     expected = np.maximum(np.where(mask, X, (result.W @ result.H).T), 0)
     np.testing.assert_allclose(rows, expected)
     assert "relative error" in render(result)
@@ -297,7 +289,7 @@ def test_a_certificate_of_counts_collects_what_others_compute(rng):
     W, H = known_rates(rng, 3, 60, 30)
     counts = rng.poisson(W @ H).astype(float)
     V = from_columns(counts)
-    certificate = certify_counts(V, W, H)
+    certificate = POISSON.bounds(V).certify(W, H)
     divergence = kl_div(counts, W @ H).sum()
     of_margins = kl_div(counts, np.outer(counts.sum(1), counts.sum(0)) / counts.sum()).sum()
     bound, error = divergence_bound(V, 3), divergence / of_margins
@@ -305,8 +297,8 @@ def test_a_certificate_of_counts_collects_what_others_compute(rng):
     found = astuple(certificate)[:5]
     assert found == pytest.approx((divergence, of_margins, error, below, error - below))
     assert certificate.coefficient_gap == poisson_gaps(V, W, H).coefficient_gap
-    assert certificate.noise_floor == noise_floor(V, W, H).value
-    plain = certify_counts(V, W, H, floor=False, effort=0)
+    assert certificate.noise_floor == noise_floor(POISSON, V, W, H).value
+    plain = POISSON.bounds(V).certify(W, H, 0, floor=False)
     assert np.isnan(plain.above_floor)
     assert (plain.floor_in_words(), plain.effort) == ("", 0)
 
@@ -333,7 +325,7 @@ def known_rates(rng, K=4, n_samples=150, n_features=80, mean=100):
 def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates(rng):
     W, H = known_rates(rng)
     V = from_columns(sp.csc_array(rng.poisson(W @ H)))
-    floor = noise_floor(V, W, H, refit=False, n_draws=5)
+    floor = noise_floor(POISSON, V, W, H, refit=False, n_draws=5)
     mean = np.mean([kl_div(rng.poisson(W @ H), W @ H).sum() for _ in range(20)])
     assert not floor.refitted
     assert floor.value == pytest.approx(mean, abs=4 * floor.spread)
@@ -343,9 +335,9 @@ def test_without_refitting_it_is_the_divergence_of_draws_from_their_rates(rng):
 def test_the_spread_of_the_floor_is_estimated_from_its_few_draws(rng):
     W, H = known_rates(rng, 2, 20, 15)
     V = from_columns(rng.poisson(W @ H).astype(float))
-    floor = noise_floor(V, W, H, refit=False, rng=np.random.default_rng(5))
+    floor = noise_floor(POISSON, V, W, H, refit=False, rng=np.random.default_rng(5))
     again = np.random.default_rng(5)
-    draws = [poisson_gaps(drawn_counts(V, W, H, again), W, H).divergence for _ in range(3)]
+    draws = [poisson_gaps(draw_counts(V, W, H, again), W, H).divergence for _ in range(3)]
     assert floor.value == pytest.approx(np.mean(draws))
     assert floor.spread == pytest.approx(np.std(draws, ddof=1))
 
@@ -370,7 +362,7 @@ def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves(rng):
     """About half for each parameter less than the draws have from their true rates."""
     W, H = known_rates(rng)
     V = from_columns(rng.poisson(W @ H).astype(float))
-    quick, floor = noise_floor(V, W, H, refit=False), noise_floor(V, W, H)
+    quick, floor = noise_floor(POISSON, V, W, H, refit=False), noise_floor(POISSON, V, W, H)
     assert floor.refitted
     n_parameters = W.size + H.size - 4**2
     assert quick.value - floor.value == pytest.approx(n_parameters / 2, rel=0.5)
@@ -379,17 +371,17 @@ def test_refits_leave_what_a_fit_to_counts_at_known_rates_leaves(rng):
 def test_rates_so_low_that_nothing_is_drawn_leave_nothing():
     V = from_columns([[1e-12, 0.0], [0.0, 2e-12]])
     W, H = np.array([[1e-12], [2e-12]]), np.array([[1.0, 1.0]])
-    assert noise_floor(V, W, H) == (0.0, 0.0, True)
+    assert noise_floor(POISSON, V, W, H) == (0.0, 0.0, True)
 
 
 @pytest.mark.seed(2)
 def test_draws_depend_on_the_generator_alone(main_backend, small_blocks, rng):
     W, H = known_rates(rng, 2, 40, 15)
     X = rng.poisson(W @ H).T.astype(float)
-    expected = noise_floor(from_rows(X), W, H, refit=False)
-    found = noise_floor(main_backend(X.T), W, H, refit=False)
+    expected = noise_floor(POISSON, from_rows(X), W, H, refit=False)
+    found = noise_floor(POISSON, main_backend(X.T), W, H, refit=False)
     assert found[:2] == pytest.approx(expected[:2], rel=1e-10)
-    other = noise_floor(from_rows(X), W, H, refit=False, rng=np.random.default_rng(9))
+    other = noise_floor(POISSON, from_rows(X), W, H, refit=False, rng=np.random.default_rng(9))
     assert other.value != expected.value
 
 

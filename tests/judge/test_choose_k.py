@@ -8,12 +8,20 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones, select_k
 from conenmf.cones.counting import estimate_rank
 from conenmf.data.resample import draw_samples
 from conenmf.data.views import unit_samples
 from conenmf.errors import InputWarning
-from conenmf.judge.choose_k import Evidence, Question, _among, _decision, _ratio, choose_k
+from conenmf.judge.choose_k import (
+    SPECTRAL,
+    Evidence,
+    Question,
+    _among,
+    _decision,
+    _ratio,
+    choose_k,
+)
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.losses import LOSSES
 
@@ -268,7 +276,7 @@ def test_candidates_limit_the_choice(parts):
 
 def test_progress_is_reported(parts):
     seen = []
-    names = list(enumerate(LOSSES["frobenius"].k_evidence))
+    names = list(enumerate(SPECTRAL))
     select_k(from_columns(parts), callback=lambda name, place: seen.append((place, name)))
     assert seen == names[:-2]  # the last two are for guesses
     X = np.abs(np.cumsum(np.random.default_rng(0).standard_normal((60, 40)), axis=1))
@@ -516,7 +524,7 @@ def test_the_papers_estimate_is_as_clear_as_with_and_without_unit_norms(rng):
     smaller = []
     for spread in (0.5, 2.5):
         V = from_columns(mixtures(np.ones(5), 0.02) * rng.lognormal(0, spread, 250))
-        (found,) = _ratio(Question(V, LOSSES["frobenius"], None, Spectrum(V), np.inf))
+        (found,) = _ratio(Question(V, Problem(), None, Spectrum(V), np.inf))
         ratios = [estimate_rank(one) for one in (V, unit_samples(V))]
         margins = [one.margin for one in ratios]
         assert [one.K for one in ratios] == [5, 5]

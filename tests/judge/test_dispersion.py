@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.stats import nbinom
 
 from conenmf import from_columns, stability
-from conenmf.data.resample import balanced
+from conenmf.data.resample import balance_samples
 from conenmf.judge.dispersion import (
     _refitted,
     dispersion,
@@ -14,7 +14,7 @@ from conenmf.judge.dispersion import (
     pruned,
     quasi_divergence,
 )
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.stability import stability_over
 
 
@@ -59,10 +59,10 @@ def test_weights_follow_how_closely_counts_are_known(main_backend, small_blocks,
     X = rng.poisson(np.outer(rng.random(30), [0.02, 1.0, 10.0, 100.0, 1000.0]) * 9).astype(float)
     X[:, 0] = np.minimum(X[:, 0], 1)  # counts of one are known as closely as Poisson counts
     V = main_backend(X)
-    assert balanced(V, 0.0) is V
+    assert balance_samples(V, 0.0) is V
     before = np.ones(5)
     for phi in (0.001, 0.01, 0.1):
-        scaled = np.array(balanced(V, phi).columns(np.arange(5)).sum(axis=0)).ravel()
+        scaled = np.array(balance_samples(V, phi).columns(np.arange(5)).sum(axis=0)).ravel()
         weights = scaled / np.maximum(X.sum(axis=0), 1)
         assert weights[0] == pytest.approx(float(X[:, 0].any()))
         assert (np.diff(weights[1:]) < 0).all()

@@ -11,8 +11,8 @@ from scipy.special import kl_div
 from sklearn.decomposition import NMF
 
 from conenmf import factorize, from_columns
-from conenmf.judge import dual_bound
-from conenmf.judge.dual_bound import best_lower_bound, divergence_bound
+from conenmf.solve import dual_bound
+from conenmf.solve.dual_bound import best_lower_bound, divergence_bound
 
 MANY = 40  # steps
 

@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime, nnls
 from conenmf import from_columns, stability
 from conenmf.judge.limits import LEVEL, entry_limits, moved_ranges, without_clipping
 from conenmf.judge.limits import _Window as Window
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 
 
 @pytest.mark.parametrize("n", [2, 5, 20])

@@ -12,10 +12,9 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from conenmf import ConeNMF, factorize, from_columns, make_cones
-from conenmf.judge import plots
-from conenmf.judge.scores import abundance_maps
+from conenmf import ConeNMF, factorize, from_columns, make_cones, plots
 from conenmf.names import Names
+from conenmf.plots import abundance_maps
 from conenmf.solve.run import History
 
 

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_columns, from_rows, stability
 from conenmf.errors import DataError, InputWarning, NotAvailableError
+from conenmf.judge.matching import match_components
 from conenmf.judge.residuals import residuals
-from conenmf.judge.scores import match_components
 
 
 def measurements(seed=0, N=150, F=12, K=3):

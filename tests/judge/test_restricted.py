@@ -3,11 +3,17 @@
 import numpy as np
 import pytest
 
-from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, stability
-from conenmf.errors import CheckpointError, ComponentsError, NotAvailableError, OptionError
+from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, select_k, stability
+from conenmf.errors import (
+    CheckpointError,
+    ComponentsError,
+    ConeNMFError,
+    NotAvailableError,
+    OptionError,
+)
 from conenmf.judge.displacement import displacement
 from conenmf.judge.limits import entry_limits, moved_ranges
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.judge.stability import stability_over
 from conenmf.solve.constraints import Penalties
 
@@ -267,6 +273,12 @@ def test_known_components_of_a_data_frame_are_matched_by_name(mixed):
     np.testing.assert_array_equal(Problem(fixed=table).bind(from_rows(X)).fixed.W, W[:, :1])
 
 
+@pytest.mark.parametrize("fixed", ["oak", [[-1.0]], [1.0, 2.0], [[np.nan]]])
+def test_known_components_are_nonnegative_columns(fixed):
+    with pytest.raises(ConeNMFError, match="fixed"):
+        Problem(fixed=fixed)
+
+
 def test_a_loss_that_contradicts_the_problem_is_refused(mixed):
     V, _ = mixed
     with pytest.raises(OptionError, match="not the loss of the problem, 'frobenius'"):
@@ -278,3 +290,51 @@ def test_a_loss_that_contradicts_the_problem_is_refused(mixed):
 def test_entry_limits_of_equal_runs_are_the_entries():
     low, high = entry_limits(np.array([0.5]), np.full((4, 1), 0.5))
     assert (low, high) == (0.5, 0.5)
+
+
+# --- the number of components -----------------------------------------------------------------
+
+
+def hidden_error(V, known, K, penalties):
+    """The error on hidden entries of plain fits to the others, mean over five splits."""
+    rng = np.random.default_rng(0)
+    p = penalties
+    errors = []
+    for split in range(5):
+        M = (np.random.default_rng(9).integers(5, size=V.shape) != split).astype(float)
+        W = np.hstack([known, rng.random((len(V), K - known.shape[1]))])
+        H = rng.random((K, V.shape[1]))
+        for _ in range(150):
+            for k in range(K):
+                R = M * (V - W @ H + np.outer(W[:, k], H[k]))
+                a = M.T @ W[:, k] ** 2 + p.l2_h
+                H[k] = np.maximum(R.T @ W[:, k] - p.l1_h, 0) / a
+            for k in range(known.shape[1], K):
+                R = M * (V - W @ H + np.outer(W[:, k], H[k]))
+                W[:, k] = np.maximum(R @ H[k] - p.l1_w, 0) / (M @ H[k] ** 2 + p.l2_w)
+        errors.append(np.linalg.norm((1 - M) * (V - W @ H)) / np.linalg.norm((1 - M) * V))
+    return np.mean(errors)
+
+
+def test_the_number_that_predicts_hidden_entries_includes_the_known_ones():
+    rng = np.random.default_rng(3)
+    W = rng.random((20, 4)) ** 3
+    V = np.maximum(W @ rng.dirichlet(np.full(4, 0.3), 120).T, 0)
+    V = np.maximum(V + 0.02 * rng.standard_normal(V.shape), 0)
+    holes = from_rows(V.T, mask=rng.random(V.T.shape) < 0.85)
+    problem = Problem(penalties=Penalties(l2_h=0.01, l2_w=0.01), fixed=W[:, :2])
+    (evidence,) = select_k(holes, problem=problem).evidence
+    assert (evidence.name, evidence.K) == ("hidden", 4)
+    assert evidence.ks[0] == 2  # the known components
+    plain = [hidden_error(V, W[:, :2], k, problem.penalties) for k in (2, 3, 4)]
+    scores = dict(zip(evidence.ks, evidence.scores, strict=True))
+    # with other splits, and 85 % of the entries
+    np.testing.assert_allclose([scores[k] for k in (2, 3, 4)], plain, rtol=0.25)
+    assert factorize(holes, "auto", fixed=W[:, :2], penalties=problem.penalties).K == 4
+
+
+def test_no_fewer_components_are_chosen_than_are_known():
+    rng = np.random.default_rng(0)
+    V = from_columns(rng.random((30, 1)) @ rng.random((1, 40)))
+    assert select_k(V).K == 1
+    assert select_k(V, problem=Problem(fixed=rng.random((30, 2)))).K == 2

@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from conenmf import ConeNMF
+from conenmf.components import largest_features
 from conenmf.errors import DataError
-from conenmf.judge.scores import (
-    abundance_maps,
-    largest_features,
-    match_components,
-    named_after,
-    scores,
-)
+from conenmf.judge.matching import match_components, named_after
+from conenmf.judge.scores import scores
 from conenmf.names import Names
+from conenmf.plots import abundance_maps
 
 
 def test_the_original_programs_agree(oracle):

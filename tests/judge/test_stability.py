@@ -15,18 +15,12 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_samples
 
 from conenmf import factorize, from_columns, from_rows, open_data, stability
-from conenmf.data.resample import bootstrapped, redrawn
+from conenmf.data.resample import bootstrap, redraw
 from conenmf.data.views import take_samples
 from conenmf.judge.dispersion import Noise
-from conenmf.judge.scores import match_components
-from conenmf.judge.stability import (
-    Replicates,
-    Stability,
-    _best,
-    consensus,
-    distinct,
-    stability_over,
-)
+from conenmf.judge.matching import match_components
+from conenmf.judge.replicates import Replicates, consensus, distinct
+from conenmf.judge.stability import Stability, _best, stability_over
 from conenmf.solve.losses import get_loss
 from conenmf.solve.problem import Problem
 from conenmf.solve.run import Stopping
@@ -193,8 +187,8 @@ def test_it_is_saved_from_any_storage(main_backend, small_blocks, reloaded):
 
 RESAMPLED = {
     "start": lambda V, rng, loss: V,
-    "samples": lambda V, rng, loss: bootstrapped(V, rng, degree=get_loss(loss).degree),
-    "counts": lambda V, rng, loss: redrawn(V, rng),
+    "samples": lambda V, rng, loss: bootstrap(V, rng, degree=get_loss(loss).degree),
+    "counts": lambda V, rng, loss: redraw(V, rng),
 }
 
 

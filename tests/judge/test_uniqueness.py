@@ -9,9 +9,10 @@ from sklearn.datasets import load_digits
 from tests import pairs
 
 from conenmf import Problem, factorize, from_columns, uniqueness
+from conenmf.data.blocks import unit_columns
 from conenmf.errors import NotAvailableError
 from conenmf.judge import uniqueness as module
-from conenmf.judge.scores import match_components, unit_columns
+from conenmf.judge.matching import match_components
 from conenmf.judge.uniqueness import (
     MAX_ERROR_RATIO,
     UNIQUE_RADIUS,

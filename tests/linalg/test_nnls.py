@@ -254,7 +254,7 @@ def test_rows_that_fail_are_solved_once_more(monkeypatch, rng):
         solution[1::2] = 7.0
         return solution
 
-    monkeypatch.setattr(sys.modules[nnls.__module__], "pivoted", broken)
+    monkeypatch.setattr(sys.modules[nnls.__module__], "pivot_rows", broken)
     check_exact(W, V, nnls(G, C))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import factorize, from_columns, make_cones, stability
-from conenmf.judge.scores import match_components
+from conenmf.judge.matching import match_components
 from conenmf.names import Names
 from conenmf.report import render
 

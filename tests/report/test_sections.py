@@ -1,10 +1,13 @@
 """The parts of a page hold what follows from the result, here computed once more."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from conenmf import factorize, from_columns, from_rows, make_cones
+from conenmf import factorize, from_columns, from_rows, make_cones, stability
 from conenmf.judge import details
+from conenmf.judge.matching import match_components
 from conenmf.names import Names
 from conenmf.report.sections import (
     Context,
@@ -13,6 +16,7 @@ from conenmf.report.sections import (
     reconstructions,
     residuals,
     samples,
+    verdict,
 )
 
 N, F = 90, 12
@@ -129,3 +133,38 @@ def _numbers(path):
     """Return where the first bar of a path begins, and its width."""
     first, width = path.removeprefix("M").split("h")[:2]
     return first.split(" ")[0], width.split("V")[0]
+
+
+def test_runs_add_a_row_and_limits_to_components():
+    rng = np.random.default_rng(2)
+    X = rng.dirichlet(np.full(3, 0.3), 90) @ rng.gamma(0.5, 1.0, (3, 12))
+    V = from_rows(X + 0.01 * rng.random(X.shape))
+    runs = stability(V, 3, 6, resample="samples")
+    assert runs.is_stable.all()
+    result = factorize(V, 3)
+    turned = replace(result, W=result.W[:, ::-1], H=result.H[::-1])
+    context = Context(turned, stability=runs)
+    names = [row.name for row in verdict(context)]
+    assert names[names.index("Components") + 1] == "Stability"
+    assert verdict(context)[names.index("Stability")].grade == "good"
+    order = match_components(turned.W, runs.W)[0]
+    assert sorted(order) == [0, 1, 2]
+    for k, card in enumerate(components(context).cards):
+        own = order[k]
+        lower, upper = context.limits(k)
+        np.testing.assert_allclose(lower, runs.lower[:, own] * turned.W[:, k].sum())
+        np.testing.assert_allclose(upper, runs.upper[:, own] * turned.W[:, k].sum())
+        assert card.stability.share == f"{runs.found_in[own]:.0%}"
+        middle = np.median(runs.cosines[:, own])
+        assert card.stability.cosine.startswith(f"{middle:.3f} [")
+    some = replace(runs, found_in=np.array([1.0, 0.2, 0.1]))
+    for found, grade in ((some, "fair"), (replace(some, found_in=np.zeros(3)), "poor")):
+        rows = verdict(Context(turned, stability=found))
+        assert next(row for row in rows if row.name == "Stability").grade == grade
+
+
+def test_a_pixel_has_its_row_and_column(few):
+    names = Names(pixels_shape=(9, 10))
+    context = Context(replace(few.result, names=names), coordinates=few.coordinates)
+    for place, index in enumerate(few.details.inspected.indices):
+        assert context.sample_name(place) == f"pixel ({index // 10}, {index % 10})"

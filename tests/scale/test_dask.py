@@ -18,7 +18,7 @@ from distributed.utils import get_mp_context
 
 from conenmf import ConeNMF, Factorization, certify, factorize, from_rows
 from conenmf.cones.simulate import make_cones
-from conenmf.data.resample import bootstrapped
+from conenmf.data.resample import bootstrap
 from conenmf.errors import (
     DataError,
     InputWarning,
@@ -191,7 +191,7 @@ def test_many_fits_on_workers_have_the_bits_of_each_alone(client, loss, traffic)
     found = stability(V, 2, 3, rng=np.random.default_rng(7), **options)
     for W, rng in zip(found.spectra, np.random.default_rng(7).spawn(3), strict=True):
         rounds.append(V.traffic.rounds)
-        data = bootstrapped(V, rng, degree=get_loss(loss).degree)
+        data = bootstrap(V, rng, degree=get_loss(loss).degree)
         alone = factorize(data, 2, init="random", rng=rng, **options).W
         W, alone = (Y / Y.sum(axis=0) for Y in (W, alone))
         np.testing.assert_allclose(np.sort(W, axis=1), np.sort(alone, axis=1), rtol=1e-13)

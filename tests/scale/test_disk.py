@@ -6,9 +6,11 @@ import anndata
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import zarr
 
 from conenmf import Factorization, factorize, from_rows, make_cones, open_data
 from conenmf.data.blocks import sparse_block_samples
+from conenmf.data.matrix import multiplied
 from conenmf.errors import OptionError
 from conenmf.scale.checkpoint import Checkpoint, _load_rows
 from conenmf.scale.disk import DiskMatrix
@@ -51,6 +53,21 @@ def test_passes_count_every_row_that_is_read(path, X, rows_read):
 
 
 # --- coefficients that do not fit in memory ---
+
+
+@pytest.mark.parametrize("chunk", [100, 250])
+def test_a_chunk_of_several_blocks_is_read_once_in_a_pass(X, tmp_path, rows_read, chunk):
+    """Blocks of 30 samples; a chunk's border may be within a block."""
+    stored = zarr.create_array(tmp_path / "x.zarr", data=X, chunks=(chunk, 30))
+    V = from_rows(stored, max_memory="1MB")
+    assert V.block_samples == 30
+    for _ in range(2):
+        del rows_read[:]
+        rows = [V._block(*border).T for border in V._blocks()]  # threads are not always in order
+        assert rows_read == [min(chunk, 600 - first) for first in range(0, 600, chunk)]
+        np.testing.assert_array_equal(np.concatenate(rows), X)
+    products, _ = V.sweep(multiplied, X=np.eye(30))
+    np.testing.assert_array_equal(products, X)
 
 
 def test_a_large_h_is_in_a_file_without_a_name(path, X):

@@ -1,7 +1,11 @@
 """What people have, fitted on a cluster with Dask's default settings, or refused with a name."""
 
 import asyncio
+import io
 import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import anndata
 import dask
@@ -23,6 +27,7 @@ from sklearn.model_selection import GridSearchCV
 from conenmf import ConeNMF, Factorization, factorize, from_rows
 from conenmf.errors import DataError, DataTypeError, ReadError
 from conenmf.judge.stability import stability
+from conenmf.progress import Display
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning")
 N, F, K = 400, 12, 3
@@ -256,6 +261,31 @@ def test_poisson_stability_and_transform(cluster, X, kind):
     A = fitted.fit_transform(data)
     np.testing.assert_allclose(fitted.transform(data), A, rtol=1e-6, atol=1e-9)
     assert fitted.score(data) == pytest.approx(fitted.score(np.round(5 * X)))
+
+
+# --- progress ---------------------------------------------------------------------------------
+
+
+def slow_step(block):
+    time.sleep(0.05)
+    return (0.0,)
+
+
+def test_the_client_knows_how_much_of_a_pass_is_done(cluster, X):
+    V = from_rows(chunked(X, 10))
+    shares = []
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(V.sweep, slow_step)
+        while not done.done():
+            shares.append(V.share_of_pass)
+            time.sleep(0.02)
+    assert V.share_of_pass is None
+    seen = [share for share in shares if share is not None]
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 3
+    display = Display(io.StringIO(), data=SimpleNamespace(share_of_pass=0.25))
+    display.update("error 0.5", what="solving")
+    assert display.line == "solving, error 0.5, 25% of a pass"
 
 
 # --- where and how a fit is called ------------------------------------------------------------

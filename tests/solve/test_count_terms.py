@@ -181,7 +181,7 @@ def test_the_objective_is_that_of_scikit_learn(counts):
     given = Penalties.as_in_sklearn((F, N), **options)
     V, limits = from_columns(counts), Stopping(tol=0.0, max_iter=1)
     step = alternate(V, C.T, A.T, "mult", stopping=limits, objective=POISSON.on(V, given))
-    ours = step.history.relative_error[-1] * POISSON.scale(V)
+    ours = step.history.relative_error[-1] * POISSON.on(V, rescale=False).total
     at_step = divergence(counts, step.W, step.H) + penalty(step.W, step.H, given)
     assert ours == pytest.approx(at_step, rel=1e-10)
     assert ours <= value * (1 + 1e-12)

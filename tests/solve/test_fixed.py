@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from conenmf import ConeNMF, certify, factorize, from_columns
-from conenmf.judge.certificate import bound_given
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.coefficients import what_is_left
+from conenmf.solve.losses.squared_bounds import bound_given
 from conenmf.solve.solvers import SOLVERS
 
 

@@ -37,6 +37,17 @@ def test_nndsvd_equals_the_original_program(oracle, main_backend, small_blocks):
     np.testing.assert_allclose(H, oracle["nndsvd_H"], atol=1e-9)
 
 
+def test_the_first_singular_pair_is_used_as_a_whole():
+    """Noise below zero in the data may give its vectors entries of both signs."""
+    noise = rng().standard_normal((8, 20))
+    V = np.outer(np.linspace(0, 1, 8), np.ones(20)) + 0.5 * noise
+    u, sigma, v = np.linalg.svd(V)
+    assert (np.sign(u[:, 0]) != np.sign(u[-1, 0])).any()
+    W, H = INITS["nndsvd"](from_columns(V, negative="keep"), 2, None)
+    np.testing.assert_allclose(W[:, 0], np.sqrt(sigma[0]) * np.abs(u[:, 0]), atol=1e-12)
+    np.testing.assert_allclose(H[0], np.sqrt(sigma[0]) * np.abs(v[0]), atol=1e-12)
+
+
 @pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", INITS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -16,7 +16,7 @@ WORDS = Words("share of the strangeness", "strangeness", "strangeness {error:.4g
 
 @pytest.fixture(params=[Frobenius, Poisson, ItakuraSaito])
 def loss(request, monkeypatch):
-    made_up = type("MadeUp", (request.param,), {"name": "made-up", "aliases": (), "words": WORDS})
+    made_up = type("MadeUp", (request.param,), {"name": "made-up", "words": WORDS})
     monkeypatch.setitem(LOSSES, "made-up", made_up())
     return request.param
 

@@ -8,7 +8,7 @@ from sklearn.decomposition import NMF
 from conenmf import ConeNMF, factorize, from_columns, from_rows
 from conenmf.data.known import weigh_samples
 from conenmf.errors import DataError, OptionError
-from conenmf.judge.scores import match_spectra
+from conenmf.judge.matching import match_spectra
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.constraints import (

@@ -275,6 +275,19 @@ def test_time_before_a_run_was_resumed_does_not_count(sample_matrix, init):
     assert again.passes[2] == parts.plain["history"][2][1] + 1
 
 
+def test_errors_that_rounding_has_made_too_small_are_raised(sample_matrix, init):
+    """A history never rises, also where an approximation has ended."""
+    V = from_columns(sample_matrix)
+    run = Run(FROBENIUS.on(V), *init, SOLVERS["hals"], Stopping(0, max_iter=9))
+    run.step()
+    first = run.errors[0]
+    run.errors[0] = first / 2  # as if in single precision
+    run._since = 1
+    run._rests = True
+    run.step()
+    assert first > run.errors[0] == run.errors[1] > first / 2
+
+
 # --- approximations ---------------------------------------------------------------------------
 
 
@@ -311,7 +324,7 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
         assert found[kind].dtype == np.float32
         values = np.linalg.eigvalsh(X.T @ X)[::-1]
         bound = np.sqrt(values[3:].sum() / values.sum())
-        assert FROBENIUS.lower_bound(V, 3, spectrum) == pytest.approx(bound, rel=1e-3)
+        assert FROBENIUS.bounds(V, spectrum).estimate(3) == pytest.approx(bound, rel=1e-3)
     assert found["fading"].basis.shape == (450, 6)
     assert found["noise"].basis is found["coarse"].basis is None
     X, V = kinds["noise"], from_columns(kinds["noise"])

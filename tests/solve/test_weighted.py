@@ -12,11 +12,11 @@ from conenmf.errors import (
     NotAvailableError,
     OptionError,
 )
-from conenmf.judge.certificate import observed_bound
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses.frobenius import FROBENIUS, KnownSquares
+from conenmf.solve.losses.squared_bounds import observed_bound
 from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import Solver
 

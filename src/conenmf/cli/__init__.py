@@ -14,7 +14,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -32,7 +32,10 @@ from ..errors import (
     is_disk_full,
 )
 from ..signals import Terminated, raise_received
-from ..text import Facts, visible
+from ..text import visible
+
+if TYPE_CHECKING:  # types import NumPy, and help does not
+    from ..types import Facts
 
 __all__ = ["EXIT_CODES", "app", "error_line", "main"]
 
@@ -155,9 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = _run(words, shared)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except click.UsageError as problem:
-        where = "conenmf" if problem.ctx is None else problem.ctx.command_path
-        return _say(f"{problem.format_message()} (try '{where} --help')", 2)
+    except click.UsageError as error:
+        where = "conenmf" if error.ctx is None else error.ctx.command_path
+        return _say(f"{error.format_message()} (try '{where} --help')", 2)
     except (KeyboardInterrupt, click.Abort):
         return _say(f"interrupted; {_LEFT}", 130)
     except Terminated:
@@ -167,14 +170,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as problem:
+    except Exception as error:
         if shared["debug"]:
             traceback.print_exc()
-        code = exit_code(problem)
-        notes = [*getattr(problem, "__notes__", ())]
+        code = exit_code(error)
+        notes = [*getattr(error, "__notes__", ())]
         if code == 1 and not shared["debug"]:
             notes.append("--debug shows where")
-        return _say("; ".join([error_line(problem, shared["flags"]), *notes]), code)
+        line = error_line(error, shared["flags"])
+        return _say("; ".join([line, *notes]), code)
 
 
 def _run(words: Sequence[str], shared: Facts) -> object:
@@ -196,39 +200,42 @@ def _say(message: str, code: int) -> int:
 # --- errors -----------------------------------------------------------------------------------
 
 
-def exit_code(problem: BaseException) -> int:
+def exit_code(error: BaseException) -> int:
     """Return the exit code for an error."""
-    if isinstance(problem, OSError) and is_disk_full(problem):  # e.g. of standard output
+    if isinstance(error, OSError) and is_disk_full(error):  # e.g. of standard output
         return 5
-    return next((code for code, kinds in _CODES_OF_ERRORS.items() if isinstance(problem, kinds)), 1)
+    for code, kinds in _CODES_OF_ERRORS.items():
+        if isinstance(error, kinds):
+            return code
+    return 1
 
 
-def error_line(problem: BaseException, flags: dict[str, str]) -> str:
+def error_line(error: BaseException, flags: dict[str, str]) -> str:
     """Return the line for an error, with options written as flags."""
-    if isinstance(problem, ConeNMFError):
-        return in_words(problem, flags)
-    if isinstance(problem, OSError) and problem.strerror and problem.filename:
-        return f"{problem.filename}: {problem.strerror}"
-    if isinstance(problem, FileNotFoundError) and problem.errno:
+    if isinstance(error, ConeNMFError):
+        return in_words(error, flags)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, FileNotFoundError) and error.errno:
         return "the current folder does not exist any more: change to another one"
-    if isinstance(problem, OSError) and is_disk_full(problem):
-        return f"the output cannot be written: {problem.strerror}"
-    if isinstance(problem, MemoryError):
+    if isinstance(error, OSError) and is_disk_full(error):
+        return f"the output cannot be written: {error.strerror}"
+    if isinstance(error, MemoryError):
         return "there is not enough memory: try --max-memory, or a smaller number of components"
-    if exit_code(problem) == 1:
-        return f"unexpected {type(problem).__name__}: {problem}"
-    return str(problem)
+    if exit_code(error) == 1:
+        return f"unexpected {type(error).__name__}: {error}"
+    return str(error)
 
 
-def in_words(problem: BaseException, flags: dict[str, str]) -> str:
+def in_words(error: BaseException, flags: dict[str, str]) -> str:
     """Return the message of an error or a warning, with options written as flags."""
-    message = problem.args[0] if problem.args else None
+    message = error.args[0] if error.args else None
     if not isinstance(message, Message):
-        return str(problem)
-    return "".join(_written(part, flags) for part in message.parts)
+        return str(error)
+    return "".join(_spell(part, flags) for part in message.parts)
 
 
-def _written(part: object, flags: dict[str, str]) -> str:
+def _spell(part: object, flags: dict[str, str]) -> str:
     if not (isinstance(part, Option) and part.name in flags):
         return str(part)
     flag = flags[part.name]

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
-from ..cells.programs import (
+from ..data.matrix import DataMatrix
+from ..data.resources import memory_budget
+from ..export import check_packages
+from ..fields.cells import (
     Programs,
     check_run,
     find_programs,
@@ -18,14 +21,12 @@ from ..cells.programs import (
     scaled_genes,
     write_programs,
 )
-from ..data.matrix import DataMatrix
-from ..data.resources import memory_budget
-from ..export import check_packages
+from ..fields.mutations import consensus_of
 from ..io.text import read_names
 from ..report import write_report
-from ..text import Facts, visible
+from ..text import visible
+from ..types import Facts
 from .inputs import open_input
-from .judge import consensus
 from .options import OUTPUT, RUNNING
 from .output import locked_folder, save_picture
 from .request import Request, command
@@ -35,7 +36,7 @@ _READING = ("samples_in", "dataset", "header", "names_column", "drop", "feature_
 _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p", "n_genes")
 
 
-@command(
+_OWN = (
     "K",
     "n_runs",
     "name",
@@ -45,26 +46,26 @@ _FITTING = ("refine", "resample", "density_threshold", "max_iter", "tol", "log1p
     "negative",
     "sample_names",
     "no_report",
-    *_READING,
-    *_FITTING,
-    *OUTPUT,
-    *RUNNING,
-    of=find_programs,
-    output={"default": "programs", "help": "Folder for the results."},
-    log1p={"help": "Factor log(1 + x) of counts scaled to 10000 per cell."},
-    resample={
+)
+# How options differ from the same options of other commands.
+_CHANGES: dict[str, Facts] = {
+    "output": {"default": "programs", "help": "Folder for the results."},
+    "log1p": {"help": "Factor log(1 + x) of counts scaled to 10000 per cell."},
+    "resample": {
         "type": click.Choice(["start", "samples"]),
         "help": "How fits differ: by their random init alone, or also by resampled cells.",
     },
-    max_iter={"type": click.IntRange(1), "help": "Maximum number of iterations of each fit."},
-    anndata={
+    "max_iter": {"type": click.IntRange(1), "help": "Maximum number of iterations of each fit."},
+    "anndata": {
         "flags": "--anndata/--no-anndata",
-        "is_flag": True,
         "default": True,
         "help": "Whether to write an .h5ad file with the counts and the programs.",
     },
-    force={"help": "Replace the files of another run."},
-)
+    "force": {"help": "Replace the files of another run."},
+}
+
+
+@command(*_OWN, *_READING, *_FITTING, *OUTPUT, *RUNNING, of=find_programs, **_CHANGES)
 def cells(request: Request) -> None:
     """Find gene programs in the raw counts DATA; write them in cNMF's format.
 
@@ -148,6 +149,6 @@ def _find(
         with request.display.working("judging the consensus"):
             log1p = programs.settings["log1p"]
             factored = scaled_genes(V, programs.statistics, programs.genes, log1p)
-            result = consensus(factored, found, request)
+            result = request.describe(consensus_of(factored, found))
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from .. import __version__
 from ..arguments import path as folder_path
@@ -24,11 +22,12 @@ from ..export import (
     annotate_file,
     check_packages,
     facts,
+    write_csv,
     write_tables,
 )
-from ..judge.displacement import displacement
+from ..fields.measurements import write_displacement, write_residuals
+from ..fields.ratings import Ratings, fit_ratings
 from ..pipeline import factorize
-from ..ratings import Ratings, fit_ratings
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
@@ -36,7 +35,7 @@ from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
-from ..text import Facts
+from ..types import Facts
 from .inputs import (
     about_samples,
     drop_label_columns,
@@ -58,52 +57,37 @@ from .options import (
     WORDS,
 )
 from .output import (
-    DISPLACEMENT_FILE,
-    Q_FILE,
     RECOMMENDATIONS_FILE,
-    RESIDUALS_FILE,
     advice,
     check_folder,
     earlier_files,
     fit_text,
     new_result,
-    write_csv,
     write_summary,
 )
 from .request import Request, command
 
-RATIO = "Q / expected Q"
 # If one of these options is given, ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
 
 
+_SOLVING = ("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "scene")
+_JUDGING = ("no_report", "quick", "n_splits", "effort", "uniqueness", "displacement")
+_READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
+
+
 @command(
-    "K",
-    "init",
-    "loss",
-    "solver",
-    "fixed",
-    "sample_weight",
-    "checkpoint",
-    "tables",
-    "anndata",
-    "no_report",
-    "quick",
-    "n_splits",
-    "effort",
-    "uniqueness",
-    "displacement",
-    "scene",
+    *_SOLVING,
+    *_JUDGING,
+    *_READING,
     *OUTPUT,
-    *READING,
-    *WORDS,
-    *PREPARING,
-    *ENTRIES,
     *TERMS,
     *STOPPING,
     *LABELS,
     *VIEWING,
     *RUNNING,
+    "tables",
+    "anndata",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -164,7 +148,7 @@ def _check_options(request: Request) -> Path:
     source = request.path
     if request.anndata and request.suffix != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
-    if request.displacement is not None and get_loss(request.loss).degree != 2:
+    if request.displacement is not None and "sigma" not in get_loss(request.loss).constraints:
         raise OptionError("--displacement is for least squares: leave out --loss")
     target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
@@ -193,22 +177,14 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     V = with_sample_weights(request, own, request.loss)
     n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
     penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
-    show = request.display.iterations(request.max_iter)
+    callback = interruption.watch(request.display.iterations(request.max_iter))
+    solver = None if request.solver == "none" else request.solver
+    how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
+    how |= {"fixed": read_fixed(request, V), "penalties": penalties}
     with request.display.working(request.choosing()):
-        result = factorize(
-            V,
-            request.K if request.K == "auto" else request.chosen_k(V),
-            init=request.init,
-            loss=request.loss,
-            solver=None if request.solver == "none" else request.solver,
-            rng=request.rng,
-            callback=interruption.watch(show),
-            checkpoint=request.checkpoint,
-            fixed=read_fixed(request, V),
-            penalties=penalties,
-            **request.chosen(STOPPING),
-        )
-    return request.described(result)
+        K = "auto" if request.K == "auto" else request.chosen_k(V)
+        result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
+    return request.describe(result)
 
 
 def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
@@ -217,7 +193,7 @@ def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
     with request.display.working("choosing the model by hidden ratings"):
         model = fit_ratings(V, K)
     request.ratings = model
-    return request.described(
+    return request.describe(
         model.result,
         ratings=model.summary(),
         rmse=model.rmse,
@@ -240,10 +216,10 @@ def write_result(
     if request.tables != "none":
         write_tables(result, folder, request.tables)
     if "Q" in result.settings:
-        _write_residuals(folder, result)
+        write_residuals(folder, result)
     if request.displacement is not None:
         with request.display.working("displacing entries"):
-            _write_displacement(folder, result, request.displacement)
+            write_displacement(folder, result, request.displacement)
     if request.ratings is not None:
         _write_recommendations(folder, request.ratings)
     if request.anndata:
@@ -262,33 +238,6 @@ def _write_recommendations(folder: Path, ratings: Ratings) -> None:
         for item, rating in ratings.recommend(user):
             rows.append((user, item, rating))
     write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
-
-
-def _write_residuals(folder: Path, result: Factorization) -> None:
-    """Write the residuals in units of sigma, and Q of each sample and of each feature."""
-    left = result.residuals()
-    names = result.names
-    features = [names.feature(f) for f in range(result.n_features)]
-    scaled = left.scaled.tolist()
-    rows = []
-    for n, ratio in enumerate(left.by_sample.tolist()):
-        rows.append((names.sample(n), ratio, *scaled[n]))
-    write_csv(folder / RESIDUALS_FILE, ("sample", RATIO, *features), rows)
-    by_feature = zip(features, left.by_feature.tolist(), strict=True)
-    write_csv(folder / Q_FILE, ("feature", RATIO), by_feature)
-
-
-def _write_displacement(folder: Path, result: Factorization, rises: Sequence[float]) -> None:
-    """Write how far each entry of each component can move, for each rise of Q."""
-    assert result.data is not None
-    found = displacement(result.data, result.W, result.H, rises, problem=result.problem)
-    rows = []
-    for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
-        for k, f in np.ndindex(result.W.T.shape):
-            name = result.names.feature(f)
-            rows.append((k, name, found.W[f, k], rise, low[f, k], high[f, k]))
-    header = ("component", "feature", "value", "rise of Q", "lower", "upper")
-    write_csv(folder / DISPLACEMENT_FILE, header, rows)
 
 
 @command(*OUTPUT, arguments=(), output={"default": "conenmf-demo", "help": "Folder."})

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.blocks import Array, Block, dense, exact
+from ..components import matched_rows
+from ..data.blocks import Block, dense, exact
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix, PerSample
 from ..data.prepare import Vocabulary, Words
@@ -18,11 +19,11 @@ from ..io.limits import named_damage
 from ..io.open import open_data, prepare
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
-from ..judge.scores import matched_rows
 from ..names import Labelled, Names, in_order, mutation_types
 from ..solve.constraints import FIXED_TABLE, Fixed
 from ..solve.losses import get_loss
-from ..text import Facts, Texts, visible
+from ..text import visible
+from ..types import Array, Facts, Texts
 from .options import LABELS, OPENING, PREPARING, WORDS
 from .request import Request
 
@@ -51,14 +52,10 @@ def _open(request: Request, vocabulary: Vocabulary | None) -> DataMatrix:
     with request.display.working(f"reading {request.data}"):
         samples = _names(request, request.sample_names)
         features = _names(request, request.feature_names)
-        V = open_data(
-            request.data,
-            dataset=request.dataset,
-            words=vocabulary or Words(**request.chosen(WORDS)),
-            names=Names.of(samples, features, request.image_shape, request.pixels_shape),
-            **request.chosen((*OPENING, "missing", "n_threads", "max_memory")),
-            **read_entries(request),
-        )
+        names = Names.of(samples, features, request.image_shape, request.pixels_shape)
+        words = vocabulary or Words(**request.chosen(WORDS))
+        reading = request.chosen((*OPENING, "dataset", "missing", "n_threads", "max_memory"))
+        V = open_data(request.data, words=words, names=names, **reading, **read_entries(request))
         steps = request.chosen(PREPARING)
         return prepare(V, **steps) if any(steps.values()) else V
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from .. import __version__, comparison
 from ..atomic import output_file
-from ..data.blocks import Array, exact
 from ..data.matrix import DataMatrix
-from ..export import REPORT_FILE, facts, json_values
+from ..export import REPORT_FILE, facts, json_values, write_csv
+from ..fields.mutations import consensus_of, name_components, write_runs
 from ..judge.choose_k import select_k
 from ..judge.requirement import components_for
-from ..judge.scores import named_after
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
-from ..result import Factorization
 from ..solve.run import Callback
-from ..text import Facts, Texts, visible
+from ..text import visible
+from ..types import Facts
 from .fit import result_folder, write_result
 from .inputs import drop_label_columns, labels_of, open_input, read_labels, read_reference
 from .options import (
@@ -35,15 +33,11 @@ from .options import (
     WORDS,
 )
 from .output import (
-    LIMITS_FILE,
-    RUNS_FILE,
     RUNS_FOLDER,
-    STABILITY_FILE,
     check_picture,
     diagnosis_text,
     new_result,
     save_picture,
-    write_csv,
 )
 from .request import Request, command
 
@@ -88,21 +82,17 @@ def rank(request: Request) -> None:
             needed = components_for(V, request.error, loss=request.loss)
     if request.plot is not None:
         save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
+    evidence = {}
+    for one in selection.evidence:
+        facts_of_one = {"n_components": one.K, "reason": one.text, "ks": one.ks}
+        evidence[one.name] = {**facts_of_one, "scores": one.scores}
     answer = {
         "n_components": selection.K,
         "interval": selection.interval,
         "grade": selection.grade,
         "decided_by": selection.decided_by,
         "sentence": selection.sentence,
-        "evidence": {
-            one.name: {
-                "n_components": one.K,
-                "reason": one.text,
-                "ks": one.ks,
-                "scores": one.scores,
-            }
-            for one in selection.evidence
-        },
+        "evidence": evidence,
         "components_for": None if needed is None else vars(needed),
         "plot": request.plot,
     }
@@ -136,7 +126,7 @@ def diagnose(request: Request) -> None:
         K = "auto" if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
-    result = request.described(result)
+    result = request.describe(result)
     with display.working("certifying the error"):
         result.certify(effort=request.effort)
     request.judge(result, **labels)
@@ -194,7 +184,8 @@ def compare(request: Request) -> None:
     if number == "user":
         number = f"{table.K} components"
     paths = filter(None, (request.plot, request.output))
-    lines = [number, str(table), *(f"written: {visible(path, None)}" for path in paths)]
+    lines = [number, str(table)]
+    lines += [f"written: {visible(path, None)}" for path in paths]
     answer = {
         "n_components": table.K,
         "K_decided_by": request.K_decided_by,
@@ -268,13 +259,13 @@ def _fit_many(request: Request, kind: str) -> None:
     lines = []
     with new_result(target) as folder:
         found = _replicates(V, request, kind, target / RUNS_FOLDER)
-        result = consensus(V, found, request)
+        result = request.describe(consensus_of(V, found))
         if request.K_decided_by != "user":
             lines.append(request.K_decided_by)
         lines.append(str(found))
         answer = _answer(found)
         if reference is not None:
-            result = _named(result, *reference)
+            result = name_components(result, *reference)
         matches = result.settings.get("known_as", [])
         answer["known_as"] = matches
         if not request.no_report:
@@ -286,7 +277,7 @@ def _fit_many(request: Request, kind: str) -> None:
             lines.append(f"component {k}: {match}")
         with request.display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})
-            _write_runs(folder, found)
+            write_runs(folder, found)
             files = write_result(folder, result, summary, request, stability=found)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
@@ -314,22 +305,8 @@ def _replicates(V: DataMatrix, request: Request, kind: str, checkpoint: Path) ->
         )
 
 
-def _named(result: Factorization, reference: Array, names: Texts) -> Factorization:
-    """Name the components of a result after known ones."""
-    names, matches = named_after(exact(result.W), reference, names)
-    more = {"component_names": list(names), "known_as": list(matches)}
-    return replace(result, settings={**result.settings, **more})
-
-
-def consensus(V: DataMatrix, found: Stability, request: Request) -> Factorization:
-    """Return the consensus of many fits as a result for other commands and the report."""
-    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
-    how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
-    return replace(request.described(result, **how), init_used="consensus")
-
-
 def _answer(found: Stability) -> Facts:
-    return {
+    answer: Facts = {
         "n_components": found.K,
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
@@ -338,26 +315,11 @@ def _answer(found: Stability) -> Facts:
         "cosine_limits": found.cosine_limits,
         "n_minima": found.n_minima,
         "n_runs": found.n_runs,
+    }
+    return answer | {
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,
         "stable": found.is_stable.tolist(),
         "moves_in_degrees": np.degrees(found.moves),
         "withheld_limits": found.withheld,
     }
-
-
-def _write_runs(folder: Path, found: Stability) -> None:
-    """Write statistics of all fits."""
-    found.save(folder / STABILITY_FILE)
-    limits = []
-    for k, f in np.ndindex(found.K, len(found.W)):
-        name = found.names.feature(f)
-        ends = (found.lower[f, k], found.upper[f, k])
-        limits.append((k, name, found.W[f, k], *ends, found.withheld[k]))
-    header = ("component", "feature", "value", "lower", "upper", "withheld")
-    write_csv(folder / LIMITS_FILE, header, limits)
-    runs = []
-    for n, error in enumerate(found.run_errors):
-        runs.append((n, error, int(found.is_kept[n]), *found.cosines[n]))
-    names = (f"cosine of component {k}" for k in range(found.K))
-    write_csv(folder / RUNS_FILE, ("run", "relative_error", "is_kept", *names), runs)

@@ -19,18 +19,17 @@ from typing import Any, get_args
 import click
 from click import Choice, FloatRange, IntRange
 
-from ..arguments import Shape
 from ..data.prepare import Words
 from ..data.validate import Negative, SamplesIn
 from ..export import TABLES
 from ..io.open import open_data, prepare
-from ..judge.stability import RESAMPLINGS
+from ..judge.replicates import RESAMPLINGS
 from ..report import VIEWS, render
 from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
-from ..text import Facts, Texts
+from ..types import Facts, Shape, Texts
 
 # --- values -----------------------------------------------------------------------------------
 
@@ -91,8 +90,8 @@ _FILE = click.Path()
 _AT_LEAST_0 = FloatRange(0)
 _NONE_OR_MORE = IntRange(0)
 _ONE_OR_MORE = IntRange(1)
-_LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.aliases)]
-_LOSS_HELP = ", ".join(loss.help for loss in LOSSES.values())
+_LOSS_NAMES = [name for loss in LOSSES.values() for name in (loss.name, *loss.words.aliases)]
+_LOSS_HELP = ", ".join(loss.words.help for loss in LOSSES.values())
 
 # --- groups of options ------------------------------------------------------------------------
 
@@ -117,7 +116,7 @@ class _Common:
     )
     output: str | None = option("", _FILE, flags="-o --output")
     loss: str = option(
-        f"The loss to minimise: {', '.join(loss.help for loss in LOSSES.values())}.",
+        f"The loss to minimise: {', '.join(loss.words.help for loss in LOSSES.values())}.",
         Choice(_LOSS_NAMES),
         default="frobenius",
     )

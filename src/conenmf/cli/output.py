@@ -20,7 +20,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +44,19 @@ from ..export import (
     RESULT_FILE,
     TABLE_NAMES,
     TABLES,
-    no_formula,
-    write_lines,
 )
+from ..fields.measurements import DISPLACEMENT_FILE, Q_FILE, RESIDUALS_FILE
+from ..fields.mutations import LIMITS_FILE, RUNS_FILE, STABILITY_FILE
 from ..judge.details import NO_GUARANTEE, ConeDiagnosis
 from ..result import Factorization
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
-from ..text import Facts, counted, visible
+from ..text import counted, visible
+from ..types import Facts
 from .request import Request
 
 _SUMMARY_FILE = "summary.json"
-STABILITY_FILE = "stability.npz"
-LIMITS_FILE = "limits.csv"
-RUNS_FILE = "runs.csv"
 RECOMMENDATIONS_FILE = "recommendations.csv"
-RESIDUALS_FILE = "residuals.csv"
-Q_FILE = "q.csv"
-DISPLACEMENT_FILE = "displacement.csv"
 RUNS_FOLDER = "runs"  # folder in which the fits of stability are saved as they end
 _NEW_FOLDER = "unfinished-result"
 _RESULT_FILES = {
@@ -91,8 +85,8 @@ def check_folder(target: Path, force: bool) -> None:
     if not output_folder(target).is_dir():
         return
     earlier = earlier_files(target)
-    ours = {RUNS_FOLDER, _NEW_FOLDER}
-    others = {path.name for path in target.iterdir() if not path.name.startswith(".")} - ours
+    names = {path.name for path in target.iterdir() if not path.name.startswith(".")}
+    others = names - {RUNS_FOLDER, _NEW_FOLDER}
     if others and not (earlier or force):
         raise OutputError(f"{target} holds other files: name another folder, or add --force")
     for name in sorted(others & _RESULT_FILES - earlier):
@@ -115,9 +109,9 @@ def new_result(target: Path) -> Iterator[Path]:
             yield new
             with writing(target):
                 _replace_files(new, target)
-        except BaseException as problem:
-            if isinstance(problem, Exception) and (new / RESULT_FILE).is_file():
-                problem.add_note(f"the new result is kept in {new}")
+        except BaseException as error:
+            if isinstance(error, Exception) and (new / RESULT_FILE).is_file():
+                error.add_note(f"the new result is kept in {new}")
             else:
                 shutil.rmtree(new, ignore_errors=True)
             raise
@@ -187,13 +181,6 @@ def list_in_summary(folder: Path, name: str) -> None:
         write_summary(folder, summary, [*summary["files"], name])
 
 
-def write_csv(target: Path, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
-    """Write a table; cells with a comma or a quote are quoted, and formulas are escaped."""
-    lines = ([no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
-    with written_whole(target) as stream:
-        write_lines(stream, chain([header], lines))
-
-
 def check_picture(path: str | None) -> None:
     """Reject a picture of an unknown kind, or in a folder that does not exist."""
     if path is not None:
@@ -234,7 +221,7 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("to unmix a scene into endmembers and abundances, use --scene")
     if any("10x" in remark for remark in V.remarks):
         hints.append("to find gene programs in raw counts, use conenmf cells")
-    elif are_counts and is_plain and "divergence" not in get_loss(request.loss).lower_bounds:
+    elif are_counts and is_plain and get_loss(request.loss).noise is None:
         hints.append("whole numbers: if they are counts, try --loss poisson")
     are_genes = are_counts and N >= _WIDE_RATIO * F and names.sample_names is not None
     is_turned = F >= _WIDE_RATIO * N or are_genes
@@ -260,12 +247,14 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
     lines += _components(result)
     is_interrupted = result.stop_reason is StopReason.INTERRUPTED
-    began = request.display.continued_at
-    middle = f", continued at {began}" * bool(began) + ", interrupted" * is_interrupted
-    iterations = counted(result.n_iter, "iteration")
-    lines.append(f"{iterations}{middle}, {result.total_seconds:.3g} s")
-    replacing = ", replacing an earlier result" * replaces
-    lines.append(f"results are in {visible(target, None)}{replacing}")
+    parts = [counted(result.n_iter, "iteration")]
+    if request.display.continued_at:
+        parts.append(f"continued at {request.display.continued_at}")
+    if is_interrupted:
+        parts.append("interrupted")
+    lines.append(", ".join([*parts, f"{result.total_seconds:.3g} s"]))
+    where = f"results are in {visible(target, None)}"
+    lines.append(f"{where}, replacing an earlier result" if replaces else where)
     if is_interrupted and request.checkpoint is None:
         lines.append("a run with --checkpoint FOLDER could be continued by the same command")
     elif is_interrupted:
@@ -300,28 +289,29 @@ def _components(result: Factorization) -> list[str]:
 def diagnosis_text(result: Factorization) -> str:
     """Return the verdict, then each component's grade, the certificate, cones and advice."""
     diagnosis = result.diagnose()
-    judged = zip(result.component_names, diagnosis.components, diagnosis.reasons, strict=True)
     lines = [*diagnosis.lines(), ""]
-    lines += [visible(f"{name}: {grade}; {reason}", None) for name, grade, reason in judged]
+    for k, name in enumerate(result.component_names):
+        verdict = f"{name}: {diagnosis.components[k]}; {diagnosis.reasons[k]}"
+        lines.append(visible(verdict, None))
     lines += ["", "certificate (it judges the error, not the components)"]
-    known = vars(result.certify())
-    lines += [f"  {name.replace('_', ' '):24}{value:.6g}" for name, value in known.items()]
+    for name, value in vars(result.certify()).items():
+        title = name.replace("_", " ")
+        lines.append(f"  {title:24}{value:.6g}")
     details = diagnosis.details
     if details.cones is not None:
         lines += _cones(details.cones)
-    lines += ["", "recommended init: {}, because {}".format(*details.advice)]
+    init, reason = details.advice
+    lines += ["", f"recommended init: {init}, because {reason}"]
     return "\n".join(lines)
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:
     geometry = cones.geometry
-    sizes = enumerate(zip(cones.sizes, geometry.angles, strict=True))
     lines = ["", "cone  samples  size angle"]
-    lines += [f"{k:>4}{size:>9}{angle:>8.3f} rad" for k, (size, angle) in sizes]
+    for k, angle in enumerate(geometry.angles):
+        lines.append(f"{k:>4}{cones.sizes[k]:>9}{angle:>8.3f} rad")
     lines.append(f"error of cr1-nmf alone: {cones.error:.6g}, proven to be <= {cones.bound:.6g}")
     if len(cones.sizes) > 1:
-        calm = "" if geometry.holds else f": {NO_GUARANTEE}"
-        lines.append(
-            f"the geometric assumption {geometry.verdict}, margin {geometry.margin:.3f} rad{calm}"
-        )
+        line = f"the geometric assumption {geometry.verdict}, margin {geometry.margin:.3f} rad"
+        lines.append(line if geometry.holds else f"{line}: {NO_GUARANTEE}")
     return lines

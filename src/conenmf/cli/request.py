@@ -17,13 +17,14 @@ from numpy.random import Generator, default_rng
 
 from ..data.matrix import DataMatrix
 from ..export import json_values
+from ..fields.ratings import Ratings
 from ..io.open import open_data, split_member
 from ..judge.choose_k import Selection, select_k
 from ..progress import Display
-from ..ratings import Ratings
 from ..result import Factorization
 from ..signals import Interruption
-from ..text import Facts, visible
+from ..text import visible
+from ..types import Facts
 from .options import (
     AS_BEFORE,
     ENTRIES,
@@ -43,19 +44,9 @@ from .options import (
 class Request(Options):
     """What a user requests: arguments and options, by their names in Python.
 
-    Attributes
-    ----------
-    words : str
-        The command line.
-    given : set of str
-        Names of the options that the user gave.
-    display : Display
-    model, result : str
-        Arguments of the commands for saved results.
-    K_decided_by, selection
-        As in `Factorization`.
-    ratings : Ratings or None
-        The model, if the data are ratings.
+    `words` is the command line. `given` has the names of the options that the user gave. `model`
+    and `result` are arguments of the commands for saved results. `K_decided_by` and `selection` are
+    those of the result, and `ratings` is the model if the data are ratings.
     """
 
     words: str
@@ -109,7 +100,7 @@ class Request(Options):
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 
-    def described(self, result: Factorization, **more: object) -> Factorization:
+    def describe(self, result: Factorization, **more: object) -> Factorization:
         """Return the result with the source of its data, and why it has so many components."""
         result = replace(result, settings={**result.settings, **self.origin, **more})
         if self.K_decided_by == "user":

@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from ..atomic import output_file
-from ..data.blocks import Array
-from ..data.prepare import prepared
+from ..components import matched_rows
+from ..data.prepare import apply_preparation
 from ..errors import DataError, OptionError
 from ..export import REPORT_FILE, RESULT_FILE, check_table, write_coefficients
+from ..fields.mutations import STABILITY_FILE
 from ..io.text import TABLE_SUFFIXES
-from ..judge.scores import matched_rows
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..text import visible
+from ..types import Array
 from .inputs import (
     about_samples,
     drop_label_columns,
@@ -33,7 +34,7 @@ from .options import (
     RUNNING,
     VIEWING,
 )
-from .output import STABILITY_FILE, check_complete, list_in_summary, locked_folder
+from .output import check_complete, list_in_summary, locked_folder
 from .request import Request, command, flags_of
 
 
@@ -70,7 +71,7 @@ def transform(request: Request) -> None:
     places = np.arange(len(result.W))[:, None]
     features = matched_rows(places, result.names, V)[:, 0]
     if result.preparation is not None:
-        V = prepared(V, result.preparation.reordered(features))
+        V = apply_preparation(V, result.preparation.reordered(features))
     with request.display.working("computing the coefficients"), V.own_threads():
         W = result.W[features].astype(V.dtype, copy=False)
         H, labels, value = result.problem.coefficients(V, W)
@@ -78,7 +79,7 @@ def transform(request: Request) -> None:
     error = 0.0
     if V.total:
         loss = result.problem.loss
-        error = loss.relative_error(value, loss.scale(V))
+        error = loss.on(V, rescale=False).relative_error(value)
     labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,
@@ -135,8 +136,10 @@ def report(request: Request) -> None:
         result = _load(request.result)
         request.read_as(result.settings)
         result, classes = _judge(result, request)
+        about = about_samples(request, result.n_samples)
         consensus = folder / STABILITY_FILE
-        has_consensus = result.init_used == "consensus" and consensus.is_file()
+        if result.init_used == "consensus" and consensus.is_file():
+            about["stability"] = Stability.load(consensus)
         write_report(
             result,
             target,
@@ -144,9 +147,8 @@ def report(request: Request) -> None:
             view=request.view,
             image_shape=request.image_shape,
             pixels_shape=request.pixels_shape,
-            stability=Stability.load(consensus) if has_consensus else None,
             classes=classes,
-            **about_samples(request, result.n_samples),
+            **about,
         )
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
@@ -172,13 +174,13 @@ def _judge(result: Factorization, request: Request) -> tuple[Factorization, Arra
         raise OptionError("a model of ratings is judged when it is fitted: leave out --data")
     V = open_input(request, result.vocabulary)
     if V.shape != (result.n_features, result.n_samples):
+        size = f"{V.n_samples} samples and {V.n_features} features"
         raise DataError(
-            f"{request.data} has {V.n_samples} samples and {V.n_features} features, and "
-            f"the data of {request.result} had {result.n_samples} and {result.n_features}: name "
-            "the right file, and say how to read it"
+            f"{request.data} has {size}, and the data of {request.result} had {result.n_samples} "
+            f"and {result.n_features}: name the right file, and say how to read it"
         )
     if result.preparation is not None:
-        V = prepared(V, result.preparation)
+        V = apply_preparation(V, result.preparation)
     V = with_sample_weights(request, V, result.loss)
     result = replace(result, data=V, certificate=None, diagnosis=None)
     request.judge(result, **labels)

@@ -15,11 +15,12 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import array, factor
-from ..data.blocks import Array, Block, over
+from ..data.blocks import Block, over
 from ..data.matrix import Aligned
 from ..data.validate import check_labels
 from ..errors import Option, OptionError
 from ..io.open import as_data
+from ..types import Array
 from .geometry import RIGHT_ANGLE, sine_at, squared_distances
 
 

@@ -26,15 +26,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, Rng, choice, components, generator, integer, optional
-from ..data.blocks import Array, Block, dense, exact, norms
+from ..arguments import choice, components, generator, integer, optional
+from ..data.blocks import Block, dense, exact, norms
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import draw_samples
 from ..data.validate import require_nonnegative
 from ..errors import ComponentsError, Option, OptionError
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum
-from ..text import Facts, counted
+from ..text import counted
+from ..types import Array, Facts, Pair, Rng
 from .geometry import angles_between, cosine_rounding, largest_angle
 from .robust import are_evident, centres_in_noise
 

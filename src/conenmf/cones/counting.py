@@ -42,26 +42,16 @@ from numpy.linalg import eigh, matrix_rank, norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Range, flag, integer, optional
-from ..data.blocks import (
-    EPS,
-    TINY,
-    Array,
-    Block,
-    cross_products,
-    dense,
-    exact,
-    first_largest,
-    norms,
-)
+from ..arguments import flag, integer, optional
+from ..data.blocks import EPS, TINY, Block, cross_products, dense, exact, first_largest, norms
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples
 from ..data.views import unit_samples
 from ..errors import ComponentsError
 from ..io.open import as_data
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Facts
+from ..types import Array, Facts, Pair, Range
 from .clustering import farthest_first
 from .geometry import (
     Separation,
@@ -289,7 +279,7 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
         return 0.0
     a = a / largest
     # the function is convex; where its derivative is zero
-    s, _ = bisected(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
+    s, _ = bisect(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
     return math.sqrt(largest * (F / s + (c * a / (1 - a * s)).sum()))
 
 

@@ -41,17 +41,7 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Interval, Pair
-from ..data.blocks import (
-    EPS,
-    Array,
-    Block,
-    cone_products,
-    cross_products,
-    dense,
-    norms,
-    slices,
-)
+from ..data.blocks import EPS, Block, cone_products, cross_products, dense, norms, slices
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import check_labels
 from ..data.views import unit_samples
@@ -59,6 +49,7 @@ from ..errors import ComponentsError, DataError
 from ..io.open import as_data
 from ..linalg.nnls import nnls
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..types import Array, DType, Interval, Pair
 
 RIGHT_ANGLE = np.pi / 2
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array
 from ..data.matrix import DataMatrix
 from ..data.resample import evenly_spaced
 from ..errors import ComponentsError
+from ..types import Array
 from .geometry import angles_of, distances, unit_samples_at
 
 _MAX_SAMPLES = 2000  # largest number of samples whose pairs are all compared

@@ -27,21 +27,13 @@ import numpy as np
 from numpy.linalg import eigh
 from numpy.random import Generator, default_rng
 
-from ..arguments import Pair, Rng, instance, number, optional
-from ..data.blocks import (
-    Array,
-    Block,
-    cone_products,
-    exact,
-    norms,
-    over,
-    products,
-    residual_squared,
-)
+from ..arguments import instance, number, optional
+from ..data.blocks import Block, cone_products, exact, norms, over, products, residual_squared
 from ..data.matrix import Aligned, DataMatrix, PerSample, add
 from ..data.resample import Seed, new_seed, uniform_rows
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
+from ..types import Array, Pair, Rng
 from .clustering import Cones, assign, choose_centres, require_new_direction, require_samples
 from .geometry import cosine_rounding, largest_angle, unit_samples_at
 

@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Interval, Pair, Shape
-from ..data.blocks import Array, Block, exact, first_largest, norms, products
+from ..data.blocks import Block, exact, first_largest, norms, products
 from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
+from ..types import Array, Interval, Pair, Shape
 from .geometry import RIGHT_ANGLE, widen
 
 _ROUNDING = 1e-13  # of ||V||^2: smaller energy beyond K is rounding

@@ -15,20 +15,10 @@ from numpy.linalg import norm, solve
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from ..arguments import (
-    Array,
-    Pair,
-    array,
-    flag,
-    function,
-    generator,
-    integer,
-    number,
-    optional,
-    seeded,
-)
+from ..arguments import array, as_generator, flag, function, generator, integer, number, optional
 from ..data.resources import require_memory
 from ..errors import Option, OptionError
+from ..types import Array, Pair
 from .geometry import RIGHT_ANGLE
 
 SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
@@ -219,7 +209,7 @@ def make_cone_data(
     >>> X.shape, sorted(set(y.tolist()))
     ((50, 30), [0, 1, 2, 3])
     """
-    rng = seeded("random_state", random_state)
+    rng = as_generator("random_state", random_state)
     model = make_cones(
         n_features, n_components, alpha, n_samples=n_samples, noise=noise, rng=rng, **options
     )

@@ -26,8 +26,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.linalg import eigh, norm
 
-from ..data.blocks import Array, Block, dense, exact, first_largest, norms, over
+from ..data.blocks import Block, dense, exact, first_largest, norms, over
 from ..data.matrix import DataMatrix
+from ..types import Array
 from .clustering import farthest_first
 from .geometry import cosine_rounding
 

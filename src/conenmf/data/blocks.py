@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.linalg import norm
 
 from .. import kernels
-from ..arguments import Array as Array
-from ..arguments import DType, Pair, Shape
+from ..types import Array, DType, Pair, Shape
 
 # The precision of float64, and its smallest positive number, which replaces 0 as a divisor.
 EPS = float(np.finfo(float).eps)
@@ -240,6 +240,11 @@ def over(numbers: Any, divisors: Array) -> Array:
     shape = np.broadcast(numbers, divisors).shape
     dtype = np.result_type(numbers, divisors)
     return np.divide(numbers, divisors, out=np.zeros(shape, dtype), where=divisors > 0)
+
+
+def unit_columns(W: Array) -> Array:
+    """Return the columns of W (F, K) scaled to norm 1; zero columns stay zero."""
+    return over(W, norm(W, axis=0))
 
 
 def residual_squared(block: Block, squared: Array, C: Array, G: Array, W: Array, H: Array) -> Array:

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Interval, array, choice, number, real_numbers
+from ..arguments import array, choice, number, real_numbers
 from ..errors import (
     DataError,
     DataTypeError,
@@ -36,27 +36,14 @@ from ..errors import (
 )
 from ..names import Names, in_order
 from ..text import counted
-from .blocks import (
-    Array,
-    Block,
-    Entries,
-    dense,
-    entrywise,
-    exact,
-    is_sparse,
-    over,
-    owners,
-    products,
-    products_at,
-    sums_at,
-    weighted_sums,
-    with_data,
-)
-from .matrix import Aligned, DataMatrix, PerSample, add
+from ..types import Array, DType, Interval
+from .blocks import Block, dense, exact, is_sparse, over
+from .entries import EntryWeights, hide, known_rows, observed_squares, pattern
+from .matrix import Aligned, DataMatrix, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
-from .views import MappedMatrix, changed_entries, take_samples, times_samples
+from .views import MappedMatrix, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT = 1e100  # the smallest weight is its inverse
@@ -65,9 +52,6 @@ _LOOKED_AT = 500  # samples that are compared with weights
 _MIN_LOOKED_AT = 10  # entries of a feature that are compared with weights
 _GROWS = 0.5  # mean rank correlation of weights and data from which on a remark is made
 _COPY_SHARE = 0.25  # of the memory: the largest copy with zeros for missing entries
-
-# Weights (n, F) of the entries of a block; None if stored entries weigh the same.
-EntryWeights: TypeAlias = Array | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +249,7 @@ def observed_only(
         codes = [code for code in codes if code != "zeros"]
         if codes or parts or sigma is not None:
             codes.append("zeros")
-    parts += [V.sweep(_known_rows, missing=code)[0] for code in codes]
+    parts += [V.sweep(known_rows, missing=code)[0] for code in codes]
     if not parts and not is_pattern and sigma is None:
         return V
     rows = parts[0] if parts else None
@@ -448,19 +432,19 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
         view = take_samples(V, repeated)
         view.unweighed = Weighed(V, weights, degree, repeated=repeated)
         return view
-    if degree == 0:
+    if not degree:
         problem = (
             " has fractions, or counts too many samples, for a loss that does not depend on "
             "scale: give small whole numbers"
         )
         raise OptionError(Option("sample_weight"), problem)
     roots = V.align(np.sqrt(weights))
-    scales = roots if degree == 2 else V.align(weights)
+    scales = V.align(weights ** (1 / degree))
     view = times_samples(V, scales, holes=True)
     if V.observed is not None:
         rows = V.observed.weights
         if not weights.all():  # samples of weight 0 do not count as known
-            rows = V.sweep(_known_rows, missing="zeros")[0] if rows is None else rows
+            rows = V.sweep(known_rows, missing="zeros")[0] if rows is None else rows
             rows = V.by_rows(_weights_times, rows, (weights > 0)[:, None])
         view.observed = Observed.of(view, rows)
     view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
@@ -484,90 +468,7 @@ def as_repeated(V: DataMatrix) -> DataMatrix:
     return twin
 
 
-# --- one block with missing or weighted entries -------------------------------------------------
-
-
-def hidden(block: Block, weights: Array) -> Block:
-    """Return a block with zeros where the weight is zero; the block may have NaN there."""
-    if is_sparse(block):
-        kept = weights[owners(block), block.indices] > 0
-        return with_data(block, np.where(kept, block.data, 0))
-    rows: Array = np.where(weights > 0, np.asarray(block.T), 0)
-    return rows.astype(block.dtype, copy=False).T
-
-
-def weighed(block: Block, weights: EntryWeights) -> Block:
-    """Return a block in float64 with each entry times its weight."""
-    block = exact(block)
-    if weights is None:
-        return block
-    if is_sparse(block):
-        return with_data(block, block.data * weights[owners(block), block.indices])
-    return (np.asarray(block.T) * weights).T
-
-
-def observed_squares(block: Block, weights: EntryWeights) -> Array:
-    """Return the weighted sum of the squares of each sample, in float64."""
-    entries: Any = weighed(block, weights)
-    return np.asarray((entries * exact(block)).sum(axis=0))
-
-
-def observed_residual(
-    block: Block, weights: EntryWeights, W: Array, H: Array
-) -> tuple[Block, Array]:
-    """Return weights times (block - W H') as a block, and the weighted squares of each sample."""
-    if weights is None and is_sparse(block):
-        owner = owners(block)
-        data = exact(block.data)
-        left = data - products_at(Entries(block.indices, owner, data), W, H)
-        return with_data(block, left), sums_at(owner, left**2, block.shape[1])
-    values: Any = block.toarray() if is_sparse(block) else block
-    rows = H @ W.T
-    np.subtract(values.T, rows, out=rows)
-    if weights is not None and weights.dtype == bool:
-        rows *= weights
-    if weights is None or weights.dtype == bool:
-        return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=float)
-    kept = rows * weights
-    return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=float)
-
-
-def packed(W: Array) -> Array:
-    """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
-    first, second = np.triu_indices(W.shape[1])
-    rows = exact(W)
-    return rows[:, first] * rows[:, second]
-
-
-def unpacked(pairs: Array, K: int) -> Array:
-    """Return symmetric matrices (n, K, K) from their upper halves (n, K (K + 1) / 2)."""
-    first, second = np.triu_indices(K)
-    places = np.arange(first.size)
-    place = np.empty((K, K), np.intp)
-    place[first, second] = places
-    place[second, first] = places
-    return np.ascontiguousarray(pairs[:, place])
-
-
-def row_grams(block: Block, weights: EntryWeights, pairs: Array) -> Array:
-    """Return the sum of weight w_f w_f' over the entries of each sample, packed."""
-    return products(_pattern(block, weights), pairs)
-
-
-def weighted_grams(block: Block, weights: EntryWeights, pairs: Array) -> Array:
-    """Return the sum of weight h_n h_n' over the entries of each feature, packed."""
-    return weighted_sums(_pattern(block, weights), pairs)
-
-
-def _pattern(block: Block, weights: EntryWeights) -> Block:
-    if weights is not None:
-        return exact(weights).T
-    if is_sparse(block):
-        return with_data(block, np.ones(block.data.size))
-    return np.ones(block.shape)
-
-
-# --- views without missing entries ----------------------------------------------------------------
+# --- zeros at missing entries -----------------------------------------------------------------
 
 
 def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
@@ -575,7 +476,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
 
     A fit reads the data often, and replacing entries takes as long as multiplying them.
     """
-    view = MappedMatrix(V, hidden, rows, dtype=V.dtype, holes=True)
+    view = MappedMatrix(V, hide, rows, dtype=V.dtype, holes=True)
     size = V.n_features * V.n_samples
     is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
     if not isinstance(V, DenseMatrix) or not is_small:
@@ -583,69 +484,6 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
     kept = np.ascontiguousarray(view.held_rows(size), dtype=V.dtype)
     size = V.block_samples
     return DenseMatrix(kept, block_samples=size, n_threads=V.n_threads, names=V.names)
-
-
-def filled(V: DataMatrix) -> DataMatrix:
-    """Return a view with the mean of the feature at each missing entry, for inits.
-
-    Sparse data whose stored entries are the known ones stay as they are. Negative entries become
-    zeros.
-    """
-    observed = V.observed
-    own = V.unweighed
-    if observed is not None and own is not None and own.repeated is None:
-        return own.again(filled(own.V))
-    if observed is None and V.measures.lowest >= 0:
-        return V
-    if observed is not None and observed.weights is not None:
-        (sums,) = V.sweep(_feature_sums)
-        means = sums / np.maximum(observed.counts, 1)
-        return completed(V, means[:, None], np.ones((V.n_samples, 1)))
-    view = clipped(V) if V.measures.lowest < 0 else copy.copy(V)
-    view.observed = None
-    return view
-
-
-def clipped(V: DataMatrix) -> DataMatrix:
-    """Return a view with zeros in place of negative entries; missing entries stay missing."""
-    complete = copy.copy(V)
-    complete.observed = None
-    view = changed_entries(complete, partial(np.maximum, 0))
-    view.observed = V.observed
-    return view
-
-
-def completed(V: DataMatrix, W: Array, Ht: Aligned) -> DataMatrix:
-    """Return a view with W H at each missing entry: W (F, K), H' (N, K) aligned.
-
-    Negative entries become zeros.
-    """
-    observed = V.observed
-    if observed is None:
-        return filled(V)
-    change = partial(_with_model, W=exact(W))
-    return MappedMatrix(V, change, *observed.aligned, Ht, dtype=V.dtype, holes=True)
-
-
-def _with_model(block: Block, *given: Array, W: Array) -> Block:
-    """Replace missing entries by W H', given weights, if there are any, and H (n, K)."""
-    *weights, H = given
-    known = known_entries(block, *weights)
-    rows: Array = np.where(known, dense(block).T, exact(H) @ W.T)
-    return np.maximum(rows, 0).astype(block.dtype, copy=False).T
-
-
-def known_entries(block: Block, weights: EntryWeights = None) -> Array:
-    """Return whether each entry of a block is known, (n, F)."""
-    if weights is not None:
-        return weights > 0
-    return _known_rows(block, missing="zeros")[0]
-
-
-def _feature_sums(block: Block) -> tuple[Array]:
-    block = entrywise(exact(block), partial(np.maximum, 0))
-    ones = np.ones((block.shape[1], 1))
-    return (weighted_sums(block, ones)[:, 0],)
 
 
 # --- steps that read weights -------------------------------------------------------------------
@@ -673,24 +511,6 @@ def _is_positive(index: range, rows: Array) -> Array:
     return rows > 0
 
 
-def _known_rows(block: Block, *, missing: str | float) -> PerSample:
-    """Step: return which entries are known if NaN, zeros or a number mark missing entries.
-
-    For sparse data, "zeros" means entries that are not stored. If `missing` is a number, NaN also
-    counts as missing.
-    """
-    is_zero = missing == "zeros"
-    code = np.nan if isinstance(missing, str) else missing
-    if is_sparse(block):
-        values = block.data
-        known = np.full(block.shape[::-1], not is_zero and code != 0)
-        known[owners(block), block.indices] = is_zero | ~(np.isnan(values) | (values == code))
-        return known, None
-    rows = np.asarray(block.T)
-    known = rows != 0 if is_zero else ~np.isnan(rows) & (rows != code)
-    return np.ascontiguousarray(known), None
-
-
 # Counts of features, sums of inverse weights, the number of empty samples, and weighted squares;
 # and the range of the weights.
 _Survey: TypeAlias = tuple[tuple[Array, Array, int, float], Interval]
@@ -698,9 +518,9 @@ _Survey: TypeAlias = tuple[tuple[Array, Array, int, float], Interval]
 
 def _survey(block: Block, weights: EntryWeights = None) -> tuple[_Survey]:
     """Step: survey the known entries of a block."""
-    pattern: Any = _pattern(block, None if weights is None else weights > 0)
-    counts = pattern.sum(axis=1)
-    n_empty = int((pattern.sum(axis=0) == 0).sum())
+    ones: Any = pattern(block, None if weights is None else weights > 0)
+    counts = ones.sum(axis=1)
+    n_empty = int((ones.sum(axis=0) == 0).sum())
     inverses = np.zeros(len(counts))
     extremes = 1.0, 1.0
     with np.errstate(over="ignore"):

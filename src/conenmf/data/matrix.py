@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Shape, integer, optional
+from ..arguments import integer, optional
 from ..kernels import SMALLEST_SQUARE
 from ..names import Names
-from ..text import Facts, Texts
-from .blocks import Array, Block, Rows, exact, is_sparse, products, weighted_sums, with_data
+from ..types import Array, DType, Facts, Shape, Texts
+from .blocks import Block, Rows, exact, is_sparse, products, weighted_sums, with_data
 from .resources import available_threads
 
 # An array with one row per sample, which is passed to steps: an ndarray, or a Dask array.
@@ -255,6 +255,11 @@ class DataMatrix(ABC):
     def _count(self, passes: float) -> None:
         """Count passes for the current thread, even if other threads read."""
         self._passes_by_thread[threading.get_ident()] = self.passes_here + passes
+
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass that is done; None between passes, or if it is unknown."""
+        return None
 
     # --- measures of one pass ---
 

@@ -16,11 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Lengths, Shape
 from ..errors import name_out_of_memory
+from ..types import Array, DType, Lengths, Shape
 from .blocks import (
     LARGE_BYTES,
-    Array,
     Block,
     Borders,
     Rows,

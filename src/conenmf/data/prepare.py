@@ -1,10 +1,11 @@
 """Data prepared for factorization: counts are scaled and weighted, and texts become numbers.
 
-`prepared` returns a view: every block is changed when it is read, in any storage, and nothing is
-written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b scales the
-sample to a given sum, d is the weight of f, and a scales the sample to unit length. Zeros stay
-zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation` stores it, so
-the same steps apply to new samples. `prepare` of `io.open` makes one from the user's choices.
+`apply_preparation` returns a view: every block is changed when it is read, in any storage, and
+nothing is written or copied. An entry x of feature f becomes y = a d log(1 + b x) or a d b x: b
+scales the sample to a given sum, d is the weight of f, and a scales the sample to unit length.
+Zeros stay zero, so sparse data stay sparse. Only d is computed from the data. A `Preparation`
+stores it, so the same steps apply to new samples. `prepare` of `io.open` makes one from the user's
+choices.
 
 scikit-learn's `TfidfVectorizer` counts and weights the words of texts. The words and their weights
 form a `Vocabulary` of plain values. A result stores it, so new texts are read in the same way.
@@ -29,10 +30,11 @@ from ..errors import (
     Option,
     OptionError,
 )
-from ..text import Facts, Texts, shown
-from .blocks import Array, Block, exact, norms, products
+from ..text import shown
+from ..types import Array, Facts, Texts
+from .blocks import Block, exact, norms, products
 from .matrix import DataMatrix, PerSample
-from .views import changed_entries, times_features, times_samples
+from .views import change_entries, times_features, times_samples
 
 MAX_TOTAL = 1e15
 _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are not words
@@ -72,20 +74,23 @@ class Preparation:
 
     def in_words(self) -> str:
         """Describe the steps."""
-        steps = (
-            self.total is not None and f"each sample scaled to a sum of {self.total:g}",
-            self.log1p and "log(1 + x) of each entry",
-            self.idf is not None and "each feature times log(N / df), if df of N samples have it",
-            self.normalize and "each sample scaled to unit length",
-        )
-        return ", then ".join(step for step in steps if step)
+        steps = []
+        if self.total is not None:
+            steps.append(f"each sample scaled to a sum of {self.total:g}")
+        if self.log1p:
+            steps.append("log(1 + x) of each entry")
+        if self.idf is not None:
+            steps.append("each feature times log(N / df), if df of N samples have it")
+        if self.normalize:
+            steps.append("each sample scaled to unit length")
+        return ", then ".join(steps)
 
     def reordered(self, features: Array) -> Preparation:
         """Return the preparation for data with these features, given by their indices here."""
         return self if self.idf is None else replace(self, idf=self.idf[features])
 
 
-def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
+def apply_preparation(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     """Return a view of V with the steps that were applied to other data; up to two passes."""
     if V.observed is not None:
         raise NotAvailableError(
@@ -99,15 +104,17 @@ def prepared(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     with V.own_threads():
         if preparation.total is not None:
             view = to_sums(view, preparation.total)
-        view = changed_entries(view, np.log1p if preparation.log1p else np.asarray)
+        view = change_entries(view, np.log1p if preparation.log1p else np.asarray)
         if idf is not None:
             view = times_features(view, idf)
         if preparation.normalize:
             inverse = view.by_rows(lambda index, squared: 1.0 / norms(squared), view.norms_squared)
             view = times_samples(view, inverse)
     view.preparation = preparation
+    view.remarks = V.remarks
     words = preparation.in_words()
-    view.remarks = (*V.remarks, *([f"prepared: {words}"] if words else []))
+    if words:
+        view.remarks = (*V.remarks, f"prepared: {words}")
     return view
 
 
@@ -137,7 +144,8 @@ def _samples_with(block: Any) -> tuple[Array]:
 
 
 def _sums(block: Block) -> PerSample:
-    return products(exact(block), np.ones((block.shape[0], 1)))[:, 0], None
+    ones = np.ones((block.shape[0], 1))
+    return products(exact(block), ones)[:, 0], None
 
 
 # --- texts --------------------------------------------------------------------------------------
@@ -190,7 +198,7 @@ class Words:
         ----------
         texts : iterable of str
         """
-        stream = _checked_texts(texts)
+        stream = _check_texts(texts)
         first = list(islice(stream, _LOOKED_AT_TEXTS))
         listed = self.stop_words
         if listed == "auto":
@@ -214,10 +222,10 @@ class Words:
             ) from problem
         words = tuple(vectorizer.get_feature_names_out().tolist())
         stops = "English" if listed == "english" else "a list of"
+        selection = f"words in {self.min_df} texts or more and in at most {limit:.0%} of them"
         remark = (
-            f"each text is a sample, each of {len(words)} words a feature: words in {self.min_df} "
-            f"texts or more and in at most {limit:.0%} of them, without {stops} stop words, "
-            "weighted by tf-idf"
+            f"each text is a sample, each of {len(words)} words a feature: {selection}, "
+            f"without {stops} stop words, weighted by tf-idf"
         )
         return X, Vocabulary(words, vectorizer.idf_, settings), remark
 
@@ -246,7 +254,7 @@ class Vocabulary:
         """Return the weights of these words in texts (N, F), this vocabulary and remarks."""
         vectorizer = _vectorizer(self.settings, vocabulary=list(self.words))
         vectorizer.idf_ = self.idf
-        X = vectorizer.transform(_checked_texts(texts))
+        X = vectorizer.transform(_check_texts(texts))
         remark = f"each text is a sample, by the {len(self.words)} words of an earlier fit"
         unknown = int((np.diff(X.indptr) == 0).sum())
         if unknown:
@@ -264,7 +272,7 @@ def _vectorizer(settings: Facts, **options: Any) -> Any:
     )
 
 
-def _checked_texts(texts: Iterable[Any]) -> Iterator[str]:
+def _check_texts(texts: Iterable[Any]) -> Iterator[str]:
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataTypeError(
@@ -277,8 +285,8 @@ def _are_english(texts: list[str]) -> bool:
     """Return whether half of the words that occur in most texts are English stop words."""
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-    counts = Counter(
-        word for text in texts for word in dict.fromkeys(re.findall(_TOKEN, text.lower()))
-    )
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(dict.fromkeys(re.findall(_TOKEN, text.lower()), 1))
     frequent = {word for word, _ in counts.most_common(_FREQUENT_WORDS)}
     return 2 * len(frequent & ENGLISH_STOP_WORDS) >= len(frequent)

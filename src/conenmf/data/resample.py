@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -18,9 +19,8 @@ import numpy as np
 from numpy.random import Generator
 
 from ..errors import DataTypeError
-from ..text import Facts
+from ..types import Array, Pair
 from .blocks import (
-    Array,
     Block,
     Entries,
     block_of_counts,
@@ -28,6 +28,7 @@ from .blocks import (
     entries_of,
     exact,
     is_sparse,
+    over,
     scaled,
     sums_at,
     with_values,
@@ -36,11 +37,9 @@ from .matrix import DataMatrix
 from .views import MappedMatrix
 
 Seed: TypeAlias = tuple[int, int]
-# Keys and indices of samples, and how many to choose.
-_Chosen: TypeAlias = tuple[Array, Array, int]
 
 _LARGEST_COUNT = 2.0**53  # floats represent all integers up to this
-_known: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
+_hold_counts: WeakKeyDictionary[DataMatrix, bool] = WeakKeyDictionary()
 _DIRECT_RATE = 0.2  # for a larger mean rate, every entry is drawn directly
 
 
@@ -68,9 +67,9 @@ def uniform_rows(index: range, width: int, seed: Seed) -> Array:
     True
     """
     groups = -(-width // 4)  # the generator yields four numbers per step
-    generator = np.random.Philox(key=np.array(seed, dtype=np.uint64))
-    generator.advance(index.start * groups)
-    numbers = np.random.Generator(generator).random((len(index), 4 * groups))
+    bits = np.random.Philox(key=np.array(seed, dtype=np.uint64))
+    bits.advance(index.start * groups)
+    numbers = Generator(bits).random((len(index), 4 * groups))
     return numbers[:, :width]
 
 
@@ -100,35 +99,38 @@ def draw_longest(V: DataMatrix, count: int) -> Array:
 def _with_largest_keys(
     V: DataMatrix, count: int, seed: Seed | None = None, total: float | None = None
 ) -> Array:
-    options: Facts = {"count": min(count, V.n_samples), "seed": seed, "total": total}
-    ((_, indices, _),) = V.map(_choose, V.norms_squared, reduce=_largest_of_two, **options)
+    join = partial(_largest_of_two, count)
+    ((_, indices),) = V.map(
+        _choose, V.norms_squared, reduce=join, count=count, seed=seed, total=total
+    )
     return np.asarray(indices)
 
 
 def _choose(
     index: range, squared: Array, *, count: int, seed: Seed | None, total: float | None
-) -> tuple[_Chosen]:
+) -> tuple[Pair]:
     """Step of a map: choose samples by largest norm, random number, or -time / norm^2."""
-    keys = _rounded(squared) if seed is None else uniform_rows(index, 1, seed)[:, 0]
+    keys = _round_off(squared) if seed is None else uniform_rows(index, 1, seed)[:, 0]
     if total is not None:
         keys = np.log1p(-keys) / np.maximum(squared / total, 1e-290)
     nonzero = np.flatnonzero(squared > 0)
-    return (_largest(keys[nonzero], nonzero + index.start, count),)
+    return (_with_largest(keys[nonzero], nonzero + index.start, count),)
 
 
-def _rounded(squared: Array) -> Array:
+def _round_off(squared: Array) -> Array:
     """Return numbers rounded to 40 bits: sums of squares have other last bits in other storages."""
     parts, powers = np.frexp(squared)
     return np.ldexp(np.round(np.ldexp(parts, 40)), powers)
 
 
-def _largest_of_two(a: _Chosen, b: _Chosen) -> _Chosen:
-    return _largest(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]), a[2])
+def _largest_of_two(count: int, a: Pair, b: Pair) -> Pair:
+    keys, indices = map(np.append, a, b)
+    return _with_largest(keys, indices, count)
 
 
-def _largest(numbers: Array, indices: Array, count: int) -> _Chosen:
-    order = np.argsort(-numbers, kind="stable")[:count]
-    return numbers[order], indices[order], count
+def _with_largest(keys: Array, indices: Array, count: int) -> Pair:
+    order = np.argsort(-keys, kind="stable")[:count]
+    return keys[order], indices[order]
 
 
 # --- redrawn data -------------------------------------------------------------------------------
@@ -141,13 +143,13 @@ def holds_counts(V: DataMatrix) -> bool:
     >>> holds_counts(from_rows([[2.0, 0.0, 1.0]])), holds_counts(from_rows([[0.5, 1.0, 2.0]]))
     (True, False)
     """
-    if V not in _known:
+    if V not in _hold_counts:
         (all_counts,) = V.sweep(_are_counts, reduce=min)
-        _known[V] = bool(all_counts)
-    return _known[V]
+        _hold_counts[V] = bool(all_counts)
+    return _hold_counts[V]
 
 
-def redrawn(
+def redraw(
     V: DataMatrix,
     rng: Generator,
     *,
@@ -166,12 +168,12 @@ def redrawn(
         Counts of mean x have the variance x + dispersion x^2: Poisson counts if it is 0, otherwise
         negative binomial counts.
     balance : bool
-        Scale samples as `balanced` does after drawing counts.
+        Scale samples as `balance_samples` does after drawing counts.
 
     Examples
     --------
     >>> from conenmf import from_rows
-    >>> redrawn(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
+    >>> redraw(from_rows([[60.0, 0.0, 3.0]]), np.random.default_rng(0)).columns([0]).T
     array([[54.,  0.,  3.]])
     """
     seed = new_seed(rng)
@@ -181,7 +183,7 @@ def redrawn(
     return MappedMatrix(V, change, index, dtype=V.dtype)
 
 
-def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
+def balance_samples(V: DataMatrix, dispersion: float) -> DataMatrix:
     """Return V with each sample scaled by its weight in the Poisson loss, for a given dispersion.
 
     A sample gets the weight 1 / (1 + dispersion m), where m = sum x^2 / sum x is the mean rate of a
@@ -192,12 +194,12 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     ----------
     V : DataMatrix (F, N)
     dispersion : float
-        See `redrawn`.
+        See `redraw`.
 
     Examples
     --------
     >>> from conenmf import from_columns
-    >>> balanced(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
+    >>> balance_samples(from_columns([[1.0, 101.0], [1.0, 0.0]]), 0.01).columns([0, 1])
     array([[ 1. , 50.5],
            [ 1. ,  0. ]])
     """
@@ -206,7 +208,7 @@ def balanced(V: DataMatrix, dispersion: float) -> DataMatrix:
     return MappedMatrix(V, partial(_balance, dispersion=dispersion), dtype=V.dtype)
 
 
-def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
+def bootstrap(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     """Return V with each sample repeated as often as it is drawn: Poisson numbers of mean 1.
 
     A sample that is drawn w times counts w times in the loss. For the Poisson loss this is
@@ -224,17 +226,15 @@ def bootstrapped(V: DataMatrix, rng: Generator, *, degree: int) -> MappedMatrix:
     --------
     >>> from conenmf import from_rows
     >>> V = from_rows([[1.0, 2.0], [3.0, 0.0], [5.0, 6.0]])
-    >>> bootstrapped(V, np.random.default_rng(1), degree=1).columns([0, 1, 2])
+    >>> bootstrap(V, np.random.default_rng(1), degree=1).columns([0, 1, 2])
     array([[2., 3., 5.],
            [4., 0., 6.]])
     """
     weights = rng.poisson(1.0, V.n_samples).astype(float)
-    if degree == 2:
-        weights = np.sqrt(weights)
-    return MappedMatrix(V, _weigh, weights, dtype=V.dtype)
+    return MappedMatrix(V, _weigh, weights ** (1 / degree), dtype=V.dtype)
 
 
-def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
+def draw_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix:
     """Return Poisson counts with the rates W H, in the storage of V.
 
     If rates are small, the number of counts of each component in each sample is drawn, then a
@@ -252,7 +252,7 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
     >>> from conenmf import from_columns
     >>> V = from_columns([[6.0, 0.0, 3.0], [0.0, 8.0, 1.0]])
     >>> W, H = np.array([[50.0], [0.0]]), np.array([[1.0, 2.0, 0.0]])
-    >>> drawn = drawn_counts(V, W, H, np.random.default_rng(0))
+    >>> drawn = draw_counts(V, W, H, np.random.default_rng(0))
     >>> drawn.columns([0, 1, 2])
     array([[ 44., 107.,   0.],
            [  0.,   0.,   0.]])
@@ -272,9 +272,10 @@ def drawn_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatri
 
 def _places(W: Array, sums: Array) -> Array:
     """Return borders of features: the k-th F numbers rise from k to k + 1 as W(:, k) adds up."""
-    shares = np.cumsum(W, axis=0) / np.where(sums > 0, sums, 1.0)
+    shares = over(np.cumsum(W, axis=0), sums)
     shares[shares >= shares[-1]] = 1.0  # after the last feature of a component
-    return (np.minimum(shares, 1.0) + np.arange(W.shape[1])).T.ravel()
+    borders = np.minimum(shares, 1.0) + np.arange(len(sums))
+    return borders.T.ravel()
 
 
 def _require_counts(V: DataMatrix, done: str) -> None:
@@ -315,32 +316,32 @@ def _redraw(block: Block, index: Array, *, seed: Seed, dispersion: float, balanc
             means = means * rng.gamma(1 / dispersion, dispersion, means.size)
         return rng.poisson(means)
 
-    counts = _with_counts(block, entries, _drawn(entries, index, seed, draw))
+    counts = _with_counts(block, entries, _draw_entries(entries, index, seed, draw))
     return _balance(counts, dispersion=dispersion) if balance else counts
 
 
 def _balance(block: Block, *, dispersion: float) -> Block:
-    entries = entries_of(block)
+    _, samples, values = entries_of(block)
     n = block.shape[1]
-    totals = sums_at(entries.samples, entries.values, n)
+    totals = sums_at(samples, values, n)
     # the mean square of a Poisson count is the square of its rate plus the rate
-    squares = sums_at(entries.samples, entries.values * np.maximum(entries.values - 1, 0), n)
-    return _weigh(block, 1 / (1 + dispersion * squares / np.where(totals > 0, totals, 1.0)))
+    squares = sums_at(samples, values * np.maximum(values - 1, 0), n)
+    return _weigh(block, 1 / (1 + over(dispersion * squares, totals)))
 
 
-def _drawn(
+def _draw_entries(
     entries: Entries,
     index: Array,
     seed: Seed,
     draw: Callable[[Generator, slice], Array],
 ) -> Array:
     """Draw a number for every entry from the generator of its sample."""
-    drawn = np.empty(len(entries.values), np.int64)
-    starts = np.searchsorted(entries.samples, np.arange(len(index) + 1)).tolist()
-    for n, rng in enumerate(_generators(index, seed)):
-        own = slice(starts[n], starts[n + 1])
-        drawn[own] = draw(rng, own)
-    return drawn
+    numbers = np.empty(len(entries.values), np.int64)
+    borders = np.searchsorted(entries.samples, np.arange(len(index) + 1)).tolist()
+    for (start, stop), rng in zip(pairwise(borders), _generators(index, seed), strict=True):
+        own = slice(start, stop)
+        numbers[own] = draw(rng, own)
+    return numbers
 
 
 def _with_counts(block: Block, entries: Entries, counts: Array) -> Block:
@@ -363,18 +364,17 @@ def _draw_directly(block: Block, index: Array, H: Array, *, seed: Seed, W: Array
 def _draw_by_components(
     block: Block, index: Array, H: Array, *, seed: Seed, sums: Array, places: Array
 ) -> Block:
-    F = block.shape[0]
-    rates = exact(H) * sums
+    F, n = block.shape
     components = []
     uniform = []
     totals = []
-    for row, rng in zip(rates, _generators(index, seed), strict=True):
-        counts = rng.poisson(row)
-        components.append(np.repeat(np.arange(sums.size), counts))
-        uniform.append(rng.random(components[-1].size))
-        totals.append(components[-1].size)
+    for row, rng in zip(exact(H) * sums, _generators(index, seed), strict=True):
+        own = np.repeat(np.arange(sums.size), rng.poisson(row))
+        components.append(own)
+        uniform.append(rng.random(own.size))
+        totals.append(own.size)
     owners = np.concatenate(components)
     found = np.searchsorted(places, owners + np.concatenate(uniform), side="right")
-    samples = np.repeat(np.arange(len(index)), totals)
-    drawn = block_of_counts(found - owners * F, samples, (F, len(index)))
-    return drawn if is_sparse(block) else dense(drawn)
+    samples = np.repeat(np.arange(n), totals)
+    counts = block_of_counts(found - owners * F, samples, (F, n))
+    return counts if is_sparse(block) else dense(counts)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Lengths, Pair, components, factor, real_numbers
+from ..arguments import components, factor, real_numbers
 from ..errors import (
     ComponentsError,
     ConeNMFError,
@@ -24,7 +24,8 @@ from ..errors import (
     Option,
 )
 from ..text import shown
-from .blocks import Array, Block, Rows, entries_of
+from ..types import Array, DType, Lengths, Pair
+from .blocks import Block, Rows, entries_of
 from .matrix import Aligned, DataMatrix, Factors
 from .resources import require_memory
 
@@ -64,7 +65,7 @@ def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
     """Return data in memory as an array, or unchanged if sparse; reject everything else."""
     if not sp.issparse(matrix):
         try:
-            matrix = np.asanyarray(unmasked(matrix, missing))
+            matrix = np.asanyarray(unmask(matrix, missing))
         except ConeNMFError:
             raise
         except Exception as problem:  # e.g. rows of different lengths, or an unknown object
@@ -75,7 +76,7 @@ def as_matrix(name: str, matrix: Rows, missing: str | float) -> Rows:
     return matrix
 
 
-def unmasked(matrix: Any, missing: str | float) -> Any:
+def unmask(matrix: Any, missing: str | float) -> Any:
     """Replace masked entries by NaN and remove the mask, if NaN means missing.
 
     If it does not, masked entries raise an error.
@@ -131,7 +132,7 @@ def require_nonnegative(V: DataMatrix, what: str) -> None:
         )
 
 
-def checked_components(K: object, V: DataMatrix) -> int:
+def check_components(K: object, V: DataMatrix) -> int:
     """Return a number of components that is not above both sides of V and fits in memory."""
     K = components(K)
     if K > max(V.shape):
@@ -152,12 +153,16 @@ def check_factors(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
     Raise `DataError` unless both are finite and nonnegative.
     """
     W, Ht = check_shapes(V, W, H)
-    (valid,) = V.map(lambda _, H: (bool(np.isfinite(H).all() and H.min() >= 0),), Ht, reduce=min)
-    if not valid:
+    (is_valid,) = V.map(_is_valid, Ht, reduce=min)
+    if not is_valid:
         raise DataError(
             "W or H has entries that are NaN, infinite or negative: remove or clip them"
         )
     return W.astype(float, copy=False), Ht
+
+
+def _is_valid(index: range, H: Array) -> tuple[bool]:
+    return (bool(np.isfinite(H).all() and H.min() >= 0),)
 
 
 def check_shapes(V: DataMatrix, W: ArrayLike, H: Aligned) -> Factors:
@@ -171,11 +176,10 @@ def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Align
     N = V.n_samples
     if not hasattr(H, "dtype"):
         H = factor("H", H, (K, N))
-    sides = tuple(H.shape) if len(H.shape) == 2 else (0, 0)
-    if sides[1] != N or not 1 <= sides[0] or K not in ("K", sides[0]) or H.dtype.kind not in "fiub":
-        raise DataError(
-            f"H has shape {tuple(H.shape)} and type {H.dtype}, expected numbers of ({K}, {N})"
-        )
+    shape = tuple(H.shape)
+    is_short = len(shape) != 2 or shape[0] < 1 or shape[1] != N
+    if is_short or K not in ("K", shape[0]) or H.dtype.kind not in "fiub":
+        raise DataError(f"H has shape {shape} and type {H.dtype}, expected numbers of ({K}, {N})")
     return V.align(H.T)
 
 
@@ -184,17 +188,15 @@ def aligned_coefficients(V: DataMatrix, H: Aligned, K: int | str = "K") -> Align
 
 def check_labels(V: DataMatrix, labels: Aligned, K: int) -> Aligned:
     """Return labels as an aligned array of integers from -1 to K - 1; reject others."""
-    array = (
-        labels
-        if hasattr(labels, "dtype")
-        else real_numbers("labels", labels, V.shape[1:], DataError)
-    )
-    if array.shape != (V.n_samples,) or array.dtype.kind not in "iu":
+    N = V.n_samples
+    if not hasattr(labels, "dtype"):
+        labels = real_numbers("labels", labels, (N,), DataError)
+    if labels.shape != (N,) or labels.dtype.kind not in "iu":
         raise DataError(
-            f"labels have shape {array.shape} and type {array.dtype}, "
-            f"expected {V.n_samples} integers, one per sample"
+            f"labels have shape {labels.shape} and type {labels.dtype}, "
+            f"expected {N} integers, one per sample"
         )
-    integers, (below, high) = V.map(_label_range, array, reduce=np.maximum)
+    integers, (below, high) = V.map(_label_range, labels, reduce=np.maximum)
     if below > 1 or high >= K:
         raise DataError(f"labels run from {-below} to {high}, expected -1 to {K - 1}")
     return integers
@@ -218,7 +220,8 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
     total = V.measures.total
     lowest = V.measures.lowest
     largest, smallest = _SQUARES[V.dtype.name]
-    if lowest >= 0 and total < largest and V.measures.largest_squared >= V.n_features * smallest:
+    has_small = V.measures.largest_squared < V.n_features * smallest
+    if lowest >= 0 and total < largest and not has_small:
         return False
 
     highest = float(V.sweep(_highest, reduce=np.maximum)[0])
@@ -278,10 +281,14 @@ def _find_entry(V: DataMatrix, samples_in: str, value: float | None) -> tuple[st
         raise DataChangedError("V was changed while it was validated: open it again")
     sample, feature, number = entry
     names = V.names
-    of_sample = "sample" if names.sample_names is None else f"sample {names.sample(sample)!r}"
-    of_feature = "feature" if names.feature_names is None else f"feature {names.feature(feature)!r}"
-    places = [f"{sample} ({of_sample})", f"{feature} ({of_feature})"]
-    row, column = places if samples_in == "rows" else places[::-1]
+    row = f"{sample} (sample)"
+    if names.sample_names is not None:
+        row = f"{sample} (sample {names.sample(sample)!r})"
+    column = f"{feature} (feature)"
+    if names.feature_names is not None:
+        column = f"{feature} (feature {names.feature(feature)!r})"
+    if samples_in == "columns":
+        row, column = column, row
     return f"row {row}, column {column}, counted from 0,", number
 
 
@@ -289,11 +296,11 @@ def _find_in_block(
     block: Block, indices: Array, *, value: float | None
 ) -> tuple[tuple[int, int, float] | None]:
     features, samples, values = entries_of(block)
-    hits = np.flatnonzero(~np.isfinite(values) if value is None else values == value)
-    if hits.size == 0:
-        return (None,)
-    first = hits[0]
-    return ((int(indices[samples[first]]), int(features[first]), float(values[first])),)
+    is_hit = ~np.isfinite(values) if value is None else values == value
+    for first in np.flatnonzero(is_hit)[:1]:
+        sample = int(indices[samples[first]])
+        return ((sample, int(features[first]), float(values[first])),)
+    return (None,)
 
 
 def _first_of_two(a: Any, b: Any) -> Any:

@@ -7,8 +7,8 @@ entries must declare that it handles them.
 
 Two kinds of matrices cannot be views. A subset of the samples is scattered over V, and every pass
 would gather it again; shuffling the values of a feature needs all of them at once. Both are stored
-in memory, so they are for moderate sizes. `held` stores any view in memory, for repeated passes
-over data that are small enough.
+in memory, so they are for moderate sizes. `hold_copy` stores any view in memory, for repeated
+passes over data that are small enough.
 
 Several steps can share one pass over V, each with V itself or a view of it. Many fits of the same
 data, or of data drawn from them, apply one step each to every block. `sweep_together` reads a block
@@ -34,11 +34,9 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from .. import kernels
-from ..arguments import Arrays, DType
 from ..names import Names
-from ..text import Facts
+from ..types import Array, Arrays, DType, Facts
 from .blocks import (
-    Array,
     Block,
     Rows,
     canonical_rows,
@@ -115,6 +113,11 @@ class MappedMatrix(DataMatrix):
         """Limit threads as V does."""
         return self.V.own_threads()
 
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass over V that is done."""
+        return self.V.share_of_pass
+
     def align(self, array: Aligned) -> Aligned:
         """Move an array to where the samples of V are stored."""
         return self.V.align(array)
@@ -133,7 +136,7 @@ class MappedMatrix(DataMatrix):
 
     def _run(self, work: Work) -> Results:
         if work.reads:
-            step = partial(on_changed, work.step, self.change, len(self.arrays))
+            step = partial(read_through, work.step, self.change, len(self.arrays))
             work = work._replace(step=step, aligned=(*self.arrays, *work.aligned))
             self.V._count(1.0)
         return self.V._run(work)
@@ -143,7 +146,7 @@ class MappedMatrix(DataMatrix):
         return self.change(self.V.columns(indices), *rows)
 
 
-def on_changed(
+def read_through(
     step: Step,
     change: Change,
     n_own: int,
@@ -189,7 +192,7 @@ def times_features(V: DataMatrix, factors: ArrayLike) -> MappedMatrix:
     return MappedMatrix(V, change, dtype=V.dtype)
 
 
-def changed_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
+def change_entries(V: DataMatrix, function: Callable[[Array], Array]) -> MappedMatrix:
     """Return a view of V with a function applied to each entry; the function keeps zeros."""
     return MappedMatrix(V, partial(entrywise, function=function), dtype=V.dtype)
 
@@ -218,10 +221,10 @@ def coordinates(V: DataMatrix, basis: Array) -> DataMatrix:
     """
     if not V.is_in_memory:
         return MappedMatrix(V, partial(_coordinates, basis=basis))
-    rows, _ = V.sweep(lambda block: (products(exact(block), basis), None))
-    held = DenseMatrix(rows, n_threads=V.n_threads)
-    held._passes_by_thread = V._passes_by_thread
-    return held
+    rows, _ = V.sweep(lambda block: (_coordinates(block, basis=basis).T, None))
+    copied = DenseMatrix(rows, n_threads=V.n_threads)
+    copied._passes_by_thread = V._passes_by_thread
+    return copied
 
 
 def _coordinates(block: Block, *, basis: Array) -> Block:
@@ -244,12 +247,12 @@ def take_features(
            [0., 3.]])
     """
     kind = np.dtype(dtype)
+    n = len(features)
+    rows = None if n == V.n_features else features
     weights = None if factors is None else factors.astype(kind)
-    is_all = len(features) == V.n_features
-    rows = None if is_all else features
     change = partial(_select, features=rows, factors=weights, dtype=kind)
     view = MappedMatrix(V, change, dtype=kind)
-    view.n_features = len(features)
+    view.n_features = n
     view.names = V.names.taking(features)
     return view
 
@@ -277,7 +280,7 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     return taken
 
 
-def held(V: DataMatrix) -> LocalMatrix:
+def hold_copy(V: DataMatrix) -> LocalMatrix:
     """Return a copy of V in memory; one pass, which reads the samples in order."""
     (parts,) = V.sweep(_rows)
     rows = sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
@@ -288,23 +291,27 @@ def _rows(block: Block) -> tuple[list[Rows]]:
     return ([block.T],)
 
 
-def shuffled_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
+def shuffle_samples(V: DataMatrix, rng: Generator) -> LocalMatrix:
     """Return a copy of V in memory in which the values of every feature are shuffled over samples.
 
     Each feature uses one of several random orders of the samples, and starts at a random position.
     """
     F, N = V.shape
-    samples = V.columns(np.arange(N)).T
-    orders = rng.permuted(np.tile(np.arange(N), (_N_ORDERS, 1)), axis=1)
+    index = np.arange(N)
+    samples = V.columns(index).T
+    orders = rng.permuted(np.tile(index, (_N_ORDERS, 1)), axis=1)
     chosen = rng.integers(_N_ORDERS, size=F)
     first = rng.integers(N, size=F)
     if sp.issparse(samples):
         entries = sp.coo_array(samples)
-        places = orders[chosen[entries.col], (entries.row + first[entries.col]) % N]
-        shuffled = sp.csr_array((entries.data, (places, entries.col)), shape=(N, F))
+        column = entries.col
+        turn = (entries.row + first[column]) % N
+        places = orders[chosen[column], turn]
+        shuffled = sp.csr_array((entries.data, (places, column)), shape=(N, F))
     else:
+        turns = (index + first[:, None]) % N
+        places = orders[chosen[:, None], turns]
         shuffled = np.empty_like(samples)
-        places = orders[chosen[:, None], (np.arange(N) + first[:, None]) % N]
         np.put_along_axis(shuffled.T, places, samples.T, axis=1)
     return hold(canonical_rows(shuffled), n_threads=V.n_threads)
 
@@ -341,30 +348,26 @@ class Part(NamedTuple):
 
 def sweep_together(V: DataMatrix, parts: Sequence[Part]) -> list[Results]:
     """Read V once for all parts; return what ``part.V.sweep(...)`` would return for each."""
-    inputs = []
+    inputs: list[Aligned] = []
+    counts = []
     steps = []
     for part in parts:
         step = part.step
-        own = ()
+        aligned = part.aligned
         if part.V is not V:
             assert isinstance(part.V, MappedMatrix)
-            step = partial(on_changed, step, part.V.change, len(part.V.arrays))
-            own = part.V.arrays
+            step = partial(read_through, step, part.V.change, len(part.V.arrays))
+            aligned = (*part.V.arrays, *aligned)
             part.V._count(1.0)
-        inputs.append((*own, *part.aligned))
+        inputs += aligned
+        counts.append(len(aligned))
         steps.append(step)
-    more: Facts = {}
-    beside = SideBySide.of([None if part.V is not V else part.X for part in parts])
-    if beside is not None and not V.is_remote:  # on a cluster, W would be sent twice
-        more["side_by_side"] = beside
+    beside = SideBySide.of([part.X if part.V is V else None for part in parts])
+    more = {"side_by_side": None if V.is_remote else beside}  # on a cluster, W would be sent twice
+    shared = [part.shared for part in parts]
+    reduce = partial(_reduce_each, [part.reduce for part in parts])
     *rows, totals = V.sweep(
-        _steps_together,
-        *(array for arrays in inputs for array in arrays),
-        reduce=partial(_reduce_each, [part.reduce for part in parts]),
-        steps=steps,
-        counts=[len(arrays) for arrays in inputs],
-        shared=[part.shared for part in parts],
-        **more,
+        _steps_together, *inputs, reduce=reduce, steps=steps, counts=counts, shared=shared, **more
     )
     results = []
     for part, total in zip(parts, totals, strict=True):
@@ -383,17 +386,16 @@ class SideBySide(NamedTuple):
     def of(cls, matrices: Sequence[Array | None]) -> SideBySide | None:
         """Put matrices of one type side by side; None if that saves nothing."""
         given = [X for X in matrices if X is not None]
-        if len(given) < 2 or len({X.dtype for X in given}) > 1 or not kernels.AVAILABLE:
+        types = {X.dtype for X in given}
+        if len(given) < 2 or len(types) > 1 or not kernels.AVAILABLE:
             return None
-        ends = np.cumsum([0 if X is None else X.shape[1] for X in matrices])
-        return cls(np.hstack(given), ends)
+        widths = [0 if X is None else X.shape[1] for X in matrices]
+        return cls(np.hstack(given), np.cumsum(widths))
 
     def split(self, C: Array) -> list[Arrays]:
         """Return the columns of each matrix, as an argument of its step."""
-        return [
-            {"C": np.ascontiguousarray(part)} if part.size else {}
-            for part in np.split(C, self.ends[:-1], axis=1)
-        ]
+        parts = np.split(C, self.ends[:-1], axis=1)
+        return [{"C": np.ascontiguousarray(part)} if part.size else {} for part in parts]
 
 
 def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] | None:
@@ -407,11 +409,8 @@ def products_together(V: DataMatrix, matrices: Sequence[Array]) -> list[Array] |
 
 def measure_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
     """Measure views of V in one joint pass."""
-    parts = [
-        Part(view, measure_block, (), {}, n_rows=1, reduce=join_sums)
-        for view in views
-        if view is not V and view._measures is None
-    ]
+    views = [view for view in views if view is not V and view._measures is None]
+    parts = [Part(view, measure_block, (), {}, n_rows=1, reduce=join_sums) for view in views]
     if parts:
         for part, (norms, sums) in zip(parts, sweep_together(V, parts), strict=True):
             part.V._measures = Measures(norms, *sums)
@@ -423,7 +422,7 @@ def _steps_together(
     steps: list[Step],
     counts: list[int],
     shared: list[Facts],
-    side_by_side: SideBySide | None = None,
+    side_by_side: SideBySide | None,
 ) -> Results:
     """Apply every step to one block; each step takes `count` of the aligned arrays."""
     rows: list[Array] = []
@@ -441,6 +440,5 @@ def _steps_together(
 
 
 def _reduce_each(reducers: list[Reduce], total: Results, part: Results) -> Results:
-    return tuple(
-        reduce(one, other) for reduce, one, other in zip(reducers, total, part, strict=True)
-    )
+    triples = zip(reducers, total, part, strict=True)
+    return tuple(reduce(one, other) for reduce, one, other in triples)

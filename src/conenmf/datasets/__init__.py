@@ -29,8 +29,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Shape, choice, flag, integer, optional
-from ..data.blocks import Array, Rows
+from ..arguments import choice, flag, integer, optional
+from ..data.blocks import Rows
 from ..errors import (
     ConeNMFError,
     FileFormatError,
@@ -43,7 +43,7 @@ from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
 from ..io.open import from_rows, prepare
 from ..names import Names
-from ..text import Texts, Titles
+from ..types import Array, Shape, Texts, Titles
 from .catalogue import DATASETS, Description
 
 __all__ = [
@@ -163,15 +163,15 @@ def load(
         raise ReadError(_where_to_get(description))
     difference = _difference(description, contents)
     verified = not difference and description.sha256 is not None
-    dataset = _as_stored(description, contents, verified)
+    dataset = _dataset(description, contents, verified)
     if difference:
-        advice = f"to get it again, see {description.source}"
-        warnings.warn(f"{name} in {place} {difference}; {advice}", InputWarning, stacklevel=2)
+        remark = f"{name} in {place} {difference}; to get it again, see {description.source}"
+        warnings.warn(remark, InputWarning, stacklevel=2)
     if weights != "counts" and description.kind in _WEIGHTS:
         return replace(dataset, X=_WEIGHTS[description.kind](dataset.X))
     if samples_are == "bands":
         return _bands_as_samples(dataset)
-    return dataset if shrink is None else _shrunk(dataset, shrink)
+    return dataset if shrink is None else _shrink(dataset, shrink)
 
 
 def available() -> list[str]:
@@ -180,54 +180,62 @@ def available() -> list[str]:
     >>> "digits" in available()
     True
     """
+    return [name for name, description in DATASETS.items() if _is_here(description)]
 
-    def is_here(description: Description) -> bool:
-        places = [folder / description.name for folder in _folders()]
-        has_files = any(place.is_dir() and any(place.iterdir()) for place in places)
-        return has_files or description.name == "digits" or package_file(description) is not None
 
-    return [name for name, description in DATASETS.items() if is_here(description)]
+def _is_here(description: Description) -> bool:
+    if description.name == "digits" or package_file(description) is not None:
+        return True
+    places = [folder / description.name for folder in _folders()]
+    return any(place.is_dir() and any(place.iterdir()) for place in places)
 
 
 # --- options and preprocessing ------------------------------------------------------------------
 
 
 def _check_options(description: Description, **options: object) -> None:
+    kind = description.kind
     for option, value in options.items():
+        if value is None:
+            continue
         kinds = _OPTIONS[option]
-        if value is not None and description.kind not in kinds:
+        if kind not in kinds:
+            listed = " or ".join(map(repr, kinds))
             raise OptionError(
                 Option(option, value),
-                f" is for datasets of the kind {' or '.join(map(repr, kinds))}, "
-                f"and {description.name} is of the kind {description.kind!r}: leave it out",
+                f" is for datasets of the kind {listed}, and {description.name} is of the kind "
+                f"{kind!r}: leave it out",
             )
-        if value is not None and kinds[description.kind]:
-            choice(option, value, kinds[description.kind])
+        if kinds[kind]:
+            choice(option, value, kinds[kind])
     shrink = optional(integer, "shrink", options["shrink"], at_least=1)
-    if shrink is not None and any(side % shrink for side in description.image_shape or ()):
+    sides = description.image_shape or ()
+    if shrink is not None and any(side % shrink for side in sides):
         raise OptionError(
             Option("shrink", shrink),
-            f" does not divide images of {description.image_shape}: choose a divisor of both sides",
+            f" does not divide images of {sides}: choose a divisor of both sides",
         )
 
 
-def _as_stored(description: Description, contents: _Contents, verified: bool) -> Dataset:
+def _dataset(description: Description, contents: _Contents, verified: bool) -> Dataset:
     """Return the dataset with samples in rows and upright images."""
     X = contents.X
     shape = description.image_shape
     if shape is not None and description.kind == "images" and description.variables:
-        upright = X.reshape(-1, shape[1], shape[0]).transpose(0, 2, 1)  # stored by columns
+        rows, columns = shape
+        upright = X.reshape(-1, columns, rows).transpose(0, 2, 1)  # stored by columns
         X = np.ascontiguousarray(upright).reshape(X.shape)
     feature_names = contents.feature_names
     if description.kind == "scene":
         feature_names = [f"band {band}" for band in range(1, X.shape[1] + 1)]
     image_shape = shape if description.kind == "images" else None
     names = Names.of(contents.sample_names, feature_names, image_shape)
+    class_names = contents.class_names
     return Dataset(
         name=description.name,
         X=X,
         labels=contents.labels,
-        classes=None if contents.class_names is None else tuple(contents.class_names),
+        classes=None if class_names is None else tuple(class_names),
         names=names.checked(*X.shape),
         image_shape=shape,
         K=description.K,
@@ -243,7 +251,7 @@ def _bands_as_samples(dataset: Dataset) -> Dataset:
     return replace(dataset, X=X, labels=None, classes=None, names=names)
 
 
-def _shrunk(dataset: Dataset, shrink: int) -> Dataset:
+def _shrink(dataset: Dataset, shrink: int) -> Dataset:
     """Average squares of pixels."""
     assert dataset.image_shape is not None  # all images have a shape
     rows, columns = (side // shrink for side in dataset.image_shape)
@@ -262,7 +270,7 @@ def tf_idf(counts: object) -> Rows:
     array([[0., 1., 0.],
            [0., 0., 1.]])
     """
-    return _prepared(counts, tfidf=True)
+    return _prepare(counts, tfidf=True)
 
 
 def log_counts(counts: object) -> Rows:
@@ -272,10 +280,10 @@ def log_counts(counts: object) -> Rows:
     array([[7.824, 0.   , 8.923],
            [0.   , 0.   , 0.   ]])
     """
-    return _prepared(counts, normalize_total=1e4, log1p=True)
+    return _prepare(counts, normalize_total=1e4, log1p=True)
 
 
-def _prepared(counts: object, **steps: Any) -> Rows:
+def _prepare(counts: object, **steps: Any) -> Rows:
     V = prepare(from_rows(sp.csr_array(counts)), **steps)
     rows = V.columns(np.arange(V.n_samples)).T
     rows.eliminate_zeros()
@@ -305,7 +313,8 @@ def fingerprint(X: Rows, labels: Array | None) -> str:
     >>> fingerprint(X, np.array([7, 7])) == fingerprint(X, np.array([0, 1]))
     False
     """
-    digest = hashlib.sha256(repr(tuple(map(int, X.shape))).encode())
+    shape = tuple(map(int, X.shape))
+    digest = hashlib.sha256(repr(shape).encode())
     arrays = [(X, "")]
     if sp.issparse(X):
         X = sp.csr_array(X, copy=True)
@@ -316,7 +325,8 @@ def fingerprint(X: Rows, labels: Array | None) -> str:
         digest.update(numbers.astype(dtype or _digest_dtype(numbers)).tobytes())
     if labels is not None:
         _, first, number = np.unique(labels, return_index=True, return_inverse=True)
-        digest.update(np.argsort(np.argsort(first))[number].astype("<i8").tobytes())
+        rank = np.argsort(np.argsort(first)).astype("<i8")
+        digest.update(rank[number].tobytes())
     return digest.hexdigest()
 
 
@@ -339,10 +349,13 @@ def _difference(description: Description, contents: _Contents) -> str:
         return ""
     N, F = contents.X.shape
     n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
-    is_full = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
-    if (N, F) != description.shape or not is_full:
-        expected = f"{description.shape[0]} of {description.shape[1]} in {description.K}"
-        return f"holds {N} samples of {F} features in {n_classes} classes, expected {expected}"
+    has_all = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
+    if (N, F) != description.shape or not has_all:
+        n_samples, n_features = description.shape
+        return (
+            f"holds {N} samples of {F} features in {n_classes} classes, expected {n_samples} of "
+            f"{n_features} in {description.K}"
+        )
     if digest is None:
         return ""
     return _OTHER_NUMBERS if description.exact else _OTHER_DECODER
@@ -363,18 +376,26 @@ class _Contents(NamedTuple):
 
 def _folders() -> list[Path]:
     """Return the folders that are searched for datasets, in this order."""
+    folders = []
     named = os.environ.get("CONENMF_DATA")
-    folders = [Path(named).expanduser() if named else None, cache_folder()]
-    return [folder for folder in folders if folder is not None]
+    if named:
+        folders.append(Path(named).expanduser())
+    cache = cache_folder()
+    if cache is not None:
+        folders.append(cache)
+    return folders
 
 
 def package_file(description: Description) -> Path | None:
     """Return the dataset's file in an installed package, without importing the package."""
     package, _, rest = description.package_file.partition("/")
     spec = importlib.util.find_spec(package) if package else None
-    homes = [] if spec is None else spec.submodule_search_locations or []
-    places = [Path(home, rest) for home in homes]
-    return next((path for path in places if path.is_file()), None)
+    if spec is not None:
+        for home in spec.submodule_search_locations or ():
+            path = Path(home, rest)
+            if path.is_file():
+                return path
+    return None
 
 
 def _find(description: Description) -> tuple[object, _Contents | None]:
@@ -389,7 +410,9 @@ def _find(description: Description) -> tuple[object, _Contents | None]:
         if contents is not None:
             return place, contents
     path = package_file(description)
-    return path, None if path is None else _read_cells(path.parent, description)
+    if path is None:
+        return None, None
+    return path, _read_cells(path.parent, description)
 
 
 def _where_to_get(description: Description) -> str:
@@ -415,7 +438,7 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     if not folder.is_dir():
         return None
     official = _read_matlab if description.variables else _OFFICIAL[description.kind]
-    read = _read_prepared if (folder / "V.npz").is_file() else official
+    read = _read_arrays if (folder / "V.npz").is_file() else official
     with named_damage(folder):
         contents = read(folder, description)
     if contents is not None and contents.labels is not None:
@@ -429,7 +452,7 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     return contents
 
 
-def _read_prepared(folder: Path, description: Description) -> _Contents:
+def _read_arrays(folder: Path, description: Description) -> _Contents:
     with open(folder / "V.npz", "rb") as stream, np.load(stream, allow_pickle=False) as file:
         X = sp.csr_array(sp.load_npz(folder / "V.npz")) if "indptr" in file else file["V"]
     path = folder / "labels.npy"
@@ -444,9 +467,11 @@ def _read_text(folder: Path, description: Description) -> _Contents | None:
         return None
     head, *lines = path.read_text("ascii").removesuffix("\n").split("\n")
     documents = [np.array(line.split(), float).reshape(-1, 2) for line in lines]
-    terms, counts = np.concatenate([np.zeros((0, 2)), *documents]).astype(np.int64).T
-    rows = np.repeat(np.arange(len(documents)), [len(pairs) for pairs in documents])
-    shape = (int(head.split()[0]), int(head.split()[1]))
+    pairs = np.concatenate([np.zeros((0, 2)), *documents])
+    terms, counts = pairs.astype(np.int64).T
+    rows = np.repeat(np.arange(len(documents)), list(map(len, documents)))
+    n_rows, n_terms, *_ = head.split()
+    shape = (int(n_rows), int(n_terms))
     X = sp.coo_array((counts, (rows, terms - 1)), shape).tocsr()  # raises an error for other terms
     topics = _search(folder, f"{description.name}.mat.rclass")
     if topics is None:
@@ -460,10 +485,12 @@ def _read_images(folder: Path, description: Description) -> _Contents | None:
     from PIL import Image
 
     names = [file.relative_to(folder).as_posix() for file in files_below(folder, SUFFIXES)]
-    names.sort(key=_natural)
-    topics = {name: _class_of(name, description.class_level) for name in names}
-    if excluded := description.excluded_folder:
-        topics = {name: topic for name, topic in topics.items() if not topic.endswith(excluded)}
+    excluded = description.excluded_folder
+    topics = {}
+    for name in sorted(names, key=_natural):
+        topic = _class_of(name, description.class_level)
+        if not (excluded and topic.endswith(excluded)):
+            topics[name] = topic
     if not topics or description.image_shape is None:
         return None
     rows, columns = description.image_shape
@@ -501,11 +528,14 @@ def _read_matlab(folder: Path, description: Description) -> _Contents | None:
     if not paths or paths[0] is None:
         return None
     X = loadmat(paths[0])[description.variables[0]]
-    topics = None if paths[-1] is None else loadmat(paths[-1])[description.variables[1]]
+    labels = None
+    if paths[-1] is not None:
+        topics = loadmat(paths[-1])[description.variables[1]]
+        labels = topics.reshape(-1).astype(np.int16)
     if description.kind == "images":
-        is_grey = (X == np.floor(X)).all() and X.min(initial=0) >= 0 and X.max(initial=0) < 256
+        is_whole = (X == np.floor(X)).all()
+        is_grey = is_whole and X.min(initial=0) >= 0 and X.max(initial=0) < 256
         X = X.astype(np.uint8 if is_grey else np.float32)
-    labels = None if topics is None else topics.reshape(-1).astype(np.int16)
     return _Contents(np.ascontiguousarray(X).reshape(-1, X.shape[-1]), labels)
 
 
@@ -526,15 +556,21 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
     logs = sp.csr_array(cells.raw.X)
     types = cells.obs["bulk_labels"].cat
     totals = cells.obs["n_counts"].to_numpy(float)
-    counts = np.expm1(logs.data.astype(float)) * np.repeat(totals, np.diff(logs.indptr)) / 1e4
+    shares = np.expm1(logs.data.astype(float))
+    counts = shares * np.repeat(totals, np.diff(logs.indptr)) / 1e4
     X = sp.csr_array((np.rint(counts).astype(np.int64), logs.indices, logs.indptr), logs.shape)
-    labels = types.codes.to_numpy(np.int16)
-    names = cells.obs_names.tolist(), cells.raw.var_names.tolist(), types.categories.tolist()
-    return _Contents(X, labels, *names)
+    return _Contents(
+        X,
+        types.codes.to_numpy(np.int16),
+        cells.obs_names.tolist(),
+        cells.raw.var_names.tolist(),
+        types.categories.tolist(),
+    )
 
 
 def _search(folder: Path, name: str) -> Path | None:
-    return next(iter(sorted(path for path in folder.rglob(name) if path.is_file())), None)
+    files = [path for path in folder.rglob(name) if path.is_file()]
+    return min(files, default=None)
 
 
 _OFFICIAL = {
@@ -575,8 +611,8 @@ def _fetch_into_cache(description: Description, progress: bool) -> tuple[Path, _
             if contents is None or _difference(description, contents) not in ("", _OTHER_DECODER):
                 raise ReadError(f"the files fetched are not those of {description.source}")
             os.replace(folder, target)
-    except (ConeNMFError, OSError) as problem:
-        raise ReadError(f"{description.name} was not fetched: {problem}") from problem
+    except (ConeNMFError, OSError) as error:
+        raise ReadError(f"{description.name} was not fetched: {error}") from error
     return target, contents
 
 
@@ -588,9 +624,11 @@ def _retrieve(folder: Path, url: str, sha256: str | None, progress: bool) -> Non
     pooch.get_logger().setLevel("ERROR")  # it reports every download
     try:
         path = pooch.retrieve(url, sha256, name, folder, progressbar=progress)
-        if name.endswith((".zip", ".gz")):
-            inside: Any = {} if name.endswith(".zip") else {"filter": "data"}
-            shutil.unpack_archive(path, folder, **inside)  # rejects files outside the folder
+        if name.endswith(".zip"):
+            shutil.unpack_archive(path, folder)  # rejects files outside the folder
             os.remove(path)
-    except Exception as problem:  # requests, tarfile and zipfile have no common class
-        raise ReadError(f"{url} could not be fetched: {problem}") from problem
+        elif name.endswith(".gz"):
+            shutil.unpack_archive(path, folder, filter="data")  # as well
+            os.remove(path)
+    except Exception as error:  # requests, tarfile and zipfile have no common class
+        raise ReadError(f"{url} could not be fetched: {error}") from error

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..arguments import Shape
-from ..text import Texts
+from ..types import Shape, Texts
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy import io as scipy_io
 
-from ..arguments import Lengths
 from ..errors import FileFormatError
 from ..names import Names
 from ..scale.disk import Stamp
-from ..text import Facts, decoded
+from ..text import decoded
+from ..types import Facts, Lengths
 from .hdf5 import open_hdf5, open_matlab_variable
 from .limits import (
     MAX_EXPANSION_RATIO,

@@ -14,12 +14,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arguments import Lengths
-from ..data.blocks import Array
 from ..errors import DataTypeError, FileFormatError
 from ..names import Names
 from ..scale.disk import Source, Stamp
 from ..text import decoded, visible
+from ..types import Array, Lengths
 from .limits import (
     NAME_BYTES,
     check_expansion,

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..data.blocks import Array
 from ..errors import FileFormatError, Message
 from ..names import Names
 from ..scale.disk import Stamp
 from ..text import visible
+from ..types import Array
 from .limits import check_fits, files_below, fits, named_damage, require_package
 from .source import ArraySource, NamedMatrix, Reading
 
@@ -53,8 +53,11 @@ def _page(path: Path) -> list[int]:
         tags = require_package("PIL.TiffImagePlugin", path).ImageFileDirectory_v2(start)
         file.seek(tags.next)
         tags.load(file)
-    values = [np.ravel(tags.get(tag, int(tag == 277))) for tag in _TIFF_TAGS]
-    return [int(value[0]) for value in values]
+    values = []
+    for tag in _TIFF_TAGS:
+        default = 1 if tag == _TIFF_TAGS[0] else 0  # one band
+        values.append(int(np.ravel(tags.get(tag, default))[0]))
+    return values
 
 
 class _Images:
@@ -62,21 +65,21 @@ class _Images:
 
     def __init__(self, files: list[Path]) -> None:
         self._files = files
-        formats: dict[str, Path] = {}
+        expected = ""
         for file in files:
             with named_damage(file), _open(file) as image:
                 dtype = np.dtype(_DTYPES.get(image.mode, "u1"))
-                found = f"{image.height} x {image.width} pixels of {8 * dtype.itemsize} bits"
-                self.image_shape = (image.height, image.width)
-            formats.setdefault(found, file)
-            if len(formats) > 1:
-                expected, first = next(iter(formats.items()))
+                rows, columns = image.height, image.width
+            found = f"{rows} x {columns} pixels of {8 * dtype.itemsize} bits"
+            expected = expected or found
+            if found != expected:
                 raise FileFormatError(
-                    f"{file} has {found}, unlike {first}, which has {expected}: bring all images "
-                    "to one size"
+                    f"{file} has {found}, unlike {files[0]}, which has {expected}: bring all "
+                    "images to one size"
                 )
         self.dtype = dtype
-        self.shape = (len(files), self.image_shape[0] * self.image_shape[1])
+        self.image_shape = (rows, columns)
+        self.shape = (len(files), rows * columns)
 
     def __getitem__(self, index: tuple[slice, slice]) -> Array:
         files = self._files[index[0]]
@@ -126,12 +129,15 @@ def open_stack(path: Path, reading: Reading) -> NamedMatrix:
                 "pages in grey, one for each band of a scene; to factor pictures, put them into a "
                 "folder; for many bands on a page: gdal_translate -of ENVI"
             )
-        check_fits(path, count * rows * columns * np.dtype(_DTYPES[mode]).itemsize, reading.budget)
+        size = count * rows * columns * np.dtype(_DTYPES[mode]).itemsize
+        check_fits(path, size, reading.budget)
         for page in range(count):
             image.seek(page)
             pages.append(np.array(image))
     bands = np.stack(pages).reshape(count, rows * columns)  # raises if sizes differ
-    text = f"a stack of {count} pages of {rows} x {columns} was read as the bands of a scene: "
-    remark = Message(text + "each pixel is a sample; to factor the pages, put them into a folder")
+    remark = Message(
+        f"a stack of {count} pages of {rows} x {columns} was read as the bands of a scene: each "
+        "pixel is a sample; to factor the pages, put them into a folder"
+    )
     names = Names(pixels_shape=(rows, columns))
     return NamedMatrix(bands.T, names, (remark,), "the pixels of a scene are the samples")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..arguments import Lengths
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
+from ..types import Lengths
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to this
 MAX_EXPANSION_RATIO = 1100  # a larger ratio is impossible: deflate makes at most 1032 bytes of one
@@ -28,9 +28,10 @@ NAME_BYTES = 100  # memory for a name
 def check_expansion(name: object, stored_bytes: int, claimed_bytes: int) -> None:
     """Raise an error if the claimed bytes cannot come from so few compressed bytes."""
     if claimed_bytes > max(_HARMLESS_BYTES, MAX_EXPANSION_RATIO * stored_bytes):
+        claim = f"{claimed_bytes / 1e9:.3g} GB"
         raise FileFormatError(
-            f"{name}: header claims {claimed_bytes / 1e9:.3g} GB but only {stored_bytes} bytes are "
-            f"stored (limit: {MAX_EXPANSION_RATIO}x); if you trust the file, convert it to .npy"
+            f"{name}: header claims {claim} but only {stored_bytes} bytes are stored (limit: "
+            f"{MAX_EXPANSION_RATIO}x); if you trust the file, convert it to .npy"
         )
 
 
@@ -51,15 +52,16 @@ def check_fits(name: object, size: int, budget: int) -> None:
 
 def choose_member(path: object, dataset: str | None, members: Collection[str]) -> str:
     """Return the member to open: the requested one, or the only one."""
-    name = min(members, default="") if dataset is None else dataset.strip("/")
-    if name not in members or (dataset is None and len(members) > 1):
-        asked = "" if dataset is None else f", not {dataset!r}"
-        raise FileFormatError(
-            f"{path} holds {listed(sorted(members))}: name one of them with ",
-            Option("dataset"),
-            asked,
-        )
-    return name
+    asked = ""
+    if dataset is not None:
+        asked = f", not {dataset!r}"
+        name = dataset.strip("/")
+        if name in members:
+            return name
+    elif len(members) == 1:
+        return min(members)
+    names = listed(sorted(members))
+    raise FileFormatError(f"{path} holds {names}: name one of them with ", Option("dataset"), asked)
 
 
 def only_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tuple[Message, ...]]:
@@ -89,8 +91,11 @@ def largest_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tupl
     is_clear = all(sizes[first] >= _FAR_LARGER * sizes[name] for name in others)
     if not others or len(sides) < 2 or not is_clear:
         return choose_member(path, None, shapes), ()
-    text = f"{first!r} ({' x '.join(map(str, sides))}) was read, the largest array of {path.name}"
-    remark = f"{text}; to read {listed(others)}, name it as the dataset"
+    size = " x ".join(map(str, sides))
+    remark = (
+        f"{first!r} ({size}) was read, the largest array of {path.name}; to read {listed(others)}, "
+        "name it as the dataset"
+    )
     return first, (Message(remark),)
 
 
@@ -104,12 +109,13 @@ def listed(names: Iterable[object]) -> str:
 
 def files_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """Return the files with these endings below a folder, sorted by path, without hidden files."""
-    found = {}
+    files = {}
     for path in folder.rglob("*"):
-        place = path.relative_to(folder)
-        if path.suffix.lower() in suffixes and path.is_file():
-            found[place.as_posix()] = path
-    return [found[name] for name in sorted(found) if "/." not in f"/{name}"]
+        name = path.relative_to(folder).as_posix()
+        is_hidden = "/." in f"/{name}"
+        if path.suffix.lower() in suffixes and not is_hidden and path.is_file():
+            files[name] = path
+    return [files[name] for name in sorted(files)]
 
 
 @contextmanager
@@ -121,23 +127,23 @@ def named_damage(path: object) -> Iterator[None]:
             yield
     except (ConeNMFError, FileNotFoundError, PermissionError):
         raise
-    except Exception as problem:
-        reason = visible(problem) or type(problem).__name__
+    except Exception as error:
+        reason = visible(error) or type(error).__name__
         if "allow_pickle" in reason:  # NumPy's advice to allow pickles, which nobody should follow
             reason = "it holds Python objects, or no arrays at all"
-        if isinstance(problem, UnicodeDecodeError):
+        if isinstance(error, UnicodeDecodeError):
             reason = "it is not UTF-8; convert it, for example with iconv -f latin1 -t utf-8"
         raise FileFormatError(
             f"{path} is damaged, or not what its name says: {reason}; copy it, or save it, again"
-        ) from problem
+        ) from error
 
 
 def require_package(library: str, path: object) -> Any:
     """Import a package that only some files need, or explain how to install it."""
     try:
         return importlib.import_module(library)
-    except ImportError as problem:
+    except ImportError as error:
         package = library.partition(".")[0].replace("PIL", "Pillow")
         raise FileFormatError(
             f"{path} needs the package {package}: pip install 'conenmf[files]'"
-        ) from problem
+        ) from error

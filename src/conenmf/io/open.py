@@ -22,7 +22,8 @@ import scipy.sparse as sp
 from ..arguments import choice, flag, instance, integer, number, optional, several, text
 from ..arguments import path as checked_path
 from ..data.blocks import Rows, canonical_rows, is_sparse
-from ..data.known import clipped, observed_only, remark_on_weights
+from ..data.imputation import clip_negative
+from ..data.known import observed_only, remark_on_weights
 from ..data.matrix import DataMatrix
 from ..data.memory import hold
 from ..data.prepare import (
@@ -30,8 +31,8 @@ from ..data.prepare import (
     Preparation,
     Vocabulary,
     Words,
+    apply_preparation,
     inverse_frequencies,
-    prepared,
 )
 from ..data.resources import MemorySize, memory_budget
 from ..data.validate import (
@@ -55,7 +56,8 @@ from ..errors import (
 )
 from ..names import Names, names_of
 from ..scale.disk import DiskMatrix, Source, Stamp
-from ..text import Facts, PathLike, shown, visible
+from ..text import shown, visible
+from ..types import Facts, PathLike
 from .arrays import open_matlab, open_matrix_market, open_npy, open_npz
 from .hdf5 import open_object, open_zarr
 from .images import SUFFIXES, open_images, open_stack
@@ -394,7 +396,8 @@ def prepare(
     """Return a view of V with the selected steps applied, in the order of the parameters.
 
     This takes up to three passes. The view's `preparation` describes the steps and stores the
-    weights; a result of `factorize` keeps it, and `prepared` applies the same steps to new samples.
+    weights; a result of `factorize` keeps it, and `apply_preparation` applies the same steps to new
+    samples.
 
     Parameters
     ----------
@@ -420,10 +423,10 @@ def prepare(
            [1., 0.],
            [0., 1.]])
     >>> result = factorize(V, 1)
-    >>> prepared(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
+    >>> apply_preparation(from_rows([[5, 1, 0]]), result.preparation).columns([0]).ravel()
     array([0., 1., 0.])
     """
-    V = as_data(V, holes=True)  # `prepared` rejects missing entries, with advice
+    V = as_data(V, holes=True)  # `apply_preparation` rejects missing entries, with advice
     total = optional(number, "normalize_total", normalize_total, above=0, at_most=MAX_TOTAL)
     log1p = flag("log1p", log1p)
     tfidf = flag("tfidf", tfidf)
@@ -434,7 +437,7 @@ def prepare(
             " is for counts, and these texts are weighted so already: leave it out",
         )
     idf = inverse_frequencies(V) if tfidf else None
-    return prepared(V, Preparation(total, log1p, idf, normalize or tfidf))
+    return apply_preparation(V, Preparation(total, log1p, idf, normalize or tfidf))
 
 
 def is_elsewhere(X: object) -> bool:
@@ -523,7 +526,7 @@ def _read(
         if opened.are_unknown:
             known["missing"] = "zeros"
         V = observed_only(V, samples_in=samples_in, **known)
-        V = clipped(V) if check_entries(V, samples_in, negative) else V
+        V = clip_negative(V) if check_entries(V, samples_in, negative) else V
         if isinstance(known.get("missing"), str) and known["missing"] == "zeros":
             V.are_ratings = is_sparse(V.columns(np.arange(1)))
     is_weighed = getattr(known.get("weights"), "ndim", 0) == 2 and V.is_in_memory

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Lengths
-from ..data.blocks import Array, Borders, Rows, compute_dtype, sparse_block_samples
+from ..data.blocks import Borders, Rows, compute_dtype, sparse_block_samples
 from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from ..scale.disk import Source, Stamp, release
-from ..text import PathLike
+from ..types import Array, Lengths, PathLike
 from .limits import check_fits, named_damage
 
 Remarks: TypeAlias = tuple[Message, ...]

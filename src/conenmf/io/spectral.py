@@ -35,12 +35,13 @@ def band_names(sides: tuple[int, ...], vectors: Iterable[Any]) -> Names:
     """
     for vector in vectors:
         numbers = np.asarray(vector, float).ravel()
-        if numbers.size < 2 or not (np.diff(numbers) > 0).all():
+        size = numbers.size
+        if size < 2 or not (np.diff(numbers) > 0).all():
             continue
         texts = [f"{number:g}" for number in numbers]
-        if numbers.size == sides[-1]:
+        if size == sides[-1]:
             return Names.of(None, texts)
-        if numbers.size == sides[0] and len(sides) == 2:
+        if size == sides[0] and len(sides) == 2:
             return Names.of(texts)
     return Names()
 
@@ -51,9 +52,11 @@ def open_envi(path: Path, reading: Reading) -> NamedMatrix:
     header = path
     data = None
     if path.suffix.lower() != ".hdr":
-        places = (path.with_suffix(".hdr"), Path(f"{path}.hdr"), path.with_suffix(".HDR"))
-        header = next(filter(Path.is_file, places), places[0])
+        header = path.with_suffix(".hdr")
         data = str(path)
+        for place in (Path(f"{path}.hdr"), path.with_suffix(".HDR")):
+            if not header.is_file() and place.is_file():
+                header = place
     if not header.is_file():
         raise FileFormatError(f"{path} needs its header, {header.name}, beside it: copy both")
     with warnings.catch_warnings():
@@ -63,20 +66,19 @@ def open_envi(path: Path, reading: Reading) -> NamedMatrix:
     lines, samples, bands = scene.shape
     claim = f"{lines} lines x {samples} samples x {bands} bands"
     size = math.prod(scene.shape) * scene.sample_size
-    if not 0 < size <= os.path.getsize(scene.filename) - scene.offset:
+    stored = os.path.getsize(scene.filename) - scene.offset
+    if not 0 < size <= stored:
         raise FileFormatError(
             f"{scene.filename} is truncated or empty: {header.name} claims {claim}, which take "
             f"{size} bytes after the first {scene.offset}: copy or download it again"
         )
     cube = np.asarray(scene.open_memmap(interleave="bip"))
-    ignored = fields.get("data ignore value")
+    missing = fields.get("data ignore value")
+    if missing is not None:
+        missing = float(missing)
+    stamp = Stamp([header, scene.filename])
     source = ArraySource(
-        cube,
-        scene.filename,
-        header,
-        Stamp([header, scene.filename]),
-        missing=None if ignored is None else float(ignored),
-        scale=scene.scale_factor,
+        cube, scene.filename, header, stamp, missing=missing, scale=scene.scale_factor
     )
     text = f"a scene of {claim} ({fields['interleave'].lower()}): each pixel is a sample"
     names = fields.get("wavelength") or fields.get("band names")
@@ -84,5 +86,5 @@ def open_envi(path: Path, reading: Reading) -> NamedMatrix:
     bad = [name for name, mark in marks if float(mark) == 0]
     if bad:
         text += f"; its header marks {len(bad)} bands as bad: {listed(bad)}"
-    found = Names.of(None, names, pixels_shape=(lines, samples))
-    return NamedMatrix(source, found, (Message(text),), _FIXED)
+    own = Names.of(None, names, pixels_shape=(lines, samples))
+    return NamedMatrix(source, own, (Message(text),), _FIXED)

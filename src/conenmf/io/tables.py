@@ -23,10 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..atomic import writing
-from ..data.blocks import Array
 from ..errors import DataError, DataTypeError, Message, Option, OptionError
 from ..names import Names, type_name
-from ..text import Titles, visible
+from ..text import visible
+from ..types import Array, Titles
 from .limits import NAME_BYTES, check_expansion, fits, listed, require_package
 from .source import ArraySource, Column, NamedMatrix, Reading, Remarks
 
@@ -35,7 +35,8 @@ _LOOKED_AT_ENTRIES = 1 << 19  # of the first rows, which are examined; at most .
 _LOOKED_AT_ROWS = 4096
 _MIN_ROWS = 10  # in fewer rows, any column may look suspicious
 # Years, days such as 20191231, and times since 1970 in seconds or smaller units.
-_DATES = ((1900, 2100), (19000101, 21001231), *((9e8 * u, 2.2e9 * u) for u in (1, 1e3, 1e6, 1e9)))
+_DATES: list[tuple[float, float]] = [(1900, 2100), (19000101, 21001231)]
+_DATES += [(9e8 * unit, 2.2e9 * unit) for unit in (1, 1e3, 1e6, 1e9)]
 
 
 class Columns(NamedTuple):
@@ -71,7 +72,10 @@ class Columns(NamedTuple):
         """Names of the columns: their titles, or numbers if titles are empty or repeated."""
         titles = [title.strip() for title in self.titles or [""] * self.width]
         counts = Counter(titles)
-        return [title if title and counts[title] == 1 else n for n, title in enumerate(titles)]
+        labels: list[Column] = []
+        for n, title in enumerate(titles):
+            labels.append(title if title and counts[title] == 1 else n)
+        return labels
 
     def place(self, path: object, column: Column) -> int:
         """Return the number of a column; a title takes precedence over an equal number."""
@@ -81,13 +85,13 @@ class Columns(NamedTuple):
             return hits[0]
         if not hits and str(column).isdecimal() and int(column) < self.width:
             return int(column)
+        called = f"{len(hits) or 'no'} columns called {visible(column)!r}"
         raise OptionError(
-            f"{path} has {len(hits) or 'no'} columns called {visible(column)!r}; it has "
-            f"{listed(filter(None, titles))}: give one of these, or a number from 0 to "
-            f"{self.width - 1}"
+            f"{path} has {called}; it has {listed(filter(None, titles))}: give one of these, or a "
+            f"number from 0 to {self.width - 1}"
         )
 
-    def chosen(self, path: object, reading: Reading) -> Columns:
+    def choose(self, path: object, reading: Reading) -> Columns:
         """Return the columns after replacing guessed ones by the caller's choices."""
         dropped = {self.place(path, column) for column in reading.drop}
         chosen = self._replace(left_out=self.left_out | dropped)
@@ -137,7 +141,8 @@ def open_batches(
             if len(row_names) <= most_names:
                 row_names += names
         size = file.tell()
-        shape = (size // (np.dtype(dtype).itemsize * len(numeric)), len(numeric))
+        row_bytes = np.dtype(dtype).itemsize * len(numeric)
+        shape = (size // row_bytes, len(numeric))
         file.seek(0)
         if fits(size, budget):
             matrix: Any = np.frombuffer(file.read(), dtype).reshape(shape)
@@ -164,7 +169,8 @@ def remark_on_columns(
 
     The advice depends on whether the table is a file or a data frame in memory.
     """
-    count = min(_LOOKED_AT_ROWS, _LOOKED_AT_ENTRIES // max(len(labels), 1), matrix.shape[0])
+    most = _LOOKED_AT_ENTRIES // max(len(labels), 1)
+    count = min(_LOOKED_AT_ROWS, most, matrix.shape[0])
     rows = matrix.read(0, count) if isinstance(matrix, ArraySource) else matrix[:count]
     odd = odd_columns(rows, labels)
     if not odd:
@@ -204,16 +210,18 @@ def odd_columns(rows: Array, labels: Sequence[Column]) -> list[Column]:
     low = rows.min(axis=0)
     high = rows.max(axis=0)
     steps = np.diff(rows, axis=0)
-    is_even = (np.abs(steps - steps[0]) <= 1e-6 * np.abs(steps[0])).all(axis=0)
-    is_count = is_even & (steps[0] != 0)
+    first = steps[0]
+    is_even = (np.abs(steps - first) <= 1e-6 * np.abs(first)).all(axis=0)
+    is_count = is_even & (first != 0)
     is_integer = (low >= 0) & (rows % 1 == 0).all(axis=0)
-    within = np.array([(low >= first) & (high <= last) for first, last in _DATES])
-    is_date = is_integer & within.any(axis=0)
+    within = [(low >= begin) & (high <= end) for begin, end in _DATES]
+    is_date = is_integer & np.any(within, axis=0)
     n_digits, most_digits = np.floor(np.log10(np.clip([low, high], 1, None)))
     is_long = (n_digits >= 4) & (n_digits == most_digits)
     is_called_so = np.array([is_index_title(str(label)) for label in labels])
     rises = (steps > 0).all(axis=0)
-    is_different = (np.diff(np.sort(rows, axis=0), axis=0) > 0).all(axis=0)
+    gaps = np.diff(np.sort(rows, axis=0), axis=0)
+    is_different = (gaps > 0).all(axis=0)
     is_identifier = is_integer & is_different & (is_called_so | is_long | rises)
     is_odd = np.zeros(len(labels), bool)
     for look in (is_count, is_date, is_identifier):
@@ -260,7 +268,7 @@ def _read(path: Path, schema: Any, batches: Iterable[Any], reading: Reading) -> 
         columns = columns._replace(named_by=index[0])
     if reading.names_column is None:
         columns = columns._replace(left_out=frozenset(index[1:]))
-    columns = columns.chosen(path, reading)
+    columns = columns.choose(path, reading)
     tests = (are.is_integer, are.is_floating, are.is_boolean, are.is_decimal)
     unusable = [n for n in columns.numeric if not any(test(kinds[n]) for test in tests)]
     if unusable == [0] and columns.named_by is None and "string" in str(kinds[0]):

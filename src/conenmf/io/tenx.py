@@ -12,7 +12,8 @@ from typing import Any
 
 from ..errors import FileFormatError, Message
 from ..names import Names
-from ..text import Texts, Titles, visible
+from ..text import visible
+from ..types import Texts, Titles
 from .arrays import open_matrix_market
 from .hdf5 import PARTS, Member, open_hdf5, open_matrix, open_store, texts
 from .limits import listed
@@ -40,7 +41,8 @@ def open_10x_folder(path: Path, reading: Reading) -> NamedMatrix:
     """Open a folder with a Matrix Market file and tables of genes and barcodes."""
     matrix = matrix_of_folder(path)
     assert matrix is not None
-    genes = list(zip(*_table_beside(matrix, ("features", "genes"), reading), strict=True))
+    rows = _table_beside(matrix, ("features", "genes"), reading)
+    genes = list(zip(*rows, strict=True))
     cells = [row[0] for row in _table_beside(matrix, ("barcodes",), reading)]
     counts = open_matrix_market(matrix, reading).matrix.T
     return _name(str(matrix), counts, cells, *genes[:3])

@@ -26,12 +26,11 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import Lengths
-from ..data.blocks import Array
 from ..data.resources import memory_budget
 from ..errors import DataError, FileFormatError, Message, Option
 from ..names import MUTATION_TITLES, Names
-from ..text import PathLike, excerpt
+from ..text import excerpt
+from ..types import Array, Lengths, PathLike
 from .limits import check_fits, files_below, named_damage
 from .source import NamedMatrix, Reading, Remarks
 from .tables import Columns, batch_bytes, is_index_title, open_batches
@@ -68,7 +67,7 @@ def open_text(path: Path, reading: Reading) -> NamedMatrix:
     ratings = _open_triples(path, dialect, reading) or _recognise(path, head, dialect, reading)
     if ratings is not None:
         return ratings
-    dialect = dialect._replace(columns=dialect.columns.chosen(path, reading))
+    dialect = dialect._replace(columns=dialect.columns.choose(path, reading))
     batches = _batches(path, dialect, reading.budget)
     table = open_batches(path, dialect.columns, batches, reading.budget)
     if not table.matrix.shape[0]:
@@ -169,15 +168,14 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
             "give every column a title; a column of texts is read with ",
             Option("text_column"),
         )
-    named_by = None
-    if width > 1 and (0 in texts or (header and _are_numbered(first[0], columns_of_body[0]))):
-        named_by = 0
+    has_names = 0 in texts or (header and _are_numbered(first[0], columns_of_body[0]))
+    named_by = 0 if width > 1 and has_names else None
     decimal = "."
     if delimiter == ";":
         numeric = [column for n, column in enumerate(columns_of_body) if n not in texts]
         has_points = any("." in field for column in numeric for field in column)
         decimal = "." if has_points else ","
-    columns = Columns(width, first, named_by) if header else Columns(width, None, named_by)
+    columns = Columns(width, first if header else None, named_by)
     return Dialect(delimiter, decimal, _named_by_mutations(columns), remarks)
 
 
@@ -192,7 +190,7 @@ def _named_by_mutations(columns: Columns) -> Columns:
     return columns
 
 
-def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
+def _split_titles(line: str, column: object = None) -> tuple[str, list[str]]:
     """Split a line of titles where this splits off the column, or gives the most fields."""
     divided = {sign: _fields(line, sign) for sign in ",;\t|"}
     sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
@@ -201,7 +199,7 @@ def _divided(line: str, column: object = None) -> tuple[str, list[str]]:
 
 def _require_numbers(lines: list[str], name: object, header: bool | None) -> None:
     """Reject a table whose columns are all texts; advise the column with the longest ones."""
-    sign, titles = _divided(lines[0])
+    sign, titles = _split_titles(lines[0])
     csv.field_size_limit(sys.maxsize)
     body = io.StringIO("\n".join(lines[1:]), newline="")  # a quoted text may span several lines
     rows = [row for row in csv.reader(body, delimiter=sign) if len(row) == len(titles)]
@@ -222,8 +220,9 @@ def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
     """Return a key for comparing delimiters: share of numbers, matching header, many numbers."""
     rows = [_fields(line, delimiter) for line in lines]
     body = rows[1:] or rows
+    has_header = len(rows[0]) == len(body[0])
     are_numbers = [not _is_text(field) for row in body for field in row]
-    return statistics.fmean(are_numbers), len(rows[0]) == len(body[0]), sum(are_numbers)
+    return statistics.fmean(are_numbers), has_header, sum(are_numbers)
 
 
 def _is_text(field: str) -> bool:
@@ -252,8 +251,9 @@ def _judge_numbers(lines: list[list[str]], numbers: list[int]) -> tuple[bool, Re
     some rows are nearly in order too, as in smooth curves, titles differ from them by even steps,
     or because all titles are larger, or all smaller.
     """
-    fields = [[_number(line[n].replace(",", ".")) for n in numbers] for line in lines]
-    rows = np.array(fields, float)
+    rows = np.empty((len(lines), len(numbers)))
+    for row, line in zip(rows, lines, strict=True):
+        row[:] = [_number(line[n].replace(",", ".")) for n in numbers]
     rows[~np.isfinite(rows)] = np.nan
     steps = np.diff(rows, axis=1)
     if (steps[0] < 0).all():
@@ -412,18 +412,22 @@ def _numbers(fields: list[str], dialect: Dialect, place: str) -> list[float]:
     for column, field in zip(dialect.columns.numeric, fields, strict=True):
         number = _number(field, dialect.decimal)
         if number is None:
-            label = dialect.columns.labels[column]
-            sign = "the percent sign" if field.rstrip().endswith("%") else "units"
-            raise FileFormatError(
-                f"{place}, column {excerpt(label)!r}: {excerpt(field)!r} is not a number: "
-                f"write digits with '{dialect.decimal}', without {sign} (delete a line that holds "
-                "only units); or drop the column with ",
-                Option("drop", label),
-                ", or factor its texts with ",
-                Option("text_column", label),
-            )
+            raise _not_a_number(place, dialect, column, field)
         row.append(number)
     return row
+
+
+def _not_a_number(place: str, dialect: Dialect, column: int, field: str) -> FileFormatError:
+    label = dialect.columns.labels[column]
+    sign = "the percent sign" if field.rstrip().endswith("%") else "units"
+    where = f"{place}, column {excerpt(label)!r}"
+    return FileFormatError(
+        f"{where}: {excerpt(field)!r} is not a number: write digits with '{dialect.decimal}', "
+        f"without {sign} (delete a line that holds only units); or drop the column with ",
+        Option("drop", label),
+        ", or factor its texts with ",
+        Option("text_column", label),
+    )
 
 
 def _number(field: str, decimal: str = ".") -> float | None:
@@ -455,13 +459,13 @@ def open_text_column(path: Path, reading: Reading) -> NamedMatrix:
     check_fits(path, 2 * path.stat().st_size, reading.budget)
     content = _content(path, reading.budget)
     column = reading.text_column
-    sign, _ = _divided(content.partition("\n")[0], column)
+    sign, _ = _split_titles(content.partition("\n")[0], column)
     rows = _rows(path, content, sign)
     if not rows:
         raise FileFormatError(f"{path} is empty: it needs at least one text")
     width = len(rows[0])
     titles = None if reading.header is False else rows.pop(0)
-    columns = Columns(width, titles, None).chosen(path, reading)
+    columns = Columns(width, titles, None).choose(path, reading)
     named_by = columns.named_by
     names = None if named_by is None else [row[named_by] for row in rows]
     place = columns.place(path, column or 0)

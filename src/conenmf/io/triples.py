@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import Lengths
 from ..errors import DataError, DataTypeError, FileFormatError, Message
 from ..names import Names
 from ..text import counted, excerpt
+from ..types import Lengths
 from .source import NamedMatrix
 
 # Parts of the titles of users, items and ratings.
@@ -37,10 +37,8 @@ _MOST_VALUES = 20  # largest number of different ratings, without titles
 _LEAST_BY_CHANCE = 10  # expected number of pairs that occur twice by chance
 
 # The forms of users, items, ratings and Unix times: integers or texts.
-_FORMS = [
-    re.compile(rf"\s*({integer}|.*[^\d\s.,+e-].*)")
-    for integer in (r"\d+", r"\d+", r"\d+([.,]\d+)?\s*", r"\d{9,}\s*")
-]
+_NUMBERS = (r"\d+", r"\d+", r"\d+([.,]\d+)?\s*", r"\d{9,}\s*")
+_FORMS = [re.compile(rf"\s*({number}|.*[^\d\s.,+e-].*)") for number in _NUMBERS]
 
 
 def columns_of_triples(titles: Sequence[str]) -> Lengths:
@@ -182,18 +180,19 @@ def matrix_of_triples(
                 f"{place}: {unit} {line} has a rating that is not a finite number above 0; leave "
                 "out pairs without a rating, or add the same number to all ratings"
             )
-        pair = (users.setdefault(user, len(users)), items.setdefault(item, len(items)))
-        earlier = lines.setdefault(pair, line)
+        n = users.setdefault(user, len(users))
+        f = items.setdefault(item, len(items))
+        earlier = lines.setdefault((n, f), line)
         if earlier != line:
             raise DataError(
                 f"{place}: {unit}s {earlier} and {line} both have a rating of user "
                 f"{excerpt(user)!r} and item {excerpt(item)!r}: keep one of them"
             )
         ratings.append(rating)
-    rows = np.array([*lines], np.intp).reshape(-1, 2).T
-    matrix = sp.csr_array((ratings, tuple(rows)), (len(users), len(items)), dtype=float)
-    remark = (
-        f"{counted(len(ratings), 'rating')} of {counted(len(items), 'item')} by "
-        f"{counted(len(users), 'user')}; other pairs are unknown, not zero"
-    )
+    places = np.array([*lines], np.intp).reshape(-1, 2)
+    shape = (len(users), len(items))
+    matrix = sp.csr_array((ratings, tuple(places.T)), shape, dtype=float)
+    sides = f"{counted(len(items), 'item')} by {counted(len(users), 'user')}"
+    count = counted(len(ratings), "rating")
+    remark = f"{count} of {sides}; other pairs are unknown, not zero"
     return NamedMatrix(matrix, Names.of(users, items), (Message(remark),), are_unknown=True)

@@ -1,8 +1,9 @@
 """The number of components: one procedure gathers evidence and grades the answer.
 
-A loss lists the evidence that suits it (`Loss.k_evidence`), and `EVIDENCE` maps each name to a
-function. Each piece of evidence has a number and an interval, and says whether the data meet its
-assumptions. The most trusted evidence decides, and the answer has a grade:
+`EVIDENCE` maps the name of each kind of evidence to a function. A loss that assumes counting noise
+(`Loss.noise`) has evidence of its own, all others that of least squares. Each piece of evidence has
+a number and an interval, and says whether the data meet its assumptions. The most trusted evidence
+decides, and the answer has a grade:
 
 *proved*
     Fewer components cannot reproduce the data, and this number does, up to rounding.
@@ -29,7 +30,8 @@ import numpy as np
 from numpy.linalg import eigh, norm, pinv
 from numpy.random import Generator, default_rng
 
-from ..arguments import Interval, Range, function, number, optional
+from .. import plots
+from ..arguments import function, number, optional
 from ..cones.counting import (
     EdgeCount,
     compared_samples,
@@ -39,21 +41,24 @@ from ..cones.counting import (
     default_range,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Array, Block, dense, exact
-from ..data.known import EntryWeights, as_repeated, filled, observed_only, observed_residual
+from ..data.blocks import EPS, TINY, Block, dense, exact
+from ..data.entries import EntryWeights, observed_residual
+from ..data.imputation import fill_missing
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffled_samples, take_samples, times_features, unit_samples
+from ..data.views import shuffle_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
-from ..solve.constraints import NO_PENALTIES, Penalties
-from ..solve.losses import Loss, get_loss
+from ..solve.inits import Start
+from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
-from ..text import Facts, Texts, counted
-from . import plots
+from ..solve.solvers import Solver
+from ..text import counted
+from ..types import Array, Facts, Interval, Range, Texts
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank
 from .stability import numbers_of_components
@@ -69,7 +74,7 @@ _CLEAR = 2
 _USABLE = 1
 _WEAK = 0
 _UPPER_END = -1  # shown as an upper end; it never decides or supports a number
-_FOR_GUESSES = ("shuffled", "hysime")  # gathered only if the others leave a guess
+_FOR_GUESSES = ("shuffled", "hysime", "hidden")  # gathered only if the others leave a guess
 
 _MIN_DENSITY = 0.25  # of nonzero entries: with fewer, noise cannot be alike in all entries
 _MAX_MISFIT = 0.05  # of singular values to the law of noise
@@ -130,12 +135,12 @@ class Evidence:
         Why the number of components is proved; empty if it is not.
     n_cones : int
         The proven number of cones, which is no number of components; 0 if none is proved.
+    seconds : float
+        The time that the evidence took.
     Q_ratios : array
         With uncertainties, Q over its expected value for each of `ks`; otherwise empty.
     inflation : float
         How many times the divergence of Poisson counts the noise of overdispersed counts leaves.
-    seconds : float
-        The time that the evidence took.
     """
 
     name: str
@@ -273,7 +278,7 @@ class Question:
     """The data, the candidates, and intermediate results that several pieces of evidence use."""
 
     V: DataMatrix
-    loss: Loss
+    problem: Problem
     ks: Array | None
     spectrum: KnownSpectrum
     deadline: float
@@ -486,7 +491,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     which keeps each feature's distribution and destroys correlations between features.
     """
     directions = question.directions
-    others = Spectrum(shuffled_samples(directions.V, default_rng(0)), vectors=False)
+    others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
     _, k_max = default_range(question.V)
     most = min(directions.V.shape)
     count = 0
@@ -655,14 +660,17 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     rng = default_rng(0)
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.n_features, _HIDDEN_ENTRIES)
     most = min(part.shape)
+    problem = question.problem.scaled(part.n_samples / V.n_samples)
+    least = max(problem.n_fixed, 1)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
+    candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
-    has_sigma = V.observed.of_sigma and question.loss.degree == 2
+    has_sigma = V.observed.of_sigma and "sigma" in problem.loss.constraints
     errors: dict[int, Array] = {}
     Q_ratios: dict[int, float] = {}
     best = candidates[0]
-    for k in (k for k in candidates if k <= most):
-        predictions = [_prediction(part, data, k, question.loss, rng) for data in splits]
+    for k in candidates:
+        predictions = [_prediction(part, data, k, problem, rng) for data in splits]
         errors[k] = np.array([error for error, _ in predictions])
         if has_sigma:
             Q_ratios[k] = float(np.mean([ratio for _, ratio in predictions]))
@@ -680,30 +688,46 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     yield Evidence("hidden", K, (K, best), text, _CLEAR, ks, means, meaning, Q_ratios=ratios)
 
 
-def _prediction(V: DataMatrix, data: DataMatrix, K: int, loss: Loss, rng: Generator) -> Interval:
+def _prediction(
+    V: DataMatrix, data: DataMatrix, K: int, problem: Problem, rng: Generator
+) -> Interval:
     """Fit `data`; return the relative error at the entries known only in V, and Q over expected Q.
 
     The expected Q is the number of entries that the fit reads, minus its parameters.
     """
-    solver = loss.solver("auto")
+    solver = problem.loss.solver("auto")
     try:
-        start = loss.initialize(filled(data), K, "cr1", solver, rng)
+        start = _start(data, K, "cr1", problem, solver, rng)
     except ComponentsError:  # there are fewer distinct directions
-        start = loss.initialize(filled(data), K, "random", solver, rng)
-    run = alternate(data, start.W, start.H, solver, stopping=_SHORT, objective=loss.on(data))
-    error = math.sqrt(1.0 - _predicted(V, data, run.W, loss, NO_PENALTIES))
+        start = _start(data, K, "random", problem, solver, rng)
+    W = start.W
+    squared = 0.0  # of the relative error of a fit without further components
+    if K > problem.n_fixed:
+        objective = problem.objective(data)
+        run = alternate(data, W, start.H, solver, stopping=_SHORT, objective=objective)
+        W = run.W
+        squared = float(run.history.relative_error[-1]) ** 2
+    if not problem.is_free:
+        W = problem.restored(W)
+    error = math.sqrt(1.0 - _predicted(V, data, W, problem))
     known = data.observed
-    Q = float(run.history.relative_error[-1]) ** 2 * known.total
     expected = float(known.counts.sum()) - K * (sum(V.shape) - sum(known.n_empty))
-    return error, Q / expected if expected > 0 else 0.0
+    return error, squared * known.total / expected if expected > 0 else 0.0
+
+
+def _start(
+    data: DataMatrix, K: int, init: str, problem: Problem, solver: Solver, rng: Generator
+) -> Start:
+    if problem.is_free:
+        return problem.loss.initialize(fill_missing(data), K, init, solver, rng)
+    return problem.bind(data, solver).begin(data, K, init, solver, rng)
 
 
 def _predicted(
     V: DataMatrix,
     data: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return which share of the squares of hidden entries W and the other entries predict.
@@ -711,7 +735,7 @@ def _predicted(
     A sample that is predicted worse than by zeros counts as zeros: where the only large feature of
     a component is hidden, its coefficient is arbitrary.
     """
-    H = loss.coefficients(data, W, penalties)[0].T
+    H = problem.coefficients(data, W)[0].T
     every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
     left, hidden = (
         sample_weight * (of_all - of_known) for of_all, of_known in zip(*every, strict=True)
@@ -738,8 +762,7 @@ def _without(V: DataMatrix, fold: int, n_folds: int) -> DataMatrix:
 def hidden_share(
     V: DataMatrix,
     W: Array,
-    loss: Loss,
-    penalties: Penalties,
+    problem: Problem,
     sample_weight: Array | float = 1.0,
 ) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
@@ -747,7 +770,7 @@ def hidden_share(
     A third of the entries is hidden at a time; coefficients are fitted to the other entries.
     """
     splits = (_without(V, fold, _N_FOLDS) for fold in range(_N_FOLDS))
-    shares = [_predicted(V, data, W, loss, penalties, sample_weight) for data in splits]
+    shares = [_predicted(V, data, W, problem, sample_weight) for data in splits]
     return float(np.mean(shares))
 
 
@@ -766,12 +789,15 @@ EVIDENCE: dict[str, Piece] = {
 
 # --- the decision -----------------------------------------------------------------------------
 
-_LEAST_SQUARES = get_loss("frobenius")
+_LEAST_SQUARES = Problem()
+# The evidence for losses that assume no counting noise, and for counts, in this order.
+SPECTRAL = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
+OF_COUNTS = ("edge of counts", "counting noise")
 
 
 def choose_k(
     V: DataMatrix,
-    loss: Loss = _LEAST_SQUARES,
+    problem: Problem = _LEAST_SQUARES,
     ks: Array | None = None,
     *,
     spectrum: KnownSpectrum = None,
@@ -788,16 +814,20 @@ def choose_k(
     >>> chosen.K, chosen.grade, chosen.decided_by
     (4, 'supported', 'cones')
     """
+    loss = problem.loss
     has_holes = V.observed is not None and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else filled(V)
+    whole = V if V.observed is None or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
-    question = Question(whole, loss, ks, spectrum, deadline)
-    suits = "counting noise" not in loss.k_evidence or (V.observed is None and holds_counts(V))
-    names = loss.k_evidence if suits and loss.k_evidence else _LEAST_SQUARES.k_evidence
+    question = Question(whole, problem, ks, spectrum, deadline)
+    suits = loss.noise is None or (V.observed is None and holds_counts(V))
+    names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
+    penalties = problem.penalties
+    if not (problem.is_free or penalties.sum_to_one or penalties.min_volume or has_holes):
+        names = (*names, "hidden")
     gathered = question.gathered
     for place, name in enumerate(names):
         is_asked = name not in _FOR_GUESSES or not gathered
@@ -812,6 +842,9 @@ def choose_k(
         if question.is_late and gathered:
             break
     chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
+    least = problem.n_fixed
+    if ks is None and chosen.K < least:
+        ks = np.arange(least, min(V.shape) + 1)
     notes = [*chosen.notes]
     if chosen.decided_by == "hidden":
         chosen, notes = _with_Q(chosen, gathered[0])
@@ -900,6 +933,7 @@ def select_k(
     ks: Iterable[int] | None = None,
     *,
     loss: str = "frobenius",
+    problem: Problem | None = None,
     budget: float | None = None,
     callback: Watch | None = None,
 ) -> Selection:
@@ -915,6 +949,10 @@ def select_k(
         Candidates, each from 1 to min(F, N); by default all numbers are allowed.
     loss : str
         The loss of the fit, which decides what evidence is gathered.
+    problem : Problem, optional
+        What the fit minimises, if that is more than a loss. The number includes known components.
+        If other evidence only allows a guess, hidden entries are predicted by such fits; a penalty
+        `min_volume` and sums of one do not count here.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
@@ -929,7 +967,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else filled(V), "the choice of K")
+    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)
@@ -938,4 +976,5 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    return choose_k(V, get_loss(loss), candidates, max_time=budget, callback=callback)
+    problem = problem_of(problem, loss).bind(V)
+    return choose_k(V, problem, candidates, max_time=budget, callback=callback)

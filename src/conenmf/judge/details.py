@@ -14,22 +14,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, Shape
 from ..cones.bounds import deterministic_bound
 from ..cones.counting import RankEstimate, default_range, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
-from ..data.blocks import Array, dense, exact, over, slices
-from ..data.known import completed, known_entries
+from ..data.blocks import dense, exact, over, slices
+from ..data.entries import known_entries
+from ..data.imputation import complete
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
+from ..judge.matching import match_components
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
+from ..types import Array, Pair, Shape
 from .residuals import ResidualSummary
-from .scores import match_components
 
 # --- typical samples ----------------------------------------------------------------------------
 
@@ -311,7 +312,7 @@ def describe(
     # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
-        described = V if is_whole else completed(V, W, Ht)
+        described = V if is_whole else complete(V, W, Ht)
         known = spectrum if is_whole else None
         return Details(
             rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from ..arguments import classes as numbered
 from ..arguments import integer
-from ..data.blocks import Array, exact, over
+from ..data.blocks import exact, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -35,7 +35,8 @@ from ..errors import DataError
 from ..io.open import as_data
 from ..solve.losses import Loss
 from ..solve.problem import Problem, problem_of
-from ..text import Texts, counted, visible
+from ..text import counted, visible
+from ..types import Array, Texts
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
 from .details import Details, cones_in_words, describe
@@ -612,7 +613,7 @@ def judge(
         evidence = evidence._replace(structure=None, why_open=_SINGLE_FEATURES)
     grades, reasons = _judged(evidence, fit, are_apart=bool(cones))
     by_grade = _by_grade(grades, fit.labels)
-    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.degree != 2)
+    wrong = pitfalls(V, features, K, for_counts=fit.how.problem.loss.noise is not None)
     data = data_row(list(wrong))
     rows = (
         data,
@@ -714,4 +715,4 @@ def search_iterations(V: DataMatrix, K: int, loss: Loss) -> int:
 
 
 def _work(V: DataMatrix, K: int, loss: Loss) -> int:
-    return V.n_entries * K * (1 if loss.degree == 2 else _DEARER)
+    return V.n_entries * K * (1 if loss.noise is None else _DEARER)

@@ -6,7 +6,7 @@ positive, the Poisson loss trusts large counts too much, and a few samples with 
 determine all components. Weights prevent this: 1 / (1 + phi x) for each entry, with the rates x of
 a first fit, as in quasi-likelihood (Wedderburn, "Quasi-likelihood functions, generalized linear
 models, and the Gauss-Newton method", Biometrika 61, 1974). For large data, samples are weighted
-instead, see `balanced`.
+instead, see `balance_samples`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.random import Generator
 
-from ..arguments import Pair, Shape
 from ..cones.counting import highest_noise
-from ..data.blocks import TINY, Array, Block, dense, first_largest
-from ..data.known import as_repeated, observed_only
+from ..data.blocks import TINY, Block, dense, first_largest
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_samples, holds_counts
 from ..data.views import take_samples
 from ..io.open import from_columns
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..solve.alternate import alternate
 from ..solve.inits import Start
+from ..solve.loss import Noise
 from ..solve.losses import get_loss
 from ..solve.run import Solution, Stopping
+from ..types import Array, Pair, Shape
 
 _MAX_SAMPLES = 5000  # of the data that are examined
 _MAX_ENTRIES = 1 << 22  # of the same data
@@ -56,27 +56,6 @@ _PATIENCE = 2  # worse numbers in a row before stopping
 _SEARCH_STARTS = 2  # of each number
 _SEARCH_ROUNDS = 2
 _MAX_UNEVENNESS = 6.0  # median square of the z-scores of features that share a dispersion
-
-
-class Noise(NamedTuple):
-    """How counts vary around a fit.
-
-    Attributes
-    ----------
-    dispersion : float
-        phi in x + phi x^2.
-    weights : array (N, F) or None
-        1 / (1 + phi x); None if phi is 0, and for large data.
-    """
-
-    dispersion: float
-    weights: Array | None = None
-
-    def weighed(self, V: DataMatrix) -> DataMatrix:
-        """Return V, or a matrix of its shape, with the weights of its entries."""
-        if self.weights is None:
-            return V
-        return observed_only(as_repeated(V), weights=self.weights)
 
 
 _LOSS = get_loss("poisson")
@@ -340,7 +319,7 @@ def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
         return False
     rates = np.maximum(W @ np.asarray(_LOSS.coefficients(part.V, W)[0], float), TINY)
     ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
-    ratios /= ratios.mean()
+    ratios /= max(ratios.mean(), TINY)
     spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
     z = (ratios.mean(axis=1) - 1) / np.maximum(spreads, TINY)
     return bool(np.median(z**2) > _MAX_UNEVENNESS)
@@ -360,7 +339,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     def is_below(phi: float) -> bool:
         return bool((squares / (1 + phi * x)).sum() > freedom)
 
-    return bisected(is_below, 0.0, _MAX_DISPERSION)[0]
+    return bisect(is_below, 0.0, _MAX_DISPERSION)[0]
 
 
 def _diverge(block: Block, H: Array, *, W: Array, phi: float) -> tuple[float]:

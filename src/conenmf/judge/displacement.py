@@ -22,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arguments import array, factor, integer, several
-from ..data.blocks import EPS, TINY, Array, exact, over
+from ..data.blocks import EPS, TINY, exact, over
 from ..data.matrix import Aligned
 from ..errors import NotAvailableError
 from ..io.open import as_data
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..solve.constraints import Penalties, best_rows
 from ..solve.problem import Problem, check_count, problem_of
+from ..types import Array
 from .details import samples_and_weights
 
 RISES = (4.0, 8.0, 15.0, 25.0)  # of Q, the default of EPA PMF
@@ -160,7 +161,7 @@ def displacement(
 def _check(problem: Problem) -> Problem:
     """Return the problem; raise an error if its columns cannot be displaced."""
     penalties = problem.penalties
-    if problem.loss.degree != 2:
+    if "sigma" not in problem.loss.constraints:
         raise NotAvailableError(f"Q is for least squares, and the loss is {problem.loss.name}")
     if penalties.fixes_columns or penalties.min_volume:
         kinds = ", ".join(penalties.kinds)
@@ -286,7 +287,7 @@ def _held_column(a: Array, b: Array, f: int, share: float) -> Array:
         total = (np.maximum(sides - m, 0.0) / own).sum()
         return bool(a[f] * ratio**2 * total - b[f] * ratio > m)
 
-    _, m = bisected(is_below, low, sides.max())
+    _, m = bisect(is_below, low, sides.max())
     column = np.zeros(a.size)
     column[others] = np.maximum(sides - m, 0.0) / own
     column[f] = ratio * column.sum()

@@ -23,22 +23,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator, default_rng
 
-from ..arguments import Pair
-from ..data.blocks import Array, exact
-from ..data.known import packed, unpacked
+from ..data.blocks import exact
+from ..data.entries import pack, unpack
 from ..data.matrix import DataMatrix, multiplied
 from ..data.memory import hold
 from ..data.resample import evenly_spaced
-from ..data.views import held, take_samples, unit_samples
+from ..data.views import hold_copy, take_samples, unit_samples
 from ..errors import ConeNMFError
+from ..judge.matching import match_components
 from ..linalg.nnls import nnls
 from ..solve.inits import Init
 from ..solve.losses import Loss, get_loss
 from ..solve.problem import Problem
 from ..solve.run import Callback, Iteration, Run, Stopping
 from ..text import counted
+from ..types import Array, Pair
 from .details import samples_and_weights
-from .scores import match_components
 
 N_SPLITS = 3
 _HALF_STOPPING = Stopping(tol=1e-3, max_iter=40)  # the cosines hardly change after that
@@ -267,8 +267,8 @@ def structure(
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            if loss.degree == 2 and part.observed is None:
-                part = held(unit_samples(part))
+            if loss.noise is None and part.observed is None:
+                part = hold_copy(unit_samples(part))
             fits = [HalfFit(Problem(loss)).of(part, k, rng) for k in sorted({1, 2, K})]
             predicted = samples_and_weights(V, _some(others, n_predicted))
             hidden = (rng.permutation(is_first), is_first)
@@ -303,6 +303,6 @@ def _coefficients(columns: Array, weights: Array, loss: Loss, W: Array) -> Array
     if (weights == 1).all():
         seen = loss.data(hold(np.ascontiguousarray(columns.T)))
         return np.asarray(loss.coefficients(seen, W)[0].T, dtype=float)
-    grams = unpacked(weights.T @ packed(W), W.shape[1])
+    grams = unpack(weights.T @ pack(W), W.shape[1])
     sides = (columns * weights).T @ W
     return nnls(grams, sides)

@@ -23,10 +23,9 @@ import numpy as np
 from numpy.linalg import cond, inv, norm, pinv, qr
 from scipy.special import ndtr, stdtrit
 
-from ..arguments import Pair
-from ..data.blocks import Array
+from ..data.blocks import unit_columns
 from ..solve.problem import Problem
-from .scores import unit_columns
+from ..types import Array, Pair
 
 LEAST_SQUARES = Problem()
 LEVEL = 0.9  # the share of true entries that the limits are designed to cover

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Array, over
+from ..data.blocks import over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import draw_longest, evenly_spaced
 from ..data.validate import CODES
 from ..io.tables import odd_columns
 from ..names import Names
 from ..text import counted, excerpt
+from ..types import Array
 from .details import samples_and_weights
 
 _MAX_ENTRIES = 1 << 20  # of the samples that are looked at

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 
-from ..arguments import Interval, number
-from ..data.blocks import EPS, Array, dense, exact, slices
+from .. import plots
+from ..arguments import number
+from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
 from ..errors import ComponentsError, ConeNMFError
@@ -38,9 +39,7 @@ from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
 from ..text import counted
-from . import plots
-from .certificate import bound_given, known_bound
-from .dual_bound import best_lower_bound, divergence_bound
+from ..types import Array, Interval
 
 _MAX_FITS = 8
 _MAX_RAISES = 2  # of k by bounds that take longer
@@ -149,7 +148,7 @@ class Search:
         self.V = V
         self.problem = problem.bind(V, loss.solver("auto"))
         self.spectrum = spectrum
-        if V.observed is None and "dual" in loss.lower_bounds:
+        if V.observed is None and loss.noise is None:
             self.spectrum = Spectrum.of(V, spectrum)
         self.bounds: dict[int, float] = {}
         self.errors: dict[int, float] = {}
@@ -188,21 +187,12 @@ class Search:
         return self.bounds[K]
 
     def _bound_and_chance(self, K: int, effort: int) -> Interval:
-        problem = self.problem
-        names = problem.loss.lower_bounds
-        if K >= min(self.V.shape) or not names:
+        fixed = self.problem.fixed
+        bounds = self.problem.loss.bounds(self.V, self.spectrum)
+        if K >= min(self.V.shape) or bounds is None:
             return 0.0, 0.0
-        if "divergence" in names:
-            if self.V.observed is not None:
-                return 0.0, 0.0
-            counts = divergence_bound(self.V, K, effort=effort)
-            return counts.value / (counts.of_margins or 1.0), counts.failure_probability
-        if self.V.observed is not None:
-            return known_bound(self.V, K)
-        if problem.fixed is not None:
-            return bound_given(self.V, problem.fixed.W, K)
-        bound = best_lower_bound(self.V, K, effort=effort, spectrum=self.spectrum)
-        return bound.value, bound.failure_probability
+        found = bounds.below(K, effort, None if fixed is None else fixed.W)
+        return found.value, found.failure_probability
 
     def _error(self, K: int) -> float:
         """Return the relative error of a fit of K components."""

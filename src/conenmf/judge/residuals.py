@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import Array, Block, dense, exact, over
-from ..data.known import EntryWeights, known_entries
+from ..data.blocks import Block, dense, exact, over
+from ..data.entries import EntryWeights, known_entries
 from ..data.matrix import Aligned, PerSample
 from ..io.open import as_data
+from ..types import Array
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals, in a summary
 _FAR = 3.0  # in units of sigma: larger residuals count as large

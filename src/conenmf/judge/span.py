@@ -16,11 +16,11 @@ import math
 
 import numpy as np
 
-from ..arguments import Pair
-from ..data.blocks import Array, Block, exact, weighted_sums
+from ..data.blocks import Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..text import counted
+from ..types import Array, Pair
 
 _ROUNDING = 1e-12  # of ||V||^2: rounding of squared errors and of squared singular values
 _TELLING_ANGLE = math.radians(10)
@@ -75,9 +75,12 @@ def span_angles(
 
 
 def span_in_words(angles: Array) -> str:
-    """Describe the bounds of `span_angles`; "" if no direction is within 10 degrees."""
+    """Describe the bounds of `span_angles`; "" if under a third of them is within 10 degrees.
+
+    The first direction is near the mean of the samples, so by itself it tells little.
+    """
     n_near = int(np.count_nonzero(angles <= _TELLING_ANGLE))
-    if n_near == 0:
+    if 3 * n_near < max(angles.size, 1):
         return ""
     if n_near == angles.size:
         degrees = math.ceil(10 * math.degrees(angles[-1])) / 10

@@ -1,40 +1,25 @@
-"""The stability of components: many fits of resampled data, and their consensus.
+"""The stability of components: many fits of resampled data, and what they have in common.
 
-`stability` runs the same fit many times from random inits, on the data or on resampled data, and
-forms the consensus. For each component it reports the share of the runs that contain it, how
-similar it is in these runs, and limits for each of its entries. `stability_over` does this for
-several numbers of components.
-
-All runs with one number of components share every pass over V until each has converged. If their
-coefficients take too much memory, they run in groups. Runs on redrawn data each use a view of V,
-which redraws every block that is read. If V is in memory and small, redrawn data are stored and the
-runs follow one after the other, because drawing then takes longer than reading.
-
-The consensus is that of cNMF. The components of all runs, scaled to unit norm, are points. Points
-with few near neighbours are left out, the others are clustered by k-means, and the median of each
-cluster is a component of the consensus (Kotliar et al., "Identifying gene expression programs of
-cell-type identity and cellular activity with single-cell RNA-Seq", eLife 8, 2019). For
-equal components the package cnmf gives the same result.
+`stability` runs the same fit many times (`replicates`) and forms the consensus. For each component
+it reports the share of the runs that contain it, how similar it is in these runs, and limits for
+each of its entries. `stability_over` does this for several numbers of components.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import norm, pinv
 from numpy.random import Generator, default_rng
 
+from .. import plots
 from ..arguments import (
-    Pair,
     choice,
     components,
     flag,
@@ -46,37 +31,32 @@ from ..arguments import (
     several,
 )
 from ..cones.counting import count_above_edge
-from ..data.blocks import Array, dense, exact, first_largest, over
-from ..data.known import filled
+from ..data.blocks import exact, first_largest
+from ..data.imputation import fill_missing
 from ..data.matrix import Aligned, DataMatrix
-from ..data.resample import balanced, bootstrapped, evenly_spaced, holds_counts, redrawn
-from ..data.validate import checked_components, require_data_matrix
-from ..data.views import take_samples
+from ..data.resample import evenly_spaced, holds_counts
+from ..data.validate import check_components, require_data_matrix
 from ..errors import ComponentsError, NotAvailableError, Option
 from ..io.open import as_data
+from ..judge.matching import KNOWN_COSINE, cosines, match_components
 from ..linalg.svd import Spectrum
 from ..names import Names
 from ..scale.checkpoint import (
-    Checkpoint,
-    KeptRuns,
     Place,
     checkpoint_at,
-    described,
     held_folder,
-    identity_of,
     reading,
     write_arrays,
 )
 from ..solve.coefficients import Finish, require_finite
-from ..solve.inits import Init, Start
+from ..solve.loss import Noise
 from ..solve.losses import Objective, get_loss
 from ..solve.problem import Problem, check_count, problem_of
-from ..solve.run import Run, Stopping, run_together
-from ..solve.solvers import Solver
-from ..text import Facts, PathLike, Texts, counted
-from . import plots
+from ..solve.run import Stopping
+from ..text import counted
+from ..types import Array, Facts, PathLike, Texts
 from .details import samples_and_weights
-from .dispersion import POISSON, Noise, edge_of, likelihoods, noise_of, pruned, quasi_divergence
+from .dispersion import POISSON, edge_of, likelihoods, noise_of, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
 from .limits import (
     LEVEL,
@@ -87,353 +67,16 @@ from .limits import (
     moved_ranges,
     without_clipping,
 )
-from .scores import KNOWN_COSINE, cosines, match_components, unit_columns
-
-# --- the consensus ------------------------------------------------------------------------------
-
-_NEIGHBOUR_SHARE = 0.3  # as in cNMF: number of neighbours over the number of replicates
-_KMEANS_SEED = 1  # as in cNMF
-_KMEANS_INITS = 10  # as in cNMF
-_SAME_COSINE = 0.99  # above it, two components count as the same
-
-
-class Consensus(NamedTuple):
-    """The consensus of replicates.
-
-    Attributes
-    ----------
-    W : array (F, K) or None
-        The medians, scaled to a sum of one; None if there is no consensus.
-    clusters : array (n_runs, K), integers
-        The component of the consensus to which each component of a run belongs; -1 if left out.
-    distances : array (n_runs, K)
-        The mean distance of each component of a run to its nearest neighbours; infinite for
-        components that are zero.
-    silhouettes : array (n_runs, K)
-        The silhouette of each component of a run in its cluster; NaN if left out, or without a
-        consensus.
-    no_consensus : str
-        Why there is no consensus; empty if there is one.
-    """
-
-    W: Array | None
-    clusters: Array
-    distances: Array
-    silhouettes: Array
-    no_consensus: str
-
-
-def consensus(spectra: Array, *, density_threshold: float = 0.5) -> Consensus:
-    """Return the consensus of the components of several runs.
-
-    Parameters
-    ----------
-    spectra : array (n_runs, F, K)
-        W of each run.
-    density_threshold : float
-        Components whose mean distance to their nearest neighbours is at least this are left out.
-        Nonnegative unit vectors are at most 1.41 apart, so 2 keeps all.
-
-    Examples
-    --------
-    >>> runs = np.array([np.eye(3)[:, [0, 1]], np.eye(3)[:, [1, 0]], np.eye(3)[:, [0, 1]]])
-    >>> found = consensus(runs)
-    >>> found.clusters.tolist()
-    [[0, 1], [1, 0], [0, 1]]
-    """
-    from sklearn.neighbors import NearestNeighbors  # slow to import
-
-    n_runs, F, K = spectra.shape
-    points = unit_columns(spectra.transpose(1, 0, 2).reshape(F, n_runs * K)).T
-    n_near = max(int(_NEIGHBOUR_SHARE * n_runs), 1)
-    nearest = NearestNeighbors(n_neighbors=n_near).fit(points).kneighbors()[0].mean(axis=1)
-    distances = np.where(points.any(axis=1), nearest, np.inf).reshape(n_runs, K)
-    kept = distances < density_threshold
-    points = points[kept.ravel()]
-    clusters = np.full((n_runs, K), -1)
-    silhouettes = np.full((n_runs, K), np.nan)
-    found = _clustered(points, K)
-    W = np.zeros((F, K))
-    for k in np.unique(found):
-        W[:, k] = np.median(points[found == k], axis=0)
-    n_found = int(W.any(axis=0).sum())
-    if n_found < K:
-        problem = "every component is far from those of other runs"
-        if kept.any():
-            problem = f"the runs have only {counted(n_found, 'component')} in common"
-        return Consensus(None, clusters, distances, silhouettes, problem)
-    order = np.argsort(match_components(W, spectra[0])[0])  # independent of k-means
-    W = W[:, order]
-    clusters[kept] = np.argsort(order)[found]
-    silhouettes[kept] = _silhouettes(points, clusters[kept], K)
-    return Consensus(W / W.sum(axis=0), clusters, distances, silhouettes, "")
-
-
-def with_known(found: Consensus, known: Array) -> Consensus:
-    """Return the consensus with known components (F, n), which are in every run, in front."""
-    n = known.shape[1]
-    places = np.broadcast_to(np.arange(n), (len(found.clusters), n))
-    others = np.where(found.clusters < 0, -1, found.clusters + n)
-    return found._replace(
-        W=None if found.W is None else np.hstack([over(known, known.sum(axis=0)), found.W]),
-        clusters=np.hstack([places, others]),
-        distances=np.hstack([np.zeros(places.shape), found.distances]),
-        silhouettes=np.hstack([np.ones(places.shape), found.silhouettes]),
-    )
-
-
-def _clustered(points: Array, K: int) -> Array:
-    """Return labels of k-means; there may be fewer than K if few points are different."""
-    if len(points) < K:
-        return np.arange(len(points))
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
-
-    model = KMeans(n_clusters=K, n_init=_KMEANS_INITS, random_state=_KMEANS_SEED)
-    # its threads wait in busy loops, which takes longer than the work on so few points
-    with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it warns about equal points
-        return model.fit_predict(points)
-
-
-def _silhouettes(points: Array, clusters: Array, K: int) -> Array:
-    if K == 1 or len(points) == K:  # a silhouette is not defined
-        return np.full(len(points), float(K == 1))
-    from sklearn.metrics import silhouette_samples
-
-    return silhouette_samples(points, clusters)
-
-
-def distinct(spectra: Array) -> int:
-    """Count the runs that differ: in two such runs some component has no nearly equal partner.
-
-    >>> distinct(np.array([np.eye(2), 3 * np.eye(2)[::-1], [[1, 0], [1, 1]]]))
-    2
-    """
-    different: list[Array] = []
-    for run in spectra:
-        if not any(match_components(one, run)[1].min() >= _SAME_COSINE for one in different):
-            different.append(run)
-    return len(different)
-
-
-# --- runs ---------------------------------------------------------------------------------------
-
-_MAX_HELD_ENTRIES = 1 << 25  # of redrawn data that are stored in memory
-_FEW_SAMPLES = 40  # a draw of fewer samples may be empty; a draw of more never is
-_ALIGNED_OF_RUN = 4  # arrays of the size of H, old and new, that a run needs in a pass
-
-# How replicates differ, in words.
-RESAMPLINGS = {
-    "start": "random inits",
-    "samples": "random inits, samples drawn with replacement",
-    "counts": "random inits, resampled counts",
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Replicates:
-    """Fits of K components from random inits, on V or on data drawn from it.
-
-    Attributes
-    ----------
-    V : DataMatrix (F, N)
-    K : int
-    problem : Problem
-        What the runs minimise.
-    resample : str
-        One of `RESAMPLINGS`.
-    noise : Noise
-        How counts vary around a fit.
-    stopping : Stopping
-    """
-
-    V: DataMatrix
-    K: int
-    problem: Problem
-    resample: str
-    noise: Noise
-    stopping: Stopping
-
-    def fit(self, n_runs: int, rng: Generator, checkpoint: Checkpoint | None = None) -> Pair:
-        """Return W (n_runs, F, K) of each run, and the relative error of each on its own data."""
-        generators = rng.spawn(n_runs)
-        ends = {}
-        kept = None
-        with ExitStack() as stack:
-            if checkpoint is not None:
-                stack.enter_context(held_folder(Path(checkpoint.folder)))
-                kept = KeptRuns(checkpoint, self._identity(generators[0]))
-                found = [(number, kept.load(number)) for number in range(n_runs)]
-                ends = {number: end for number, end in found if end is not None}
-            rest = [number for number in range(n_runs) if number not in ends]
-            room = self.V.room_for_aligned(self.K * self.V.dtype.itemsize, _ALIGNED_OF_RUN)
-            at_once = 1 if self._holds_draws else max(1, room)
-            for first in range(0, len(rest), at_once):
-                some = {number: generators[number] for number in rest[first : first + at_once]}
-                for number, W, error in self._ends(some, kept):
-                    ends[number] = W, error
-                    if kept is not None:
-                        kept.keep(number, W, error)
-        spectra, errors = zip(*(ends[number] for number in range(n_runs)), strict=True)
-        return np.array(spectra, dtype=float), np.array(errors)
-
-    def refined(self, found: Consensus, best: Array) -> tuple[Consensus, Array]:
-        """Return the consensus and the best run after continuing the solver from both on V.
-
-        Neither a median nor a fit of redrawn counts is an optimum on V. If the best run ends at a
-        lower error, it replaces the consensus, with its components in the same order.
-        """
-        data = replace(self, resample="start")._source()
-        loss = self.problem.loss
-        solver = loss.solver("auto")
-        runs = []
-        for W in [best] if found.W is None else [best, found.W]:
-            start = loss.initialize(data, self.K, W)
-            runs.append(Run(loss.on(data), start.W, start.H, solver, self.stopping))
-        ends = dict(run_together(data, runs))
-        best = exact(ends[0].factors()[0])
-        if found.W is None:
-            return found, best
-        W = exact(ends[1].factors()[0])
-        if ends[0].errors[-1] < ends[1].errors[-1]:
-            W = best[:, match_components(found.W, best)[0]]
-        if W.any(axis=0).all():
-            found = found._replace(W=W / W.sum(axis=0))
-        return found, best
-
-    def pruned(
-        self, found: Consensus, spectra: Array, generators: list[Generator], threshold: float
-    ) -> tuple[Consensus, Array]:
-        """Return the consensus of runs that continued with fewer activities, and these runs.
-
-        Each run continues on the data that it fitted, see `pruned` of `judge.dispersion`, so the
-        runs differ by as much as those of other measurements. The consensus continues on V.
-        """
-        data = replace(self, resample="start")._source()
-        phi = self.noise.dispersion
-        source = self._source()
-        ends = []
-        for W, rng in zip(spectra, generators, strict=True):
-            view = self._drawn(source, rng)
-            ends.append(pruned(view, _dense_counts(view), W, phi))
-        own = consensus(np.array(ends), density_threshold=threshold)
-        if own.W is None or found.W is None:
-            return found, spectra
-        W = pruned(data, _dense_counts(self.V), own.W, phi)
-        return own._replace(W=W[:, match_components(own.W, W)[0]]), np.array(ends)
-
-    def _identity(self, rng: Generator) -> Facts:
-        """Return what the runs depend on, besides their number."""
-        settings = {
-            "K": self.K,
-            "loss": self.problem.loss.name,
-            "penalties": self.problem.penalties.plain(),
-            "fixed": described(self.problem.fixed),
-            "resample": self.resample,
-            "dispersion": self.noise.dispersion,
-            "max_iter": self.stopping.max_iter,
-            "tol": self.stopping.tol,
-        }
-        return identity_of(self.V, settings, rng)
-
-    @property
-    def _repeats(self) -> bool:
-        """Whether drawn samples are repeated, and not weighted: penalties count each of them."""
-        return self.V.observed is not None or not self.problem.penalties.are_none
-
-    @property
-    def _holds_draws(self) -> bool:
-        """Return whether redrawn data are stored in memory."""
-        is_small = self.V.n_entries <= _MAX_HELD_ENTRIES and self.V.is_in_memory
-        return self.resample != "start" and (is_small or self._repeats)
-
-    def _ends(
-        self, generators: dict[int, Generator], kept: KeptRuns | None
-    ) -> Iterator[tuple[int, Array, float]]:
-        """Yield the number, W and relative error of each run as soon as it has ended."""
-        V = self._source()
-        numbers = list(generators)
-        views = [self._drawn(V, rng) for rng in generators.values()]
-        if self._holds_draws:
-            (V,) = views
-        self.problem.loss.measure(V, views)
-        for place, run in run_together(V, self._begun(V, views, generators, kept)):
-            errors = run.errors
-            W, _ = run.factors()
-            if not self.problem.is_free:
-                W = self.problem.restored(W)
-            yield numbers[place], W, float(errors[-1]) if errors else np.inf
-
-    def _source(self) -> DataMatrix:
-        """The data for the runs, or to redraw: counts with the weights of their noise."""
-        V = self.V
-        if self.resample == "counts" or not has_counting_noise(self.problem):
-            return V
-        if self.noise.weights is None:
-            V = balanced(V, self.noise.dispersion)
-        return self.problem.loss.data(self.noise.weighed(V)) if self.resample == "start" else V
-
-    def _drawn(self, V: DataMatrix, rng: Generator) -> DataMatrix:
-        """Return the data of one run."""
-        if self.resample == "start":
-            return V
-        if self._repeats and self.resample == "samples":
-            return take_samples(V, np.sort(rng.integers(V.n_samples, size=V.n_samples)))
-        if self.resample == "counts":
-            balance = has_counting_noise(self.problem) and self.noise.weights is None
-            view = redrawn(V, rng, dispersion=self.noise.dispersion, balance=balance)
-        else:
-            view = bootstrapped(V, rng, degree=self.problem.loss.degree)
-            while V.nonzero < _FEW_SAMPLES and view.total == 0:  # perhaps no sample was drawn
-                view = bootstrapped(V, rng, degree=self.problem.loss.degree)
-        if not self._holds_draws:
-            return view
-        held = take_samples(view, np.arange(view.shape[1]))
-        return self.problem.loss.data(self.noise.weighed(held))
-
-    def _begun(
-        self,
-        V: DataMatrix,
-        views: list[DataMatrix],
-        generators: dict[int, Generator],
-        kept: KeptRuns | None,
-    ) -> list[Run]:
-        """Yield the runs, each from its init or from its saved state."""
-        solver = self.problem.loss.solver("auto")
-        unfinished = [
-            None if kept is None else kept.unfinished(number, view)
-            for number, view in zip(generators, views, strict=True)
-        ]
-        states = [one and one.load(self.stopping.max_iter) for one in unfinished]
-        new = {n: rng for n, rng in enumerate(generators.values()) if states[n] is None}
-        starts = self._starts(V, [views[n] for n in new], list(new.values()), solver)
-        begins = {n: (start.W, start.H) for n, start in zip(new, starts, strict=True)}
-        del starts  # their H may be large
-        runs = []
-        for n, (view, one) in enumerate(zip(views, unfinished, strict=True)):
-            W, H = begins.pop(n, (np.empty((0, self.K)), None))
-            saved: Facts = {"resume": states[n], "save": one and one.save_if_due}
-            runs.append(Run(self.problem.objective(view), W, H, solver, self.stopping, **saved))
-        return runs
-
-    def _starts(
-        self, V: DataMatrix, views: list[DataMatrix], rngs: list[Generator], solver: Solver
-    ) -> list[Start]:
-        """Return a random start on each view; with sums of one, the start of a fit."""
-        loss = self.problem.loss
-        starts = []
-        for view, rng in zip(views, rngs, strict=True):
-            if self.problem.is_free:
-                starts.append(loss.initialize(filled(view), self.K, "random", solver, rng))
-                continue
-            init: Init = "random"
-            if self.problem.penalties.sum_to_one:
-                init = self.problem.inits(view, self.K, solver)[0]
-            starts.append(self.problem.begin(view, self.K, init, solver, rng))
-        return loss.warm_up(V, views, starts) if self.problem.is_free else starts
-
+from .replicates import (
+    MAX_HELD_ENTRIES,
+    RESAMPLINGS,
+    Consensus,
+    Replicates,
+    consensus,
+    distinct,
+    has_counting_noise,
+    with_known,
+)
 
 # --- the result ---------------------------------------------------------------------------------
 
@@ -763,7 +406,7 @@ def stability(
         What each run minimises, if that is more than a loss. Known components are the first ones;
         they do not move, and count as found. With penalties drawn samples are repeated, and the
         columns of W keep the median size of the runs. How far noise can move a component does not
-        count penalties, so the limits are wide enough.
+        count penalties.
     resample : {"samples", "counts", "start"}
         The data of each run: samples drawn with replacement (bootstrap); random counts with the
         observed counts as means; or the original data. Every run has its own random init. With
@@ -807,7 +450,7 @@ def stability(
     'stable'
     """
     V = as_data(V, nonzero=True, holes=True)
-    K = checked_components(K, V)
+    K = check_components(K, V)
     problem = problem_of(problem, loss).bind(V)
     fitted = problem.loss
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
@@ -816,14 +459,14 @@ def stability(
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng) or default_rng(0)
-    require_data_matrix(V, holes=fitted.degree == 2 and resample != "counts")
-    if fitted.degree == 0 and resample != "start":
+    require_data_matrix(V, holes=fitted.noise is None and resample != "counts")
+    if "resampling" not in fitted.constraints and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
         raise NotAvailableError(Option("loss", fitted.name), advice, Option("resample", "start"))
     if check_count(problem, np.empty((1, K))) == K:
         raise ComponentsError(f"all {K} components are known: none is left to be checked")
     with V.own_threads():
-        problem = _weighed(V, K, problem)
+        problem = _with_numbers(V, K, problem)
         noise = _noise(V, K, problem, resample, dispersion)
         can_prune = flag("prune", prune) and _can_prune(V, problem)
         replicates = Replicates(V, K, problem, resample, noise, stopping)
@@ -848,20 +491,11 @@ def stability(
                 generators = list(compress(again.spawn(n_runs), is_kept))
                 found, ends = replicates.pruned(found, spectra[is_kept], generators, threshold)
                 shown[is_kept] = ends
-        found_by_all = _judged(V, shown, errors, is_kept, found, best, problem, resample, can_prune)
-        return replace(found_by_all, spectra=spectra)
+        stable = _statistics(V, shown, errors, is_kept, found, best, problem, resample, can_prune)
+        return replace(stable, spectra=spectra)
 
 
-def _dense_counts(V: DataMatrix) -> Array:
-    return np.asarray(dense(V.columns(np.arange(V.n_samples))), float)
-
-
-def has_counting_noise(problem: Problem) -> bool:
-    """Whether runs are weighted by how counts vary; known components and penalties prevent it."""
-    return problem.is_free and "counting noise" in problem.loss.k_evidence
-
-
-def _weighed(V: DataMatrix, K: int, problem: Problem) -> Problem:
+def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
     """Return the problem with a number in place of "auto" for the weight of a penalty."""
     if not isinstance(problem.penalties.min_volume, str):
         return problem
@@ -881,7 +515,7 @@ def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
 
 def _can_prune(V: DataMatrix, problem: Problem) -> bool:
     """Whether these are counts in memory, and not too many."""
-    is_small = V.is_in_memory and V.n_features * V.n_samples <= _MAX_HELD_ENTRIES
+    is_small = V.is_in_memory and V.n_features * V.n_samples <= MAX_HELD_ENTRIES
     has_noise = V.observed is None and has_counting_noise(problem)
     return is_small and has_noise and holds_counts(V)
 
@@ -912,7 +546,7 @@ def _best(errors: Array, max_excess: float, K: int) -> Array:
     return errors <= max(lowest + excess, np.sort(errors)[n_least - 1])
 
 
-def _judged(
+def _statistics(
     V: DataMatrix,
     spectra: Array,
     errors: Array,
@@ -925,10 +559,10 @@ def _judged(
 ) -> Stability:
     """Return the statistics of all runs, given the consensus of the kept runs."""
     goal = problem.objective(V, rescale=False)
-    best_run, best = _finished(goal, best_W)
+    best_run, best = _finish(goal, best_W)
     W, end = best_run, best
     if found.W is not None:
-        W, end = _finished(goal, _sized(found, spectra[is_kept], problem))
+        W, end = _finish(goal, _with_sizes(found, spectra[is_kept], problem))
     partners = np.array([match_components(W, run)[1] for run in spectra])
     lower, upper, silhouettes, moves = _spread(V, spectra[is_kept], found, W, end, problem)
     return Stability(
@@ -958,7 +592,7 @@ def _judged(
     )
 
 
-def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
+def _finish(goal: Objective, W: Array) -> tuple[Array, Finish]:
     """Return W in the type of V, sorted, and the exact H for it."""
     W = goal.loss.admissible(goal.V, W)
     end = goal.finish(W)
@@ -966,7 +600,7 @@ def _finished(goal: Objective, W: Array) -> tuple[Array, Finish]:
     return np.ascontiguousarray(W[:, end.order]), end
 
 
-def _sized(found: Consensus, spectra: Array, problem: Problem) -> Array:
+def _with_sizes(found: Consensus, spectra: Array, problem: Problem) -> Array:
     """Return W of the consensus; with penalties, columns of the median size of the runs."""
     assert found.W is not None
     W = found.W
@@ -1018,7 +652,7 @@ def _spread(
     H = H[:, is_used]
     moves = moved_ranges(X, W, H, steps, problem)
     least = most = W
-    is_squared = problem.is_free and problem.loss.degree == 2
+    is_squared = problem.is_free and "sigma" in problem.loss.constraints
     if is_squared and not moves.reason and V.measures.lowest >= 0:
         least, most = np.sort([W, without_clipping(X, W, H)], axis=0)
     half = upper - W  # independent errors: squares add up
@@ -1133,9 +767,10 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    fitted = get_loss(loss) if problem is None else problem.loss
-    V = as_data(V, nonzero=True, holes=fitted.degree == 2 and resample != "counts")
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss)
+    fitted = problem.loss
+    V = as_data(V, nonzero=True, holes=fitted.noise is None and resample != "counts")
+    problem = problem.bind(V)
     tell = optional(function, "callback", callback, takes=1)
     place = None if checkpoint is None else checkpoint_at(checkpoint)
     rng = optional(generator, "rng", rng) or default_rng(0)
@@ -1173,7 +808,7 @@ def stability_over(
     if are_counts:
         best = min(costs, key=costs.__getitem__)
         return StabilityRange(best, "more components would explain only noise", found)
-    return StabilityRange(*_recommended(found), found)
+    return StabilityRange(*_recommend(found), found)
 
 
 def _candidates(
@@ -1185,11 +820,11 @@ def _candidates(
         return sorted(likelihoods(V, default_rng(0), None, np.inf, first).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        known = V if V.observed is None else filled(V)
+        known = V if V.observed is None else fill_missing(V)
         least = max(min(2, most), n_fixed + 1)
         return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()
-    checked_components(candidates[-1], V)
+    check_components(candidates[-1], V)
     return candidates
 
 
@@ -1201,7 +836,7 @@ def numbers_of_components(ks: Iterable[int]) -> Array:
     return candidates
 
 
-def _recommended(found: dict[int, Stability]) -> tuple[int, str]:
+def _recommend(found: dict[int, Stability]) -> tuple[int, str]:
     stable = [k for k, one in found.items() if one.is_stable.all()]
     if stable:
         return stable[-1], "the largest number whose components are all stable"

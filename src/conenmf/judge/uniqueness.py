@@ -25,8 +25,9 @@ from numpy.linalg import eigh, norm, pinv, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, flag, integer
-from ..data.blocks import EPS, Array, exact, over
+from .. import plots
+from ..arguments import flag, integer
+from ..data.blocks import EPS, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
@@ -36,9 +37,8 @@ from ..names import Names
 from ..solve.losses import Loss
 from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Run, Stopping, run_together
-from ..text import Texts, Titles, counted
-from . import plots
-from .scores import unit_columns
+from ..text import counted
+from ..types import Array, DType, Texts, Titles
 from .span import products_and_gram, span_angles, span_in_words
 
 UNIQUE_RADIUS = math.radians(1)  # a component is unique if exact factors move it by at most this
@@ -279,7 +279,7 @@ def uniqueness(
         if max_iter and W.shape[1] > 1:
             _Search(V, W, Ht, problem.loss, found).search(max_iter, thorough)
         angles = np.zeros(0)
-        if max_iter and "dual" in problem.loss.lower_bounds:
+        if max_iter and "sigma" in problem.loss.constraints:
             angles = span_angles(V, W, Ht)
     return replace(found, was_searched=max_iter > 0, span_angles=angles)
 

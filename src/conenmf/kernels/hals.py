@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .load import SMALLEST_SQUARE, compiled
 
+# Sizes for caches and registers; `benchmarks/speed.py sets` and `small` time them.
 HALS_BATCH_ROWS = 128  # rows that `hals_rows` updates at a time
 HALS_BATCH_BYTES = 1 << 16  # half as many rows if they would take more than this
 HALS_LANES = 32  # when fewer rows are left, it updates a multiple of this number

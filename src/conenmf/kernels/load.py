@@ -21,7 +21,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from ..arguments import Function
+from ..types import Function
 
 _Function = TypeVar("_Function", bound=Function)
 _Result = TypeVar("_Result")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .load import compiled
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import Array
+from ..types import Array
 from .load import SMALLEST_SQUARE, compiled, compiled_in_order
 
 

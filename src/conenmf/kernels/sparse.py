@@ -6,7 +6,7 @@ version is in `cones.rank_one`.
 
 from __future__ import annotations
 
-from ..arguments import Array
+from ..types import Array
 from .load import compiled
 
 
@@ -42,10 +42,9 @@ def sparse_products(data: Array, indices: Array, indptr: Array, W: Array, C: Arr
             w6 = W[places[p + 6]]
             w7 = W[places[p + 7]]
             for k in range(row.size):
-                row[k] += (
-                    (v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k])
-                    + (v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k])
-                )  # fmt: skip
+                first = v0 * w0[k] + v1 * w1[k] + v2 * w2[k] + v3 * w3[k]
+                second = v4 * w4[k] + v5 * w5[k] + v6 * w6[k] + v7 * w7[k]
+                row[k] += first + second
         for p in range(eights, pairs, 2):
             v0 = values[p]
             w0 = W[places[p]]

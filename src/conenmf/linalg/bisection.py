@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..arguments import Interval
+from ..types import Interval
 
 _HALVINGS = 60
 
 
-def bisected(is_below: Callable[[float], bool], low: float, high: float) -> Interval:
+def bisect(is_below: Callable[[float], bool], low: float, high: float) -> Interval:
     """Return the ends of a short interval that contains the number.
 
     Parameters
@@ -21,7 +21,7 @@ def bisected(is_below: Callable[[float], bool], low: float, high: float) -> Inte
 
     Examples
     --------
-    >>> low, high = bisected(lambda x: x**2 < 2, 0.0, 2.0)
+    >>> low, high = bisect(lambda x: x**2 < 2, 0.0, 2.0)
     >>> low <= 2**0.5 <= high < low + 1e-15
     True
     """

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
-from ..data.blocks import TINY, Array
+from ..data.blocks import TINY
+from ..types import Array
 
 # The probability that the bound on a tail is wrong. A smaller one costs a few more passes.
 FAILURE_PROBABILITY = 1e-9

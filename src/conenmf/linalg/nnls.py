@@ -26,8 +26,9 @@ import numpy as np
 from numpy.linalg import LinAlgError, cholesky, eigvalsh, solve
 
 from .. import kernels
-from ..data.blocks import EPS, Array
+from ..data.blocks import EPS
 from ..errors import DataError
+from ..types import Array
 
 _GRADIENT_TOL = 1e-13  # relative to the right-hand side: a smaller gradient counts as zero
 _DOUBTFUL_RESIDUAL = 1e-10  # ... and a residual of the gradient conditions above this is a failure
@@ -78,7 +79,7 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
         gram = gram + _ROUNDING * K * np.eye(K)
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
-        solution = pivoted(gram, sides, Y)
+        solution = pivot_rows(gram, sides, Y)
     for step in (1, -1):  # retry with reversed components: rarely, rounding misleads SciPy
         failed = np.isnan(solution[:, 0])
         if pivot_sq < _DOUBTFUL_PIVOT_SQ:
@@ -103,7 +104,7 @@ def smallest_pivot_squared(gram: Array) -> float:
         return 0.0
 
 
-def pivoted(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
+def pivot_rows(gram: Array, sides: Array, Y: Array | None, *, sum_to_one: bool = False) -> Array:
     """Run block principal pivoting; rows that it does not finish are NaN.
 
     The positive entries of Y are the first passive sets; without Y, a few sweeps of coordinate

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.linalg import norm, svd
 from numpy.random import default_rng
 
-from ..data.blocks import EPS, TINY, Array
+from ..data.blocks import EPS, TINY
+from ..types import Array
 
 _MARGIN = 8.0  # the rounding of products and of singular values, in units of the rounding of data
 _MAX_RANK = 100  # that is distinguished from full rank

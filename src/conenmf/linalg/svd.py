@@ -24,10 +24,9 @@ from numpy.linalg import cholesky, eigh, eigvalsh, inv, norm, qr, svd
 from numpy.random import default_rng
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from ..arguments import Pair, instance, integer
+from ..arguments import instance, integer
 from ..data.blocks import (
     EPS,
-    Array,
     Block,
     Rows,
     cross_products,
@@ -41,6 +40,7 @@ from ..data.blocks import (
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import ComponentsError, OptionError
 from ..io.open import as_data
+from ..types import Array, Pair
 from .energy import Apply, EnergyBound, subspace_energy
 
 VECTOR_TOL = 1e-10  # residual of singular vectors, relative to sigma_1; the same for all inits
@@ -49,6 +49,7 @@ _VALUE_TOL = 1e-5  # of vectors used only for their values, whose error is the s
 _ROUGH_TOL = 1e-2  # the same, for rough values
 _ENERGY_TOL = 1e-4  # of vectors that bound the energy; the bound's error is the square of this
 
+# Sizes at which each of the three ways is the fastest; `benchmarks/speed.py sets` times them.
 _MAX_GRAM_SIDE = 500  # shorter side of V up to which its Gram matrix is always formed ...
 _GRAM_SIDE_PER_VECTOR = 16  # ... and this many times the number of vectors, if that is larger
 _SPARSE_GRAM_SIDES = 128, 4  # the same two for sparse V in memory, unless a bound is requested

@@ -20,7 +20,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from ..arguments import Shape, instance, optional, text
+from ..arguments import instance, optional, text
 from ..arguments import path as file_path
 from ..atomic import output_file, written_whole
 from ..errors import NotAvailableError
@@ -28,7 +28,8 @@ from ..judge.details import NO_GUARANTEE
 from ..judge.stability import Stability
 from ..names import Names
 from ..result import result_of
-from ..text import Facts, PathLike, Titles, counted, visible
+from ..text import counted, visible
+from ..types import Facts, PathLike, Shape, Titles
 from . import sections
 from .charts import colour, outline
 from .sections import (
@@ -133,19 +134,18 @@ def render(
     script = _resource("page.js")
     context.result = replace(result, data=None, spectrum=None)  # a template keeps its context
     digest = hashlib.sha256(script.encode()).digest()
-    data = {"charts": _points_of_charts(**parts), "samples": parts["samples"].data}
     return template.render(
         parts,
         context=context,
         title=visible(name),
         subtitle=_subtitle(context, name),
         source=source and visible(source),
-        versions={name: version(name) for name in _PACKAGES},
+        versions=[(package, version(package)) for package in _PACKAGES],
         css=_resource("page.css"),
         script=script,
         digest=b64encode(digest).decode("ascii"),
         no_guarantee=NO_GUARANTEE,
-        data=data,
+        charts=_points_of_charts(**parts),
     )
 
 

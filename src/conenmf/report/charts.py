@@ -17,9 +17,9 @@ import numpy as np
 from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair
-from ..data.blocks import TINY, Array, over
-from ..text import Facts, visible
+from ..data.blocks import TINY, over
+from ..text import visible
+from ..types import Array, Facts, Pair
 
 _N_COLOURS = 8
 _SIDE = 1000  # units of SVG; a chart is drawn in a square of this side, then stretched
@@ -79,8 +79,12 @@ class Axis(NamedTuple):
     def _round_numbers(self) -> list[tuple[float, str]]:
         spacing = (self.high - self.low) / 5 or 1.0
         power = 10.0 ** np.floor(np.log10(spacing))
-        step = power * next(m for m in (1, 2, 5, 10) if m * power >= spacing * 0.999)
-        values = np.arange(np.ceil(self.low / step - 1e-9), self.high / step + 1e-9) * step
+        for factor in (1, 2, 5, 10):
+            step = factor * power
+            if step >= spacing * 0.999:
+                break
+        first = np.ceil(self.low / step - 1e-9)
+        values = np.arange(first, self.high / step + 1e-9) * step
         if not self.labels:
             return [(value, f"{value + 0.0:.6g}") for value in values]
         places = [int(value) for value in values if value == int(value) < len(self.labels)]
@@ -100,9 +104,10 @@ def date_axis(times: Array) -> tuple[Array, Axis]:
     """
     first = np.fmin.reduce(times)
     last = np.fmax.reduce(times)
+    ends = np.array([first, last])
     for unit in "YMDhms":
-        begin, end = np.array([first, last]).astype(f"datetime64[{unit}]")
-        starts = np.arange(begin, end + 1)
+        begin, end = ends.astype(f"datetime64[{unit}]")
+        starts = np.append(np.arange(begin, end), end)  # a date plus a number is deprecated
         starts = starts[starts >= first]
         if starts.size > 2:
             break
@@ -143,16 +148,16 @@ class Chart(NamedTuple):
 def bars(x: Array, heights: Array, width: float) -> str:
     """Return bars centred at x; positions are between 0 and 1."""
     path = ""
-    for left, height in zip(x - width / 2, heights, strict=True):
-        path += f"M{_at(left)} {_SIDE}V{_at(1 - height)}h{_at(width)}V{_SIDE}z"
+    for left, gap in zip(x - width / 2, 1 - heights, strict=True):
+        path += f"M{_at(left)} {_SIDE}V{_at(gap)}h{_at(width)}V{_SIDE}z"
     return path
 
 
 def whiskers(x: Array, lows: Array, highs: Array) -> str:
     """Return vertical lines at x; positions are between 0 and 1."""
     path = ""
-    for place, low, high in zip(x, lows, highs, strict=True):
-        path += f"M{_at(place)} {_at(1 - low)}V{_at(1 - high)}"
+    for place, start, end in zip(x, 1 - lows, 1 - highs, strict=True):
+        path += f"M{_at(place)} {_at(start)}V{_at(end)}"
     return path
 
 
@@ -161,7 +166,7 @@ def _at(place: float) -> str:
 
 
 def _points(x: Array, y: Array) -> str:
-    return " ".join(f"{_at(a)} {_at(1 - b)}" for a, b in zip(x, y, strict=True))
+    return " ".join(f"{_at(a)} {_at(b)}" for a, b in zip(x, 1 - y, strict=True))
 
 
 class Curve:
@@ -207,7 +212,7 @@ class Curve:
         is_known = np.isfinite(heights)
         steps = np.diff(self.x)
         is_gap = steps > _GAP * np.median(steps) if steps.size else steps > 0
-        ends = np.flatnonzero(np.diff(is_known) | is_gap) + 1
+        ends = 1 + np.flatnonzero(np.diff(is_known) | is_gap)
         path = ""
         for part in np.split(np.arange(is_known.size), ends):
             if is_known[part[0]]:
@@ -231,9 +236,8 @@ class Curve:
         texts: Sequence[str] = (),
     ) -> Chart:
         """Return a chart with texts at the highs of bins; by default names and highs."""
-        texts = texts or [
-            f"{name}: {high:.3g}" for name, high in zip(self.names, highs, strict=True)
-        ]
+        if not texts:
+            texts = [f"{name}: {high:.3g}" for name, high in zip(self.names, highs, strict=True)]
         return Chart(label, self.axis, y, marks, id_, (self.x, highs), texts)
 
 
@@ -267,8 +271,9 @@ class SampleMap:
         self.places = places
         self.anchors = anchors
         self.spacing = _spacing(len(places))
+        x, y = places.T[:, :, None]
         along = places @ anchors.T
-        aside = np.abs(places[:, :1] * anchors[:, 1] - places[:, 1:] * anchors[:, 0])
+        aside = np.abs(x * anchors[:, 1] - y * anchors[:, 0])
         before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0, initial=1.0)
         self.numbers = anchors * (before + _NUMBER_GAP)[:, None]
         outermost = np.abs([*self.numbers, *places, (1.0, 1.0)]).max()
@@ -279,8 +284,10 @@ class SampleMap:
         marks = []
         for k in np.unique(labels).tolist():
             mark = outline(k, 0.42 * self.spacing)
-            places = self.places[labels == k]
-            marks.append((k, "".join(f"M{x:.3f} {y:.3f}{mark}" for x, y in places)))
+            path = ""
+            for x, y in self.places[labels == k]:
+                path += f"M{x:.3f} {y:.3f}{mark}"
+            marks.append((k, path))
         return marks
 
 
@@ -309,23 +316,36 @@ def map_of(shares: Array, similarity: Array) -> SampleMap:
     similarity : array (K, K)
         Similarity of components; similar ones become neighbours.
     """
-    S, K = shares.shape
-    angles = np.empty(K)
-    angles[round_tour(similarity)] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
-    anchors = np.stack([np.cos(angles), np.sin(angles)], axis=1) * (K > 1)
+    K = shares.shape[1]
+    anchors = _circle(round_tour(similarity)) * (K > 1)
     ratios = rows_to_one(shares / np.maximum(shares.mean(axis=0), TINY))
     for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
         targets = rows_to_one(ratios**power) @ anchors
         if np.median(norm(targets, axis=1)) >= _MEDIAN_RADIUS:
             break
-    cells = _honeycomb(_spacing(S))
+    purest_first = np.argsort(-shares.max(axis=1), kind="stable")
+    return SampleMap(_in_free_cells(targets, purest_first), anchors)
+
+
+def _circle(tour: Array) -> Array:
+    """Return places on the unit circle, the first of the tour at the top."""
+    K = len(tour)
+    angles = np.empty(K)
+    angles[tour] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _in_free_cells(targets: Array, order: Array) -> Array:
+    """Return the nearest free cell of a honeycomb for each target, in this order."""
+    cells = _honeycomb(_spacing(len(targets)))
     free = cells.copy()
-    places = np.empty((S, 2))
-    for n in np.argsort(-shares.max(axis=1), kind="stable"):
-        cell = int(np.square(free - targets[n]).sum(axis=1).argmin())
+    places = np.empty_like(targets)
+    for n in order:
+        distances = np.square(free - targets[n]).sum(axis=1)
+        cell = int(distances.argmin())
         places[n] = cells[cell]
         free[cell] = np.inf  # this cell is taken
-    return SampleMap(places, anchors)
+    return places
 
 
 def rows_to_one(rows: Array) -> Array:
@@ -336,22 +356,24 @@ def rows_to_one(rows: Array) -> Array:
 def round_tour(similarity: Array) -> Array:
     """Return an order of components in which each is followed by the most similar remaining one."""
     tour = [0]
-    left = set(range(1, len(similarity)))
-    while left:
-        tour.append(max(sorted(left), key=lambda k: similarity[tour[-1], k]))
-        left.remove(tour[-1])
+    remaining = list(range(1, len(similarity)))
+    while remaining:
+        own = similarity[tour[-1], remaining]
+        tour.append(remaining.pop(int(own.argmax())))
     return np.array(tour)
 
 
 def _spacing(S: int) -> float:
     """Return the smallest distance between S samples."""
-    return min(_MAX_SPACING, math.sqrt(_CROWD_AREA / _ROW_SPACING / max(S, 1)))
+    area = _CROWD_AREA / max(S, 1)  # of a cell
+    return min(_MAX_SPACING, math.sqrt(area / _ROW_SPACING))
 
 
 def _honeycomb(spacing: float) -> Array:
     """Return the centres of the cells."""
     last = int(_HALF_SIDE / spacing / _ROW_SPACING)
-    row, column = np.mgrid[-last : last + 1, -last : last + 1]
+    numbers = np.arange(-last, last + 1)
+    row, column = np.meshgrid(numbers, numbers, indexing="ij")
     x = (column + 0.5 * (row % 2)) * spacing
     y = row * spacing * _ROW_SPACING
     return np.stack([x, y], axis=-1).reshape(-1, 2)

@@ -13,25 +13,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import Pair, Shape, array, choice, optional, several, text
+from ..arguments import array, choice, optional, several, text
 from ..arguments import classes as numbers_of_classes
-from ..data.blocks import Array, exact
+from ..components import largest_features
+from ..data.blocks import exact, unit_columns
 from ..errors import DataError, Option, OptionError
 from ..judge.certificate import AnyCertificate
 from ..judge.details import shrink, thumbnails
 from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
-from ..judge.scores import (
-    abundance_maps,
-    cosines,
-    largest_features,
-    match_components,
-    unit_columns,
-)
+from ..judge.matching import cosines, match_components
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
 from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
+from ..plots import abundance_maps
 from ..result import Factorization
-from ..text import Facts, Titles, counted, visible
+from ..text import counted, visible
+from ..types import Array, Facts, Pair, Shape, Titles
 from . import charts
 from .charts import Axis, Chart, Curve, Mark, SampleMap
 
@@ -49,6 +46,7 @@ _MIN_SIDE = 8  # of features that may be recognised as the pixels of square imag
 _MAX_STEP_RATIO = 0.8  # of steps to neighbours over other steps, if neighbours are alike
 _USUAL_RANGE = 2.0  # in units of sigma, on both sides of zero in a chart of residuals
 _LEVELS = dict(zip(COMPONENT_GRADES, GRADES, strict=True))  # with the colours of rows
+_COLOURS = ((20, 12, 60), (46, 62, 128), (30, 120, 140), (70, 180, 110), (250, 230, 60))  # of maps
 _MAX_UNORDERED = 200  # samples that are drawn in order even if neighbours are not alike
 
 
@@ -306,10 +304,11 @@ class Context:
     def sample_name(self, position: int) -> str:
         """Return the name of an inspected sample; for an unnamed pixel, its row and column."""
         index = int(self.details.inspected.indices[position])
-        if self.names.sample_names is None and self.names.pixels_shape is not None:
-            row, column = divmod(index, self.names.pixels_shape[1])
+        names = self.names
+        if names.sample_names is None and names.pixels_shape is not None:
+            row, column = divmod(index, names.pixels_shape[1])
             return f"pixel ({row}, {column})"
-        return self.names.sample(index)
+        return names.sample(index)
 
     def image(self, vector: Array, white: float, description: str) -> Image:
         """Return a vector over the pixels as an image; values of `white` are drawn white."""
@@ -519,13 +518,10 @@ class Components(NamedTuple):
 def components(context: Context) -> Components:
     """Return each component as an image, a curve or a list of terms, and a table of all."""
     count = counted(context.K, "component")
-    return Components(
-        f"{count}, {_way_of_drawing(context)}, numbered from 0.",
-        [Card(context, k) for k in range(context.K)],
-        _descending(context.result.shares),
-        _endmembers(context),
-        _bands_in_words(context),
-    )
+    description = f"{count}, {_way_of_drawing(context)}, numbered from 0."
+    cards = [Card(context, k) for k in range(context.K)]
+    order = _descending(context.result.shares)
+    return Components(description, cards, order, _endmembers(context), _bands_in_words(context))
 
 
 def _way_of_drawing(context: Context) -> str:
@@ -606,18 +602,21 @@ def _picture(context: Context, k: int) -> Picture:
     top = context.value_axis(k).high
     bars = []
     for f in _descending(w)[:_MAX_TERMS]:
-        if w[f] > 0:
-            bar = Bar(context.names.feature(f), f"{w[f]:.3g}", w[f] / top)
-            bars.append(
-                bar if limits is None else _with_limits(bar, limits[0][f], limits[1][f], top)
-            )
+        value = w[f]
+        if value <= 0:
+            break
+        bar = Bar(context.names.feature(f), f"{value:.3g}", value / top)
+        if limits is not None:
+            bar = _with_limits(bar, limits[0][f], limits[1][f], top)
+        bars.append(bar)
     all_fit = _MAX_TERMS < len(w) <= _MAX_NAMED_BARS
     return Picture(bars=bars, chart=_component_chart(context, k) if all_fit else None)
 
 
 def _with_limits(bar: Bar, low: float, high: float, top: float) -> Bar:
     value = f"{bar.value} [{low:.3g}, {high:.3g}]"
-    return bar._replace(value=value, low=min(low / top, 1.0), high=min(high / top, 1.0))
+    start, end = np.minimum((low / top, high / top), 1.0)
+    return bar._replace(value=value, low=start, high=end)
 
 
 def _component_chart(context: Context, k: int) -> Chart:
@@ -677,8 +676,9 @@ def _together(values: Array, curve: Curve, label: str, id_: str) -> Chart:
     texts = []
     for name, at_point in zip(curve.names, highs.T, strict=True):
         largest = _descending(at_point)[:_MAX_POINTED]
-        parts = [f"{k}: {at_point[k]:.3g}" for k in largest if at_point[k] > 0]
-        texts.append(f"{name}\ncomponents {', '.join(parts)}" if parts else f"{name}\nall are zero")
+        parts = ", ".join(f"{k}: {at_point[k]:.3g}" for k in largest if at_point[k] > 0)
+        second = f"components {parts}" if parts else "all are zero"
+        texts.append(f"{name}\n{second}")
     return curve.chart(label, y, marks, id_, highs.max(axis=0), texts)
 
 
@@ -720,9 +720,9 @@ def maps(context: Context) -> Maps | None:
 
 def _palette() -> Array:
     """Return colours (256, 3) from dark blue through green to yellow, each lighter than before."""
-    marks = np.array([[20, 12, 60], [46, 62, 128], [30, 120, 140], [70, 180, 110], [250, 230, 60]])
-    at = np.linspace(0, 255, len(marks))
-    return np.stack([np.interp(np.arange(256), at, channel) for channel in marks.T], axis=1)
+    at = np.linspace(0, 255, len(_COLOURS))
+    channels = [np.interp(np.arange(256), at, marks) for marks in zip(*_COLOURS, strict=True)]
+    return np.stack(channels, axis=1)
 
 
 class Group(NamedTuple):
@@ -750,8 +750,10 @@ def samples(context: Context) -> Samples:
     if context.coordinates is not None:
         layout = charts.map_at(exact(context.coordinates)[inspected.indices])
     else:
-        layout = charts.map_of(context.shares, cosines(context.W) + cosines(context.shares))
-    buttons = [(str(k), count) for k, count in enumerate(context.details.sizes.tolist())]
+        similarity = cosines(context.W) + cosines(context.shares)
+        layout = charts.map_of(context.shares, similarity)
+    sizes = context.details.sizes.tolist()
+    buttons = [(str(k), count) for k, count in enumerate(sizes)]
     groups = [Group("component", layout.marks(inspected.labels), buttons)]
     data: Facts = {"places": layout.places.round(4).tolist(), "labels": inspected.labels.tolist()}
     data["names"] = [context.sample_name(n) for n in range(size)]
@@ -834,11 +836,10 @@ def _residual_ranges(context: Context, quantiles: Array) -> Chart:
     y = Axis("sigma", min(low.min(), -_USUAL_RANGE), max(high.max(), _USUAL_RANGE))
     features = np.arange(low.size)
     places = x.place(features)
+    ranges = charts.whiskers(places, y.place(low), y.place(high))
     centre = y.place(middle)
-    marks = [
-        Mark(charts.whiskers(places, y.place(low), y.place(high)), "line main"),
-        Mark(charts.whiskers(places, centre - 0.01, centre + 0.01), "line original"),
-    ]
+    medians = charts.whiskers(places, centre - 0.01, centre + 0.01)
+    marks = [Mark(ranges, "line main"), Mark(medians, "line original")]
     texts = []
     for f in features.tolist():
         span = f"{low[f]:.2g} to {high[f]:.2g}, median {middle[f]:.2g}"
@@ -900,8 +901,8 @@ def _compare(
     for f in _descending(larger)[:_MAX_TABLE_TERMS]:
         if larger[f] > 0:
             value = "missing" if np.isnan(original[f]) else f"{original[f]:.3g}"
-            value = f"{value} / {again[f]:.3g}"
-            bars.append(Bar(context.names.feature(f), value, shown[f] / top, again[f] / top))
+            bar = Bar(context.names.feature(f), f"{value} / {again[f]:.3g}", shown[f] / top)
+            bars.append(bar._replace(again=again[f] / top))
     return pair._replace(bars=bars)
 
 
@@ -931,7 +932,9 @@ def number(context: Context) -> Number:
     for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
         path = charts.bars(places[chosen], heights[chosen], 0.6 / numbers.size)
         marks.append(Mark(path, class_))
-    texts = [f"singular value {n} is {r:.4g} times the next" for n, r in enumerate(rank.ratios, 1)]
+    texts = []
+    for n, ratio in enumerate(rank.ratios, 1):
+        texts.append(f"singular value {n} is {ratio:.4g} times the next")
     label = "Ratio of each singular value to the next"
     chart = Chart(label, x, y, marks, "ratios", (numbers, rank.ratios), texts)
     return Number(text, chart, _evidence(context))

@@ -39,7 +39,7 @@ from typing import IO, Any, NamedTuple, TypeAlias, get_args, get_type_hints
 import joblib
 import numpy as np
 
-from ..arguments import Arrays, Rng, number, path
+from ..arguments import number, path
 from ..arguments import path as checked_path
 from ..atomic import (
     LOCK_FILE,
@@ -51,7 +51,7 @@ from ..atomic import (
     writing,
     written_whole,
 )
-from ..data.blocks import Array, Block, entries_of, entrywise, exact
+from ..data.blocks import Block, entries_of, entrywise, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import (
     CheckpointError,
@@ -59,7 +59,7 @@ from ..errors import (
     Option,
     OutputError,
 )
-from ..text import Facts, PathLike, Texts
+from ..types import Array, Arrays, Facts, PathLike, Rng, Texts
 
 _FORMAT = "conenmf-checkpoint-11"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, which has its own lock

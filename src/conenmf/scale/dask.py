@@ -27,8 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 from dask.delayed import Delayed, delayed
 
-from ..arguments import DType, Lengths
-from ..data.blocks import Array, Block, Rows, canonical_rows, compute_dtype, is_sparse
+from ..data.blocks import Block, Rows, canonical_rows, compute_dtype, is_sparse, slices
 from ..data.matrix import Aligned, DataMatrix, Results, Work
 from ..data.memory import hold
 from ..data.resources import available_memory, available_threads, one_blas_thread
@@ -41,7 +40,7 @@ from ..errors import (
     ReadError,
 )
 from ..names import Names
-from ..text import Facts
+from ..types import Array, DType, Facts, Lengths
 
 _FAN_IN_PARTS = 8  # results that one task of the tree adds up; a power of two
 _MAX_GROUP_BYTES = 32 << 20
@@ -71,7 +70,8 @@ def array_of(X: Any) -> tuple[da.Array, Names]:
             "got a Dataset of xarray, which may have several variables: pass one of them, X['name']"
         )
     elif hasattr(X, "indexes"):
-        names = Names.of(*(X.indexes.get(dimension) for dimension in X.dims[:2]))
+        axes = [X.indexes.get(dimension) for dimension in X.dims[:2]]
+        names = Names.of(*axes)
         X = X.data
     if not isinstance(X, da.Array):
         raise DataError(f"expected a Dask array, got {type(X).__name__}: convert it to one")
@@ -165,23 +165,21 @@ class ClusterMatrix(DataMatrix):
         self._block_samples = block_samples
         self._evidence: dict[int, Array] = {}  # of each group, in the first pass
         self._has_warned = False
+        self._running: Sequence[Any] = ()  # futures of the groups, in a pass
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
-        groups = [sizes[i : i + width] for i in range(0, len(sizes), width)]
-        self._group_sizes = tuple(sum(group) for group in groups)
-        self._starts = np.cumsum([0, *self._group_sizes]).tolist()[:-1]
-        self._places = [
-            _Place(g, start, group)
-            for g, (start, group) in enumerate(zip(self._starts, groups, strict=True))
-        ]
-        chunks = [
-            one for one, n in zip(rows.to_delayed().ravel(), rows.chunks[0], strict=True) if n
-        ]
+        chunks = [one for one, n in zip(_pieces(rows), rows.chunks[0], strict=True) if n]
         prepare = delayed(_prepare_group, pure=False)
-        self._groups = [
-            prepare(place, F, *chunks[g * width : (g + 1) * width])
-            for g, place in enumerate(self._places)
-        ]
+        self._places: list[_Place] = []
+        self._groups: list[Delayed] = []
+        start = 0
+        for some, group in zip(_lots(sizes, width), _lots(chunks, width), strict=True):
+            place = _Place(len(self._places), start, np.array(some))
+            self._places.append(place)
+            self._groups.append(prepare(place, F, *group))
+            start += sum(some)
+        self._starts = [place.start for place in self._places]
+        self._group_sizes = tuple(int(place.sizes.sum()) for place in self._places)
         with _naming_failures(self._client):
             self._persisted = _fits(rows.nbytes) if persist is None else persist
             if self._persisted:
@@ -189,14 +187,25 @@ class ClusterMatrix(DataMatrix):
 
     def align(self, array: Aligned) -> da.Array:
         """Cut an array at the borders of the groups."""
+        shape = np.shape(array)
+        chunks = (self._group_sizes, *((side,) for side in shape[1:]))
         if not isinstance(array, da.Array):
-            array = np.asarray(array)
-            sizes = (self._group_sizes, *array.shape[1:])
-            return da.from_array(array, chunks=sizes, name=False)
-        is_cut = array.numblocks[1:] == (1,) * (array.ndim - 1)
-        if is_cut and array.chunks[0] == self._group_sizes:
+            array = da.from_array(np.asarray(array), chunks=chunks, name=False)
+        elif array.chunks == chunks:
             return array
-        return array.rechunk({0: self._group_sizes, **dict.fromkeys(range(1, array.ndim), -1)})
+        else:
+            array = array.rechunk(chunks)
+        if self._persisted and shape == (self.n_samples, self.n_features):
+            return array.persist()  # a mask, or weights, which every pass needs
+        return array
+
+    @property
+    def share_of_pass(self) -> float | None:
+        """The part of the running pass that is done: groups that the scheduler has reported."""
+        running = self._running
+        if not running:
+            return None
+        return sum(future.done() for future in running) / len(running)
 
     def own_threads(self) -> AbstractContextManager[None]:
         """Do nothing: the workers compute."""
@@ -221,15 +230,12 @@ class ClusterMatrix(DataMatrix):
             parts.append(pick(done, 1))  # is sent
         add = delayed(_reduce_copies, pure=False)
         while len(parts) > 1:
-            lots = [parts[i : i + _FAN_IN_PARTS] for i in range(0, len(parts), _FAN_IN_PARTS)]
-            parts = [add(call, *lot) for lot in lots]
-        with _naming_failures(self._client):
-            *rows, total = dask.persist(*rows, *parts, optimize_graph=False)
-        (outcome,) = self._fetch([total])
+            parts = [add(call, *lot) for lot in _lots(parts, _FAN_IN_PARTS)]
+        kept, (outcome,) = self._compute(rows, parts)
         self._evidence |= outcome.evidence
-        return *self._outputs(rows, outcome.kinds), outcome.part
+        return *self._outputs(kept, outcome.kinds), outcome.part
 
-    def _outputs(self, rows: list[Delayed], kinds: list[Any]) -> Iterator[da.Array]:
+    def _outputs(self, rows: Sequence[Delayed], kinds: list[Any]) -> Iterator[da.Array]:
         """Yield the Dask arrays of the results per sample."""
         client = _client()
         pick = delayed(operator.getitem, pure=False)
@@ -253,38 +259,50 @@ class ClusterMatrix(DataMatrix):
         for g in np.unique(owner).tolist():
             within = indices[order][owner == g] - self._starts[g]
             wanted.append(take(self._groups[g], within, self.dtype, self._block_samples))
-        with _naming_failures(self._client):
-            wanted = dask.persist(*wanted, optimize_graph=False)
-        return _joined(self._fetch(wanted), axis=1)[:, np.argsort(order)]
+        _, blocks = self._compute([], wanted)
+        return _joined(blocks, axis=1)[:, np.argsort(order)]
 
-    def _fetch(self, wanted: Sequence[Delayed]) -> list[Any]:
-        """Return the results of tasks that were persisted."""
+    def _compute(
+        self, rows: list[Delayed], wanted: list[Delayed]
+    ) -> tuple[Sequence[Delayed], list[Any]]:
+        """Compute tasks: rows stay on the workers, and what is wanted comes to the client."""
         with _naming_failures(self._client):
-            futures = _futures(wanted)
-            if futures:
-                return [self._result(future) for future in futures]
-            return list(dask.compute(*wanted, optimize_graph=False))
+            tasks = dask.persist(*rows, *wanted, optimize_graph=False)
+            futures = _futures(tasks)
+            self._running = futures[: len(rows)]
+            found = [self._result(future) for future in futures[len(rows) :]]
+            if not futures:
+                found = list(dask.compute(*tasks[len(rows) :], optimize_graph=False))
+            self._running = ()
+        return tasks[: len(rows)], found
 
     def _result(self, future: Any) -> Any:
         """Wait for a result; warn if there has been no worker for half a minute."""
         idle = 0.0
-        while True:
+        while not future.done():
             try:
                 return future.result(timeout=_LOOK_SECONDS)
             except TimeoutError:
-                if future.done():  # the error of the task
-                    raise
+                if future.done():  # just now, or with an error of this kind
+                    break
             idle = 0.0 if _client().nthreads() else idle + _LOOK_SECONDS
             if idle >= _PATIENCE_SECONDS and not self._has_warned:
                 self._has_warned = True
                 warnings.warn(_NO_WORKERS, InputWarning, stacklevel=2)
+        return future.result()
 
 
 def _pieces(array: da.Array) -> Sequence[Delayed]:
     """Return what the task of each group gets of an aligned array."""
     if isinstance(array, RowsOnWorkers) and array.pieces:
         return array.pieces
-    return list(array.to_delayed().ravel())
+    pieces: list[Delayed] = array.to_delayed().ravel().tolist()
+    return pieces
+
+
+def _lots(items: list[Any], size: int) -> list[list[Any]]:
+    """Cut a list into lists of this size; the last one may be shorter."""
+    return [items[part] for part in slices(len(items), size)]
 
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
@@ -322,13 +340,12 @@ class _Call:
     block_samples: int | None
 
 
-class _Place:
+class _Place(NamedTuple):
     """The number of a group, its first sample, and the sizes of its chunks."""
 
-    def __init__(self, group: int, start: int, sizes: list[int]) -> None:
-        self.group = group
-        self.start = start
-        self.sizes = sizes
+    group: int
+    start: int
+    sizes: Array
 
 
 class _Group(NamedTuple):
@@ -360,7 +377,7 @@ def _prepare_group(place: _Place, n_features: int, *chunks: Rows) -> _Group:
     """Return the chunks of a group, converted as matrices in memory require."""
     prepared = []
     start = place.start
-    for rows, n in zip(chunks, place.sizes, strict=True):
+    for rows, n in zip(chunks, place.sizes.tolist(), strict=True):
         prepared.append(_prepare_chunk(rows, start, n, n_features))
         start += n
     return _Group(prepared, np.array([_evidence(rows) for rows in prepared]))
@@ -415,7 +432,7 @@ def _run_group(
     results = []
     outcomes = []
     start = place.start
-    for rows, n in zip(chunks, place.sizes, strict=True):
+    for rows, n in zip(chunks, place.sizes.tolist(), strict=True):
         first = start - place.start
         given = [array[first : first + n] for array in aligned]
         *per_sample, part = _run_step(call, rows, range(start, start + n), given, shared)
@@ -475,25 +492,27 @@ def _reduce_copies(call: _Call, *outcomes: _Outcome) -> _Outcome:
 def _reduce_outcomes(call: _Call, outcomes: list[_Outcome]) -> _Outcome:
     """Reduce the outcomes of neighbours to one, in a binary tree; it may change their results."""
     while len(outcomes) > 1:
-        pairs = [outcomes[i : i + 2] for i in range(0, len(outcomes), 2)]
-        outcomes = [pair[0] if len(pair) == 1 else _added(call, *pair) for pair in pairs]
+        outcomes = [_sum(call, *pair) for pair in _lots(outcomes, 2)]
     return outcomes[0]
 
 
-def _added(call: _Call, first: _Outcome, second: _Outcome) -> _Outcome:
+def _sum(call: _Call, first: _Outcome, second: _Outcome | None = None) -> _Outcome:
+    if second is None:
+        return first
     part = call.work.reduce(first.part, second.part)
     return _Outcome(part, first.kinds, first.evidence | second.evidence)
 
 
 def _take_columns(group: _Group, indices: Array, dtype: DType, block_samples: int | None) -> Block:
     """Return samples of a group by their sorted indices within it."""
-    firsts = np.cumsum([0, *(rows.shape[0] for rows in group.chunks)])[:-1]
-    owned = np.split(indices, np.searchsorted(indices, firsts[1:]))
     blocks = []
-    for rows, some, first in zip(group.chunks, owned, firsts, strict=True):
-        if some.size:
+    first = 0
+    for rows in group.chunks:
+        within = indices[(indices >= first) & (indices < first + rows.shape[0])] - first
+        if within.size:
             local = hold(rows, n_threads=1, dtype=dtype, block_samples=block_samples)
-            blocks.append(local.columns(some - first))
+            blocks.append(local.columns(within))
+        first += rows.shape[0]
     return _joined(blocks, axis=1)
 
 
@@ -525,7 +544,9 @@ def _fits(size: int) -> bool:
 def _n_threads() -> int:
     """Return how many threads the workers have."""
     client = _client()
-    return available_threads() if client is None else max(1, sum(client.nthreads().values()))
+    if client is None:
+        return available_threads()
+    return max(1, sum(client.nthreads().values()))
 
 
 def _client_id() -> str | None:
@@ -577,10 +598,12 @@ def _naming_failures(client: str | None) -> Iterator[None]:
         if library not in _CLUSTER_LIBRARIES and not isinstance(problem, TimeoutError):
             raise
         _require_client(client, problem)
-        raise ReadError(
-            f"the cluster was lost, or gave up on a task: {type(problem).__name__}: {problem}; "
-            "start it again and repeat the call, which resumes if it has a checkpoint"
-        ) from problem
+        kind = type(problem).__name__
+        advice = "start it again and repeat the call, which resumes if it has a checkpoint"
+        if kind == "KilledWorker":
+            advice = "perhaps for want of memory: use smaller chunks, or workers with more memory"
+        what = f"the cluster was lost, or gave up on a task: {kind}: {problem}; {advice}"
+        raise ReadError(what) from problem
 
 
 def _require_client(client: str | None, problem: BaseException | None = None) -> None:

@@ -24,9 +24,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import DType, Lengths, Shape
 from ..data.blocks import (
-    Array,
     Block,
     Borders,
     Rows,
@@ -45,11 +43,12 @@ from ..errors import (
     ReadError,
     is_disk_full,
 )
-from ..text import PathLike
+from ..types import Array, DType, Lengths, PathLike, Shape
 
 _BLOCK_BYTES = 16 << 20  # large enough for a disk, small enough to overlap reading and computing
 _BLOCKS_IN_BUDGET = 64
 _ALIGNED_IN_BUDGET = 16  # a solver that extrapolates keeps six arrays of the size of H
+_CHUNKS_IN_BUDGET = 16  # two are kept if they are larger than a block
 _COPIES_OF_BLOCK = 4  # including temporaries
 _COEFFICIENT_BYTES = 64 * 8  # of the coefficients of a sample; a block leaves room for them
 _FEW_FILES = 128  # up to this number, their sizes are checked even when few samples are read
@@ -194,6 +193,11 @@ class DiskMatrix(LocalMatrix):
         dtype = compute_dtype(source.dtype)
         super().__init__((F, N), dtype, block_samples=block_samples, budget=budget, **options)
         self._source = source
+        chunk_bytes = source.chunk * source.row_bytes
+        self._keeps_chunks = (
+            block_samples < source.chunk and chunk_bytes <= budget // _CHUNKS_IN_BUDGET
+        )
+        self._chunks: dict[int, Rows] = {}  # by their first sample
         # One part is read at a time. The lock is acquired outside generators: an interrupt just
         # after it was acquired inside one would leave it locked for as long as the traceback lives.
         self._lock = threading.Lock()
@@ -210,8 +214,22 @@ class DiskMatrix(LocalMatrix):
 
     def _block(self, start: int, stop: int) -> Block:
         with self._lock, self._named(f"samples {start} to {stop - 1}"):
-            rows = self._source.read(start, stop)
+            rows = self._read(start, stop)
         return self._as_block(rows)
+
+    def _read(self, start: int, stop: int) -> Rows:
+        """Return rows; a chunk that is larger than a block is read once for several blocks."""
+        if not self._keeps_chunks:
+            return self._source.read(start, stop)
+        size = self._source.chunk
+        parts = []
+        for first in range(start // size * size, stop, size):
+            if first not in self._chunks:
+                if len(self._chunks) > 1:  # threads may need the one before, not older ones
+                    del self._chunks[next(iter(self._chunks))]
+                self._chunks[first] = self._source.read(first, min(first + size, self.n_samples))
+            parts.append(self._chunks[first][max(start - first, 0) : stop - first])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _gather(self, indices: Array) -> Block:
         with self._lock, self._named(f"{indices.size} samples from {indices.min(initial=0)} on"):

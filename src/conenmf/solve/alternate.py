@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..data.blocks import Array
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import aligned_coefficients
+from ..types import Array
 from .loss import AnyObjective
 from .losses import FROBENIUS
 from .run import Callback, Run, Solution, Stopping

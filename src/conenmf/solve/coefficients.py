@@ -27,9 +27,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import Interval
 from ..data.blocks import (
-    Array,
     Block,
     entrywise,
     exact,
@@ -41,19 +39,12 @@ from ..data.blocks import (
     subtracted,
     weighted_sums,
 )
-from ..data.known import (
-    observed_residual,
-    packed,
-    row_grams,
-    unpacked,
-    weighed,
-    weighted_grams,
-)
+from ..data.entries import observed_residual, pack, row_grams, unpack, weigh, weighted_grams
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
-from ..text import Facts
+from ..types import Array, Facts, Interval
 from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
 
 # Sizes within this range are not rescaled.
@@ -142,7 +133,7 @@ def finished(
         shares = shares_of(W.T @ W, HH)[places]
         order = sorting(shares, n_first)
         Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how | {"order": places[order]})
-    grams = HH if V.observed is None else unpacked(sums["grams"], len(HH))
+    grams = HH if V.observed is None else unpack(sums["grams"], len(HH))
     term = penalties.on_W(V.total, V.n_samples)
     if term is not None:
         penalty += term.value(W)
@@ -287,14 +278,14 @@ def _exact_known_rows(
     """Step: the same for the known entries of each sample."""
     weights = given[0] if is_weighted else None
     K = W.shape[1]
-    entries = weighed(block, weights)
-    pairs = packed(W)
+    entries = weigh(block, weights)
+    pairs = pack(W)
     C = products(entries, W)
     H = np.empty((block.shape[1], K))
     judged: Facts = {"steps": 0.0, "penalty": 0.0}
     for rows in slices(len(H), max(1, _GRAM_NUMBERS // (K * K))):
         part = None if weights is None else weights[rows]
-        grams = unpacked(row_grams(block[:, rows], part, pairs), K)
+        grams = unpack(row_grams(block[:, rows], part, pairs), K)
         H[rows] = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)
         if judge:
             judged = add(judged, _judged(grams, C[rows], H[rows], term, simplex))
@@ -303,7 +294,7 @@ def _exact_known_rows(
     sums: Facts = {"squared": float(observed_residual(block, weights, W, H)[1].sum())}
     if judge:
         sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **judged}
-        sums["grams"] = weighted_grams(block, weights, packed(H))
+        sums["grams"] = weighted_grams(block, weights, pack(H))
     return returned, sums
 
 

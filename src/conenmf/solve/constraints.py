@@ -26,13 +26,13 @@ import numpy as np
 from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 
 from .. import kernels
-from ..arguments import Pair, choice, factor, flag, number
-from ..data.blocks import TINY, Array, exact, over
+from ..arguments import choice, factor, flag, number
+from ..data.blocks import TINY, exact, over
 from ..data.matrix import DataMatrix
 from ..errors import DataError, Option, OptionError
-from ..linalg.nnls import nnls, pivoted, smallest_pivot_squared
+from ..linalg.nnls import nnls, pivot_rows, smallest_pivot_squared
 from ..names import Names, names_of, places_of
-from ..text import Facts, Texts
+from ..types import Array, Facts, Pair, Texts
 from .solvers import ChosenSolver, Update, hals
 
 # d, relative to the squared length of a column of W: the best of 0.1, 0.01 and 0.001 on scenes that
@@ -345,7 +345,7 @@ def sum_to_one(G: Array, C: Array, Y: Array | None = None) -> Array:
     rows = np.full_like(C, np.nan)
     if G.ndim == 2 and kernels.AVAILABLE and smallest_pivot_squared(G + 1.0) > _MIN_PIVOT_SQ:
         guess = np.ones_like(C) if Y is None else np.where(Y.any(axis=1, keepdims=True), Y, 1.0)
-        rows = pivoted(G + 1.0, C, guess, sum_to_one=True)
+        rows = pivot_rows(G + 1.0, C, guess, sum_to_one=True)
     left = np.isnan(rows[:, 0])
     if left.any():
         rows[left] = _shortest_rows(G if G.ndim == 2 else G[left], C[left])

@@ -33,11 +33,11 @@ from numpy.linalg import norm, qr
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import DType, Pair, Shape, choice, factor, function, generator, optional
+from ..arguments import choice, factor, function, generator, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
-from ..data.blocks import Array, Block, cross_products, dense, exact, over
+from ..data.blocks import Block, cross_products, dense, exact, over
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.resample import (
     draw_longest,
@@ -48,8 +48,8 @@ from ..data.resample import (
 )
 from ..data.validate import (
     aligned_coefficients,
+    check_components,
     check_factors,
-    checked_components,
     require_data_matrix,
 )
 from ..errors import ComponentsError, DataError
@@ -57,6 +57,7 @@ from ..io.open import is_elsewhere
 from ..linalg.svd import KnownSpectrum, Spectrum, tie_share
 from ..names import in_order
 from ..text import function_name, shown
+from ..types import Array, DType, Pair, Shape
 from .coefficients import coefficients
 from .separable import snpa, spa
 from .simplex import simplex
@@ -478,7 +479,7 @@ def initialize(
     ((2, 2), 'cr1')
     """
     require_data_matrix(V, holes=not isinstance(init, str))
-    K = checked_components(K, V)
+    K = check_components(K, V)
     rng = optional(generator, "rng", rng)
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)

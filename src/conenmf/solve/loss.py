@@ -10,7 +10,6 @@ saves them by name.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,16 +19,19 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..arguments import choice
-from ..data.blocks import Array, Block
-from ..data.known import EntryWeights
+from ..data.blocks import Block
+from ..data.entries import EntryWeights
+from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
 from ..data.views import measure_together
 from ..errors import NotAvailableError, Option, OptionError
-from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Texts
-from .coefficients import Finish, nearby_power, what_is_left
+from ..linalg.svd import KnownSpectrum
+from ..types import Array, DType, Texts
+from .certificate import AnyCertificate
+from .coefficients import Finish, nearby_power
 from .constraints import NO_PENALTIES, Penalties, Term
+from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
 from .solvers import ChosenSolver, Solver, Update, extrapolated
 
@@ -51,11 +53,91 @@ class Words:
     summary : str
         A template for the first sentence about a fit, with the fields `error` (relative),
         `objective`, `explained` (1 - the relative error) and `known` (the entries that count).
+    help : str
+        A short description for the command line.
+    aliases : tuple of str
+        Other names of the loss.
     """
 
     share: str = "relative error"
     of_runs: str = "relative error"
     summary: str = "relative error {error:.4g}{known}"
+    help: str = ""
+    aliases: Texts = ()
+
+
+class Noise(NamedTuple):
+    """How counts vary around their means.
+
+    Attributes
+    ----------
+    dispersion : float
+        phi in the variance x + phi x^2 of a count with the mean x.
+    weights : array (N, F) or None
+        1 / (1 + phi x); None if phi is 0, and for large data.
+    """
+
+    dispersion: float = 0.0
+    weights: Array | None = None
+
+    def weighed(self, V: DataMatrix) -> DataMatrix:
+        """Return V, or a matrix of its shape, with the weights of its entries."""
+        if self.weights is None:
+            return V
+        return observed_only(as_repeated(V), weights=self.weights)
+
+
+class Bounds(ABC):
+    """What is proved about the factors of V by a loss.
+
+    Attributes
+    ----------
+    loss : Loss
+    V : DataMatrix (F, N)
+    spectrum : Spectrum or None
+        The spectrum of V, if it is known.
+    """
+
+    def __init__(self, loss: Loss, V: DataMatrix, spectrum: KnownSpectrum = None) -> None:
+        self.loss = loss
+        self.V = V
+        self.spectrum = spectrum
+
+    @property
+    @abstractmethod
+    def effort(self) -> int:
+        """The default number of steps that raise a bound."""
+
+    @abstractmethod
+    def below(self, K: int, effort: int, known: Array | None = None) -> LowerBound:
+        """Bound the relative error of K components; the columns of `known` may be among them."""
+
+    @abstractmethod
+    def certify(
+        self,
+        W: Array,
+        H: Aligned,
+        effort: int,
+        *,
+        n_fixed: int = 0,
+        penalties: Penalties = NO_PENALTIES,
+    ) -> AnyCertificate:
+        """Return the certificate of factors W (F, K) and H (K, N), the first columns known."""
+
+    @abstractmethod
+    def first(self, relative_error: float, kkt_residual: float, K: int) -> AnyCertificate | None:
+        """Return the certificate that a fit has without more work; None if it has none."""
+
+    @abstractmethod
+    def objective(self, W: Array, H: Aligned, penalties: Penalties) -> float:
+        """Return a lower bound of the objective for factors as large as W and H."""
+
+    @abstractmethod
+    def estimate(self, K: int) -> float:
+        """Estimate a lower bound of the relative error of K components; 0 if unknown.
+
+        A race uses it to decide whether a better init may help.
+        """
 
 
 class Loss(ABC):
@@ -63,42 +145,29 @@ class Loss(ABC):
 
     Attributes
     ----------
-    name, aliases : str, tuple of str
-    help : str
-        A short description for the command line.
+    name : str
     solvers : mapping
         Solvers by name; "auto" uses the first.
     constraints : frozenset of str
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "stream" and "sparse" data.
+        "negative" entries, "sample weights", "resampling" of samples, "sigma" (uncertainties of
+        entries, so that the loss is Q), "stream" and "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
         same power.
-    lower_bounds : tuple of str
-        Lower bounds that `judge` can compute; if empty, no lower bound is known for this loss.
-    k_evidence : tuple of str
-        Evidence for the number of components, which `judge` looks up.
-    is_convex : bool
-        Whether the best H for W is unique up to its value, because the loss is convex in H. If
-        not, the H of a run is passed to `finish`, which keeps it where it is better.
     words : Words
-    doubled : int
-        The factor from the objective to twice the divergence of scikit-learn.
+    noise : Noise or None
+        The counting noise that the loss assumes. Entries with this noise cannot be rescaled.
     """
 
     name: str
-    aliases: Texts = ()
-    help: str
     solvers: Mapping[str, Solver]
     constraints: frozenset[str] = frozenset()
     degree: int = 1
-    lower_bounds: Texts = ()
-    k_evidence: Texts = ()
-    is_convex: bool = True
     words: Words = Words()
-    doubled: int = 2
+    noise: Noise | None = None
 
     @abstractmethod
     def on(
@@ -121,13 +190,10 @@ class Loss(ABC):
         """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
 
         Features may have entries although all components are zero there. If the loss does not allow
-        this, `unseen` says whether they are left out with a warning or raise an error.
+        this, `unseen` says whether to "warn" that they are left out, to "raise" an error, or to
+        "ignore" it.
         """
         return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
-
-    @abstractmethod
-    def scale(self, V: DataMatrix) -> float:
-        """Return the value of the loss that corresponds to a relative error of 1."""
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver for a name or function that the user passes."""
@@ -184,12 +250,16 @@ class Loss(ABC):
         """Return a similar objective that costs less, for the first iterations of a run."""
         return None
 
-    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Estimate a lower bound of the relative error of K components; 0 if unknown.
+    def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> Bounds | None:
+        """Return what is proved about factors of V; None if no lower bound is known."""
+        return None
 
-        A race uses it to decide whether a better init may help.
+    def near(self, H: Aligned) -> Aligned | None:
+        """Return the H' (N, K) of a run for `Objective.finish`; None if W alone determines H.
+
+        A loss that is not convex in H keeps these coefficients where they are better.
         """
-        return 0.0
+        return None
 
     def begin(
         self,
@@ -219,10 +289,6 @@ class Loss(ABC):
         size[:n_fixed] = 1.0
         return start._replace(W=start.W / size, H=None if start.H is None else (start.H.T * size).T)
 
-    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return the residual max(V - W H, 0) of known components W with the best H."""
-        return what_is_left(V, W)
-
     def warm_up(
         self, V: DataMatrix, views: Sequence[DataMatrix], starts: Sequence[Start]
     ) -> list[Start]:
@@ -251,11 +317,6 @@ class Loss(ABC):
         """Return the loss (n,) of samples (F, n), up to a constant for each sample."""
         return np.asarray((weights * (entries - fitted) ** 2).sum(axis=0))
 
-    def relative_error(self, value: float, scale: float) -> float:
-        """Return the relative error for a value of the loss and `scale`."""
-        share = value / scale if scale else 0.0
-        return math.sqrt(share) if self.degree == 2 else float(share)
-
 
 class Move(NamedTuple):
     """How a pass moves H: by an update, and further by a share of the last change.
@@ -266,18 +327,24 @@ class Move(NamedTuple):
     share : float
         H is extrapolated by this share of the way from the H before; 0 for none.
     floor : float
-        No entry is extrapolated below this.
+        No entry is extrapolated below this ...
+    kept : float
+        ... or, for a loss that allows no zeros, below this share of itself.
     """
 
     update: Update
     share: float = 0.0
     floor: float = 0.0
+    kept: float = 0.0
 
     def extrapolate(self, Y: Array, before: Array | None) -> Array:
         """Return Y (n, K) extrapolated, if the rows before are known."""
         if before is None or not self.share:
             return Y
-        return extrapolated(Y, before, self.share, self.floor)
+        if not self.kept:
+            return extrapolated(Y, before, self.share, self.floor)
+        kind = Y.dtype.type
+        return np.maximum(Y + kind(self.share) * (Y - before), kind(self.kept) * Y)
 
 
 class Rows(NamedTuple):
@@ -321,11 +388,18 @@ class Updates(NamedTuple):
         The update of rows of H.
     near : callable
         ``near(W)`` is the update of rows of W near this W.
+    scale : callable or None
+        ``scale(sums, W)`` is W times the factor that makes it best for the H of the sums, if the
+        solver asks for it before the first iteration.
+    kept : float
+        The share of itself that extrapolation leaves of every entry at least.
     """
 
     solver: Solver
     H: Update
     near: Callable[[Array], Update]
+    scale: Callable[[Any, Array], Array] | None = None
+    kept: float = 0.0
 
 
 class Updated(NamedTuple):
@@ -353,6 +427,8 @@ class Objective(ABC, Generic[SumsT, SharedT]):
 
     Attributes
     ----------
+    Sums : type
+        The type of the sums of a pass; checkpoints save them by the names of its fields.
     loss : Loss
     V : DataMatrix (F, N)
     dtype : float64 or float32
@@ -364,8 +440,6 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         A power of two; 1 with penalties, which depend on the scale of the factors.
     total : float
         The value that corresponds to a relative error of 1.
-    terms : pair of Term or None
-        The penalties of H and W, in units of the value.
     aligned : tuple of arrays (N, ...)
         Arrays that the step needs, such as weights.
     turned : DataMatrix or None
@@ -375,7 +449,17 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     """
 
     Sums: type[SumsT]
-    takes_products = False
+    loss: Loss
+    V: DataMatrix
+    dtype: DType
+    penalties: Penalties
+    n_fixed: int
+    unit: float
+    total: float
+    _terms: tuple[Term | None, Term | None] = (None, None)  # penalties of H and W, as values
+    aligned: tuple[Aligned, ...] = ()
+    turned: DataMatrix | None = None
+    takes_products: bool = False
 
     def __init__(
         self,
@@ -395,10 +479,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
-        self.total = loss.scale(V) / self.unit**loss.degree
-        self.terms: tuple[Term | None, Term | None] = (None, None)
-        self.aligned: tuple[Aligned, ...] = ()
-        self.turned: DataMatrix | None = None
+        self.total = self._largest_value() / self.unit**loss.degree
 
     @staticmethod
     @abstractmethod
@@ -471,25 +552,21 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         """
         return True
 
-    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W (F, K) extrapolated by a share of the way from `before`, not below `floor`."""
-        return extrapolated(W, before, share, floor)
-
-    def objective(self, value: float) -> float:
-        """Return the loss of V for a value of V / unit."""
-        return value * self.unit**self.loss.degree
-
     def relative_error(self, value: float) -> float:
         """Return the relative error for a value; it does not depend on the scale of V."""
-        return self.loss.relative_error(value, self.total)
+        return float(value / self.total) if self.total else 0.0
 
-    def scale_W(self, sums: SumsT, W: Array) -> Array:
-        """Return W times the factor that makes it best for the H of the sums."""
-        return W
+    def deviance(self, relative_error: float) -> float:
+        """Return twice the divergence of scikit-learn for a relative error."""
+        return 2 * relative_error * self.total
+
+    @abstractmethod
+    def _largest_value(self) -> float:
+        """Return the loss of V that corresponds to a relative error of 1."""
 
     def _penalised(self, value: float, W: Array, Ht: Aligned) -> float:
         """Return a value of the loss with the penalties of both factors."""
-        of_H, of_W = self.terms
+        of_H, of_W = self._terms
         if of_W is not None:
             value += of_W.value(W)
         if of_H is not None:

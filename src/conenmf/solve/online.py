@@ -16,14 +16,15 @@ from typing import Self
 import numpy as np
 from numpy.linalg import norm
 
-from ..arguments import Pair, components, integer
+from ..arguments import components, integer
 from ..cones.streams import SKETCH_SIZE, StreamCones, update_cones
-from ..data.blocks import Array, Block, exact, first_largest, over
+from ..data.blocks import Block, exact, first_largest, over
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resources import require_memory
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError, NotFiniteError
 from ..linalg.nnls import nnls
+from ..types import Array, Pair
 from .solvers import FLOOR, hals
 
 # Chosen on simulated cones and on spectra, faces and texts.

@@ -13,14 +13,14 @@ from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import instance
-from ..data.blocks import Array
-from ..data.known import filled, without_unit
+from ..data.imputation import fill_missing
+from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
-from ..text import Facts
-from .coefficients import Finish, require_finite
+from ..types import Array, Facts
+from .coefficients import Finish, require_finite, what_is_left
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective, get_loss
@@ -128,7 +128,13 @@ class Problem:
         vars(self).update(state, loss=get_loss(state["loss"]))
 
     def bind(self, V: DataMatrix, solver: ChosenSolver = None) -> Problem:
-        """Return the problem for V, after checks against V, the solver and the loss."""
+        """Return the problem for V, after checks against V, the solver and the loss.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        solver : Solver or None
+        """
         self.loss.check(V, solver, self.penalties, self.fixed)
         fixed = None if self.fixed is None else self.fixed.bind(V)
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
@@ -150,13 +156,23 @@ class Problem:
         return self.is_free and self.entries == ALL_KNOWN
 
     def scaled(self, share: float) -> Problem:
-        """Return the problem for a share of the samples, beside which penalties weigh as much."""
+        """Return the problem for a share of the samples, beside which penalties weigh as much.
+
+        Parameters
+        ----------
+        share : float
+        """
         given = self.penalties
         penalties = replace(given, l1_w=share * given.l1_w, l2_w=share * given.l2_w)
         return replace(self, penalties=penalties)
 
     def iterated(self, V: DataMatrix) -> tuple[DataMatrix, Problem]:
-        """Return the data and the problem of a run; equal weights matter only with penalties."""
+        """Return the data and the problem of a run; equal weights matter only with penalties.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        """
         problem = self
         if self.penalties.are_none:
             V = without_unit(V)
@@ -164,7 +180,14 @@ class Problem:
         return self.loss.data(V), problem
 
     def objective(self, V: DataMatrix, *, rescale: bool = True) -> Objective:
-        """Return the objective for factors of V."""
+        """Return the objective for factors of V.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        rescale : bool
+            Whether the factors may be those of V divided by a unit.
+        """
         return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
 
     def finish(
@@ -175,6 +198,14 @@ class Problem:
         `near` is the H' of the run, which matters only if the loss is not convex in H.
         If V is a view of weighted samples, the coefficients are those of the original samples,
         which do not depend on weights; one more pass.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        W : array (F, K)
+        sort : bool
+            Whether components are sorted by their contribution.
+        near : array (N, K), optional
         """
         objective = self.objective(V, rescale=False)
         end = objective.finish(W, sort=sort, near=near)
@@ -188,12 +219,23 @@ class Problem:
         return end, error
 
     def of_components(self, V: DataMatrix, W: Array) -> Problem:
-        """Return the problem for other data V, and the components W (F, K) of a fit."""
+        """Return the problem for other data V, and the components W (F, K) of a fit.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        W : array (F, K)
+        """
         fixed = None if self.fixed is None else Fixed(W[:, : self.n_fixed], self.fixed.names)
         return Problem(self.loss, self.penalties, fixed).bind(V)
 
     def restored(self, W: Array) -> Array:
-        """Return W of a run with the known components exactly as given."""
+        """Return W of a run with the known components exactly as given.
+
+        Parameters
+        ----------
+        W : array (F, K)
+        """
         W = self.loss.restored(W, self.penalties)
         return W if self.fixed is None else self.fixed.put_into(W)
 
@@ -202,6 +244,12 @@ class Problem:
 
         Coefficients that sum to one need components in the units of V, such as samples, or the
         vertices of a small simplex if there is a volume penalty.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        K : int
+        solver : Solver or None
         """
         if self.penalties.sum_to_one:
             is_simplex = self.penalties.min_volume and self.fixed is None and V.observed is None
@@ -219,16 +267,28 @@ class Problem:
         spectrum: KnownSpectrum = None,
         callback: Callback | None = None,
     ) -> Start:
-        """Return the start of the solver; during a race of inits the callback is called."""
+        """Return the start of the solver; during a race of inits the callback is called.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        K : int
+        init : str, callable or arrays
+        solver : Solver or None
+        rng : numpy.random.Generator or None
+        spectrum : Spectrum, optional
+            The spectrum of V, if it is complete.
+        callback : callable, optional
+        """
         if self.is_plain:
             return self._begin(V, K, init, solver, rng, spectrum, callback)
         loss = self.loss
         is_named = isinstance(init, str)
-        source = filled(V)
+        source = fill_missing(V)
         count = K
         roots = None
         weights = None if V.observed is None else V.observed.of_features
-        if weights is not None and loss.degree == 2 and (is_named or callable(init)):
+        if weights is not None and loss.noise is None and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
         vertices = None  # known ones, if the init finds the others together with them
@@ -237,7 +297,8 @@ class Problem:
             if init == "simplex" and K > self.n_fixed:
                 vertices = given
             else:
-                source = loss.rest(source, given)
+                H = loss.coefficients(source, given, unseen="ignore")[0]
+                source = what_is_left(source, given, H)
                 count = K - self.n_fixed
         name = "fixed"
         own = None
@@ -286,6 +347,11 @@ class Problem:
 
         Abundances may not be uniform. If they sum to one, the weight is chosen so that the simplex
         of largest likelihood has the right size.
+
+        Parameters
+        ----------
+        start : Start
+        spectrum : Spectrum or None
         """
         penalties = self.penalties
         if not isinstance(penalties.min_volume, str):
@@ -304,10 +370,16 @@ class Problem:
         return replace(self, penalties=replace(penalties, min_volume=weight))
 
     def lower_bound(self, V: DataMatrix, K: int, spectrum: KnownSpectrum) -> float:
-        """Estimate a lower bound of the relative error of K components; 0 if unknown."""
-        if not self.is_plain or spectrum is None:
-            return 0.0
-        return self.loss.lower_bound(V, K, spectrum)
+        """Estimate a lower bound of the relative error of K components; 0 if unknown.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        K : int
+        spectrum : Spectrum or None
+        """
+        bounds = self.loss.bounds(V, spectrum) if self.is_plain else None
+        return 0.0 if bounds is None else bounds.estimate(K)
 
     def coefficients(
         self,
@@ -320,6 +392,13 @@ class Problem:
         """Return the best H (K, N) for W, labels (N,), and the loss without penalties.
 
         `near` is as in `finish`, `unseen` as in `Loss.coefficients`.
+
+        Parameters
+        ----------
+        V : DataMatrix (F, N)
+        W : array (F, K)
+        near : array (N, K), optional
+        unseen : str
         """
         if near is None:
             return self.loss.coefficients(V, W, self.penalties, unseen)
@@ -337,7 +416,13 @@ class Problem:
 
     @classmethod
     def of_plain(cls, plain: Facts, W: Array) -> Problem:
-        """Return the problem of plain values and the components W (F, K) of its fit."""
+        """Return the problem of plain values and the components W (F, K) of its fit.
+
+        Parameters
+        ----------
+        plain : dict
+        W : array (F, K)
+        """
         fixed = plain["fixed"]
         if fixed is not None:
             fixed = Fixed(W[:, : fixed["count"]], fixed["names"])

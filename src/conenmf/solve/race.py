@@ -24,7 +24,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from ..errors import ComponentsError
-from ..text import Facts
+from ..types import Facts
 from .inits import Generator, Init
 from .run import Run, Stopping, StopReason, run_together
 

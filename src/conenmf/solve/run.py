@@ -31,14 +31,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arguments import DType, Interval, integer, number, optional
-from ..data.blocks import Array, exact
+from ..arguments import integer, number, optional
+from ..data.blocks import exact
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.views import Part, products_together, sweep_together
 from ..errors import DataError, NotFiniteError, Option
 from ..kernels import clock
 from ..scale.checkpoint import Parts
-from ..text import Facts
+from ..types import Array, DType, Facts, Interval
 from .coefficients import column_units
 from .loss import AnyObjective, Move, Updated, step_of_run
 from .solvers import FLOOR, Solver
@@ -381,11 +381,14 @@ class Run:
         is_bold = self.solver.extrapolate and not self._rests
         share = self._beta if is_bold else 0.0
         if is_bold:
-            W = self.objective.extrapolate_W(W, self._W_before, share, self.floors[1])
+            W = self._move(share, self.floors[1]).extrapolate(W, self._W_before)
             gram = None
         self._tried_W = W
         self._tried_beta = share
-        return self._part(W, Move(self._updates.H, share, self.floors[0]), gram)
+        return self._part(W, self._move(share, self.floors[0]), gram)
+
+    def _move(self, share: float, floor: float) -> Move:
+        return Move(self._updates.H, share, floor, self._updates.kept)
 
     def _update_W(
         self, sums: NamedTuple | None, W: Array, Ht: Aligned, C: Array | None = None
@@ -412,8 +415,8 @@ class Run:
         """Compute the sums for the init, and scale W if the solver needs it."""
         part = self._part(self.W, Move(_keep))
         self.Ht, self.sums = part.V.sweep(part.step, *part.aligned, **part.shared)
-        if self.solver.rescale:
-            self.W = self.objective.scale_W(self.sums, self.W)
+        if self._updates.scale is not None:
+            self.W = self._updates.scale(self.sums, self.W)
             self._shared = None
 
     def settle(self, rows: list[Aligned], sums: NamedTuple, C: Array | None = None) -> None:
@@ -493,7 +496,7 @@ class Run:
         self.continue_with(self.stopping)
         if self.callback is None:
             return
-        objective = self.objective.objective(self.value)
+        objective = self.value * self.objective.unit**self.objective.loss.degree
         now = Iteration(self.n_iter, self.elapsed[-1], self.errors[-1], self.passes[-1], objective)
         if asks_to_stop(self.callback, now):
             self.reason = StopReason.CALLBACK

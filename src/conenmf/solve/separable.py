@@ -17,11 +17,12 @@ from numpy.linalg import qr
 
 from ..arguments import components
 from ..cones.clustering import LazyScores, Score
-from ..data.blocks import Array, Block, exact, slices
+from ..data.blocks import Block, exact, slices
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError
 from ..linalg.nnls import nnls
+from ..types import Array
 from .constraints import sum_to_one
 
 _GRAM_NUMBERS = 1 << 21  # in the matrices of samples that are compared at a time

@@ -52,18 +52,19 @@ from numpy.random import default_rng
 from scipy.linalg import null_space, qr
 from scipy.special import gammaln, log_ndtr
 
-from ..arguments import Interval, Shape, components
-from ..data.blocks import Array, dense, exact
+from ..arguments import components
+from ..data.blocks import dense, exact
 from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError, InputWarning, Message, Option
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..text import Facts
+from ..types import Array, Facts, Interval, Shape
 from .constraints import sum_to_one
 
 # The options for unmixing a scene.
 SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
 
+# `benchmarks/fields.py scenes` prints the angles and times for which these were chosen.
 _MAX_PIXELS = 10_000  # largest number of pixels in the likelihood
 _FIRST_PIXELS = 2000  # fewer pixels, with which the search starts
 _MIN_NOISE = 3e-4  # relative to the size of a pixel; less noise would only slow the search

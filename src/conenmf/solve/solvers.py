@@ -22,12 +22,12 @@ from typing import TypeAlias
 import numpy as np
 
 from .. import kernels
-from ..arguments import DType, Pair, choice, flag, function, integer, optional
-from ..data.blocks import Array
-from ..data.known import unpacked
+from ..arguments import choice, flag, function, integer, optional
+from ..data.entries import unpack
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
+from ..types import Array, DType, Pair
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # scikit-learn's names for solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments allow
@@ -84,7 +84,7 @@ def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     The kernel of `hals` reads these; other updates get whole matrices.
     """
     if not (kernels.AVAILABLE and isinstance(update, partial) and update.func is hals):
-        return update(unpacked(G, C.shape[1]), C, Y)
+        return update(unpack(G, C.shape[1]), C, Y)
     Y = np.array(Y, float, order="C")
     limits = {"sweeps": 1, "floor": FLOOR} | update.keywords
     C = np.ascontiguousarray(C, float)

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike
 
 from ..cones.bounds import mean_squared_sine, probabilistic_bound, read_model, shares_of
 from ..cones.geometry import RIGHT_ANGLE
-from ..data.blocks import Array, Block, dense, exact
+from ..data.blocks import Block, dense, exact
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..errors import OptionError
+from ..types import Array
 from .separable import outside_hull
 
 _GOLDEN_RATIO = (1 + 5**0.5) / 2

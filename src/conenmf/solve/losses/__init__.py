@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...arguments import choice
 from ..loss import AnyObjective as Objective
 from ..loss import Loss, Words
+from .counts import margins, regressions, restraints
 from .frobenius import FROBENIUS
 from .itakura_saito import ITAKURA_SAITO
-from .poisson import POISSON, margins, regressions, restraints
+from .poisson import POISSON
 from .poisson_regression import dual_gaps
 
 __all__ = [
@@ -40,5 +41,5 @@ def get_loss(loss: str | Loss) -> Loss:
     """
     if isinstance(loss, Loss):
         return loss
-    names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.aliases)}
+    names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.words.aliases)}
     return names[choice("loss", loss, names)]

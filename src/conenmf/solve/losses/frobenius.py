@@ -23,6 +23,7 @@ knows the value at any W; otherwise only at its own W.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -30,15 +31,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...arguments import DType
-from ...data.blocks import Array, Block, exact, products, slices, weighted_sums
-from ...data.known import observed_residual, packed, row_grams, weighed, weighted_grams
+from ...data.blocks import Block, exact, products, slices, weighted_sums
+from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single
 from ...errors import DataError, Option, OptionError
-from ...linalg.svd import VECTOR_TOL, KnownSpectrum, Spectrum
+from ...linalg.svd import KnownSpectrum
+from ...types import Array, DType
 from ..coefficients import (
     Finish,
     coefficients,
@@ -55,7 +56,7 @@ from ..constraints import (
     update_unit_columns,
 )
 from ..inits import Init, identity
-from ..loss import AnyObjective, Loss, Move, Objective, Rows, Stepped, Updated, Updates
+from ..loss import AnyObjective, Loss, Move, Objective, Rows, Stepped, Updated, Updates, Words
 from ..solvers import (
     SOLVERS,
     ChosenSolver,
@@ -65,6 +66,7 @@ from ..solvers import (
     packed_update,
     solver_name,
 )
+from .squared_bounds import SquaredBounds
 
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2: a smaller residual is lost in single precision
 _SINGLE_NOISE = 3e-8  # of ||V||^2: rounding error of the squared error in single precision
@@ -91,7 +93,7 @@ class Frobenius(Loss):
     """Least squares over all entries, or over the known ones."""
 
     name = "frobenius"
-    help = "least squares"
+    words = Words(help="least squares")
     solvers = SOLVERS
     constraints = frozenset(
         (
@@ -105,14 +107,13 @@ class Frobenius(Loss):
             "missing",
             "negative",
             "sample weights",
+            "resampling",
+            "sigma",
             "stream",
             "sparse",
         )
     )
     degree = 2
-    lower_bounds = ("singular values", "dual")
-    k_evidence = ("rank", "edge", "ratio", "cones", "shuffled", "hysime")
-    doubled = 1
 
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
         """Return the objective over all entries, or over the known ones with their weights."""
@@ -121,14 +122,14 @@ class Frobenius(Loss):
         return KnownSquares(self, V, *given, rescale=False, **more)  # weights have own units
 
     def coefficients(
-        self, V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES, *unseen: str
+        self,
+        V: DataMatrix,
+        W: Array,
+        penalties: Penalties = NO_PENALTIES,
+        unseen: str = "warn",
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
         return coefficients(V, W, penalties)
-
-    def scale(self, V: DataMatrix) -> float:
-        """Return ||V||^2 over the known entries."""
-        return float((V.observed or V).total)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -187,10 +188,9 @@ class Frobenius(Loss):
         single = in_single(V)
         return None if single is None else self.on(single)
 
-    def lower_bound(self, V: DataMatrix, K: int, spectrum: Spectrum) -> float:
-        """Return the residual of K singular vectors (Eckart and Young), which inits use too."""
-        squares = spectrum.leading_subspace(K, tol=VECTOR_TOL)[1][:K]
-        return math.sqrt(max(1 - float(squares.sum()) / V.total, 0.0))
+    def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> SquaredBounds:
+        """Return the bounds of the squared error."""
+        return SquaredBounds(self, V, spectrum)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of ||V||^2 that other features predict."""
@@ -208,7 +208,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
-        self.terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
+        self._terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
         self._whole = penalties.fixes_columns  # the update of W needs all features at once
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
@@ -220,7 +220,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         update_W = solver.sweeping(affordable_W)
         if self.penalties.sum_to_one:
             update_H = sum_to_one
-        of_H, of_W = self.terms
+        of_H, of_W = self._terms
         if solver.takes_l1:
             of_H, update_H = _with_l1(of_H, update_H)
             of_W, update_W = _with_l1(of_W, update_W)
@@ -228,14 +228,31 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
             update_H = partial(penalised_update, update=update_H, term=of_H, n_kept=0)
         n_kept: int | None = self.n_fixed
         if self._whole:
-            of_W = self.terms[1]
+            of_W = self._terms[1]
             update_W = partial(update_unit_columns, sweeps=_UNIT_SWEEPS, n_fixed=self.n_fixed)
             n_kept = None
         elif self.n_fixed:
             update_W = partial(update_others, update=update_W, n_fixed=self.n_fixed)
         if self.penalties.sum_to_one:
             solver = Solver(sum_to_one, first="H", extrapolate=solver.extrapolate)
-        return Updates(solver, update_H, partial(_near, update_W, of_W, n_kept))
+        scale = self._scale_W if solver.rescale else None
+        return Updates(solver, update_H, partial(_near, update_W, of_W, n_kept), scale)
+
+    @abstractmethod
+    def _scale_W(self, sums: SquaresT, W: Array) -> Array:
+        """Return W times the factor that makes it best for the H of the sums."""
+
+    def relative_error(self, value: float) -> float:
+        """Return ||V - W H|| / ||V||."""
+        return math.sqrt(super().relative_error(value))
+
+    def deviance(self, relative_error: float) -> float:
+        """Return ||V - W H||^2."""
+        return relative_error**2 * self.total
+
+    def _largest_value(self) -> float:
+        """Return ||V||^2 over the known entries."""
+        return float((self.V.observed or self.V).total)
 
     def _updated_rows(self, update_rows: Callable[[slice], Array], W: Array, size: int) -> Array:
         """Return W with `size` features updated at a time, on threads."""
@@ -274,12 +291,8 @@ class SquareShared(NamedTuple):
 class LeastSquares(_Squares[SquareSums, SquareShared]):
     """||V - W H||^2, with the sums VH' (F, K), HH' (K, K) and <V, WH>.
 
-    The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64.
-
-    Parameters
-    ----------
-    basis : array (F, r), optional
-        Use the coordinates of V in this basis instead of the features.
+    The value is a difference of large numbers, accurate to about 2e-8 of ||V|| in float64. With a
+    `basis` (F, r), runs read the coordinates of V in it instead of the features.
     """
 
     Sums = SquareSums
@@ -406,7 +419,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         left = self.total - 2.0 * inner + float(np.vdot(G, HH))
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
-    def scale_W(self, sums: SquareSums, W: Array) -> Array:
+    def _scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
         squared = float(np.vdot(_gram(W), sums.HH))
         return W * (sums.inner / squared) if squared > 0 else W
@@ -449,10 +462,6 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
 
     One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
     the entries or more are missing, or if weights differ, all iterations use Gram matrices.
-
-    Parameters
-    ----------
-    grams_every : int, optional
     """
 
     Sums = KnownSums
@@ -489,7 +498,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
             usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
             every = self._grams_every or usual
         if number % every == 0:
-            return KnownShared(W, is_mask, pairs=packed(W))
+            return KnownShared(W, is_mask, pairs=pack(W))
         return KnownShared(W, is_mask, G=W.T @ W)
 
     def update_W(
@@ -523,7 +532,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
             updated = np.where(empty[:, None], 0, updated)
         return Updated(updated, self.value(sums, W if grams is None else updated, Ht))
 
-    def scale_W(self, sums: KnownSums, W: Array) -> Array:
+    def _scale_W(self, sums: KnownSums, W: Array) -> Array:
         """Return W times the factor that makes it best for the H of the sums."""
         product = float(np.vdot(sums.VH, W))  # <pV, WH>, or this minus <pWH, WH>
         if sums.grams is not None:
@@ -550,7 +559,7 @@ def _step_with_grams(
 ) -> Stepped[KnownSums]:
     """Do the step of `KnownSquares` with a Gram matrix for each sample."""
     weights = rows.weights
-    entries = exact(block) if shared.is_mask else weighed(block, weights)
+    entries = exact(block) if shared.is_mask else weigh(block, weights)
     C = products(entries, shared.W)
     updated = np.empty_like(rows.H)
     for part in slices(len(rows.H), max(1, _GRAM_NUMBERS // C.shape[1] ** 2)):
@@ -559,7 +568,7 @@ def _step_with_grams(
         updated[part] = packed_update(move.update, grams, C[part], exact(rows.H[part]))
     moved = move.extrapolate(updated, rows.before)
     H = exact(moved)
-    grams = weighted_grams(block, weights, packed(H))
+    grams = weighted_grams(block, weights, pack(H))
     return Stepped(moved, updated, KnownSums(weighted_sums(entries, H), grams))
 
 
@@ -586,7 +595,7 @@ def _gram(W: Array) -> Array:
 def _squares_of_fit(grams: Array, W: Array) -> float:
     """Return the weighted squares of W H, from the Gram matrix of each feature."""
     first, second = np.triu_indices(W.shape[1])
-    return float(np.vdot(packed(W) * np.where(first == second, 1.0, 2.0), grams))
+    return float(np.vdot(pack(W) * np.where(first == second, 1.0, 2.0), grams))
 
 
 def _near(update: Update, term: Term | None, n_kept: int | None, W: Array) -> Update:

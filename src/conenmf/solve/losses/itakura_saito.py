@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...arguments import DType, Interval
-from ...data.blocks import Array, Block, dense, exact, over
-from ...data.known import packed, unpacked
+from ...data.blocks import Block, dense, exact, over
+from ...data.entries import pack, unpack
 from ...data.matrix import Aligned, DataMatrix, PerSample
 from ...errors import DataError, Option
 from ...linalg.nnls import nnls
-from ...text import Facts
+from ...types import Array, DType, Facts, Interval
 from ..coefficients import (
     Finish,
     feature_folds,
@@ -67,15 +66,14 @@ class ItakuraSaito(Loss):
     """A loss with one solver; errors are relative to the divergence of V from its mean sample."""
 
     name = "itakura-saito"
-    help = "itakura-saito for positive power spectra"
     solvers = _SOLVERS
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
-    is_convex = False
     words = Words(
         share="share of the divergence left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
+        help="itakura-saito for positive power spectra",
     )
 
     def on(
@@ -84,18 +82,9 @@ class ItakuraSaito(Loss):
         """Return the divergence of W H from V, in its own units."""
         return SpectralDivergence(self, V, *given, **more | {"rescale": False})
 
-    def scale(self, V: DataMatrix) -> float:
-        """Return the divergence of V from the mean of its samples; one pass."""
-        self._require_positive(V)
-        ((sums, logs),) = V.sweep(_sums_and_logs)
-        means = np.log(sums / V.n_samples).sum() * V.n_samples - logs
-        return float(means) if means > 1e-12 else float(V.n_entries)
-
-    def _require_positive(self, V: DataMatrix) -> None:
-        if V.n_entries < V.n_features * V.n_samples or not V.measures.lowest > 0:
-            problem = " needs positive entries, and some are zero: add a small number to dense "
-            advice = "data, or use another loss; sparse data have zeros"
-            raise DataError(Option("loss", self.name), problem + advice)
+    def near(self, H: Aligned) -> Aligned:
+        """Return H', because a sample may have several local minima."""
+        return H.T
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the divergence of samples, up to a constant for each."""
@@ -128,7 +117,7 @@ class ItakuraSaito(Loss):
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
         """Return the share of the divergence that other features explain."""
-        self._require_positive(V)
+        _require_positive(self, V)
         return held_out_divergence(V, W, weights=weights)
 
 
@@ -159,6 +148,14 @@ class SpectralDivergence(Objective[SpectralSums, SpectralShared]):
     """The divergence, with sums of v / x^2 and 1 / x for the update of W."""
 
     Sums = SpectralSums
+
+    def _largest_value(self) -> float:
+        """Return the divergence of V from the mean of its samples; one pass."""
+        V = self.V
+        _require_positive(self.loss, V)
+        ((sums, logs),) = V.sweep(_sums_and_logs)
+        means = np.log(sums / V.n_samples).sum() * V.n_samples - logs
+        return float(means) if means > 1e-12 else float(V.n_entries)
 
     @staticmethod
     def step(
@@ -265,13 +262,13 @@ def _settled(V: Array, W: Array, H: Array) -> Array:
     is halved until the divergence falls.
     """
     K = W.shape[1]
-    pairs = packed(W)
+    pairs = pack(W)
     H = np.array(H)
     rows = np.arange(len(H))
     for _ in range(_STEPS):
         now = H[rows]
         X = np.maximum(W @ now.T, _LOWEST_RATE)
-        grams = unpacked((1 / X**2).T @ pairs, K)
+        grams = unpack((1 / X**2).T @ pairs, K)
         slopes = ((1 - V / X) / X).T @ W
         step = nnls(grams, times_gram(now, grams) - slopes) - now
         moved = now + _lengths(V, W, now, step)[:, None] * step
@@ -330,6 +327,13 @@ def _raised_rows(block: Block, H: Array, equal: Array, *, W: Array) -> PerSample
     rates = exact(H) @ W.T
     lost = (rates <= _VANISHING * (exact(equal) @ W.T)).any(axis=1)
     return np.where(lost[:, None], H + H.dtype.type(_LIFTED_SHARE) * equal, H), None
+
+
+def _require_positive(loss: Loss, V: DataMatrix) -> None:
+    if V.n_entries < V.n_features * V.n_samples or not V.measures.lowest > 0:
+        problem = " needs positive entries, and some are zero: add a small number to dense "
+        advice = "data, or use another loss; sparse data have zeros"
+        raise DataError(Option("loss", loss.name), problem + advice)
 
 
 def _sums_and_logs(block: Block) -> tuple[tuple[Array, float]]:

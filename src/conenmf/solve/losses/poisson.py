@@ -23,10 +23,6 @@ feature.
 `transform` computes the same. A feature that is zero in all components has rates of zero for every
 H: it is left out, and `report_unseen` warns about it.
 
-*Margins.* The best single component of complete counts is the product of the margins. With missing
-or weighted entries, iterative proportional fitting finds it: both sides are scaled in turn until
-the totals of the known entries are right.
-
 *Penalties.* The objective is that of scikit-learn: D(V | W H) + l1 sum + l2 ||.||^2 / 2 for both
 factors, with the numbers in `Penalties`. A step includes them in the problem of each row
 (`Restraint`); it does not change matrices as for least squares.
@@ -44,30 +40,18 @@ from contextlib import suppress
 from functools import partial
 from math import exp
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ...data.blocks import (
-    Array,
-    Block,
-    entries_of,
-    exact,
-    features_scaled,
-    first_largest,
-    over,
-    products,
-    sums_at,
-    weighted_sums,
-)
-from ...data.known import EntryWeights, row_grams, weighed, weighted_grams
+from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
+from ...data.entries import weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
 from ...data.resample import new_seed, uniform_rows
-from ...data.views import Part, sweep_together, times_samples
+from ...data.views import times_samples
 from ...errors import (
     ComponentsError,
     DataError,
@@ -75,24 +59,33 @@ from ...errors import (
     Option,
     OptionError,
 )
-from ...linalg.bisection import bisected
+from ...linalg.bisection import bisect
 from ...linalg.svd import KnownSpectrum, Spectrum
-from ...text import Facts, counted, visible
+from ...text import counted, visible
+from ...types import Array, Facts
 from ..coefficients import (
     Finish,
     feature_folds,
-    own_order,
     predicted_share,
     sorting,
-    what_is_left,
 )
-from ..constraints import NO_PENALTIES, Penalties, Term
+from ..constraints import NO_PENALTIES, Penalties
 from ..inits import Generator, Init, Start, initialize, users_own
-from ..loss import Loss, Move, Objective, Rows, Stepped, Updated, Updates, Words
+from ..loss import Loss, Move, Noise, Objective, Rows, Stepped, Updated, Updates, Words
 from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import ChosenSolver, Solver, Update
+from .count_bounds import CountBounds
+from .counts import (
+    TIE_SHARE,
+    CountShared,
+    known_counts,
+    margins,
+    margins_together,
+    regressions,
+    restraints,
+    term_of,
+)
 from .poisson_regression import (
-    Restraint,
     Side,
     counts_of,
     curvatures,
@@ -106,140 +99,6 @@ from .poisson_regression import (
     regression,
     sample_sums,
 )
-
-_MAX_FITTING_PASSES = 500  # up to 200 are needed if few entries are known
-_FITTED_SHARE = 1e-12  # of the total: fitting ends when the divergence falls by less
-
-
-class Margins(NamedTuple):
-    """The totals of V, and the divergence of one component.
-
-    Attributes
-    ----------
-    samples : aligned (N,)
-        The sum of each sample.
-    features : array (F,)
-        The sum of each feature.
-    total : float
-    divergence : float
-        The divergence of the best single component, the product of the margins.
-    of_weights : float
-        sum p v log p over entries with the weights p: 0 if all p are 0 or 1.
-    """
-
-    samples: Aligned
-    features: Array
-    total: float
-    divergence: float
-    of_weights: float = 0.0
-
-    @property
-    def scale(self) -> float:
-        """The divergence of one component, the unit of relative errors; the total if it is 0."""
-        return self.divergence if self.divergence > 1e-12 * self.total else self.total
-
-
-_measured: WeakKeyDictionary[DataMatrix, Margins] = WeakKeyDictionary()
-
-
-def margins(V: DataMatrix) -> Margins:
-    """Return the margins of the known entries of V; the first call takes one pass.
-
-    >>> from conenmf import from_columns
-    >>> margins(from_columns([[1, 2], [3, 6]])).features
-    array([3., 9.])
-    """
-    margins_together(V, [V])
-    return _measured[V]
-
-
-def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
-    """Compute the margins of views of V, or of V itself, in one pass for all of them."""
-    parts = [
-        Part(view, _measure, view.aligned_weights, {}, n_rows=1)
-        for view in views
-        if view not in _measured
-    ]
-    if not parts:
-        return
-    with V.own_threads():
-        measured = sweep_together(V, parts)
-        for part, (samples, (features, logs, of_weights)) in zip(parts, measured, strict=True):
-            total = float(features.sum())
-            logs = logs - of_weights
-            if part.V.observed is None:
-                (of_samples,) = V.map(lambda _, sums: (_xlogx(sums),), samples)
-                null = logs + _xlogx(np.array([total])) - _xlogx(features) - float(of_samples)
-            else:
-                null = _fitted(part.V, samples, features, logs)
-            null = max(float(null), 0.0)
-            _measured[part.V] = Margins(samples, features, total, null, of_weights)
-
-
-def known_counts(block: Block, weights: EntryWeights, unit: float = 1.0) -> Block:
-    """Return the entries of a block times their weights, compressed and without zeros."""
-    plain = weights is None or weights.dtype == bool  # missing entries are zero already
-    return counts_of(block if plain else weighed(block, weights), unit)
-
-
-def logs_of_weights(counts: Block, weights: EntryWeights) -> float:
-    """Return the sum of v log p over counts v that were multiplied by weights p."""
-    if weights is None or weights.dtype == bool:
-        return 0.0
-    entries = entries_of(counts)
-    return float(entries.values @ np.log(exact(weights[entries.samples, entries.features])))
-
-
-def _measure(
-    block: Block, weights: EntryWeights = None
-) -> tuple[Array, tuple[Array, float, float]]:
-    counts = known_counts(block, weights)
-    features = sums_at(counts.indices, exact(counts.data), block.shape[0])
-    logs = _xlogx(exact(counts.data))
-    return sample_sums(counts), (features, logs, logs_of_weights(counts, weights))
-
-
-def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> float:
-    """Return the divergence of the best single component w h from the known entries of V."""
-    weights = V.observed.aligned
-    w = np.array(features)
-    last = np.inf
-    for _ in range(_MAX_FITTING_PASSES):
-        ((of_samples, masses),) = V.sweep(_fit, samples, *weights, w=w)
-        value = logs - float(features @ np.log(np.where(w > 0, w, 1.0))) - of_samples
-        if last - value <= _FITTED_SHARE * features.sum():
-            return float(min(value, last))
-        last = value
-        w = over(features, masses)
-    return last
-
-
-def _fit(
-    block: Block, totals: Array, weights: EntryWeights = None, *, w: Array
-) -> tuple[tuple[float, Array]]:
-    """Return h for a given w as sum v log h, and its sums for each feature."""
-    reached = row_grams(block, weights, w[:, None])[:, 0]
-    h = over(totals, reached)
-    there = h > 0
-    logs = float(totals[there] @ np.log(h[there]))
-    return ((logs, weighted_grams(block, weights, h[:, None])[:, 0]),)
-
-
-def _xlogx(values: Array) -> float:
-    """Return the sum of x log x, where 0 log 0 = 0."""
-    positive = values[values > 0]
-    return float(positive @ np.log(positive))
-
-
-def restraints(penalties: Penalties, n_fixed: int = 0) -> tuple[Restraint, Restraint]:
-    """Return the constraints on H and on W."""
-    of_W = Restraint(penalties.l1_w, penalties.l2_w, n_fixed)
-    return Restraint(penalties.l1_h, penalties.l2_h), of_W
-
-
-def _term(held: Restraint) -> Term:
-    """Return l1 sum + l2 ||.||^2 / 2 as a term: the divergence has no factor of two."""
-    return Term(held.l1 / 2, held.l2 / 2)
 
 
 def balancing_factors(W: Array, masses: Array, squares: Array, penalties: Penalties) -> Array:
@@ -261,120 +120,7 @@ def _balanced(a: float, c: float, b: float, d: float) -> float:
     def falls(x: float) -> bool:
         return a * exp(x) - b * exp(-x) + c * exp(2 * x) - d * exp(-2 * x) <= 0
 
-    return exp(sum(bisected(falls, -200.0, 200.0)) / 2)
-
-
-_TINY_SHARE = 1e-100  # of a component's largest entry: below it, coefficients are out of range
-
-
-def regressions(
-    V: DataMatrix,
-    W: Array,
-    penalties: Penalties = NO_PENALTIES,
-    *,
-    given: Aligned | None = None,
-) -> tuple[Aligned, Aligned, RegressionSums]:
-    """Return the best H (K, N) for W, labels (N,), and sums for the errors; one pass.
-
-    If H' is `given`, (N, K), its errors are computed without changing it.
-
-    Features that are zero in all components are left out, because their rates are zero for every H.
-    A label is the component with the largest share of the rates of a sample, the first one up to
-    rounding, or -1 for a sample without counts.
-    """
-    aligned = V.aligned_weights
-    order = np.arange(W.shape[1])
-    is_seen = np.full(len(W), True)
-    rows = aligned
-    if given is None:
-        W = np.where(W > _TINY_SHARE * W.max(axis=0), W, 0)
-        order = own_order(W)
-        is_seen = np.asarray(W.any(axis=1))
-    else:
-        rows = (*aligned, given)
-    shared = CountShared(Side.of(W[:, order]), 1.0, False, V.observed is not None)
-    how: Facts = {"shared": shared, "places": np.argsort(order), "is_seen": is_seen}
-    with V.own_threads():
-        Ht, labels, sums = V.sweep(
-            _regress, *rows, n_own=len(aligned), held=restraints(penalties)[0], **how
-        )
-    return Ht.T, labels, sums
-
-
-class RegressionSums(NamedTuple):
-    """The sums of `regressions`.
-
-    Attributes
-    ----------
-    divergence : float
-        That of the features with components.
-    gap : float
-        An upper bound on its excess over the minimum for this W.
-    H : array (K,)
-        The row sums of H.
-    known : array (K,) or (F, K)
-        The sums of H over the samples in which each feature is known.
-    ratios : array (F, K)
-        (V / X) H'.
-    unseen : array (F,)
-        The counts of features without components.
-    n_impossible : int
-        The number of counts whose rates are zero for a given H.
-    penalty : float
-        That of H.
-    """
-
-    divergence: float
-    gap: float
-    H: Array
-    known: Array
-    ratios: Array
-    unseen: Array
-    n_impossible: int
-    penalty: float
-
-
-def _regress(
-    block: Block,
-    *given: Array,
-    shared: CountShared,
-    places: Array,
-    is_seen: Array,
-    n_own: int,
-    held: Restraint,
-) -> tuple[Array, Array, RegressionSums]:
-    """Step of `regressions`; columns are in their own order, `places` restores the caller's."""
-    weights = given[0] if n_own else None
-    kept = given[n_own:]
-    counts = known_counts(block, weights)
-    side = shared.side_of(block, weights)
-    unseen = sums_at(counts.indices, exact(counts.data), len(is_seen))
-    unseen[is_seen] = 0.0
-    if unseen.any():
-        counts = counts_of(features_scaled(counts, is_seen.astype(float)))
-    Y = exact(kept[0]) if kept else regression(counts, side, held)
-    returned = Y.astype(block.dtype, copy=False)
-    Y = exact(returned)
-    totals = sample_sums(counts)
-    shares = (Y * shared.side.sums)[:, places]
-    labels = np.where(totals > 0, first_largest(shares.T, _TIE_SHARE), -1)
-    ratios = ratios_of(counts, side, Y)
-    left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
-    of_H = Y.sum(axis=0)[places]
-    known = np.array(of_H)
-    if shared.has_holes:
-        known = weighted_grams(block, weights, Y)[:, places]
-    sums = RegressionSums(
-        divergence=left + float(np.sum(Y * side.sums) - totals.sum()),
-        gap=float(dual_gaps(products(ratios, side.W), side.sums, Y, totals, held).sum()),
-        H=of_H,
-        known=known,
-        ratios=weighted_sums(ratios, Y)[:, places],
-        unseen=unseen,
-        n_impossible=int(np.isinf(ratios.data).sum()),
-        penalty=_term(held).value(Y),
-    )
-    return np.ascontiguousarray(returned[:, places]), labels, sums
+    return exp(sum(bisect(falls, -200.0, 200.0)) / 2)
 
 
 def report_unseen(V: DataMatrix, counts: Array, unseen: str = "warn") -> None:
@@ -400,7 +146,6 @@ _WARMING_ITERATIONS = 10
 _ROTATED = "nndsvd-rotated"
 _SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
-_TIE_SHARE = 1e-6  # relative difference up to which values, or shares of a sample, count as equal
 _COMPARED = 10  # the iteration at which the remaining runs are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
@@ -418,17 +163,18 @@ class Poisson(Loss):
     """The Kullback-Leibler divergence, relative to the divergence of one component."""
 
     name = "poisson"
-    aliases = ("kullback-leibler",)
-    help = "poisson for counts"
     solvers = POISSON_SOLVERS
-    constraints = frozenset(("l1", "l2", "fixed", "missing", "sample weights", "sparse"))
+    constraints = frozenset(
+        ("l1", "l2", "fixed", "missing", "sample weights", "resampling", "sparse")
+    )
     degree = 1
-    lower_bounds = ("divergence",)
-    k_evidence = ("edge of counts", "counting noise")
+    noise = Noise()
     words = Words(
         share="share of the deviance left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {explained:.1%} of the deviance explained",
+        help="poisson for counts",
+        aliases=("kullback-leibler",),
     )
 
     def on(self, V: DataMatrix, *given: Any, **more: Any) -> Divergence:
@@ -444,13 +190,13 @@ class Poisson(Loss):
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
         H, labels, sums = regressions(V, W, penalties)
-        if sums.unseen.any():
+        if sums.unseen.any() and unseen != "ignore":
             report_unseen(V, sums.unseen, unseen)
         return H, labels, max(sums.divergence, 0.0)
 
-    def scale(self, V: DataMatrix) -> float:
-        """Return the divergence of the best single component; the total if it is 0."""
-        return margins(V).scale
+    def bounds(self, V: DataMatrix, spectrum: KnownSpectrum = None) -> CountBounds:
+        """Return the bounds of the divergence."""
+        return CountBounds(self, V, spectrum)
 
     def check(
         self, V: DataMatrix, solver: ChosenSolver, penalties: Penalties, fixed: object = None
@@ -596,10 +342,6 @@ class Poisson(Loss):
         W = (start.W * sizes).astype(V.dtype)
         return start._replace(W=W, H=(start.H.T / sizes.astype(V.dtype)).T)
 
-    def rest(self, V: DataMatrix, W: Array) -> DataMatrix:
-        """Return max(V - W H, 0) with the best H."""
-        return what_is_left(V, W, regressions(V, W)[0])
-
     def warm_up(
         self,
         V: DataMatrix,
@@ -658,7 +400,7 @@ class Poisson(Loss):
 def _leader(runs: list[Run]) -> Run:
     """Return the run with the lowest value so far; the first one if values are equal."""
     values = np.array([run.errors[:_COMPARED][-1] for run in runs])
-    return runs[int(first_largest(-values, _TIE_SHARE))]
+    return runs[int(first_largest(-values, TIE_SHARE))]
 
 
 class CountSums(NamedTuple):
@@ -682,29 +424,8 @@ class CountSums(NamedTuple):
     curvatures: Array | None = None
 
 
-class CountShared(NamedTuple):
-    """W with its column sums, the unit of V, and how V is stored."""
-
-    side: Side
-    unit: float
-    in_both_orders: bool
-    has_holes: bool
-
-    def side_of(self, block: Block, weights: EntryWeights) -> Side:
-        """Return W with its sums over the known entries of each sample."""
-        if not self.has_holes:
-            return self.side
-        return self.side._replace(sums=row_grams(block, weights, self.side.W))
-
-
 class Divergence(Objective[CountSums, CountShared]):
-    """The divergence of W H from V; see the module.
-
-    Parameters
-    ----------
-    is_judged : bool
-        If False, values are not computed.
-    """
+    """The divergence of W H from V; see the module. Values are computed only if it `is_judged`."""
 
     Sums = CountSums
 
@@ -719,13 +440,18 @@ class Divergence(Objective[CountSums, CountShared]):
         self._is_judged = is_judged
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
-            self.terms = _term(self._held[0]), _term(self._held[1])
+            self._terms = term_of(self._held[0]), term_of(self._held[1])
 
     def updates(self, solver: Solver, affordable_H: float, affordable_W: float) -> Updates:
         """Return the updates of rows, with the penalties and known components."""
         of_H, of_W = self._held
         update_W = partial(solver.update, held=of_W)
-        return Updates(solver, partial(solver.update, held=of_H), lambda W: update_W)
+        update_H = partial(solver.update, held=of_H)
+        return Updates(solver, update_H, lambda W: update_W, kept=_KEPT_SHARE)
+
+    def _largest_value(self) -> float:
+        """Return the divergence of the best single component; the total if it is 0."""
+        return margins(self.V).scale
 
     @staticmethod
     def step(
@@ -735,9 +461,8 @@ class Divergence(Objective[CountSums, CountShared]):
         weights = rows.weights
         counts = known_counts(block, weights, shared.unit)
         side = shared.side_of(block, weights)
-        updated = moved = move.update(counts, side, rows.H)
-        if rows.before is not None and move.share:
-            moved = _moved(updated, rows.before, move.share)
+        updated = move.update(counts, side, rows.H)
+        moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
         of_H = weighted_grams(block, weights, H) if shared.has_holes else H.sum(axis=0)
         if shared.in_both_orders:
@@ -782,10 +507,6 @@ class Divergence(Objective[CountSums, CountShared]):
             updated = newton_from_sums(sums.ratios, sums.curvatures, sums.H, totals, W, held)
         return Updated(updated, self.value(sums, W, Ht))
 
-    def extrapolate_W(self, W: Array, before: Array, share: float, floor: float) -> Array:
-        """Return W extrapolated, where each entry keeps a share of itself."""
-        return _moved(W, before, share)
-
     def value(self, sums: CountSums, W: Array, Ht: Aligned) -> float:
         """Return the divergence of V / unit, at least 0 in spite of rounding, and the penalties."""
         value = self.total
@@ -819,14 +540,14 @@ class Divergence(Objective[CountSums, CountShared]):
             Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
             H = Ht.T
         value = max(sums.divergence, 0.0)
-        objective = value + sums.penalty + _term(held).value(W)
+        objective = value + sums.penalty + term_of(held).value(W)
         return Finish(H, labels, value, objective, gap, order, shares[order])
 
 
 def _reorder(
     index: range, H: Array, labels: Array, *, order: Array, sizes: Array
 ) -> tuple[Array, Array, None]:
-    first = first_largest((exact(H) * sizes)[:, order].T, _TIE_SHARE)
+    first = first_largest((exact(H) * sizes)[:, order].T, TIE_SHARE)
     return np.ascontiguousarray(H[:, order]), np.where(labels < 0, labels, first), None
 
 
@@ -845,11 +566,6 @@ def _step_of_features(
 def _mass(W: Array, H: Array) -> float:
     """Return the sum of the rates of all known entries, given the sums of H."""
     return float(exact(W).sum(axis=0) @ H if H.ndim == 1 else np.vdot(exact(W), H))
-
-
-def _moved(Y: Array, before: Array, share: float) -> Array:
-    kind = Y.dtype.type
-    return np.maximum(Y + kind(share) * (Y - before), kind(_KEPT_SHARE) * Y)
 
 
 def _turned(V: DataMatrix) -> DataMatrix | None:

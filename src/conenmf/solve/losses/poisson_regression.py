@@ -29,7 +29,6 @@ import numpy as np
 
 from ... import kernels
 from ...data.blocks import (
-    Array,
     Block,
     Entries,
     compressed,
@@ -42,7 +41,8 @@ from ...data.blocks import (
     weighted_sums,
     with_data,
 )
-from ...data.known import packed, unpacked
+from ...data.entries import pack, unpack
+from ...types import Array
 from ..solvers import STALL_RATIO_SQ, hals
 
 # Sweeps of coordinate descent in a step, and the ratio at which they end. In a loop the other
@@ -160,7 +160,7 @@ def _moved(
     sweeps: int,
 ) -> Array:
     """Do what `kernels.poisson_steps` does: return Y after one step from the rates x, unscaled."""
-    A = products(with_data(counts, entries.values / x**2), packed(W))
+    A = products(with_data(counts, entries.values / x**2), pack(W))
     Y, D, falls = _direction(A, C, S, Y, held, sweeps)
     u = products_at(entries, W, D) / x
     straight = np.vecdot(S + held.l2 * Y, D)
@@ -188,7 +188,7 @@ def _direction(
     is_free = np.arange(K) >= held.n_fixed
     Y = np.where(is_free & (C <= 0), 0.0, Y)
     is_active = is_free & (C > 0) & ((Y > 0) | (C > S))
-    grams = unpacked(A, K) + held.l2 * np.eye(K)
+    grams = unpack(A, K) + held.l2 * np.eye(K)
     grams *= is_active[:, :, None] & is_active[:, None, :]
     slopes = C - S - held.l2 * Y
     images = np.vecdot(grams, Y[:, None])
@@ -241,7 +241,7 @@ def newton_from_sums(
     Y = exact(W)
     Y, D, falls = _direction(A, R, S, Y, held)
     twice = 2.0 - np.eye(W.shape[1])[np.triu_indices(W.shape[1])]  # each pair but the diagonal
-    bends = np.vecdot(packed(D) * twice, A) + held.l2 * np.vecdot(D, D)
+    bends = np.vecdot(pack(D) * twice, A) + held.l2 * np.vecdot(D, D)
     safe = _safe_lengths(Y, D, falls, bends)
     new = _scaled(np.maximum(Y + safe[:, None] * D, 0.0), S, totals, held)
     return new.astype(W.dtype, copy=False)
@@ -249,7 +249,7 @@ def newton_from_sums(
 
 def curvatures(counts: Block, ratios: Block, Y: Array) -> Array:
     """Return sum_n (v / x^2) y_n y_n' of every feature, packed, given the ratios v / x."""
-    return weighted_sums(with_data(counts, ratios.data**2 / exact(counts.data)), packed(Y))
+    return weighted_sums(with_data(counts, ratios.data**2 / exact(counts.data)), pack(Y))
 
 
 def multiplicative(counts: Block, side: Side, Y: Array, held: Restraint = FREE) -> Array:

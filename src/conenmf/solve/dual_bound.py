@@ -41,11 +41,9 @@ import numpy as np
 from numpy.linalg import eigvalsh
 from numpy.random import default_rng
 
-from ..arguments import Interval, Pair
 from ..cones.geometry import leading_plane
 from ..data.blocks import (
     EPS,
-    Array,
     Block,
     Entries,
     canonical_rows,
@@ -62,7 +60,7 @@ from ..data.blocks import (
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.memory import hold
 from ..data.views import MappedMatrix
-from ..linalg.bisection import bisected
+from ..linalg.bisection import bisect
 from ..linalg.energy import EnergyBound, subspace_energy
 from ..linalg.svd import (
     KnownSpectrum,
@@ -72,6 +70,7 @@ from ..linalg.svd import (
     gram_of_features,
     gram_of_samples,
 )
+from ..types import Array, Interval, Pair
 
 # --- least squares ----------------------------------------------------------------------------
 
@@ -239,7 +238,7 @@ def _weights(values: Array, K: int, width: float) -> Array:
     def weights(t: float) -> Array:
         return np.clip((values - t) / width, 0.0, 1.0)
 
-    return weights(bisected(lambda t: weights(t).sum() > K, values[-1] - width, values[0])[0])
+    return weights(bisect(lambda t: weights(t).sum() > K, values[-1] - width, values[0])[0])
 
 
 def support_width(V: DataMatrix) -> int:
@@ -548,7 +547,7 @@ def _shared_weights(values: Array, k: int) -> Array:
 
     low = values[-1] - 60 * width
     high = values[0] + 60 * width
-    return weights(bisected(lambda t: weights(t).sum() > k, low, high)[0])
+    return weights(bisect(lambda t: weights(t).sum() > k, low, high)[0])
 
 
 def _without(X: Array, unit: Array) -> Array:

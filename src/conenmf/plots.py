@@ -14,17 +14,17 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.linalg import norm
 
-from ..arguments import Pair, Range, Shape, choice
-from ..cones.counting import RankEstimate
-from ..cones.geometry import ConeGeometry
-from ..data.blocks import Array
-from ..data.matrix import Aligned
-from ..errors import Option, OptionError
-from ..names import Names
-from ..solve.run import History
-from ..text import Titles
-from .scores import abundance_maps, unit_columns
+from .arguments import choice, rows_and_columns
+from .cones.counting import RankEstimate
+from .cones.geometry import ConeGeometry
+from .data.blocks import over, unit_columns
+from .data.matrix import Aligned
+from .errors import DataError, Option, OptionError
+from .names import Names
+from .solve.run import History
+from .types import Array, Pair, Range, Shape, Titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -378,3 +378,40 @@ def _pyplot() -> Any:
             "figures need the package matplotlib: pip install 'conenmf[plot]'"
         ) from problem
     return plt
+
+
+# --- maps of a scene ------------------------------------------------------------
+
+
+def abundance_maps(
+    W: Array, H: Aligned, pixels_shape: Shape, *, max_pixels: int | None = None
+) -> Array:
+    """Return the share of each component in every pixel, (K, rows, columns).
+
+    The share of component k in pixel n is ||w_k|| H(k, n) / sum_j ||w_j|| H(j, n), or 0 if all H(j,
+    n) are 0. Shares do not depend on how the scale is divided between W and H.
+
+    Parameters
+    ----------
+    W : array (F, K)
+    H : array (K, N)
+    pixels_shape : (rows, columns)
+        The samples are the pixels of an image of this shape, row by row.
+    max_pixels : int, optional
+        Largest number of pixels in all maps together. Larger maps keep every second pixel of every
+        second row, or every third pixel of every third row, and so on.
+
+    Examples
+    --------
+    >>> W, H = np.eye(2), np.array([[3.0, 1.0, 0.0, 0.0], [1.0, 1.0, 2.0, 0.0]])
+    >>> abundance_maps(W, H, (2, 2))[0].tolist()
+    [[0.75, 0.5], [0.0, 0.0]]
+    """
+    rows, columns = rows_and_columns("pixels_shape", pixels_shape)
+    K = W.shape[1]
+    if tuple(H.shape) != (K, rows * columns):
+        raise DataError(f"H has shape {tuple(H.shape)}, expected ({K}, {rows * columns})")
+    step = 1 if max_pixels is None else math.ceil(math.sqrt(K * rows * columns / max_pixels))
+    pixels = np.arange(rows * columns).reshape(rows, columns)[::step, ::step]
+    amounts = np.asarray(H[:, pixels.ravel()], dtype=float) * norm(W, axis=0)[:, None]
+    return over(amounts, amounts.sum(axis=0)).reshape(K, *pixels.shape)

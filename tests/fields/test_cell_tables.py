@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows, open_data
-from conenmf.cells.programs import check_run, find_programs, write_programs
 from conenmf.errors import OutputError
+from conenmf.fields.cells import check_run, find_programs, write_programs
 from conenmf.names import Names
 
 table = partial(pd.read_csv, sep="\t", index_col=0)

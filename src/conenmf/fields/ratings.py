@@ -28,18 +28,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .arguments import Pair, Shape, components, integer
-from .data.blocks import Array, entries_of
-from .data.known import observed_only
-from .data.matrix import DataMatrix
-from .errors import DataError, Option, OptionError
-from .io.open import from_rows
-from .io.triples import triples_of_frame
-from .names import Names
-from .pipeline import factorize
-from .result import Factorization
-from .solve.constraints import Fixed, Penalties
-from .text import counted
+from ..arguments import components, integer
+from ..data.blocks import entries_of
+from ..data.known import observed_only
+from ..data.matrix import DataMatrix
+from ..errors import DataError, Option, OptionError
+from ..io.open import from_rows
+from ..io.triples import triples_of_frame
+from ..names import Names
+from ..pipeline import factorize
+from ..result import Factorization
+from ..solve.constraints import Fixed, Penalties
+from ..text import counted
+from ..types import Array, Pair, Shape
 
 _DAMPING = 3.0  # number of extra ratings, equal to the mean, of each user and item
 _ROUNDS = 10  # rounds that compute offsets of users and of items in turn

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, fit_ratings, from_rows, open_data
-from conenmf import ratings as module
 from conenmf.data.blocks import entries_of
 from conenmf.data.known import weigh_samples
 from conenmf.errors import (
@@ -20,7 +19,8 @@ from conenmf.errors import (
     InputWarning,
     OptionError,
 )
-from conenmf.ratings import Ratings, with_averages
+from conenmf.fields import ratings as module
+from conenmf.fields.ratings import Ratings, with_averages
 
 
 def draw_ratings(seed, shape=(300, 120), share=0.12):
@@ -64,6 +64,12 @@ def model():
     return fit_ratings(sp.csr_array(noisy * known))
 
 
+@pytest.fixture
+def one_penalty(monkeypatch):
+    """Try one penalty instead of five, where a test is not about the choice."""
+    monkeypatch.setattr(module, "_PENALTIES", (5e-3,))
+
+
 def regularised_means(noisy, known):
     mean = noisy[known].mean()
     users, items = np.zeros((len(known), 1)), np.zeros((1, known.shape[1]))
@@ -87,6 +93,7 @@ def test_unknown_ratings_are_predicted_better_than_by_regularised_means(seed, mo
     assert abs(found.rmse_of_means - rmse(means, noisy[~known])) < 0.08
 
 
+@pytest.mark.nightly
 @pytest.mark.seed(2)
 def test_without_tastes_it_is_not_worse_than_means(rng):
     noisy = without_tastes(rng)
@@ -112,6 +119,7 @@ def test_strong_tastes_are_predicted_as_well_as_by_a_grid_search_without_offsets
     assert error < 0.9 * rmse(regularised_means(noisy, known)[~known], noisy[~known])
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_a_user_without_ratings_gets_the_offsets_of_items():
     _, noisy, known = draw_ratings(1)
     known[7] = False
@@ -162,8 +170,9 @@ def test_the_result_is_that_of_the_centred_ratings(has_offsets):
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_equal_calls_give_equal_bits():
-    _, noisy, known = draw_ratings(3, (80, 50), 0.3)
+    _, noisy, known = draw_ratings(3, (40, 25), 0.4)
     X = sp.csr_array(noisy * known)
     first, second = fit_ratings(X, 3), fit_ratings(X, 3)
     assert first.result.K == 3
@@ -171,22 +180,23 @@ def test_equal_calls_give_equal_bits():
     assert first.rmse == second.rmse
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_ratings_are_the_same_from_a_matrix_a_data_frame_and_a_file(tmp_path):
-    _, noisy, known = draw_ratings(1, (60, 40), 0.3)
+    _, noisy, known = draw_ratings(1, (30, 20), 0.4)
     table = long_table(noisy, known)
     table.to_csv(tmp_path / "ratings.csv", index=False)
     opened = open_data(tmp_path / "ratings.csv")
-    assert opened.shape == (40, 60)
+    assert opened.shape == (20, 30)
     assert opened.remarks == (
-        f"{known.sum():,} ratings of 40 items by 60 users; other pairs are unknown, not zero",
+        f"{known.sum():,} ratings of 20 items by 30 users; other pairs are unknown, not zero",
     )
     order = [int(name.removeprefix("film ")) for name in opened.names.feature_names]
     matrix = fit_ratings(sp.csr_array((noisy * known)[:, order]), 3)
-    expected = matrix.predict([3, 50], [order.index(4), order.index(7)])
+    expected = matrix.predict([3, 25], [order.index(4), order.index(7)])
     for ratings in (opened, table, pl.from_pandas(table)):
         found = fit_ratings(ratings, 3)
         assert isinstance(found, Ratings)
-        predicted = found.predict(["u3", "u50"], ["film 4", "film 7"])
+        predicted = found.predict(["u3", "u25"], ["film 4", "film 7"])
         np.testing.assert_allclose(predicted, expected, rtol=1e-9)  # printed numbers are exact
 
 
@@ -236,6 +246,7 @@ def test_ratings_without_titles_are_recognised_by_their_content(tmp_path, name, 
     assert open_data(path, triples=(), drop=times).shape == (3, len(rows))
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_a_data_frame_with_other_titles_begins_with_users_items_and_ratings():
     _, noisy, known = draw_ratings(1, (40, 20), 0.5)
     table = long_table(np.rint(noisy), known).set_axis(range(4), axis="columns")
@@ -309,11 +320,13 @@ def test_invalid_ratings_in_a_data_frame_are_named(kind, column, values, error, 
     refuses(error, problem, fit_ratings, frame)
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_whole_numbers_name_users_even_as_floats():
     table = pd.DataFrame({"userId": [1.0, 1.0, 2.0, 2.0], "movieId": list("xyxy"), "rating": 3})
     assert fit_ratings(table, 1).result.names.sample_names == ("1", "2")
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_ratings_of_all_pairs():
     full = 1 + np.random.default_rng(0).random((12, 8))
     model = fit_ratings(sp.csr_array(full), 2)
@@ -324,6 +337,7 @@ def test_ratings_of_all_pairs():
         assert fit_ratings(same, 2).rmse == model.rmse
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_unknown_ratings_of_a_table_are_zero_or_nan():
     _, noisy, known = draw_ratings(1, (20, 15), 0.5)
     expected = fit_ratings(sp.csr_array(noisy * known), 2).rmse
@@ -376,6 +390,7 @@ def test_too_few_ratings_are_refused(count, refuses):
     refuses(DataError, problem, fit_ratings, 3 * np.eye(count))
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_the_unit_of_the_ratings_does_not_matter():
     _, noisy, known = draw_ratings(1, (30, 20), 0.4)
     one = fit_ratings(sp.csr_array(noisy * known), 3)

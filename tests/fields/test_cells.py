@@ -5,10 +5,10 @@ import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from conenmf import factorize, from_rows, open_data
-from conenmf.cells import programs as module
-from conenmf.cells.programs import find_programs
 from conenmf.errors import ComponentsError, DataError, DataTypeError, OptionError
-from conenmf.judge.scores import match_components
+from conenmf.fields import cells as module
+from conenmf.fields.cells import find_programs
+from conenmf.judge.matching import match_components
 from conenmf.scale.disk import DiskMatrix
 
 

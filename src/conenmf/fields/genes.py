@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import Arrays
-from ..data.blocks import Array, Block, entrywise, exact, products, weighted_sums
+from ..data.blocks import Block, entrywise, exact, products, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt
+from ..types import Array, Arrays
 
 TPM = 1e6  # the sum to which each cell is scaled
 _TOP_GENES = 20  # the genes with the largest means, among which the smallest variation is found

@@ -6,8 +6,8 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf import from_rows
-from conenmf.cells.genes import gene_statistics, overdispersion
 from conenmf.errors import DataTypeError
+from conenmf.fields.genes import gene_statistics, overdispersion
 from conenmf.names import Names
 
 

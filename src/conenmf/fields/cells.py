@@ -24,25 +24,13 @@ import numpy as np
 from numpy.linalg import lstsq
 from numpy.random import default_rng
 
-from ..arguments import (
-    Arrays,
-    Pair,
-    Rng,
-    choice,
-    components,
-    flag,
-    function,
-    generator,
-    integer,
-    optional,
-    several,
-)
+from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
-from ..data.blocks import Array, Block, entrywise, exact, over, scaled, weighted_sums
+from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import require_nonnegative
-from ..data.views import MappedMatrix, held, take_features, take_samples
+from ..data.views import MappedMatrix, hold_copy, take_features, take_samples
 from ..errors import ComponentsError, Option, OptionError, OutputError
 from ..export import (
     Annotation,
@@ -64,7 +52,8 @@ from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
 from ..solve.run import Stopping
-from ..text import Facts, PathLike, counted, excerpt, visible
+from ..text import counted, excerpt, visible
+from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -143,7 +132,7 @@ class Programs:
         n : int
         """
         order = np.argsort(-self.spectra_score, axis=0, kind="stable")[:n]
-        return [[self.names.feature(int(gene)) for gene in column] for column in order.T]
+        return [[self.names.feature(gene) for gene in column] for column in order.T.tolist()]
 
     def __str__(self) -> str:
         N, K = self.usages.shape
@@ -241,13 +230,13 @@ def find_programs(
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
     report = optional(function, "callback", callback, takes=2) or (lambda *_: None)
-    named = None if genes is None else _named_genes(V.names, genes)
+    named = None if genes is None else _places_of_genes(V.names, genes)
     with V.own_threads():
         report("measuring genes", 0.0)
         statistics = gene_statistics(V)
-        chosen = _chosen_genes(statistics, n_genes) if named is None else named
+        chosen = _choose_genes(statistics, n_genes) if named is None else named
         data = scaled_genes(V, statistics, chosen, log1p)
-        ks, reason, tried = _checked_number(K, data)
+        ks, reason, tried = _choose_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
         how: Facts = {
             "resample": resample,
@@ -255,14 +244,12 @@ def find_programs(
             "max_iter": max_iter,
             "tol": tol,
         }
+
+        def report_one(one: Stability) -> None:
+            report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
+
         over = stability_over(
-            data,
-            ks,
-            n_runs,
-            rng=rng,
-            checkpoint=checkpoint,
-            callback=lambda one: report(f"fitting; {one.K} programs are {one.verdict}", 0.5),
-            **how,
+            data, ks, n_runs, rng=rng, checkpoint=checkpoint, callback=report_one, **how
         )
         K = over.K
         found = over.found[over.K]
@@ -273,7 +260,7 @@ def find_programs(
         H = found.H
         if refine:
             report("refining the consensus", 0.91)
-            spectra = _refined(V, spectra, H, statistics, chosen, refine)
+            spectra = _refine(V, spectra, H, statistics, chosen, refine)
             H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
         tpm, score = _spectra_of_all(V, statistics, H.T)
@@ -296,14 +283,15 @@ def find_programs(
 # --- genes ------------------------------------------------------------------------------------
 
 
-def _named_genes(names: Names, genes: Iterable[str]) -> Array:
-    wanted = [str(gene) for gene in several("genes", genes, "a list of names of genes")]
+def _places_of_genes(names: Names, genes: Iterable[str]) -> Array:
+    wanted = list(map(str, several("genes", genes, "a list of names of genes")))
     if names.feature_names is None:
         raise OptionError("the genes of these data have no names: leave the list of genes out")
     place = {name: f for f, name in enumerate(names.feature_names)}
     missing = [name for name in wanted if name not in place]
     if missing or not wanted:
-        listed = ", ".join(repr(excerpt(name)) for name in missing[:5]) or "no gene is named"
+        first = [repr(excerpt(name)) for name in missing[:5]]
+        listed = ", ".join(first) or "no gene is named"
         raise OptionError(
             f"{len(missing)} of {len(wanted)} genes are not in the data: {listed}; "
             "name genes as the data do"
@@ -311,14 +299,14 @@ def _named_genes(names: Names, genes: Iterable[str]) -> Array:
     return np.unique([place[name] for name in wanted])
 
 
-def _chosen_genes(statistics: GeneStatistics, n_genes: int) -> Array:
+def _choose_genes(statistics: GeneStatistics, n_genes: int) -> Array:
     """Return the most overdispersed genes, in the order of the data."""
     ratio = overdispersion(statistics)
     there = np.flatnonzero(np.isfinite(ratio) & (statistics.variance > 0))
     if there.size == 0:
         raise OptionError("no gene varies from cell to cell: there are no programs to be found")
-    best = there[np.argsort(-ratio[there], kind="stable")[:n_genes]]
-    return np.sort(best)
+    order = np.argsort(-ratio[there], kind="stable")
+    return np.sort(there[order[:n_genes]])
 
 
 def scaled_genes(
@@ -329,31 +317,34 @@ def scaled_genes(
     source = V
     if log1p:
         source = prepare(V, normalize_total=_CELL_TOTAL, log1p=True)
-        (sums,) = take_features(source, genes).sweep(_moments)
+        (moments,) = take_features(source, genes).sweep(_moments)
+        sums, squares = moments.T
         N = V.n_samples
-        variance = (sums[:, 1] - sums[:, 0] ** 2 / N) / max(N - 1, 1)
+        variance = (squares - sums**2 / N) / max(N - 1, 1)
     if not (variance > 0).all():
         gene = V.names.feature(int(genes[np.argmin(variance)]))
         raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
     view = take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32")
-    return held(view) if view.n_entries <= _HELD_ENTRIES else view
+    return hold_copy(view) if view.n_entries <= _HELD_ENTRIES else view
 
 
 def _moments(block: Block) -> tuple[Array]:
     ones = np.ones((block.shape[1], 1))
     values = exact(block)
     squares = entrywise(values, np.square)
-    return (np.hstack([weighted_sums(values, ones), weighted_sums(squares, ones)]),)
+    moments = [weighted_sums(values, ones), weighted_sums(squares, ones)]
+    return (np.hstack(moments),)
 
 
-def _checked_number(
+def _choose_number(
     K: int | str | range, data: DataMatrix
 ) -> tuple[Sequence[int], str, Selection | StabilityRange | None]:
     """Return the numbers of programs to fit, how they were chosen, and the evidence."""
     F, N = data.shape
     if isinstance(K, str):
-        part = data if N <= _CELLS_FOR_K else take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
-        chosen = select_k(part)
+        if N > _CELLS_FOR_K:
+            data = take_samples(data, evenly_spaced(N, _CELLS_FOR_K))
+        chosen = select_k(data)
         return [chosen.K], chosen.sentence, chosen
     ks = K if isinstance(K, range) else [K]
     if ks[-1] > min(F, N):
@@ -367,7 +358,7 @@ def _checked_number(
 # --- spectra ----------------------------------------------------------------------------------
 
 
-def _refined(
+def _refine(
     V: DataMatrix,
     spectra: Array,
     H: Aligned,
@@ -377,7 +368,7 @@ def _refined(
 ) -> Array:
     """Refine the spectra with some iterations of the Poisson loss, in the same units and order."""
     counts: DataMatrix = take_features(V, genes, dtype="float32")
-    counts = held(counts) if counts.n_entries <= _HELD_ENTRIES else counts
+    counts = hold_copy(counts) if counts.n_entries <= _HELD_ENTRIES else counts
     deviation = np.sqrt(statistics.variance[genes])[:, None]
     loss = get_loss("poisson")
     start = loss.initialize(counts, spectra.shape[1], (spectra * deviation, H))
@@ -400,8 +391,9 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     tpm = nnls(sums["PP"], sums["TPM"][:, K:])
     centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
-    score = lstsq(sums["UU"], (centred / deviation[:, None]).T, rcond=None)[0].T
-    return tpm, np.ascontiguousarray(score)
+    standardised = centred / deviation[:, None]
+    score = lstsq(sums["UU"], standardised.T, rcond=None)[0]
+    return tpm, np.ascontiguousarray(score.T)
 
 
 def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
@@ -424,7 +416,8 @@ def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Arr
     cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))
     factors = np.sqrt(max(N - 1, 1) / (N * variance))
     view = take_features(cells, genes, factors=factors, dtype="float32")
-    H, labels, _ = coefficients(view, tpm[genes] / np.sqrt(variance)[:, None])
+    spectra = tpm[genes] / np.sqrt(variance)[:, None]
+    H, labels, _ = coefficients(view, spectra)
     return np.ascontiguousarray(H.T), np.asarray(labels)
 
 
@@ -554,8 +547,10 @@ def write_programs(
         streams = dict(zip(paths, opened, strict=True))
         for what, rows in _tables(programs).items():
             write_lines(streams[what], rows, delimiter="\t")
-        streams["genes"].write("\n".join(_titles_of_genes(programs)).encode())
-        streams["facts"].write(json.dumps({"made_by": "conenmf", **facts}, indent=2).encode())
+        genes_listed = "\n".join(_titles_of_genes(programs))
+        streams["genes"].write(genes_listed.encode())
+        content = json.dumps({"made_by": "conenmf", **facts}, indent=2)
+        streams["facts"].write(content.encode())
         if copy_of is not None:
             annotated_copy(copy_of, streams["annotated"], _annotations(programs, facts))
         elif counts is not None:
@@ -581,10 +576,12 @@ def pictures(programs: Programs, name: str) -> Facts:
 def run_facts(programs: Programs) -> Facts:
     """Describe programs and how they were found as plain values."""
     found = programs.stability
-    return {
+    facts = {
         **programs.settings,
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
+    }
+    return facts | {
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
         "found_in": found.found_in,
@@ -626,10 +623,12 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     cells = [no_formula(names.sample(n)) for n in range(len(programs.usages))]
     numbers = range(1, programs.K + 1)
     starcat_names = [f"GEP{number}" for number in numbers]
-    return {
+    tables = {
         "spectra": _rows(programs.spectra.T, numbers, chosen),
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
+    }
+    return tables | {
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
         "starcat": _rows(_starcat(programs).T, starcat_names, chosen),
     }

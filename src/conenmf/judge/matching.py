@@ -1,0 +1,161 @@
+"""Components compared with others: partners, names and angles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..arguments import array
+from ..data.blocks import unit_columns
+from ..errors import DataError
+from ..types import Array, Pair, Texts
+
+KNOWN_COSINE = 0.9  # from which on two components count as the same
+
+
+def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
+    """Pair the components of two factorizations so that the sum of their cosines is largest.
+
+    Parameters
+    ----------
+    W, W_other : arrays (F, K), (F, K')
+        Components as columns; K <= K'.
+
+    Returns
+    -------
+    order : array (K,)
+        Column order[k] of `W_other` is the partner of column k of `W`.
+    cosines : array (K,)
+
+    Raises
+    ------
+    DataError
+        If the shapes differ in F, or K > K'.
+
+    Examples
+    --------
+    >>> order, cosines = match_components(np.eye(3), 2 * np.eye(3)[:, [2, 0, 1]])
+    >>> order.tolist(), cosines.tolist()
+    ([1, 2, 0], [1.0, 1.0, 1.0])
+    """
+    first, second = (
+        unit_columns(array(name, value, ("F", "K"), error=DataError).astype(float))
+        for name, value in (("W", W), ("W_other", W_other))
+    )
+    if first.shape[0] != second.shape[0]:
+        raise DataError(
+            f"components of shapes {first.shape} and {second.shape} cannot be paired: they need "
+            "the same number of rows, one for each feature"
+        )
+    if first.shape[1] > second.shape[1]:
+        raise DataError(
+            f"W has {first.shape[1]} components and W_other only {second.shape[1]}: swap them, "
+            "each component of the first gets one of the second"
+        )
+    similarity = first.T @ second
+    from scipy.optimize import linear_sum_assignment
+
+    rows, order = linear_sum_assignment(-similarity)
+    return order, similarity[rows, order]
+
+
+def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts, Texts]:
+    """Name components after known ones, one to one, if their cosine is at least 0.9.
+
+    Parameters
+    ----------
+    W, reference : arrays (F, K), (F, n)
+    names : list of n str
+
+    Returns
+    -------
+    component_names : tuple of K str
+        The name of the known component, or "new" with the number of the component.
+    known_as : tuple of K str
+        The known component and the cosine, in words.
+
+    Examples
+    --------
+    >>> named_after(np.eye(2), np.array([[3.0, 1.0], [0.1, 1.0]]), ["SBS1", "SBS5"])[1]
+    ('known as SBS1 (cosine 1.00)', 'new (nearest: SBS5, cosine 0.71)')
+    """
+    F, K = W.shape
+    padding = np.zeros((F, max(K - len(names), 0)))  # gives each component a partner
+    order, cosines_of_pairs = match_components(W, np.hstack([reference, padding]))
+    similarity = unit_columns(W).T @ unit_columns(reference)
+    component_names = []
+    known_as = []
+    for k, cosine in enumerate(cosines_of_pairs):
+        nearest = int(similarity[k].argmax())
+        name = f"new {k}"
+        said = f"new (nearest: {names[nearest]}, cosine {similarity[k, nearest]:.2f})"
+        if cosine >= KNOWN_COSINE:
+            name = names[order[k]]
+            said = f"known as {name} (cosine {cosine:.2f})"
+        component_names.append(name)
+        known_as.append(said)
+    return tuple(component_names), tuple(known_as)
+
+
+class SpectraMatch(NamedTuple):
+    """The matches between the spectra of a library and estimated spectra.
+
+    Attributes
+    ----------
+    order : array (K,)
+        Row order[k] of the spectra found is the partner of row k of the library.
+    angles : array (K,)
+        Spectral angles between partners, in degrees.
+    rmse : float or None
+        Root of the mean squared difference of the abundances, if both are given.
+    """
+
+    order: Array
+    angles: Array
+    rmse: float | None = None
+
+
+def match_spectra(
+    library: ArrayLike,
+    found: ArrayLike,
+    *,
+    library_abundances: ArrayLike | None = None,
+    abundances: ArrayLike | None = None,
+) -> SpectraMatch:
+    """Match each spectrum of a library with an estimated one, so that angles are small.
+
+    Parameters
+    ----------
+    library : array (K, bands)
+        Known spectra in rows.
+    found : array (K', bands), K' >= K
+        Spectra in rows, such as `components_`.
+    library_abundances, abundances : arrays (pixels, K), (pixels, K'), optional
+        True and estimated abundances, which are compared after matching.
+
+    Examples
+    --------
+    >>> library = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    >>> match = match_spectra(library, [[0.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
+    >>> match.order, match.angles.round(1)
+    (array([1, 0]), array([45.,  0.]))
+    """
+    known = array("library", library, ("K", "bands"), error=DataError)
+    given = array("found", found, ("K'", known.shape[1]), error=DataError)
+    order, cosines = match_components(known.T, given.T)
+    angles = np.degrees(np.arccos(np.clip(cosines, -1.0, 1.0)))
+    if library_abundances is None or abundances is None:
+        return SpectraMatch(order, angles)
+    wanted = ("pixels", len(known))
+    true = array("library_abundances", library_abundances, wanted, error=DataError)
+    shares = array("abundances", abundances, (len(true), len(given)), error=DataError)
+    return SpectraMatch(order, angles, float(np.sqrt(((shares[:, order] - true) ** 2).mean())))
+
+
+def cosines(W: Array) -> Array:
+    """Return the cosines between the columns of W (F, K); 0 for zero columns."""
+    unit = unit_columns(W)
+    return unit.T @ unit
