@@ -315,12 +315,14 @@ def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
     The squared residuals of a feature, over their variance for the common dispersion, have a mean
     of one, apart from chance and from what the fit explains of noise.
     """
+    if phi == 0:
+        return False
     rates = np.maximum(W @ np.asarray(_LOSS.coefficients(part.V, W)[0], float), TINY)
     ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
     ratios /= max(ratios.mean(), TINY)
     spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
     z = (ratios.mean(axis=1) - 1) / np.maximum(spreads, TINY)
-    return bool(phi > 0 and np.median(z**2) > _MAX_UNEVENNESS)
+    return bool(np.median(z**2) > _MAX_UNEVENNESS)
 
 
 def _solved(counts: Array, W: Array, H: Array) -> float:

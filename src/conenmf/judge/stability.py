@@ -473,6 +473,7 @@ def stability(
         place = None if checkpoint is None else checkpoint_at(checkpoint)
         again = copy.deepcopy(rng)
         spectra, errors = replicates.fit(n_runs, rng, place)
+        shown = spectra.copy()
         is_kept = np.full(n_runs, True)
         on_V = errors
         if resample == "start":
@@ -489,8 +490,9 @@ def stability(
             if can_prune:
                 generators = list(compress(again.spawn(n_runs), is_kept))
                 found, ends = replicates.pruned(found, spectra[is_kept], generators, threshold)
-                spectra[is_kept] = ends
-        return _statistics(V, spectra, errors, is_kept, found, best, problem, resample, can_prune)
+                shown[is_kept] = ends
+        stable = _statistics(V, shown, errors, is_kept, found, best, problem, resample, can_prune)
+        return replace(stable, spectra=spectra)
 
 
 def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
