@@ -132,7 +132,7 @@ def components_for(
     >>> found.low, found.high
     (4, 4)
     >>> components_for(V, 0.0).sentence
-    'an error within rounding needs at least 4 and at most 4 components'
+    'an error within rounding needs at least 4 components'
     """
     V = as_data(V, nonzero=True, holes=True)
     error = number("error", error, at_least=0, below=1)
