@@ -221,3 +221,7 @@ def test_columns_have_the_names_of_components_if_these_differ(tmp_path):
     ):
         write_coefficients(path, A, Names(), given)
         assert list(pd.read_csv(path)) == ["sample", *written]
+
+
+def test_lists_of_texts_are_arrays_in_files_of_anndata():
+    assert export.unstructured({"kinds": ["a", "b"]})["kinds"].tolist() == ["a", "b"]

@@ -137,6 +137,7 @@ def test_a_range_of_numbers_of_components(three_kinds):
     assert conenmf.tl.consensus(three_kinds, [2, 3, 4], 5).K == 3
     facts = three_kinds.uns["conenmf_stability"]
     assert facts["ks"].tolist() == [2, 3, 4]
+    assert facts["mean_silhouettes"].argmax() == 1
     assert facts["relative_errors"][0] > facts["relative_errors"][1]
     assert three_kinds.obsm["X_conenmf"].shape == (27, 3)
 
