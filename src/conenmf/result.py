@@ -458,8 +458,7 @@ class Factorization:
     def _effort(self, asked: int | None, certificate: AnyCertificate | None) -> int:
         """Return the given effort, or the effort of the certificate, or the default."""
         if asked is not None:
-            known = 0 if certificate is None else certificate.effort
-            return max(integer("effort", asked, at_least=0), known)
+            return integer("effort", asked, at_least=0)
         if certificate is not None:
             return certificate.effort
         return 0 if self.data is None else usual_effort(self.data, self.loss)

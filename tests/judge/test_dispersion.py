@@ -198,11 +198,13 @@ def test_data_that_are_not_counts_are_not_pruned():
     np.testing.assert_array_equal(plain.W, found.W)
 
 
-def test_a_component_that_noise_explains_keeps_one_activity(rng):
+@pytest.mark.parametrize("seed", [0, 1, 3])
+def test_a_component_that_noise_explains_keeps_one_activity(seed):
     """Without any, it would be lost, and with it the number of components."""
-    rates, _, W = rates_of(F=15, N=30, K=2)
-    counts = rng.poisson(rates).astype(float)
-    three = np.column_stack([W, W.mean(axis=1)])
+    rng = np.random.default_rng(seed)
+    W = rng.dirichlet(np.full(15, 2.0), 2).T
+    counts = rng.poisson(W @ (rng.gamma(1.0, 300.0, (2, 6)) + 50)).astype(float)
+    three = np.column_stack([W, rng.dirichlet(np.full(15, 2.0))])  # the third is in no sample
     found = pruned(from_columns(counts), counts, three, 0.0)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found.sum(axis=0), 1)
