@@ -282,7 +282,7 @@ def test_the_client_knows_how_much_of_a_pass_is_done(cluster, X):
     assert V.share_of_pass is None
     seen = [share for share in shares if share is not None]
     assert seen == sorted(seen)
-    assert len(set(seen)) > 3
+    assert any(0 < share < 1 for share in seen)
     display = Display(io.StringIO(), data=SimpleNamespace(share_of_pass=0.25))
     display.update("error 0.5", what="solving")
     assert display.line == "solving, error 0.5, 25% of a pass"
