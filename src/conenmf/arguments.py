@@ -155,35 +155,28 @@ def several(name: str, values: object, what: str = "a list") -> list[Any]:
 
 def text(name: str, value: object) -> str:
     """Return a string."""
-    return _check_type(name, value, str, "a text")
+    return instance(name, value, str, "a text")
 
 
 def flag(name: str, value: object) -> bool:
     """Return True or False; numbers and texts are rejected."""
     if isinstance(value, np.bool_):
         value = bool(value)
-    return _check_type(name, value, bool, "True or False")
+    return instance(name, value, bool, "True or False")
 
 
 def generator(name: str, value: object) -> Generator:
     """Return a random generator; seeds are rejected."""
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
-    return _check_type(name, value, Generator, what)
+    return instance(name, value, Generator, what)
 
 
-def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
-    """Return an object of one of our own classes; `source` says where to get one."""
-    article = "an" if kind.__name__[0] in "AEIO" else "a"
-    what = f"{article} {kind.__name__}"
-    if source:
-        what += f", from {source}"
-    return _check_type(name, value, kind, what)
-
-
-def _check_type(name: str, value: object, kind: type[T], what: str) -> T:
+def instance(name: str, value: object, kind: type[T], what: str = "") -> T:
+    """Return an object of a class; `what` describes it, by default with the name of the class."""
     if isinstance(value, kind):
         return value
-    raise _refusal(name, value, what)
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    raise _refusal(name, value, what or f"{article} {kind.__name__}")
 
 
 def function(name: str, value: object, *, takes: int) -> Any:

@@ -674,4 +674,5 @@ class Factorization:
 def result_of(fitted: object) -> Factorization:
     """Return a result as it is, or the result of a fitted model."""
     result = getattr(fitted, "result_", fitted)
-    return instance("result", result, Factorization, "factorize, or a fitted ConeNMF")
+    what = "a Factorization, from factorize, or a fitted ConeNMF"
+    return instance("result", result, Factorization, what)
