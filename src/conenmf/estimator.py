@@ -364,7 +364,8 @@ class ConeNMF(
             V = weigh_samples(V, sample_weight, loss.degree)
         problem = self._problem(V)
         watch: AbstractContextManager[Callback | None] = nullcontext(self.callback)
-        if self.verbose != 0:
+        is_quiet = isinstance(self.verbose, int) and not self.verbose
+        if not is_quiet:
             watch = watching(self.verbose, self.callback, self.max_iter, V)
         with watch as callback:
             result = factorize(
@@ -935,8 +936,9 @@ class ConeNMF(
         if done is not None and V.preparation is None:
             V = apply_preparation(V, done)
         if reset:
-            is_short = is_of_features(weights)
-            self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
+            self._weights = None
+            if weights is not None and is_of_features(weights):
+                self._weights = in_order(V.names, "weights", weights, "feature")
         if reset or getattr(self, "_weights", None) is None:
             return V
         own = np.asarray(self._weights)

@@ -108,30 +108,24 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
         if is_sparse(block):
             entries = exact(block.data)
             squared = with_data(block, entries * entries).T @ np.ones(block.shape[0])
-            lowest = float(entries.min(initial=0.0))
+            lowest = entries.min(initial=0.0)
             n_entries = int(np.count_nonzero(entries))
         else:
             rows: Array = block.T
-            squared, lowest, n_entries = _measure_rows(rows)
+            squared = np.empty(len(rows))
+            lowest = np.inf
+            n_entries = 0
+            at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
+            for start in range(0, len(rows), at_a_time):
+                part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
+                np.vecdot(part, part, out=squared[start : start + at_a_time])
+                lowest_of_part = part.min()
+                lowest = np.minimum(lowest, lowest_of_part)  # unlike min, this propagates NaN
+                n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
         squared[squared <= SMALLEST_SQUARE] = 0.0
         total = float(squared.sum())
     nonzero = int(np.count_nonzero(squared))
-    return squared, (total, nonzero, n_entries, float(squared.max()), lowest)
-
-
-def _measure_rows(rows: Array) -> tuple[Array, float, int]:
-    """Return squared norms of dense samples, the smallest entry, and how many are not zero."""
-    squared = np.empty(len(rows))
-    n_entries = 0
-    lowest = np.inf
-    at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
-    for start in range(0, len(rows), at_a_time):
-        part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
-        np.vecdot(part, part, out=squared[start : start + at_a_time])
-        lowest_of_part = part.min()
-        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, this propagates NaN
-        n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
-    return squared, float(lowest), n_entries
+    return squared, (total, nonzero, n_entries, float(squared.max()), float(lowest))
 
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:

@@ -283,8 +283,11 @@ class Spectrum:
             if self._gram is None:
                 V = self.V
                 gram = gram_of_features(V) if V.n_features <= V.n_samples else gram_of_samples(V)
-                pairs = eigh(gram) if self._has_vectors else (eigvalsh(gram), gram[:, :0])
-                self._gram = Leading(pairs[1][:, ::-1], pairs[0][::-1], None)
+                if self._has_vectors:
+                    values, vectors = eigh(gram)
+                else:
+                    values, vectors = eigvalsh(gram), gram[:, :0]
+                self._gram = Leading(vectors[:, ::-1], values[::-1], None)
             return self._gram
         size = self._block_size(k)
         count = size if more else k
