@@ -674,5 +674,4 @@ class Factorization:
 def result_of(fitted: object) -> Factorization:
     """Return a result as it is, or the result of a fitted model."""
     result = getattr(fitted, "result_", fitted)
-    what = "a Factorization, from factorize, or a fitted ConeNMF"
-    return instance("result", result, Factorization, what)
+    return instance("result", result, Factorization, "factorize, or a fitted ConeNMF")

@@ -87,7 +87,7 @@ def cr1_nmf(
     """
     V = as_data(V, nonzero=True)
     tol = number("tol", tol, at_least=0)
-    optional(instance, "spectrum", spectrum, Spectrum, "a Spectrum, from Spectrum(V)")
+    optional(instance, "spectrum", spectrum, Spectrum, "Spectrum(V)")
     with V.own_threads():
         centres, Z, moved, noise = choose_centres(V, K, rng, first, method, spectrum)
         W, H, cones = factors_from_centres(V, centres, Z, tol, moved=moved)

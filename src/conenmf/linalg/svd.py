@@ -129,7 +129,7 @@ class Spectrum:
         """
         if spectrum is None:
             return cls(V)
-        if instance("spectrum", spectrum, Spectrum, "a Spectrum, from Spectrum(V)").V is not V:
+        if instance("spectrum", spectrum, Spectrum, "Spectrum(V)").V is not V:
             raise OptionError(
                 "spectrum belongs to another matrix: open the data once, V = from_rows(X), and "
                 "pass V and Spectrum(V)"

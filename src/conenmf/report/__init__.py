@@ -115,7 +115,7 @@ def render(
     True
     """
     result = result_of(result)
-    optional(instance, "stability", stability, Stability, "a Stability, from stability(V, K)")
+    optional(instance, "stability", stability, Stability, "stability(V, K)")
     title = optional(text, "title", title)
     source = optional(text, "source", source)
     template = _template()
