@@ -155,34 +155,34 @@ def several(name: str, values: object, what: str = "a list") -> list[Any]:
 
 def text(name: str, value: object) -> str:
     """Return a string."""
-    return _check_type(name, value, str, "a text")
+    if isinstance(value, str):
+        return value
+    raise _refusal(name, value, "a text")
 
 
 def flag(name: str, value: object) -> bool:
     """Return True or False; numbers and texts are rejected."""
-    if isinstance(value, np.bool_):
-        value = bool(value)
-    return _check_type(name, value, bool, "True or False")
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise _refusal(name, value, "True or False")
 
 
 def generator(name: str, value: object) -> Generator:
     """Return a random generator; seeds are rejected."""
+    if isinstance(value, Generator):
+        return value
     what = "a numpy.random.Generator, such as numpy.random.default_rng(0)"
-    return _check_type(name, value, Generator, what)
+    raise _refusal(name, value, what)
 
 
 def instance(name: str, value: object, kind: type[T], source: str = "") -> T:
     """Return an object of one of our own classes; `source` says where to get one."""
+    if isinstance(value, kind):
+        return value
     article = "an" if kind.__name__[0] in "AEIO" else "a"
     what = f"{article} {kind.__name__}"
     if source:
         what += f", from {source}"
-    return _check_type(name, value, kind, what)
-
-
-def _check_type(name: str, value: object, kind: type[T], what: str) -> T:
-    if isinstance(value, kind):
-        return value
     raise _refusal(name, value, what)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from types import MethodType
 from typing import Any, Self, TypeAlias
@@ -359,9 +360,14 @@ class ConeNMF(
         )
         n_components, init = self._init_in_letters(V)
         loss = get_loss(self.loss)
-        V = weigh_samples(V, sample_weight, loss.degree)
+        if sample_weight is not None:
+            V = weigh_samples(V, sample_weight, loss.degree)
         problem = self._problem(V)
-        with watching(self.verbose, self.callback, self.max_iter, V) as callback:
+        watch: AbstractContextManager[Callback | None] = nullcontext(self.callback)
+        is_quiet = isinstance(self.verbose, int) and not self.verbose
+        if not is_quiet:
+            watch = watching(self.verbose, self.callback, self.max_iter, V)
+        with watch as callback:
             result = factorize(
                 V,
                 n_components,
@@ -906,10 +912,13 @@ class ConeNMF(
             "max_memory": self.max_memory,
             **given,
         }
-        options["names"] = names = Names.of(feature_names=feature_names)
+        names = options["names"] = None
+        if feature_names is not None:
+            names = options["names"] = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
-            options["names"] = names_of(X).updated(names)
+            found = names_of(X)
+            options["names"] = found if names is None else found.updated(names)
             X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
@@ -927,8 +936,9 @@ class ConeNMF(
         if done is not None and V.preparation is None:
             V = apply_preparation(V, done)
         if reset:
-            is_short = is_of_features(weights)
-            self._weights = in_order(V.names, "weights", weights, "feature") if is_short else None
+            self._weights = None
+            if weights is not None and is_of_features(weights):
+                self._weights = in_order(V.names, "weights", weights, "feature")
         if reset or getattr(self, "_weights", None) is None:
             return V
         own = np.asarray(self._weights)

@@ -152,8 +152,24 @@ def factorize(
         if checkpoint is not None and solver is not None:
             identity = _identity(settings, init, solver, problem)
             saved = stack.enter_context(_saving(checkpoint, V, identity, rng))
-        own = of_counted_samples(V, init)
-        task = _task(V, problem, chosen, stopping, own, callback, rng, time, saved)
+        data, problem = problem.iterated(V)
+        spectrum = Spectrum(V) if V.observed is None else None
+        task = _Task(
+            V=V,
+            data=data,
+            problem=problem,
+            solver=chosen,
+            stopping=stopping,
+            init=of_counted_samples(V, init),
+            is_auto=isinstance(init, str) and init == "auto",
+            callback=callback,
+            rng=rng,
+            clock=time,
+            passes=data.passes_here,
+            saved=saved,
+            spectrum=spectrum,
+            known=spectrum if data is V else None,
+        )
         begun = None if saved is None else _resume(task, saved)
         end = _run(task, begun or _begin(task, K))
         del begun  # its run may have a large H
@@ -251,37 +267,6 @@ class _Task:
     saved: CheckpointedRun | None
     spectrum: Spectrum | None  # of V
     known: Spectrum | None  # of the data
-
-
-def _task(
-    V: DataMatrix,
-    problem: Problem,
-    solver: ChosenSolver,
-    stopping: Stopping,
-    init: Init,
-    callback: Callback | None,
-    rng: Rng,
-    clock: _Clock,
-    saved: CheckpointedRun | None,
-) -> _Task:
-    data, problem = problem.iterated(V)
-    spectrum = Spectrum(V) if V.observed is None else None
-    return _Task(
-        V=V,
-        data=data,
-        problem=problem,
-        solver=solver,
-        stopping=stopping,
-        init=init,
-        is_auto=isinstance(init, str) and init == "auto",
-        callback=callback,
-        rng=rng,
-        clock=clock,
-        passes=data.passes_here,
-        saved=saved,
-        spectrum=spectrum,
-        known=spectrum if data is V else None,
-    )
 
 
 class _Begun(NamedTuple):

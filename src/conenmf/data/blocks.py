@@ -26,6 +26,8 @@ Rows: TypeAlias = Any  # samples in rows, (N, F): an ndarray, or a `scipy.sparse
 # A few columns of V, (F, n), in float32 or float64: an ndarray, or a `scipy.sparse.csc_array`.
 Block: TypeAlias = Any
 
+is_sparse: Callable[[Block], bool] = sp.issparse
+
 _DOUBTFUL_RATIO = 1e-5  # residual over ||v||^2: a smaller difference is computed exactly
 _DOUBTFUL_SAMPLES = 256  # converted to dense at a time
 _CACHED_BYTES = 1 << 20
@@ -70,11 +72,6 @@ def of_arrays(data: Array, indices: Array, indptr: Array, shape: Shape) -> Block
     block.indices = indices
     block.indptr = indptr
     return block
-
-
-def is_sparse(block: Block) -> bool:
-    """Return whether a block is sparse."""
-    return bool(sp.issparse(block))
 
 
 def exact(block: Block) -> Block:

@@ -108,30 +108,24 @@ def measure_block(block: Block) -> tuple[Array, _Sums]:
         if is_sparse(block):
             entries = exact(block.data)
             squared = with_data(block, entries * entries).T @ np.ones(block.shape[0])
-            lowest = float(entries.min(initial=0.0))
+            lowest = entries.min(initial=0.0)
             n_entries = int(np.count_nonzero(entries))
         else:
             rows: Array = block.T
-            squared, lowest, n_entries = _measure_rows(rows)
+            squared = np.empty(len(rows))
+            lowest = np.inf
+            n_entries = 0
+            at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
+            for start in range(0, len(rows), at_a_time):
+                part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
+                np.vecdot(part, part, out=squared[start : start + at_a_time])
+                lowest_of_part = part.min()
+                lowest = np.minimum(lowest, lowest_of_part)  # unlike min, this propagates NaN
+                n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
         squared[squared <= SMALLEST_SQUARE] = 0.0
         total = float(squared.sum())
     nonzero = int(np.count_nonzero(squared))
-    return squared, (total, nonzero, n_entries, float(squared.max()), lowest)
-
-
-def _measure_rows(rows: Array) -> tuple[Array, float, int]:
-    """Return squared norms of dense samples, the smallest entry, and how many are not zero."""
-    squared = np.empty(len(rows))
-    n_entries = 0
-    lowest = np.inf
-    at_a_time = 1 + _MEASURED_BYTES // (8 * rows.shape[1])
-    for start in range(0, len(rows), at_a_time):
-        part = np.ascontiguousarray(rows[start : start + at_a_time], dtype=float)
-        np.vecdot(part, part, out=squared[start : start + at_a_time])
-        lowest_of_part = part.min()
-        lowest = np.minimum(lowest, lowest_of_part)  # unlike min, this propagates NaN
-        n_entries += part.size if lowest_of_part > 0 else int(np.count_nonzero(part))
-    return squared, float(lowest), n_entries
+    return squared, (total, nonzero, n_entries, float(squared.max()), float(lowest))
 
 
 def join_sums(a: _Sums, b: _Sums) -> _Sums:
@@ -168,8 +162,8 @@ class DataMatrix(ABC):
 
     Attributes
     ----------
-    n_features, n_samples : int
-        F and N.
+    shape, n_features, n_samples : (F, N), int, int
+        The numbers of features and samples.
     passes : float
         The number of passes over V so far: samples read / N.
     passes_here : float
@@ -222,18 +216,13 @@ class DataMatrix(ABC):
         n_threads: int | None = None,
         names: Names = Names(),  # noqa: B008 - immutable
     ) -> None:
-        self.n_features, self.n_samples = shape
+        self.shape = self.n_features, self.n_samples = shape
         self.dtype = dtype
         threads = optional(integer, "n_threads", n_threads, at_least=1, at_most=_MAX_THREADS)
         self.n_threads = available_threads() if threads is None else threads
         self.names = names.checked(shape[1], shape[0])
         self._passes_by_thread: dict[int, float] = {}
         self._measures: Measures | None = None
-
-    @property
-    def shape(self) -> Shape:
-        """(F, N): the numbers of features and samples."""
-        return self.n_features, self.n_samples
 
     @property
     def aligned_weights(self) -> tuple[Aligned, ...]:
@@ -355,7 +344,8 @@ class DataMatrix(ABC):
         The borders of the blocks and the order of the sums depend only on V, so the results have
         the same bits for any number of threads or workers.
         """
-        return self._do(Work(True, step, aligned, reduce, shared))
+        self._count(1.0)
+        return self._run(Work(True, step, tuple(map(self.align, aligned)), reduce, shared))
 
     def map(self, step: Step, *aligned: Aligned, reduce: Reduce = add, **shared: Any) -> Results:
         """Work like `sweep` without reading V: the step gets the range of its samples' indices.
@@ -367,7 +357,7 @@ class DataMatrix(ABC):
         *aligned, reduce, **shared
             As in `sweep`.
         """
-        return self._do(Work(False, step, aligned, reduce, shared))
+        return self._run(Work(False, step, tuple(map(self.align, aligned)), reduce, shared))
 
     def by_rows(self, function: Callable[..., Array], *aligned: Aligned) -> Aligned:
         """Return ``function(index, *rows)`` of aligned arrays, with one row per sample.
@@ -380,17 +370,11 @@ class DataMatrix(ABC):
         *aligned : arrays (N, ...)
             Arrays with one row per sample.
         """
-        return self.map(_applied, *aligned, function=function)[0]
+        return self.map(lambda index, *rows: (function(index, *rows), None), *aligned)[0]
 
     def indices(self) -> Aligned:
         """Return the index of each sample: aligned (N,)."""
         return self.by_rows(np.asarray)
-
-    def _do(self, work: Work) -> Results:
-        there = tuple(self.align(array) for array in work.aligned)
-        if work.reads:
-            self._count(1.0)
-        return self._run(work._replace(aligned=there))
 
     def columns(self, indices: ArrayLike) -> Block:
         """Return the samples with these indices as one block (F, n).
@@ -453,10 +437,6 @@ class DataMatrix(ABC):
     @abstractmethod
     def _gather(self, indices: Array) -> Block:
         """Return the samples with these indices, in the type `dtype`."""
-
-
-def _applied(index: range, *rows: Array, function: Callable[..., Array]) -> PerSample:
-    return function(index, *rows), None
 
 
 def multiplied(block: Block, *, X: Array) -> PerSample:

@@ -253,6 +253,7 @@ def take_features(
     change = partial(_select, features=rows, factors=weights, dtype=kind)
     view = MappedMatrix(V, change, dtype=kind)
     view.n_features = n
+    view.shape = n, V.n_samples
     view.names = V.names.taking(features)
     return view
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,6 +70,10 @@ from .text import TEXT_SUFFIXES, open_text, open_texts
 _SIDE_BYTES = 256  # memory for a row or a column of a sparse matrix in a fit of few components
 _MAX_SAMPLES = 2**62
 _A_COLUMN = "the title of a column, or its number from 0"
+_SAVING_MEMORY = (
+    "remove rows and columns that are empty, open it from a file, or raise ",
+    Option("max_memory"),
+)
 
 
 def from_rows(
@@ -519,7 +522,8 @@ def _read(
         opened = opened.turned()
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     options["names"] = opened.names if names is None else opened.names.updated(names)
-    with _enough_memory(f"a matrix of {' x '.join(map(str, opened.matrix.shape))}"):
+    shape = " x ".join(map(str, opened.matrix.shape))
+    with name_out_of_memory(f"a matrix of {shape}", *_SAVING_MEMORY):
         V = _made(opened.matrix, budget, persist, options)
         V.remarks = tuple(str(remark.parts[0]) for remark in opened.remarks)
         V.vocabulary = vocabulary
@@ -557,7 +561,7 @@ def _opened(X: object, samples_in: SamplesIn, persist: bool | None, known: Facts
     if is_open_dataset(X):
         return open_dataset(X)
     found = names_of(X)
-    with _enough_memory("the data"):
+    with name_out_of_memory("the data", *_SAVING_MEMORY):
         matrix = as_matrix("X" if samples_in == "rows" else "V", X, known["missing"])
     titles = found.feature_names
     remarks: Remarks = ()
@@ -579,11 +583,6 @@ def _made(rows: Rows, budget: int, persist: bool | None, options: Facts) -> Data
     if sp.issparse(rows) and _SIDE_BYTES * sum(rows.shape) > budget:
         raise MemoryError(f"{_SIDE_BYTES * sum(rows.shape)} bytes for its rows and columns")
     return hold(canonical_rows(rows), **options)
-
-
-def _enough_memory(what: str) -> AbstractContextManager[None]:
-    advice = "remove rows and columns that are empty, open it from a file, or raise "
-    return name_out_of_memory(what, advice, Option("max_memory"))
 
 
 # --- formats ----------------------------------------------------------------------------------

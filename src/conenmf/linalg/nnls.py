@@ -71,8 +71,8 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     is_zero = squares <= kernels.SMALLEST_SQUARE
     scale = np.sqrt(np.where(is_zero, 1.0, squares))
     sides = np.ascontiguousarray(np.where(is_zero, 0.0, C / scale), dtype=float)
-    gram = G / _outer(np.multiply, scale)
-    gram[_outer(np.logical_or, is_zero)] = 0.0
+    gram = G / (scale[..., :, None] * scale[..., None, :])
+    gram[is_zero[..., :, None] | is_zero[..., None, :]] = 0.0
     gram[..., range(K), range(K)] += is_zero
     pivot_sq = smallest_pivot_squared(gram) if G.ndim == 2 else 0.0
     if pivot_sq <= _ROUNDING * K:
@@ -89,11 +89,6 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
             found = by_scipy(grams[..., ::step, ::step], sides[failed, ::step])
             solution[failed] = found[:, ::step]
     return np.asarray((solution / scale).astype(C.dtype, copy=False))
-
-
-def _outer(combine: np.ufunc, rows: Array) -> Array:
-    """Combine each pair of entries of a row (..., K), (..., K, K)."""
-    return np.asarray(combine(rows[..., :, None], rows[..., None, :]))
 
 
 def smallest_pivot_squared(gram: Array) -> float:

@@ -162,24 +162,23 @@ class Spectrum:
         tol : float
             As in `leading_subspace`; a smaller one gives a tighter bound.
         """
-        k = self._check_k(k)
-        if k not in self._energy:
-            with self.V.own_threads():
-                self._energy[k] = self._bound_energy(k, tol)
-        return self._energy[k]
-
-    def _bound_energy(self, k: int, tol: float) -> EnergyBound:
         V = self.V
-        found = self._leading(k, tol, more=True)
-        values = np.maximum(found.values, 0.0)
-        rounding = 10 * k * min(V.shape) * EPS * float(values[0])
-        if self._forms_gram(k, True):
-            return EnergyBound(float(values[:k].sum()) + rounding, 0.0)
-        apply, _, is_held = self._operator()
-        if found.images is None:
-            found = found._replace(images=apply(found.vectors))
-        n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
-        return subspace_energy(found, k, V.total, rounding, apply, n_starts=n_starts)
+        k = self._check_k(k)
+        if k in self._energy:
+            return self._energy[k]
+        with V.own_threads():
+            found = self._leading(k, tol, more=True)
+            values = np.maximum(found.values, 0.0)
+            rounding = 10 * k * min(V.shape) * EPS * float(values[0])
+            bound = EnergyBound(float(values[:k].sum()) + rounding, 0.0)
+            if not self._forms_gram(k, True):
+                apply, _, is_held = self._operator()
+                if found.images is None:
+                    found = found._replace(images=apply(found.vectors))
+                n_starts = _STARTS_IN_MEMORY if is_held else _STARTS_BY_PASSES
+                bound = subspace_energy(found, k, V.total, rounding, apply, n_starts=n_starts)
+        self._energy[k] = bound
+        return bound
 
     def leading_subspace(self, k: int, *, tol: float = _ENERGY_TOL) -> Pair:
         """Return at least k leading eigenvectors X (F, m) and eigenvalues (m,) of VV'.
@@ -242,7 +241,6 @@ class Spectrum:
                 B, triangle = V.sweep(_project, X=X, reduce=_join_triangles)
                 _, sigma, turn = svd(triangle)
                 turn = _canonical(X, sigma, turn, tie)
-                turn *= _signs(X @ turn.T, tie)[:, None]
                 U = X @ turn.T
                 right = _right_vectors(V, B, turn, sigma)
                 if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
@@ -283,7 +281,13 @@ class Spectrum:
         """
         if self._forms_gram(k, more):
             if self._gram is None:
-                self._gram = self._decompose_gram()
+                V = self.V
+                gram = gram_of_features(V) if V.n_features <= V.n_samples else gram_of_samples(V)
+                if self._has_vectors:
+                    values, vectors = eigh(gram)
+                else:
+                    values, vectors = eigvalsh(gram), gram[:, :0]
+                self._gram = Leading(vectors[:, ::-1], values[::-1], None)
             return self._gram
         size = self._block_size(k)
         count = size if more else k
@@ -304,15 +308,6 @@ class Spectrum:
             found = davidson(apply, k, start, tol)
         self._found.append((k, tol, found))
         return found
-
-    def _decompose_gram(self) -> Leading:
-        V = self.V
-        gram = gram_of_features(V) if V.n_features <= V.n_samples else gram_of_samples(V)
-        if self._has_vectors:
-            values, vectors = eigh(gram)
-        else:
-            values, vectors = eigvalsh(gram), gram[:, :0]
-        return Leading(vectors[:, ::-1], values[::-1], None)
 
     def _operator(self) -> tuple[Apply, int, bool]:
         """Return VV', or V'V if shorter and V is in memory; its side; and if V is in memory."""
@@ -446,7 +441,8 @@ def _canonical(X: Array, sigma: Array, turn: Array, tie: float) -> Array:
 
     Any rotation of these vectors is as good, so rounding would choose one. Here the first basis
     vector is the projection of the feature that lies closest to their span; the remaining span is
-    treated in the same way. Ties go to the first feature.
+    treated in the same way. Signs make the largest entry of each vector positive. Ties go to the
+    first feature.
     """
     turn = turn.copy()
     is_smaller = sigma[1:] < sigma[:-1] * (1.0 - _EQUAL_SHARE)
@@ -464,14 +460,10 @@ def _canonical(X: Array, sigma: Array, turn: Array, tie: float) -> Array:
             rotation[i] = axis
             rows = rows - np.outer(rows @ axis, axis)
         turn[start:stop] = rotation @ turn[start:stop]
-    return turn
-
-
-def _signs(U: Array, tie: float) -> Array:
-    """Return signs that make the largest entry of each column positive (the first, in a tie)."""
+    U = X @ turn.T
     leading = first_largest(np.abs(U), tie)
-    entries = U[leading, np.arange(leading.size)]
-    return np.where(entries < 0, -1.0, 1.0)
+    turn[U[leading, range(leading.size)] < 0] *= -1.0
+    return turn
 
 
 # --- functions of one pass over V or over aligned arrays ------------------------------------------

@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.linalg import norm
 
+from .. import kernels
 from ..arguments import choice
 from ..data.blocks import Block
 from ..data.entries import EntryWeights
@@ -33,7 +34,7 @@ from .coefficients import Finish, nearby_power
 from .constraints import NO_PENALTIES, Penalties, Term
 from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
-from .solvers import ChosenSolver, Solver, Update, extrapolated
+from .solvers import ChosenSolver, Solver, Update
 
 # The sums of a pass over the samples, and what all its blocks share: both are NamedTuples.
 SumsT = TypeVar("SumsT", bound=NamedTuple)
@@ -87,6 +88,7 @@ class Noise(NamedTuple):
         return observed_only(as_repeated(V), weights=self.weights)
 
 
+@dataclass(frozen=True, eq=False)
 class Bounds(ABC):
     """What is proved about the factors of V by a loss.
 
@@ -98,10 +100,9 @@ class Bounds(ABC):
         The spectrum of V, if it is known.
     """
 
-    def __init__(self, loss: Loss, V: DataMatrix, spectrum: KnownSpectrum = None) -> None:
-        self.loss = loss
-        self.V = V
-        self.spectrum = spectrum
+    loss: Loss
+    V: DataMatrix
+    spectrum: KnownSpectrum = None
 
     @property
     @abstractmethod
@@ -341,10 +342,15 @@ class Move(NamedTuple):
         """Return Y (n, K) extrapolated, if the rows before are known."""
         if before is None or not self.share:
             return Y
-        if not self.kept:
-            return extrapolated(Y, before, self.share, self.floor)
         kind = Y.dtype.type
-        return np.maximum(Y + kind(self.share) * (Y - before), kind(self.kept) * Y)
+        share = kind(self.share)
+        floor = kind(self.floor)
+        if self.kept or not kernels.AVAILABLE:
+            lowest = kind(self.kept) * Y if self.kept else floor
+            return np.maximum(Y + share * (Y - before), lowest)
+        moved = np.empty_like(Y)
+        kernels.extrapolate_rows(Y, before, share, floor, moved)
+        return moved
 
 
 class Rows(NamedTuple):

@@ -174,7 +174,7 @@ class Problem:
         V : DataMatrix (F, N)
         """
         problem = self
-        if self.penalties.are_none:
+        if V.observed is not None and self.penalties.are_none:
             V = without_unit(V)
             problem = replace(self, entries=self.entries.of(V))
         return self.loss.data(V), problem

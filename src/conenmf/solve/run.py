@@ -352,7 +352,7 @@ class Run:
         self.objective = objective
         self._exact = None
         self.V = objective.V
-        self._forget()
+        self._gram = self._shared = None  # of a W that has changed
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
         else:
@@ -380,15 +380,14 @@ class Run:
             W, _, gram = self._update_W(self.sums, self.W, self.Ht)
         is_bold = self.solver.extrapolate and not self._rests
         share = self._beta if is_bold else 0.0
+        floor_H, floor_W = self.floors
+        move = Move(self._updates.H, share, floor_H, self._updates.kept)
         if is_bold:
-            W = self._move(share, self.floors[1]).extrapolate(W, self._W_before)
+            W = move._replace(floor=floor_W).extrapolate(W, self._W_before)
             gram = None
         self._tried_W = W
         self._tried_beta = share
-        return self._part(W, self._move(share, self.floors[0]), gram)
-
-    def _move(self, share: float, floor: float) -> Move:
-        return Move(self._updates.H, share, floor, self._updates.kept)
+        return self._part(W, move, gram)
 
     def _update_W(
         self, sums: NamedTuple | None, W: Array, Ht: Aligned, C: Array | None = None
@@ -441,7 +440,7 @@ class Run:
             self._ceiling = self._tried_beta
             self._beta = self._tried_beta / _CAUTION_RATIO
             error = self.errors[-1]
-            self._forget()
+            self._gram = self._shared = None  # of a W that has changed
         else:
             self._gram = gram
             self._accept(W, rows, sums)
@@ -450,11 +449,6 @@ class Run:
                 self.errors = [max(earlier, error) for earlier in self.errors]
         self.errors.append(error)
         self._end_iteration()
-
-    def _forget(self) -> None:
-        """Forget what was computed for W, which has changed."""
-        self._gram = None
-        self._shared = None
 
     def _accept(self, W: Array, rows: list[Aligned], sums: NamedTuple) -> None:
         before = self.W
@@ -481,7 +475,7 @@ class Run:
         """Divide each column of W by its size and multiply H by it, in the precision of V."""
         V = self.V
         dtype = self.objective.dtype
-        self._forget()
+        self._gram = self._shared = None  # of a W that has changed
         self.W, self._W_before = (
             (W / size).astype(dtype, copy=False) for W in (self.W, self._W_before)
         )

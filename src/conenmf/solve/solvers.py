@@ -27,7 +27,7 @@ from ..data.entries import unpack
 from ..errors import OptionError
 from ..linalg.nnls import nnls
 from ..text import function_name
-from ..types import Array, DType, Pair
+from ..types import Array, Pair
 
 _TWINS = {"cd": "hals", "mu": "mult"}  # scikit-learn's names for solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments allow
@@ -72,7 +72,12 @@ def hals(G: Array, C: Array, Y: Array, *, sweeps: int = 1, floor: float = FLOOR)
     if not kernels.AVAILABLE:
         return _hals_twin(G, C, Y, sweeps, floor)
     dtype = Y.dtype
-    Y = np.array(Y, _sufficient(dtype, G), order="C")
+    fits = dtype == np.float32 and G.ndim == 2
+    if fits:  # for every block: lists of a few numbers are faster than arrays
+        # A component that is at the floor in one factor is huge in the other.
+        smallest, largest = _SINGLE_RANGE
+        fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
+    Y = np.array(Y, dtype if fits else float, order="C")
     G, C = (np.ascontiguousarray(array, Y.dtype) for array in (G, C))
     kernels.hals_sweeps(G, C, Y, Y.dtype.type(floor), sweeps, STALL_RATIO_SQ)
     return Y.astype(dtype, copy=False)
@@ -90,19 +95,6 @@ def packed_update(update: Update, G: Array, C: Array, Y: Array) -> Array:
     C = np.ascontiguousarray(C, float)
     kernels.hals_packed_rows(G, C, Y, limits["floor"], limits["sweeps"], STALL_RATIO_SQ)
     return Y
-
-
-def _sufficient(dtype: DType, G: Array) -> DType:
-    """Return a type for G and its inverse: float64 if the diagonal does not fit in float32.
-
-    G may be one matrix, or one for each row. A component that is at the floor in one factor is huge
-    in the other.
-    """
-    if dtype == np.float64 or G.ndim == 3:
-        return np.dtype(float)
-    smallest, largest = _SINGLE_RANGE  # called for every block: lists of a few numbers are faster
-    fits = all(size == 0 or smallest < size < largest for size in G.diagonal().tolist())
-    return dtype if fits else np.dtype(float)
 
 
 def _hals_twin(G: Array, C: Array, Y: Array, sweeps: int, floor: float) -> Array:
@@ -153,17 +145,6 @@ def nnlsb(G: Array, C: Array, Y: Array) -> Array:
     array([[2., 0.]])
     """
     return nnls(G, C, Y)
-
-
-def extrapolated(Y: Array, before: Array, share: float, floor: float) -> Array:
-    """Return Y (n, K) extrapolated by a share of the way from `before`, but not below `floor`."""
-    moved = np.empty_like(Y)
-    kind = Y.dtype.type
-    if kernels.AVAILABLE:
-        kernels.extrapolate_rows(Y, before, kind(share), kind(floor), moved)
-    else:
-        np.maximum(Y + kind(share) * (Y - before), kind(floor), out=moved)
-    return moved
 
 
 @dataclass(frozen=True)
