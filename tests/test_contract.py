@@ -35,6 +35,7 @@ import conenmf
 from conenmf import ConeNMF, ConeNMFError, Factorization, Problem, factorize, from_rows
 from conenmf.cli import app
 from conenmf.data.known import weigh_samples
+from conenmf.judge.displacement import displacement
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
 
@@ -323,11 +324,25 @@ def by_restricted_stability(case, folder, loss):
     return Answer(found.K, found.relative_error, (found.verdict,), np.asarray(found.labels))
 
 
-def given_factors(case, loss):
+def by_restricted_select_k(case, folder, loss):
+    found = conenmf.select_k(case.opened(), problem=restricted(case))
+    return Answer(found.K, None, (*found.interval, found.grade, found.decided_by))
+
+
+def by_displacement(case, folder, loss):
+    """Displace the entries of one feature, with the first component known, and penalties."""
+    problem = restricted(case)
+    V, W, H = given_factors(case, loss, fixed=problem.fixed.W, penalties=problem.penalties)
+    found = displacement(V, W, H, [4.0], problem=problem, features=[0])
+    ends = (*found.lower[0, 0].tolist(), *found.upper[0, 0].tolist())
+    return Answer(W.shape[1], None, ends)
+
+
+def given_factors(case, loss, **terms):
     """Return the data, and factors of them that do not depend on their form."""
     A, C = case.factors
     how = {"init": (C.T, A.T), "max_iter": 20, "tol": 0}
-    result = factorize(from_rows(case.X), case.K, loss=loss, **how)
+    result = factorize(from_rows(case.X), case.K, loss=loss, **how, **terms)
     W, H = result.W, np.asarray(result.H)[:, case.samples]
     V = case.opened(get_loss(loss).degree)
     weighed = getattr(V, "unweighed", None)
@@ -482,6 +497,7 @@ DOORS = {
     "tl.consensus": Door(by_tl_consensus, lacks=(*NOT_IN_ANNDATA, *NO_AUTO, *NO_INIT), rtol=1e-5),
     "select_k": Door(by_select_k, lacks=NO_K),
     "select_k, poisson": Door(by_select_k, loss="poisson", lacks=NO_K),
+    "select_k, known and penalised": Door(by_restricted_select_k, lacks=NO_K),
     # A consensus has medians of runs, which end where single precision sees no fall.
     "stability": Door(by_stability, lacks=(*NO_AUTO, *NO_INIT), rtol=1e-5),
     "stability, known and penalised": Door(
@@ -490,6 +506,7 @@ DOORS = {
     "stability, poisson": Door(by_stability, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
     "certify": Door(by_certify, lacks=(*NO_AUTO, *NO_INIT)),
     "certify, poisson": Door(by_certify, loss="poisson", lacks=(*NO_AUTO, *NO_INIT)),
+    "displacement": Door(by_displacement, lacks=(*NO_AUTO, *NO_INIT)),
     "uniqueness": Door(by_uniqueness, lacks=(*NO_AUTO, *NO_INIT)),
     "diagnose": Door(by_diagnose, lacks=(*NO_AUTO, *NO_INIT)),
     "compare": Door(by_compare, lacks=NO_AUTO),
@@ -525,6 +542,7 @@ SLOW = (  # they fit several times, or until convergence
         "fit_ratings",
         "stability",
         "stability, known and penalised",
+        "displacement",
         "conenmf stability",
         "tl.consensus",
         "write_report",

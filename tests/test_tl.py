@@ -8,7 +8,9 @@ import scipy.sparse as sp
 from anndata import AnnData
 
 import conenmf
+from conenmf import Problem
 from conenmf.errors import DataError, OptionError
+from conenmf.solve.constraints import Penalties
 
 
 @pytest.fixture
@@ -148,3 +150,17 @@ def test_what_takes_long_shows_its_progress(adata, monkeypatch, capsys):
     assert "fitting 3 times" in capsys.readouterr().err
     conenmf.tl.nmf(adata, 2, verbose=False)
     assert not capsys.readouterr().err
+
+
+def test_known_components_and_penalties_are_in_both_functions(three_kinds):
+    known = np.repeat([1.0, 0.0], [4, 8])[:, None]
+    penalties = Penalties(l2_h=0.1, l2_w=0.1)
+    result = conenmf.tl.nmf(three_kinds, range(2, 5), fixed=known, penalties=penalties)
+    problem = Problem(penalties=penalties, fixed=known)
+    chosen = conenmf.select_k(three_kinds.X, range(2, 5), problem=problem)
+    assert result.selection.evidence[0].scores.tolist() == chosen.evidence[0].scores.tolist()
+    assert result.K == chosen.K == 3
+    found = conenmf.tl.consensus(three_kinds, 3, 4, problem=problem)
+    np.testing.assert_array_equal(three_kinds.varm["conenmf"][:, :1], known)
+    np.testing.assert_allclose(three_kinds.varm["conenmf"], found.W, rtol=1e-12)
+    np.testing.assert_allclose(three_kinds.obsm["X_conenmf"], found.H.T, rtol=1e-9, atol=1e-12)

@@ -113,8 +113,8 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
             prefix = f"{name}_"
             own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]
             fields[name] = part_of(kind(own), prefix, arrays) if own else None
-        fields["problem"] = Problem.of_plain(facts["problem"], fields["W"])
         names = fields["names"] = Names.of(**facts["names"])
+        fields["problem"] = Problem.of_plain(facts["problem"], fields["W"], names.feature_names)
         if facts["vocabulary"] is not None:  # the words are the names of the features
             words = names.feature_names or ()
             fields["vocabulary"] = Vocabulary(words, arrays["idf"], facts["vocabulary"])

@@ -27,9 +27,11 @@ from .names import Names
 from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
+from .solve.problem import Problem
 from .types import Array, Facts
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
+_TERMS = [*signature(Problem).parameters][:3]  # the loss, penalties, known components
 _MAX_ITER = signature(factorize).parameters["max_iter"].default
 _SILENT_SECONDS = 2.0  # before progress is shown
 _VARIABLE = "highly_variable"  # the column of var in which scanpy marks genes
@@ -92,7 +94,8 @@ def nmf(
         if isinstance(n_components, int | str):
             result = factorize(V, n_components, **options)
         else:
-            chosen = select_k(V, n_components, loss=options.get("loss", "frobenius"))
+            terms = {name: options[name] for name in _TERMS if name in options}
+            chosen = select_k(V, n_components, problem=Problem(**terms))
             result = factorize(V, chosen.K, **options)
             result = replace(result, K_decided_by=chosen.sentence, selection=chosen)
     annotate(adata, result, key_added, genes)
@@ -133,7 +136,8 @@ def consensus(
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
-        As in `conenmf.stability` and `conenmf.from_rows`.
+        As in `conenmf.stability` and `conenmf.from_rows`. Known components and penalties are those
+        of a `problem`.
 
     Returns
     -------
@@ -160,7 +164,16 @@ def consensus(
     with display.working(f"fitting {n_runs} times"):
         over = stability_over(V, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
-        result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
+        problem = options.get("problem") or Problem(found.loss)
+        result = factorize(
+            V,
+            found.K,
+            init=found.W,
+            loss=found.loss,
+            solver=None,
+            penalties=problem.penalties,
+            fixed=problem.fixed,
+        )
     annotate(adata, result, key_added, genes)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,

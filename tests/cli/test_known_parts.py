@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from conenmf import ConeNMF, Factorization, from_rows
+from conenmf import ConeNMF, Factorization, Problem, components_for, from_rows, select_k
 from conenmf.judge.displacement import displacement
+from conenmf.judge.stability import Stability
 
 PLAIN = ("-k", 3, "--tol", 0.01, "--tables", "none", "-q")
 
@@ -268,3 +269,55 @@ def test_uncertainties_and_codes_for_missing_entries_are_options(
     fails(4, "is for least squares", "fit", "con.csv", *poisson, *PLAIN)
     assert run("fit", "cells.csv", "--weights", "cells.csv", "-o", "w", *PLAIN) == 0
     assert "give them as --uncertainty" in capsys.readouterr().err
+
+
+@pytest.fixture
+def library(X):
+    """A file with two known components, and the components by their names."""
+    library = pd.DataFrame(X.to_numpy()[[4, 70]], ["first", "second"], X.columns)
+    library.iloc[:, ::-1].to_csv("library.csv")
+    return library
+
+
+def test_known_components_and_penalties_are_options_of_stability(X, library, output_of, fails):
+    terms = ("--fixed", "library.csv", "--alpha-w", 0.001, "--l1-ratio", 0.5)
+    runs = ("--runs", 3, "--resample", "start", "--no-report", "-o", "out", "-q")
+    output_of("stability", "cells.csv", "-k", 3, *terms, *runs)
+    found = Stability.load("out/stability.npz")
+    fit = model(fixed=library, alpha_W=0.001, l1_ratio=0.5)
+    expected = fit.set_params(tol=1e-5).stability(X, 3, resample="start")
+    np.testing.assert_allclose(found.W, expected.W, rtol=1e-6, atol=1e-9)
+    result = Factorization.load("out/result.npz")
+    np.testing.assert_allclose(result.W, found.W, rtol=1e-12)
+    np.testing.assert_allclose(result.H, found.H, rtol=1e-9, atol=1e-9)
+    assert result.component_names == ("first", "second", "component 2")
+    assert result.problem.penalties.l1_w > 0
+    fails(4, "all 2 components are known", "stability", "cells.csv", "-k", 2, *terms, *runs)
+
+
+def test_known_components_count_in_the_number(X, library, output_of):
+    known = ("cells.csv", "--fixed", "library.csv", "-q", "--json")
+    said = output_of("rank", *known, "--error", 0.1)
+    problem = Problem(fixed=library.T)
+    assert said["n_components"] == select_k(X, problem=problem).K
+    needed = components_for(X, 0.1, problem=problem)
+    assert (said["components_for"]["low"], said["components_for"]["high"]) == (
+        needed.low,
+        needed.high,
+    )
+    said = output_of("fit", *known, "-k", "1-3", "--quick", "--no-report", "-o", "new")
+    assert said["n_components"] >= 2
+
+
+def test_signatures_may_be_known(folder, output_of, rng):
+    types = [f"gene {f}" for f in range(12)]
+    known = rng.dirichlet(np.full(12, 0.3), 3)
+    counts = rng.poisson(rng.gamma(0.7, 300, (40, 3)) @ known)
+    pd.DataFrame(counts.T, types).to_csv("counts.csv")
+    pd.DataFrame(known[:1], ["clock"], types).to_csv("known.csv")
+    options = ("--samples-in", "columns", "-k", 3, "--runs", 3, "--no-report", "-q")
+    output_of("signatures", "counts.csv", "--fixed", "known.csv", *options, "-o", "out")
+    result = Factorization.load("out/result.npz")
+    np.testing.assert_array_equal(result.W[:, 0], known[0])
+    assert result.component_names[0] == "clock"
+    assert result.loss == "poisson"

@@ -1,13 +1,28 @@
 """Stability, limits and displacement with known components and penalties, against plain NumPy."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, select_k, stability
+from conenmf import (
+    ConeNMF,
+    Factorization,
+    Problem,
+    certify,
+    components_for,
+    diagnose,
+    factorize,
+    from_columns,
+    from_rows,
+    select_k,
+    stability,
+    uniqueness,
+)
 from conenmf.errors import (
     CheckpointError,
     ComponentsError,
     ConeNMFError,
+    DataError,
     NotAvailableError,
     OptionError,
 )
@@ -338,3 +353,51 @@ def test_no_fewer_components_are_chosen_than_are_known():
     V = from_columns(rng.random((30, 1)) @ rng.random((1, 40)))
     assert select_k(V).K == 1
     assert select_k(V, problem=Problem(fixed=rng.random((30, 2)))).K == 2
+
+
+@pytest.fixture(scope="module")
+def tables(mixed):
+    """A table, the same with its columns in another order, and a known component with names."""
+    V, W = mixed
+    names = [f"band {f}" for f in range(F)]
+    table = pd.DataFrame(V.clip(0).T, columns=names)
+    known = pd.DataFrame(W[:, :1], index=names, columns=["soil"])
+    return table, table.iloc[:, ::-1], known
+
+
+def test_the_problem_of_a_fit_keeps_names(tables, tmp_path):
+    table, turned, known = tables
+    fit = factorize(table, K, fixed=known)
+    assert fit.component_names == ("soil", "component 1", "component 2")
+    fit.save(tmp_path / "fit.npz")
+    loaded = Factorization.load(tmp_path / "fit.npz")
+    for problem in (Problem(fixed=known), fit.problem, loaded.problem):
+        given = certify(table, fit.W, fit.H, problem=problem)
+        other = certify(turned, fit.W[::-1], fit.H, problem=problem)
+        assert other.relative_error == pytest.approx(given.relative_error, rel=1e-9)
+        found = stability(turned, K, 3, problem=problem, resample="start")
+        np.testing.assert_array_equal(found.W[:, 0], fit.W[::-1, 0])
+        assert components_for(turned, 0.2, problem=problem).high == K
+    with pytest.raises(DataError, match="band 3"):
+        stability(table.rename(columns={"band 3": "x"}), K, 3, problem=fit.problem)
+
+
+def test_factors_begin_with_the_known_components_of_their_problem(mixed):
+    V, W = mixed
+    data = from_columns(V.clip(0))
+    H = np.linalg.lstsq(W, V, rcond=None)[0].clip(0)
+    problem = Problem(fixed=W[:, 1:2])
+    for judge in (certify, uniqueness, diagnose, displacement):
+        with pytest.raises(ComponentsError, match="W does not begin with the 1 known component"):
+            judge(data, W, H, problem=problem)
+    order = [1, 0, 2]
+    assert certify(data, W[:, order].astype(np.float32), H[order], problem=problem, effort=0)
+
+
+def test_components_for_weighs_the_volume_for_each_number(mixed):
+    V, _ = mixed
+    problem = Problem(penalties=Penalties(min_volume="auto"))
+    found = components_for(V.clip(0).T, 0.2, problem=problem)
+    fit = factorize(V.clip(0).T, found.high, penalties=problem.penalties)
+    assert found.high == K
+    assert found.errors[K] == pytest.approx(fit.relative_error, rel=1e-2)  # fewer iterations

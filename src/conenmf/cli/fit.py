@@ -31,7 +31,6 @@ from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
-from ..solve.constraints import Penalties
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
@@ -41,7 +40,7 @@ from .inputs import (
     drop_label_columns,
     labels_of,
     open_input,
-    read_fixed,
+    read_problem,
     with_sample_weights,
 )
 from .options import (
@@ -175,14 +174,13 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     if own.are_ratings and not is_weighted and not request.given & _PLAIN:
         return _fit_ratings(request, own)
     V = with_sample_weights(request, own, request.loss)
-    n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
-    penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
+    problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
     how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
-    how |= {"fixed": read_fixed(request, V), "penalties": penalties}
+    how |= {"fixed": problem.fixed, "penalties": problem.penalties}
     with request.display.working(request.choosing()):
-        K = "auto" if request.K == "auto" else request.chosen_k(V)
+        K = "auto" if request.K == "auto" else request.chosen_k(V, problem)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
     return request.describe(result)
 

@@ -20,11 +20,12 @@ from ..io.open import open_data, prepare
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..names import Labelled, Names, in_order, mutation_types
-from ..solve.constraints import FIXED_TABLE, Fixed
+from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.losses import get_loss
+from ..solve.problem import Problem
 from ..text import visible
 from ..types import Array, Facts, Texts
-from .options import LABELS, OPENING, PREPARING, WORDS
+from .options import LABELS, OPENING, PREPARING, TERMS, WORDS
 from .request import Request
 
 _MAX_CHARS = 1000  # of a text; the report shows its beginning
@@ -86,7 +87,14 @@ def read_entries(request: Request) -> Facts:
     return entries
 
 
-def read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
+def read_problem(request: Request, V: DataMatrix) -> Problem:
+    """Return what a fit of V minimises: the loss, penalties, and known components from a file."""
+    n_counted = V.n_samples if V.unweighed is None else V.unweighed.n_counted
+    penalties = Penalties.as_in_sklearn((V.n_features, n_counted), **request.chosen(TERMS))
+    return Problem(request.loss, penalties, _read_fixed(request, V))
+
+
+def _read_fixed(request: Request, V: DataMatrix) -> Fixed | None:
     """Read components, one per row, in the order of the features of V; None without a file."""
     if request.fixed is None:
         return None

@@ -17,11 +17,19 @@ from ..judge.requirement import components_for
 from ..judge.stability import Stability
 from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
+from ..solve.problem import Problem
 from ..solve.run import Callback
 from ..text import visible
 from ..types import Facts
 from .fit import result_folder, write_result
-from .inputs import drop_label_columns, labels_of, open_input, read_labels, read_reference
+from .inputs import (
+    drop_label_columns,
+    labels_of,
+    open_input,
+    read_labels,
+    read_problem,
+    read_reference,
+)
 from .options import (
     ENTRIES,
     LABELS,
@@ -30,6 +38,7 @@ from .options import (
     READING,
     RUNNING,
     STOPPING,
+    TERMS,
     WORDS,
 )
 from .output import (
@@ -42,10 +51,11 @@ from .output import (
 from .request import Request, command
 
 _DATA = (*READING, *WORDS, *PREPARING, *ENTRIES, *RUNNING)
+_PROBLEM = ("loss", "fixed", *TERMS)
 _JUDGING = ("quick", "n_splits", "effort", "uniqueness")
 
 
-@command(*_DATA, "K", "loss", "max_time", "error", "plot", of=factorize)
+@command(*_DATA, *_PROBLEM, "K", "max_time", "error", "plot", of=factorize)
 def rank(request: Request) -> None:
     """Choose the number of components of DATA, with an interval, a confidence and the reasons.
 
@@ -59,10 +69,12 @@ def rank(request: Request) -> None:
     conenmf rank con.csv --missing -999 --uncertainty unc.csv
     conenmf rank scene.npy -k 2-40 --plot rank.png
     conenmf rank scene.npy --error 0.1
+    conenmf rank spectra.csv --fixed library.csv
     """
     check_picture(request.plot)
     display = request.display
     V = open_input(request)
+    problem = read_problem(request, V)
     with display.working("estimating the number of components"):
         candidates: Iterable[int] | None = None
         if isinstance(request.K, int):
@@ -72,14 +84,14 @@ def rank(request: Request) -> None:
         selection = select_k(
             V,
             candidates,
-            loss=request.loss,
+            problem=problem,
             budget=request.max_time,
             callback=lambda name, _: display.update("", 0.5, f"choosing K: {name}"),
         )
     needed = None
     if request.error is not None:
         with display.working("fitting"):
-            needed = components_for(V, request.error, loss=request.loss)
+            needed = components_for(V, request.error, problem=problem)
     if request.plot is not None:
         save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
     evidence = {}
@@ -196,7 +208,8 @@ def compare(request: Request) -> None:
     request.answer(answer, "\n".join(lines), V)
 
 
-_MANY_FITS = (*OUTPUT, "K", "loss", "n_runs", "resample", "tables", "plot", "no_report", "effort")
+_RUNS = ("K", "n_runs", "resample")
+_MANY_FITS = (*OUTPUT, *_RUNS, *_PROBLEM, "tables", "plot", "no_report", "effort")
 _FOLDER = (
     "Folder for the results and each finished fit; by default DATA-{}. The same command continues "
     "there, also with more --runs."
@@ -219,6 +232,7 @@ def stability(request: Request) -> None:
     \b
     conenmf stability counts.csv -k 5
     conenmf stability counts.csv -k 12 --loss poisson --resample counts -o consensus
+    conenmf stability spectra.csv -k 5 --fixed library.csv --alpha-w 0.01
     conenmf report consensus
     """
     _fit_many(request, "stability")
@@ -246,6 +260,7 @@ def signatures(request: Request) -> None:
     \b
     conenmf signatures SBS96.all --reference COSMIC_SBS.txt -o signatures
     conenmf signatures ID83.all -k 2-12 --runs 50
+    conenmf signatures SBS96.all --fixed known.txt -k 8
     """
     _fit_many(request, "signatures")
 
@@ -256,10 +271,11 @@ def _fit_many(request: Request, kind: str) -> None:
     target = result_folder(request, kind)
     V = open_input(request)
     reference = read_reference(request, V)
+    problem = read_problem(request, V)
     lines = []
     with new_result(target) as folder:
-        found = _replicates(V, request, kind, target / RUNS_FOLDER)
-        result = request.describe(consensus_of(V, found))
+        found = _replicates(V, problem, request, kind, target / RUNS_FOLDER)
+        result = request.describe(consensus_of(V, found, problem))
         if request.K_decided_by != "user":
             lines.append(request.K_decided_by)
         lines.append(str(found))
@@ -290,18 +306,23 @@ def _fit_many(request: Request, kind: str) -> None:
     request.answer(answer, "\n".join(lines), V)
 
 
-def _replicates(V: DataMatrix, request: Request, kind: str, checkpoint: Path) -> Stability:
+def _replicates(
+    V: DataMatrix, problem: Problem, request: Request, kind: str, checkpoint: Path
+) -> Stability:
     """Choose the number of components, and fit many times."""
     with request.display.working("choosing the number of components"):
-        K = request.chosen_k(V)
+        K = request.chosen_k(V, problem)
+    if request.K == "auto":
+        K = max(K, problem.n_fixed + 1)  # one that is not known
     with request.display.working(f"fitting {request.n_runs} times"):
         return fit_many_times(
             V,
             K,
+            problem=problem,
             prune=kind == "signatures",
             rng=request.rng,
             checkpoint=checkpoint,
-            **request.chosen(("n_runs", "loss", "resample")),
+            **request.chosen(("n_runs", "resample")),
         )
 
 

@@ -23,6 +23,7 @@ from ..judge.choose_k import Selection, select_k
 from ..progress import Display
 from ..result import Factorization
 from ..signals import Interruption
+from ..solve.problem import Problem
 from ..text import visible
 from ..types import Facts
 from .options import (
@@ -91,12 +92,13 @@ class Request(Options):
                 facts[name] = value
         return facts | {"seed": self.seed, "command": self.words}
 
-    def chosen_k(self, V: DataMatrix) -> int:
+    def chosen_k(self, V: DataMatrix, problem: Problem | None = None) -> int:
         """Return the number of components: given, or chosen from all numbers or from a range."""
         if isinstance(self.K, int):
             return self.K
         candidates = self.K if isinstance(self.K, range) else None
-        self.selection = select_k(V, candidates, loss=self.loss)
+        problem = Problem(self.loss) if problem is None else problem
+        self.selection = select_k(V, candidates, problem=problem)
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 

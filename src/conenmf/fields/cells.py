@@ -170,6 +170,9 @@ def find_programs(
 ) -> Programs:
     """Find gene programs in raw counts, in any storage, by the consensus of many fits.
 
+    The fits are least squares of scaled genes, as in cNMF, so they take no `Problem`;
+    `tl.consensus` and `stability` take one.
+
     Parameters
     ----------
     V : DataMatrix (F, N), or anything that `from_rows` reads, with samples in rows

@@ -14,6 +14,7 @@ from ..judge.matching import named_after
 from ..judge.stability import Stability
 from ..pipeline import factorize
 from ..result import Factorization
+from ..solve.problem import Problem
 from ..types import Array, Texts
 
 STABILITY_FILE = "stability.npz"
@@ -21,9 +22,21 @@ LIMITS_FILE = "limits.csv"
 RUNS_FILE = "runs.csv"
 
 
-def consensus_of(V: DataMatrix, found: Stability) -> Factorization:
-    """Return the consensus of many fits as a result for other commands and the report."""
-    result = factorize(V, found.K, init=found.W, loss=found.loss, solver=None)
+def consensus_of(V: DataMatrix, found: Stability, problem: Problem | None = None) -> Factorization:
+    """Return the consensus of many fits as a result for other commands and the report.
+
+    `problem` is that of the fits; by default they minimised the loss alone.
+    """
+    problem = Problem(found.loss) if problem is None else problem
+    result = factorize(
+        V,
+        found.K,
+        init=found.W,
+        loss=found.loss,
+        solver=None,
+        penalties=problem.penalties,
+        fixed=problem.fixed,
+    )
     how = {"init": "consensus", "n_runs": found.n_runs, "resample": found.resample}
     return replace(result, settings={**result.settings, **how}, init_used="consensus")
 

@@ -24,7 +24,7 @@ from ..solve.dual_bound import (
 )
 from ..solve.losses import Loss, get_loss
 from ..solve.losses.count_bounds import CountCertificate
-from ..solve.problem import Problem, check_count, problem_of
+from ..solve.problem import Problem, check_known, problem_of
 
 __all__ = [
     "AnyCertificate",
@@ -126,7 +126,7 @@ def certify(
         raise NotAvailableError("no lower bound is known for this loss: ", option)
     W = check_shapes(V, W, H)[0]
     H = H if hasattr(H, "dtype") else np.asarray(H)
-    n_fixed = check_count(problem, W)
+    n_fixed = check_known(problem, W)
     effort = optional(integer, "effort", effort, at_least=0)
     effort = bounds.effort if effort is None else effort
     return bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=problem.penalties)

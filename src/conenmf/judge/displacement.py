@@ -28,7 +28,7 @@ from ..errors import NotAvailableError
 from ..io.open import as_data
 from ..linalg.bisection import bisect
 from ..solve.constraints import Penalties, best_rows
-from ..solve.problem import Problem, check_count, problem_of
+from ..solve.problem import Problem, check_known, problem_of
 from ..types import Array
 from .details import samples_and_weights
 
@@ -131,7 +131,7 @@ def displacement(
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
     minimised = _check(problem_of(problem, "frobenius").bind(V))
-    n_fixed = check_count(minimised, W)
+    n_fixed = check_known(minimised, W)
     X, weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
     squares = _Squares(X, weights, minimised.penalties, n_fixed)
     start = squares.fit(W, H, None)

@@ -198,8 +198,8 @@ class Search:
         """Return the relative error of a fit of K components."""
         if K not in self.errors:
             try:
-                W = fitted_components(self.problem, self.V, K, _STOPPING, self.spectrum)
-                self.errors[K] = self.problem.finish(self.V, W, sort=False)[1]
+                W, problem = fitted_components(self.problem, self.V, K, _STOPPING, self.spectrum)
+                self.errors[K] = problem.finish(self.V, W, sort=False)[1]
             except ComponentsError:  # fewer distinct samples
                 self.errors[K] = math.inf
         return self.errors[K]
@@ -250,16 +250,17 @@ def first(
 
 def fitted_components(
     problem: Problem, V: DataMatrix, K: int, stopping: Stopping, spectrum: KnownSpectrum = None
-) -> Array:
-    """Return W of a fit of K components from the first init of the loss."""
+) -> tuple[Array, Problem]:
+    """Return W of a fit of K components from the first init of the loss, and its problem."""
     solver = problem.loss.solver("auto")
     init = problem.inits(V, K, solver)[0]
     start = problem.begin(V, K, init, solver, default_rng(0), spectrum)
+    problem = problem.weighed(start, spectrum)
     if K == problem.n_fixed:
-        return start.W
+        return start.W, problem
     objective = problem.objective(V)
     run = alternate(V, start.W, start.H, solver, stopping=stopping, objective=objective)
-    return problem.restored(run.W)
+    return problem.restored(run.W), problem
 
 
 # --- within rounding ----------------------------------------------------------------------------

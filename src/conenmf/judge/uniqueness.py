@@ -35,7 +35,7 @@ from ..errors import NotAvailableError
 from ..io.open import as_data
 from ..names import Names
 from ..solve.losses import Loss
-from ..solve.problem import Problem, check_count, problem_of
+from ..solve.problem import Problem, check_known, problem_of
 from ..solve.run import Run, Stopping, run_together
 from ..text import counted
 from ..types import Array, DType, Texts, Titles
@@ -270,7 +270,7 @@ def uniqueness(
     thorough = flag("thorough", thorough)
     radii = uniqueness_radii(V, W, H)
     W, Ht = check_factors(V, W, H)
-    check_count(problem, W)
+    check_known(problem, W)
     is_searchable = problem.penalties.are_none and "fixed" in problem.loss.constraints
     if not is_searchable or V.observed is not None:
         max_iter = 0  # V has zeros at missing entries

@@ -421,10 +421,10 @@ class Fixed:
         Known components as columns, in the units of V. One that is all zero, as a fit may return,
         gets coefficients of zero. It becomes an array.
     names : tuple of str, or None
-        The names of the components.
+        The names of the components, by default those of the columns of a data frame.
     features : tuple of str, or None
         The names of the features, by default those of the rows of a data frame. `bind` matches them
-        with those of V.
+        with those of V, and then keeps those of V.
     """
 
     W: Array
@@ -432,9 +432,10 @@ class Fixed:
     features: Texts | None = None
 
     def __post_init__(self) -> None:
-        features = names_of(self.W).sample_names if self.features is None else self.features
+        given = names_of(self.W)
+        features = given.sample_names if self.features is None else self.features
         W = np.ascontiguousarray(factor("fixed", self.W, ("F", "n")), dtype=float)
-        names = self.names
+        names = given.feature_names if self.names is None else self.names
         if names is not None:
             names = Names.of(sample_names=names).checked(W.shape[1], None).sample_names
         vars(self).update(W=W, names=names, features=features)
@@ -452,7 +453,7 @@ class Fixed:
         if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
-        return Fixed(W, self.names)
+        return Fixed(W, self.names, self.features if own is None else own)
 
     def plain(self) -> Facts:
         """Return how many there are, and their names."""

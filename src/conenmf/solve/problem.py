@@ -19,7 +19,8 @@ from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
 from ..errors import ComponentsError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
-from ..types import Array, Facts
+from ..text import counted
+from ..types import Array, Facts, Texts
 from .coefficients import Finish, require_finite, what_is_left
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
@@ -415,17 +416,19 @@ class Problem:
         }
 
     @classmethod
-    def of_plain(cls, plain: Facts, W: Array) -> Problem:
+    def of_plain(cls, plain: Facts, W: Array, features: Texts | None = None) -> Problem:
         """Return the problem of plain values and the components W (F, K) of its fit.
 
         Parameters
         ----------
         plain : dict
         W : array (F, K)
+        features : tuple of str, optional
+            The names of the features.
         """
         fixed = plain["fixed"]
         if fixed is not None:
-            fixed = Fixed(W[:, : fixed["count"]], fixed["names"])
+            fixed = Fixed(W[:, : fixed["count"]], fixed["names"], features)
         penalties = Penalties.of_plain(plain["penalties"])
         return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]))
 
@@ -450,3 +453,19 @@ def check_count(problem: Problem, W: Array) -> int:
             "them too"
         )
     return problem.n_fixed
+
+
+_SINGLE = 1e-6  # single precision rounds known components by less than this share
+
+
+def check_known(problem: Problem, W: Array) -> int:
+    """Return the number of known components; raise an error if W does not begin with them."""
+    n_fixed = check_count(problem, W)
+    if problem.fixed is not None:
+        known = problem.fixed.W
+        if not np.allclose(W[:, :n_fixed], known, rtol=_SINGLE, atol=_SINGLE * known.max()):
+            raise ComponentsError(
+                f"W does not begin with the {counted(n_fixed, 'known component')} of "
+                "the problem: give W as a fit with this problem returns it"
+            )
+    return n_fixed
