@@ -78,6 +78,11 @@ class Margins(NamedTuple):
         """The divergence of one component, the unit of relative errors; the total if it is 0."""
         return self.divergence if self.divergence > 1e-12 * self.total else self.total
 
+    @property
+    def mean(self) -> Array:
+        """The composition (F,) of all samples together, which sums to one."""
+        return self.features / self.total
+
 
 _measured: WeakKeyDictionary[DataMatrix, Margins] = WeakKeyDictionary()
 

@@ -430,10 +430,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
     def _value(self, inner: float, G: Array, HH: Array) -> float:
         """Return the squared error, at least 0 in spite of rounding."""
-        squared = self.total - 2.0 * inner + float(np.vdot(G, HH))
-        if not np.isfinite(squared):
-            raise DataError("the solver returned factors that are not finite: check its update")
-        return max(squared, 0.0)
+        return _finite(self.total - 2.0 * inner + float(np.vdot(G, HH)))
 
 
 class KnownSums(NamedTuple):
@@ -545,13 +542,11 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
 
     def value(self, sums: KnownSums, W: Array, Ht: Aligned) -> float:
         """Return the weighted squared error and the penalties; with Gram matrices, at any W."""
-        value = float(sums.value)
+        value = sums.value
         if sums.grams is not None:
             inner = float(np.vdot(sums.VH, exact(W)))
-            value = max(float(self.total - 2 * inner + _squares_of_fit(sums.grams, W)), 0.0)
-        if not np.isfinite(value):
-            raise DataError("the solver returned factors that are not finite: check its update")
-        return self._penalised(value, W, Ht)
+            value = self.total - 2 * inner + _squares_of_fit(sums.grams, W)
+        return self._penalised(_finite(value), W, Ht)
 
 
 def _step_with_grams(
@@ -584,6 +579,13 @@ def _step_of_features(
     """Step on the transposed data: update rows of W."""
     moved, _, sums = LeastSquares.step(block, Rows((squared,), W), shared, Move(update), C)
     return moved, sums
+
+
+def _finite(squared: float) -> float:
+    """Return a squared error, at least 0 in spite of rounding; raise an error if not finite."""
+    if not np.isfinite(squared):
+        raise DataError("the solver returned factors that are not finite: check its update")
+    return max(float(squared), 0.0)
 
 
 def _gram(W: Array) -> Array:

@@ -43,7 +43,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
-from numpy.typing import ArrayLike
 
 from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
 from ...data.entries import weighted_grams
@@ -243,7 +242,7 @@ class Poisson(Loss):
                 return self._sprint(V, K, rng, callback)
             init = "nndsvd" if K < min(V.shape) else _ROTATED
         totals = margins(V)
-        mean = totals.features / totals.total
+        mean = totals.mean
         if not isinstance(init, str):
             W, H, name, *_ = users_own(V, K, init, rng)
             W = _with_counts(W, mean)
@@ -324,10 +323,9 @@ class Poisson(Loss):
 
         Components get the scale that minimises the penalties; known components keep theirs.
         """
-        totals = margins(V)
         W = np.array(W, float)
         if K > n_fixed:
-            W = _with_counts(W, totals.features / totals.total, n_fixed)
+            W = _with_counts(W, margins(V).mean, n_fixed)
         W = np.ascontiguousarray(W, V.dtype)
         start = Start(W, _equal_coefficients(V, W) if H is None else H, "fixed")
         if warm and K > n_fixed:
@@ -383,9 +381,8 @@ class Poisson(Loss):
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features with counts but no component."""
-        totals = margins(V)
         W = np.asarray(W, V.dtype)
-        return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
+        return np.ascontiguousarray(_with_counts(W, margins(V).mean), V.dtype)
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the negative log-likelihood of samples, up to a constant for each."""
@@ -393,8 +390,21 @@ class Poisson(Loss):
         return np.asarray((weights * (fitted - entries * logs)).sum(axis=0))
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of the deviance that other features explain."""
-        return held_out_deviance(V, W, weights=weights)
+        """Return the share of the deviance that other features explain; one pass.
+
+        1 - D / D0, where D is the divergence of the counts from the rates predicted by other
+        features, and D0 is the divergence from the mean of the components, scaled to the total of
+        each sample. It is at most 1, and below 0 if the components predict worse than their mean.
+        Features that are zero in all components do not count. If D0 is zero, the share is 1.
+
+        >>> from conenmf import from_columns
+        >>> W = np.array([[8.0, 0.0], [8.0, 0.0], [0.0, 8.0], [0.0, 8.0]])
+        >>> POISSON.held_out(from_columns([[9, 0], [7, 0], [0, 8], [0, 8]]), W) > 0.9
+        True
+        """
+        side = Side.of(W)
+        folds = feature_folds(V.n_features)
+        return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _leader(runs: list[Run]) -> Run:
@@ -610,35 +620,6 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
 
 
 _MIXED_SHARE = 0.01  # of the rates of a sample, distributed like the mean of the components
-
-
-def held_out_deviance(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None) -> float:
-    """Return the share of the deviance that other features explain; one pass.
-
-    1 - D / D0, where D is the divergence of the counts from the rates predicted by other features,
-    and D0 is the divergence from the mean of the components, scaled to the total of each sample. It
-    is at most 1, and below 0 if the components predict worse than their mean. Features that are
-    zero in all components do not count. If D0 is zero, the share is 1.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-        Preferably samples that were not used to fit W.
-    W : array (F, K)
-    weights : array (N,), optional
-        Weights of samples, at least 0; by default all are equal.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns
-    >>> W = [[8.0, 0.0], [8.0, 0.0], [0.0, 8.0], [0.0, 8.0]]
-    >>> V = from_columns([[9, 0], [7, 0], [0, 8], [0, 8]])
-    >>> held_out_deviance(V, W) > 0.9
-    True
-    """
-    side = Side.of(np.asarray(W))
-    folds = feature_folds(V.n_features)
-    return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[tuple[float, float]]:
