@@ -657,8 +657,7 @@ def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factor
     """
     plane = leading_plane(V, spectrum=spectrum)
     low, high = plane.rays
-    angles = np.array([low, high])
-    W = plane.vectors @ np.stack([np.cos(angles), np.sin(angles)])
+    W = plane.vectors @ np.stack([np.cos(plane.rays), np.sin(plane.rays)])
     W[_ZERO_ENTRY > W] = 0.0
     Ht, _ = V.map(_coordinates, plane.points, low=low, high=high, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T

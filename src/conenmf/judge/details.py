@@ -37,11 +37,12 @@ from .residuals import ResidualSummary
 _MAX_RESIDUAL_SQ = 0.25  # of ||V||^2: largest residual of cr1-nmf for samples in cones
 _MAX_SIDE = 48  # pixels of a thumbnail
 _MAX_PIXELS = 1_000_000  # in all thumbnails together
+_MAX_TYPICAL_SAMPLES = 6  # of each component
 _SHARE_DIGITS = 2  # shares are compared to this precision, so that faint samples do not come first
 
 
-def typical_samples(coefficients: Array, count: int) -> Array:
-    """Return the samples (K, count) with the largest share of each component; -1 if too few.
+def typical_samples(coefficients: Array) -> Array:
+    """Return the samples (K, T) with the largest share of each component; -1 if too few.
 
     If shares agree to two digits, the sample with more of the component comes first.
 
@@ -49,11 +50,9 @@ def typical_samples(coefficients: Array, count: int) -> Array:
     ----------
     coefficients : array (S, K)
         ||w_k|| H(k, n) of each sample.
-    count : int
-        The number of samples for each component.
     """
     shares = over(coefficients, coefficients.sum(axis=1, keepdims=True))
-    typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
+    typical = np.full((coefficients.shape[1], min(_MAX_TYPICAL_SAMPLES, len(shares))), -1)
     for k, row in enumerate(typical):
         rough = shares[:, k].round(_SHARE_DIGITS)
         order = np.lexsort((-coefficients[:, k], -rough))[: row.size]
@@ -112,7 +111,6 @@ def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
 
 _MAX_INSPECTED_SAMPLES = 2000
 _MAX_EXAMPLES = 6  # inspected samples that are stored with all their features
-_MAX_TYPICAL_SAMPLES = 6  # of each component
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +169,7 @@ def inspected_samples(
     count = int((norms > 0).sum()) or indices.size
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
     coefficients = Ht * norm(W, axis=0)
-    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
+    typical = typical_samples(coefficients)
     originals, weights = samples_and_weights(V, indices[examples])
     return InspectedSamples(
         indices=indices,

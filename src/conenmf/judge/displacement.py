@@ -223,8 +223,6 @@ class _Squares:
     def value(self, W: Array, H: Array) -> float:
         """Return Q with the penalties."""
         Q = float((self.weights * (self.X - W @ H) ** 2).sum())
-        if self.penalties.are_none:
-            return Q
         of_H = self.penalties.on_H
         of_W = self.penalties.on_W(0.0, H.shape[1])
         Q += 0.0 if of_H is None else of_H.value(H.T)

@@ -68,7 +68,8 @@ def entry_limits(centre: Array, runs: Array) -> Pair:
     """
     n = len(runs)
     if n < 2:
-        return np.full_like(centre, np.nan), np.full_like(centre, np.nan)
+        nothing = np.full_like(centre, np.nan)
+        return nothing, nothing
     quantile = stdtrit(n - 1, (1 + LEVEL) / 2)
     width = quantile * np.sqrt(1 + np.pi / (2 * n)) * runs.std(axis=0, ddof=1)
     return np.maximum(centre - width, 0.0), centre + width
@@ -148,15 +149,16 @@ def moved_ranges(
     """
     (F, K) = W.shape
     N = X.shape[1]
-    nothing = np.full((F, K), np.nan)
     if K == 1:
         return Ranges(W, W, np.zeros(1))
+    reason = ""
     if min(F, N) <= K:
-        few = "features" if F <= K else "samples"
-        return Ranges(nothing, nothing, np.full(K, np.nan), f"there are too few {few} to see noise")
-    if not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
+        reason = f"there are too few {'features' if F <= K else 'samples'} to see noise"
+    elif not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
         reason = "the components, or their coefficients, are linearly dependent"
-        return Ranges(nothing, nothing, np.full(K, np.nan), reason)
+    if reason:
+        nothing = np.full((F, K), np.nan)
+        return Ranges(nothing, nothing, nothing[0], reason)
     ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP), problem.n_fixed)
     moved = np.maximum([W, *ends], 0)
     if not problem.penalties.sum_to_one:

@@ -19,7 +19,7 @@ sparse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -155,10 +155,14 @@ class Penalties:
     @property
     def kinds(self) -> list[str]:
         """The names of the penalties in use, by which a loss lists what it supports."""
-        asked = {"l1": self.l1_h or self.l1_w, "l2": self.l2_h or self.l2_w}
-        names = ("orthogonality", "min_volume", "sum_to_one")
-        asked |= {name: getattr(self, name) for name in names}
-        asked["one factor"] = self.fixes_columns
+        asked = {
+            "l1": self.l1_h or self.l1_w,
+            "l2": self.l2_h or self.l2_w,
+            "orthogonality": self.orthogonality,
+            "min_volume": self.min_volume,
+            "sum_to_one": self.sum_to_one,
+            "one factor": self.fixes_columns,
+        }
         return [name for name, value in asked.items() if value]
 
     @property
@@ -190,8 +194,7 @@ class Penalties:
 
     def plain(self) -> Facts:
         """Return the nonzero penalties as plain values."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        given = {name: value for name, value in given.items() if value}
+        given = {name: value for name, value in vars(self).items() if value}
         return {k: one if isinstance(one, str) else float(one) for k, one in given.items()}
 
     @classmethod
@@ -214,7 +217,7 @@ class Penalties:
             The name of the solver, for the error.
         solver : Solver or None
         """
-        if self.are_none or solver is None:
+        if solver is None:
             return
         allowed = {"l1", "l2", "one factor"} if solver.takes_l1 else set()
         if solver.floored and not allowed.issuperset(self.kinds):
@@ -372,7 +375,7 @@ def _shortest_rows(G: Array, C: Array) -> Array:
     grams = grams - crossed - crossed.transpose(0, 2, 1)
     Y = nnls(grams + shifts[:, None, None] * s[:, :, None] * s[:, None, :], s) * s
     total = Y.sum(axis=1, keepdims=True)
-    return np.where(total > 0, Y / np.where(total > 0, total, 1.0), 1.0 / K)
+    return np.where(total > 0, over(Y, total), 1.0 / K)
 
 
 def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:

@@ -37,7 +37,7 @@ from ..arguments import choice, factor, function, generator, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
-from ..data.blocks import Block, cross_products, dense, exact, over
+from ..data.blocks import Block, cross_products, dense, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.resample import (
     draw_longest,
@@ -391,7 +391,7 @@ def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> Factor
 
 def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
     columns = np.ascontiguousarray(dense(V.columns(indices)))
-    return over(columns, norm(columns, axis=0)) if kind == "angle" else columns
+    return unit_columns(columns) if kind == "angle" else columns
 
 
 def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
@@ -568,7 +568,7 @@ def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Return exact factors with as many components as features, W = I, or as samples, W = V."""
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
-    W = over(W, norm(W, axis=0)).astype(V.dtype)  # norms or weights are in H
+    W = unit_columns(W).astype(V.dtype)  # norms or weights are in H
     return W, coefficients(V, W)[0]
 
 

@@ -63,8 +63,7 @@ class _Factors:
     def scaled(self, size: Array) -> _Factors:
         """Return the factors with columns w_k / size_k and rows size_k h_k; size 0 empties one."""
         both = np.outer(size, size)
-        W = self.W / np.where(size > 0, size, 1.0)
-        return _Factors(W, self.A * both, self.B * size, self.D * both)
+        return _Factors(over(self.W, size), self.A * both, self.B * size, self.D * both)
 
     def cheapest_merge(self) -> tuple[float, int, int]:
         """Return the smallest squared error of replacing two components by one, and their indices.
@@ -230,14 +229,15 @@ class ConeStream:
     @property
     def W(self) -> Array:
         """The components (F, K) with unit columns; zero for components not known yet."""
-        W = np.where(self._factors.W > FLOOR, self._factors.W, 0.0)
-        return np.pad(W, ((0, 0), (0, self.K - W.shape[1])))
+        return self._padded(np.where(self._factors.W > FLOOR, self._factors.W, 0.0))
 
     @property
     def axes(self) -> Array:
         """The axes of the cones, unit vectors (F, K); zero for cones not known yet."""
-        axes = self.cones.axes
-        return np.pad(axes, ((0, 0), (0, self.K - axes.shape[1])))
+        return self._padded(self.cones.axes)
+
+    def _padded(self, columns: Array) -> Array:
+        return np.pad(columns, ((0, 0), (0, self.K - columns.shape[1])))
 
     def update(self, V: DataMatrix) -> None:
         """Update cones and components with a batch of samples, a DataMatrix (F, N).

@@ -546,12 +546,10 @@ class Divergence(Objective[CountSums, CountShared]):
         masses = W.sum(axis=0) * sums.H
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
-        if np.any(order != np.arange(len(order))):
-            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
-            H = Ht.T
+        Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
         value = max(sums.divergence, 0.0)
         objective = value + sums.penalty + term_of(held).value(W)
-        return Finish(H, labels, value, objective, gap, order, shares[order])
+        return Finish(Ht.T, labels, value, objective, gap, order, shares[order])
 
 
 def _reorder(
@@ -580,7 +578,7 @@ def _mass(W: Array, H: Array) -> float:
 
 def _turned(V: DataMatrix) -> DataMatrix | None:
     """Return the transposed V if it is in memory and small enough; otherwise None."""
-    if V.observed is not None and V.observed.weights is not None:
+    if V.aligned_weights:
         return None  # weights are stored by samples
     if V.other_order is not None:
         return V.other_order
