@@ -26,7 +26,7 @@ from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
 from ..judge.matching import match_components
-from ..linalg.svd import KnownSpectrum, Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
 from ..types import Array, Pair, Shape
@@ -77,11 +77,11 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
     Each image is scaled to full brightness. Positions without a sample are black.
     """
     places = typical.ravel()
-    if image_shape is None or not (places >= 0).any():
+    known = np.flatnonzero(places >= 0)
+    if image_shape is None or not known.size:
         return np.zeros((0, 1, 1), dtype=np.uint8)
     pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.n_features / _MAX_PIXELS))
     factor = int(np.ceil(pixels))
-    known = np.flatnonzero(places >= 0)
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
     for part in (known[rows] for rows in slices(known.size, V.max_gather)):
         for place, column in zip(
@@ -305,15 +305,14 @@ def describe(
     W, Ht = check_factors(V, W, H)
     K = W.shape[1]
     is_whole = V.observed is None and V.measures.lowest >= 0
-    spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
     # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else complete(V, W, Ht)
-        known = spectrum if is_whole else None
+        spectrum = spectrum if is_whole else None
         return Details(
-            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
+            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=spectrum),
             cones=_diagnose_cones(described, W),
             inspected=inspected_samples(V, described, W, Ht.T, labels),
             sizes=_component_sizes(labels, K),

@@ -187,11 +187,9 @@ class _Window:
         self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
         self.inverse = inv(self.A @ self.A.T)
         D, E = self.distances(self.R, inv(self.R))
-        self.by_noise = [1 + (distances < _NEAR).sum(axis=1) / 2 for distances in (D, E)]
-        self.at_start = [
-            _squares(np.minimum(distances, 0)) / by_noise
-            for distances, by_noise in zip((D, E), self.by_noise, strict=True)
-        ]
+        self.by_noise = 1 + np.array([(one < _NEAR).sum(axis=1) for one in (D, E)]) / 2
+        squared = np.array([_squares(np.minimum(one, 0)) for one in (D, E)])
+        self.at_start = squared / self.by_noise
 
     def distances(self, T: Array, U: Array) -> Pair:
         """Return distances of samples from the faces (K, N), and entries of components (K, F)."""
@@ -211,11 +209,8 @@ class _Window:
         except np.linalg.LinAlgError:
             return _FAR, np.zeros_like(T)
         D, E = (np.minimum(distances, 0, out=distances) for distances in self.distances(T, U))
-        squares = _squares(D), _squares(E)
-        faces, components = (
-            np.maximum(one / by_noise - start - _SLACK, 0)
-            for one, by_noise, start in zip(squares, self.by_noise, self.at_start, strict=True)
-        )
+        squares = np.array([_squares(D), _squares(E)])
+        faces, components = np.maximum(squares / self.by_noise - self.at_start - _SLACK, 0)
         norms = norm(U, axis=1, keepdims=True)
         M = self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))

@@ -484,7 +484,7 @@ def initialize(
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)
     )
-    W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
+    W, H, name = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
     exact = H is None or name in CONE_INITS  # zeros of such an H are exact, not guesses

@@ -457,17 +457,11 @@ class KnownShared(NamedTuple):
 class KnownSquares(_Squares[KnownSums, KnownShared]):
     """The weighted squared error over the known entries.
 
-    One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
+    One iteration in several uses Gram matrices, the others fill missing entries. If half of
     the entries or more are missing, or if weights differ, all iterations use Gram matrices.
     """
 
     Sums = KnownSums
-
-    def __init__(
-        self, loss: Loss, V: DataMatrix, *given: Any, grams_every: int | None = None, **more: Any
-    ) -> None:
-        super().__init__(loss, V, *given, **more)
-        self._grams_every = grams_every
 
     @staticmethod
     def step(
@@ -492,8 +486,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         is_mask = self.V.observed.is_mask
         every = 1
         if is_mask and self.V.observed.missing < _MAX_FILLED:
-            usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
-            every = self._grams_every or usual
+            every = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
         if number % every == 0:
             return KnownShared(W, is_mask, pairs=pack(W))
         return KnownShared(W, is_mask, G=W.T @ W)

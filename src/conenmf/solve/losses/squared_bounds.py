@@ -268,9 +268,7 @@ def known_bound(V: DataMatrix, K: int) -> Interval:
         if most <= K:
             return 0.0, 0.0
         sizes = np.unique(np.geomspace(K + 1, most, _MAX_RECTANGLES).astype(int))
-        rectangles = [
-            np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes
-        ]
+        rectangles = [np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes]
         best = max((_rectangle(V, weights, t) for t in rectangles), key=lambda view: view.total)
         tail, chance = _tail(best, K)
     return math.sqrt(min(tail / observed.total, 1.0)), chance
