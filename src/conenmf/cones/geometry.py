@@ -238,7 +238,7 @@ def _members(index: range, own: Array) -> tuple[Array]:
 def distances(V: DataMatrix, indices: Array) -> Array:
     """Return the distances (n, n) between some samples, none of them zero, scaled to norm 1."""
     X = unit_samples(V)
-    size = int(np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather))
+    size = np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather)
     result = np.empty((indices.size, indices.size))
     parts = slices(indices.size, size)
     for i, rows in enumerate(parts):

@@ -154,7 +154,7 @@ def _closest_centres(Z: Array) -> tuple[float, int, int]:
     """Return the cosine of the two closest centres and their indices; -1 for a single centre."""
     cosines = Z.T @ Z
     cosines[np.tril_indices_from(cosines)] = -1.0
-    i, j = np.unravel_index(int(first_largest(cosines.ravel(), _TIE_SHARE)), cosines.shape)
+    i, j = np.unravel_index(first_largest(cosines.ravel(), _TIE_SHARE), cosines.shape)
     return float(cosines[i, j]), int(i), int(j)
 
 
@@ -163,7 +163,7 @@ def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) 
     while candidates.shape[1]:
         Z = cones.directions
         nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
-        n = int(first_largest(1.0 - nearest, _TIE_SHARE))
+        n = first_largest(1.0 - nearest, _TIE_SHARE)
         if Z.shape[1] < K:
             if nearest[n] >= 1.0 - tie:
                 break

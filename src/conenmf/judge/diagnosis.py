@@ -326,7 +326,7 @@ def gather(
     labels = of_classes if of_groups is None else of_groups
     shares = np.full(K, np.nan)
     if labels is not None:
-        shares = class_shares(fit.W, np.asarray(fit.H[:, indices]), labels)
+        shares = class_shares(fit.W, fit.H[:, indices], labels)
     part = take_samples(V, indices)
     equal = units_of(part)
     units = equal if of_groups is None else units_of(part, of_groups)

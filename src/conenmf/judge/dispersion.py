@@ -145,7 +145,7 @@ def likelihoods(
     fits = CountFits(part, noise, {}, {}, _is_uneven(part, W, noise.dispersion))
     if fits.is_uneven:  # the likelihood does not hold, so it cannot choose
         candidates = [min(candidates, key=lambda k: abs(k - first))]
-    start = int(np.argmin(np.abs(np.array(candidates) - first)))
+    start = np.argmin(np.abs(np.array(candidates) - first))
     for step, patience in ((-1, 1), (1, _PATIENCE)):
         for k in candidates[start::step]:
             best = min(fits.costs, key=fits.costs.__getitem__, default=k)
@@ -335,7 +335,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     seen = rates >= _MIN_RATE
     x = rates[seen]
     squares = (counts[seen] - x) ** 2 / x
-    freedom = max(x.size - float(n_fitted), x.size / 2)
+    freedom = max(x.size - n_fitted, x.size / 2)
     if squares.sum() <= freedom + _MIN_EXCESS * np.sqrt(3 * freedom):  # their variance is 2 + 1/x
         return 0.0
 

@@ -152,7 +152,7 @@ def displacement(
     free = [k for k in np.flatnonzero(is_used).tolist() if k >= n_fixed]
     for f, k in product((f for f in places if known[f]), free):
         for side, end in enumerate((0.0, 1.0)):
-            entry = int(positions[f]), k
+            entry = positions[f], k
             limits[side, :, f, k], lowest = _limits(squares, start, entry, end, steps)
             fall = max(fall, start.Q - lowest)
     return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)

@@ -179,7 +179,7 @@ class _Window:
         (F, K) = W.shape
         N = X.shape[1]
         squares = (X - W @ H) ** 2
-        mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * float(np.mean(X**2)))
+        mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * np.mean(X**2))
         of_features = (squares.sum(axis=1) / mean + _PRIOR) / (N - K + _PRIOR)
         of_samples = (squares.T @ (1 / of_features) + _PRIOR * mean) / (F - K + _PRIOR)
         self.W = W
@@ -306,7 +306,7 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
     squares = (X - fitted) ** 2
     clear = fitted > 2 * math.sqrt(squares.mean())
     noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean())
-    noise = max(noise, _ROUNDING * float(np.abs(X).max()))
+    noise = max(noise, _ROUNDING * np.abs(X).max())
     inverse = pinv(H @ H.T)
     found = W
     errors = noise * np.sqrt(inverse.diagonal())

@@ -135,9 +135,6 @@ class CheckpointedRun:
         rejected.
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
-
-    Attributes
-    ----------
     facts : dict
         Plain values that are saved with the run.
     """
@@ -146,7 +143,7 @@ class CheckpointedRun:
     V: DataMatrix
     identity: Facts
     rng: Rng = None
-    facts: Facts = field(default_factory=dict, init=False)
+    facts: Facts = field(default_factory=dict)
     _last: float = field(default_factory=perf_counter, init=False)
 
     @property

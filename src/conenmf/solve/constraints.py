@@ -267,15 +267,15 @@ class Term:
     def value(self, Y: Array) -> float:
         """Return the value of the term; the volume needs all rows."""
         rows = exact(Y)
-        squares = float(np.vdot(rows, rows))
-        value = 2 * self.l1 * float(rows.sum()) + self.l2 * squares
+        squares = np.vdot(rows, rows)
+        value = 2 * self.l1 * rows.sum() + self.l2 * squares
         if self.pairs:
-            value += self.pairs * (float((rows.sum(axis=1) ** 2).sum()) - squares)
+            value += self.pairs * ((rows.sum(axis=1) ** 2).sum() - squares)
         if self.volume:
             K = rows.shape[1]
             gram = rows.T @ rows / self.shift + np.eye(K)
-            value += self.volume * float(slogdet(gram)[1])
-        return value
+            value += self.volume * slogdet(gram)[1]
+        return float(value)
 
 
 def penalised_update(
@@ -299,7 +299,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
         G, C = term(G, C, C)
     if simplex:
         return sum_to_one(G, C)
-    if term is None or not term.pairs or float(eigvalsh(G)[..., 0].min()) > 0:
+    if term is None or not term.pairs or eigvalsh(G)[..., 0].min() > 0:
         return nnls(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
     alone = np.maximum(C, 0.0) / np.maximum(squares, TINY)
@@ -398,10 +398,10 @@ def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
         return W[:, k] / (norm(W[:, k]) or 1.0)
     rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
     new: Array = np.maximum(rest, 0.0)
-    length = float(norm(new))
+    length = norm(new)
     if length > 0:
         return new / length
-    new[int(rest.argmax())] = 1.0
+    new[rest.argmax()] = 1.0
     return new
 
 

@@ -164,7 +164,7 @@ def mixing(V: DataMatrix, W: Array) -> float:
     samples lie in cones; if it is far from 0, they are mixtures of components.
     """
     (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
-    pure = V.total - float(explained)
+    pure = V.total - explained
     if pure <= 1e-12 * V.total:
         return 0.0
     mixed = coefficients(V, W)[2]
@@ -300,7 +300,7 @@ def _acol(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
 
 def _random_c(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """Random C: use means of random samples from the fifth with the largest norms."""
-    longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
+    longest = draw_longest(V, max(K, math.ceil(_LONGEST_SHARE * V.nonzero)))
     count = min(_SAMPLES_PER_MEAN, longest.size)
     return _means(V, [rng.choice(longest, count, replace=False) for _ in range(K)])
 
@@ -401,7 +401,7 @@ def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tu
     if kind == "angle":
         weights = np.sqrt(over(1.0, squared))
     distances, sizes = _distances(exact_block, weights, centroids, kind)
-    tie = _TIE_SHARE * float(sizes.max())
+    tie = _TIE_SHARE * sizes.max()
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
     member = np.eye(centroids.shape[1])[labels]
     return labels, (exact_block @ (member * weights[:, None]), member.sum(axis=0))

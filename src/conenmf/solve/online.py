@@ -72,7 +72,7 @@ class _Factors:
         smaller squared singular value, the smaller root of x^2 - t x + d with t = tr(G D) and d =
         det(G D) for the two components.
         """
-        unit = float(self.D.max()) or 1.0
+        unit = self.D.max() or 1.0
         D = self.D / unit
         G = np.clip(self.W.T @ self.W, 0.0, 1.0)
         own = np.diagonal(D)
@@ -81,7 +81,7 @@ class _Factors:
         larger = (t + np.sqrt(np.maximum(t**2 - 4.0 * d, 0.0))) / 2.0
         error = over(d, larger)
         error[np.tril_indices_from(error)] = np.inf
-        i, j = np.unravel_index(int(first_largest(-error.ravel(), _TIE_SHARE)), error.shape)
+        i, j = np.unravel_index(first_largest(-error.ravel(), _TIE_SHARE), error.shape)
         return float(error[i, j]) * unit, int(i), int(j)
 
     def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
@@ -96,7 +96,7 @@ class _Factors:
         A = M @ self.A @ M.T
         B = self.B @ M.T
         D = M @ self.D @ M.T
-        length = float(norm(total))
+        length = norm(total)
         W[:, j] = total / length
         A[j, j] = D[j, j] = length**2 / count
         B[:, j] = W[:, j] * A[j, j]
@@ -210,7 +210,7 @@ class ConeStream:
         n_samples : int
             N.
         """
-        W = np.asarray(W, dtype=float)
+        W = exact(W)
         stream = cls(*W.shape)
         stream.n_samples = n_samples
         size = norm(W, axis=0)
@@ -218,7 +218,7 @@ class ConeStream:
         W = W[:, is_used] / size[is_used]
         size = size[is_used]
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
-        sums = np.asarray(sums, dtype=float)[is_used] * size
+        sums = exact(sums)[is_used] * size
         # this many equal samples with this sum and this sum of squares
         sketches = np.zeros((*W.T.shape, SKETCH_SIZE))
         sketches[:, :, 0] = (W * np.sqrt(np.diagonal(A))).T

@@ -340,8 +340,8 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         HH = H.T @ H
         inner = float(np.vdot(exact(C), H))
         if block.dtype != np.float64:
-            total = float(squared.sum()) / unit**2
-            left = total - 2.0 * inner + float(np.vdot(shared.G, HH))
+            total = squared.sum() / unit**2
+            left = total - 2.0 * inner + np.vdot(shared.G, HH)
             if left < _NEARLY_EXACT_SHARE * total:
                 shared = shared._replace(W=exact(shared.W))
                 return LeastSquares.step(exact(block), rows, shared, move)
@@ -415,13 +415,13 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
     def _sufficient_dtype(self, HH: Array, VH: Array, W: Array, G: Array) -> DType:
         """Return the type of V, or float64 if the residual is too small for single precision."""
-        inner = float(np.vdot(VH, W))  # W may have been scaled after the pass
-        left = self.total - 2.0 * inner + float(np.vdot(G, HH))
+        inner = np.vdot(VH, W)  # W may have been scaled after the pass
+        left = self.total - 2.0 * inner + np.vdot(G, HH)
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
     def _scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
-        squared = float(np.vdot(_gram(W), sums.HH))
+        squared = np.vdot(_gram(W), sums.HH)
         return W * (sums.inner / squared) if squared > 0 else W
 
     def value(self, sums: SquareSums, W: Array, Ht: Aligned) -> float:
@@ -430,7 +430,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
     def _value(self, inner: float, G: Array, HH: Array) -> float:
         """Return the squared error, at least 0 in spite of rounding."""
-        return _finite(self.total - 2.0 * inner + float(np.vdot(G, HH)))
+        return _finite(self.total - 2.0 * inner + np.vdot(G, HH))
 
 
 class KnownSums(NamedTuple):
@@ -537,7 +537,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         """Return the weighted squared error and the penalties; with Gram matrices, at any W."""
         value = sums.value
         if sums.grams is not None:
-            inner = float(np.vdot(sums.VH, exact(W)))
+            inner = np.vdot(sums.VH, exact(W))
             value = self.total - 2 * inner + _squares_of_fit(sums.grams, W)
         return self._penalised(_finite(value), W, Ht)
 

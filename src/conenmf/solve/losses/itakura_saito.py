@@ -115,7 +115,7 @@ class ItakuraSaito(Loss):
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features without any component."""
         mean = V.sweep(_sums_and_logs)[0][0] / V.n_samples
-        W = exact(np.asarray(W))
+        W = exact(W)
         rates = W.sum(axis=1) / mean
         lost = rates <= _VANISHING * rates.max()
         W = np.where(lost[:, None], _LIFTED_SHARE * np.outer(mean, W.sum(axis=0) / mean.sum()), W)
@@ -214,13 +214,13 @@ class SpectralDivergence(Objective[SpectralSums, SpectralShared]):
         Coefficients `near` those of a run are kept for samples where they are better.
         """
         V = self.V
-        W = exact(np.asarray(W))
+        W = exact(W)
         rows = () if near is None else (near,)
         with V.own_threads():
             how: Facts = {"W": W, "own": own_order(W), "dtype": V.dtype}
             Ht, (sums, slopes) = V.sweep(_finish, *rows, **how)
             sizes = W.sum(axis=0)
-            shares = sizes * sums.H / float(sizes @ sums.H)
+            shares = sizes * sums.H / sizes @ sums.H
             order = sorting(shares, 0 if sort else len(shares))
             Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
         slopes += np.abs(W * (sums.below - sums.above)).sum()

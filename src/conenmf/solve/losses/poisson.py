@@ -540,7 +540,7 @@ class Divergence(Objective[CountSums, CountShared]):
         H, labels, sums = regressions(self.V, W, self.penalties)
         if sums.unseen.any():
             report_unseen(self.V, sums.unseen)
-        W = np.asarray(W, float)
+        W = exact(W)
         gaps = dual_gaps(sums.ratios, sums.known, W, self.margins.features, held)
         gap = (sums.gap + float(gaps.sum())) / self.margins.total
         masses = W.sum(axis=0) * sums.H
@@ -635,7 +635,7 @@ def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[t
         H = regression(outside, Side.of(W * other[:, None]))
         masses = H @ W.sum(axis=0)
         share = np.where(masses > 0, _MIXED_SHARE, 1.0)
-        rest = float(mean[member == 0].sum())
+        rest = mean[member == 0].sum()
         known = sample_sums(outside)
         unknown = np.where(known > 0, known / (rest or 1.0), totals)  # as the mean predicts
         joined = np.hstack([H * (1 - share)[:, None], (share * unknown)[:, None]])
