@@ -220,7 +220,7 @@ class SpectralDivergence(Objective[SpectralSums, SpectralShared]):
             how: Facts = {"W": W, "own": own_order(W), "dtype": V.dtype}
             Ht, (sums, slopes) = V.sweep(_finish, *rows, **how)
             sizes = W.sum(axis=0)
-            shares = sizes * sums.H / sizes @ sums.H
+            shares = sizes * sums.H / (sizes @ sums.H)
             order = sorting(shares, 0 if sort else len(shares))
             Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
         slopes += np.abs(W * (sums.below - sums.above)).sum()
