@@ -77,11 +77,14 @@ def test_holes_on_every_storage(main_backend, small_blocks, X, with_holes):
 
 @pytest.mark.parametrize("solver", ["hals", "mult", "nnlsb", "plain-hals"])
 @pytest.mark.parametrize("grams_every", [1, 4, 99])
-def test_filling_holes_and_gram_matrices_lower_the_same_objective(solver, grams_every, X, rng):
+def test_filling_holes_and_gram_matrices_lower_the_same_objective(
+    solver, grams_every, X, rng, monkeypatch
+):
+    monkeypatch.setattr("conenmf.solve.losses.frobenius._GRAMS_EVERY", grams_every)
     mask = known(X, 0.3)
     V = from_rows(X, mask=mask, block_samples=32)
     W, H = rng.random((20, 3)), rng.random((3, 80))
-    objective = KnownSquares(FROBENIUS, V, rescale=False, grams_every=grams_every)
+    objective = KnownSquares(FROBENIUS, V, rescale=False)
     how = {"stopping": Stopping(0.0, max_iter=15), "objective": objective}
     solution = alternate(V, W, H, solver, **how)
     errors = solution.history.relative_error

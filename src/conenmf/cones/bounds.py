@@ -15,7 +15,7 @@ from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..arguments import array, factor
-from ..data.blocks import Block, over
+from ..data.blocks import Block, exact, unit_columns
 from ..data.matrix import Aligned
 from ..data.validate import check_labels
 from ..errors import Option, OptionError
@@ -51,9 +51,9 @@ def deterministic_bound(V: object, W: Array, labels: Aligned) -> float:
     True
     """
     V = as_data(V)
-    W = np.asarray(factor("W", W, (V.n_features, "K")), dtype=float)
+    W = exact(factor("W", W, (V.n_features, "K")))
     labels = check_labels(V, labels, W.shape[1])
-    axes = np.ascontiguousarray(over(W, norm(W, axis=0)).T)
+    axes = np.ascontiguousarray(unit_columns(W).T)
     (largest,) = V.sweep(_largest_sine, labels, V.norms_squared, reduce=max, axes=axes)
     return float(largest)
 

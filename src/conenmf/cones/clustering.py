@@ -510,7 +510,7 @@ class LazyScores:
         for part in np.array_split(stale, 1 + stale.size // self.V.max_gather):
             if part.size:
                 block = self.V.columns(part)
-                known = int(self.counts[part].min())
+                known = self.counts[part].min()
                 fresh = self.score(block, self.squared[part], n_choices=known, **shared)
                 self.bounds[part] = np.minimum(self.bounds[part], fresh)
                 self.counts[part] = k

@@ -274,12 +274,12 @@ def noise_edge(variances: ArrayLike, F: int, counts: ArrayLike | None = None) ->
     """
     a = np.asarray(variances, dtype=float)
     c = np.ones(a.size) if counts is None else np.asarray(counts)
-    largest = float(np.max(a, where=c > 0, initial=0.0))
+    largest = np.max(a, where=c > 0, initial=0.0)
     if largest == 0.0:
         return 0.0
     a = a / largest
     # the function is convex; where its derivative is zero
-    s, _ = bisect(lambda s: bool((c * (a / (1 - a * s)) ** 2).sum() <= F / s**2), 0.0, 1.0)
+    s, _ = bisect(lambda s: (c * (a / (1 - a * s)) ** 2).sum() <= F / s**2, 0.0, 1.0)
     return math.sqrt(largest * (F / s + (c * a / (1 - a * s)).sum()))
 
 
@@ -457,7 +457,7 @@ def _clusters(Y: Array, K: int) -> Array:
         for _ in range(K):
             distances = lengths**2 * np.maximum(1.0 - nearest, TINY)
             keys = distances if start == 0 else distances / rng.exponential(size=distances.size)
-            chosen.append(int(np.argmax(keys)))
+            chosen.append(np.argmax(keys))
             nearest = np.maximum(nearest, Z[:, chosen[-1]] @ Z)
         centres = Z[:, chosen]
         for _ in range(_STEPS):
@@ -466,7 +466,7 @@ def _clusters(Y: Array, K: int) -> Array:
             lengths_of_sums = norm(sums, axis=0)
             centres = sums / np.maximum(lengths_of_sums, TINY)
         if lengths_of_sums.sum() > best:  # the weighted sum of cosines
-            best = float(lengths_of_sums.sum())
+            best = lengths_of_sums.sum()
             result = labels
     return result
 
@@ -594,13 +594,13 @@ def _n_compared(V: DataMatrix) -> int:
     if V.nonzero <= _MAX_SAMPLES:
         return V.nonzero
     entries = 1 + V.n_entries // V.n_samples
-    affordable = int(np.sqrt(2 * _SUBSET_PRODUCTS / entries))
+    affordable = np.sqrt(2 * _SUBSET_PRODUCTS / entries)
     return int(np.clip(affordable, _MIN_SUBSET_SAMPLES, _SUBSET_SAMPLES))
 
 
 def _without_shortest(squared: Array) -> tuple[float, Array]:
     """Return the squared norm below which samples count as shortest, and a mask of the others."""
-    place = min(int(np.ceil(_SHORTEST_SHARE * squared.size)), squared.size - 1)
+    place = min(math.ceil(_SHORTEST_SHARE * squared.size), squared.size - 1)
     limit = float(np.partition(squared, place)[place]) * (1.0 - _NORM_ROUNDING)
     return limit, squared >= limit
 
@@ -689,7 +689,7 @@ def _in_all_samples(
 
 def _checked(Z: Array, separation: Separation, where: str) -> tuple[int, Separation | None, str]:
     K = Z.shape[1]
-    rank = int(matrix_rank(Z))
+    rank = matrix_rank(Z)
     if rank < K:
         return 0, None, f"{K} clusters are apart{where}, but their directions have rank {rank}"
     of = "" if separation.is_exact else "at least "

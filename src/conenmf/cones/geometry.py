@@ -238,7 +238,7 @@ def _members(index: range, own: Array) -> tuple[Array]:
 def distances(V: DataMatrix, indices: Array) -> Array:
     """Return the distances (n, n) between some samples, none of them zero, scaled to norm 1."""
     X = unit_samples(V)
-    size = int(np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather))
+    size = np.clip(_GATHERED_BYTES // (8 * V.n_features), 1, V.max_gather)
     result = np.empty((indices.size, indices.size))
     parts = slices(indices.size, size)
     for i, rows in enumerate(parts):
@@ -657,8 +657,7 @@ def rank_two_factors(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Factor
     """
     plane = leading_plane(V, spectrum=spectrum)
     low, high = plane.rays
-    angles = np.array([low, high])
-    W = plane.vectors @ np.stack([np.cos(angles), np.sin(angles)])
+    W = plane.vectors @ np.stack([np.cos(plane.rays), np.sin(plane.rays)])
     W[_ZERO_ENTRY > W] = 0.0
     Ht, _ = V.map(_coordinates, plane.points, low=low, high=high, dtype=V.dtype)
     return W.astype(V.dtype), Ht.T

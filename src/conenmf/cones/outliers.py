@@ -119,7 +119,7 @@ def _greedy_cover(angles: Array, K: int, rho: float) -> tuple[Array, int]:
     counts = within.sum(axis=1)
     centres = np.empty(K, dtype=np.intp)
     for k in range(K):
-        centres[k] = n = int(counts.argmax())
+        centres[k] = n = counts.argmax()
         new = uncovered & (angles[n] <= _EXPANSION * rho)
         uncovered &= ~new
         counts -= within[:, new].sum(axis=1)

@@ -147,7 +147,7 @@ def cr1_error(V: DataMatrix, W: Array, H: Aligned) -> float:
     if squared_error < np.sqrt(rounding):
         W = np.ascontiguousarray(W, dtype=float)
         (residual,) = V.sweep(_residual_of_factors, V.norms_squared, Ht, W=W, G=W.T @ W)
-        squared_error = float(residual) / V.total
+        squared_error = residual / V.total
     return math.sqrt(squared_error)
 
 
@@ -402,7 +402,7 @@ def _next_race(
     nearest = np.maximum(nearest, products / norms(squared)[:, None])
     sines_squared = (1.0 - nearest) * (1.0 + nearest)
     sines_squared[nearest >= 1.0 - tie] = 0.0
-    start = int(index[0])
+    start = index[0]
     weights = squared[:, None] / total * sines_squared
     return nearest, _race(range(start, start + index.size), weights, seeds)
 

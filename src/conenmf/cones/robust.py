@@ -106,7 +106,7 @@ def centres_in_noise(
         U = U[:, :K]
         Y, squared, explained = V.sweep(_project, U=U)
         if noise is None:
-            noise = noise_norm(V.total, float(explained), V.shape, K)
+            noise = noise_norm(V.total, explained, V.shape, K)
         is_known = not np.isnan(noise)
         r = noise if is_known else 0.0
         centres, Z, turn = _farthest_for_certain(V, Y, squared, r, K, first)
@@ -161,8 +161,8 @@ def _extreme_cosines(block: Block, squared: Array, *, Z: Array) -> tuple[Interva
     """Return the smallest cosine to the sample's centre and the largest to another centre."""
     cosines = (Z.T @ exact(block)) / norms(squared)
     *others, own = np.sort(cosines[:, squared > 0], axis=0)
-    smallest = float(own.min(initial=np.inf))
-    largest = float(np.max(others[-1:], initial=-np.inf))
+    smallest = own.min(initial=np.inf)
+    largest = np.max(others[-1:], initial=-np.inf)
     return ((smallest, largest),)
 
 

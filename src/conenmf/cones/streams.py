@@ -24,9 +24,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import eigh, norm
+from numpy.linalg import eigh
 
-from ..data.blocks import Block, dense, exact, first_largest, norms, over
+from ..data.blocks import Block, dense, exact, first_largest, norms, over, unit_columns
 from ..data.matrix import DataMatrix
 from ..types import Array
 from .clustering import farthest_first
@@ -154,7 +154,7 @@ def _closest_centres(Z: Array) -> tuple[float, int, int]:
     """Return the cosine of the two closest centres and their indices; -1 for a single centre."""
     cosines = Z.T @ Z
     cosines[np.tril_indices_from(cosines)] = -1.0
-    i, j = np.unravel_index(int(first_largest(cosines.ravel(), _TIE_SHARE)), cosines.shape)
+    i, j = np.unravel_index(first_largest(cosines.ravel(), _TIE_SHARE), cosines.shape)
     return float(cosines[i, j]), int(i), int(j)
 
 
@@ -163,7 +163,7 @@ def _replace_centres(cones: StreamCones, candidates: Array, K: int, tie: float) 
     while candidates.shape[1]:
         Z = cones.directions
         nearest = (candidates.T @ Z).max(axis=1, initial=-2.0)
-        n = int(first_largest(1.0 - nearest, _TIE_SHARE))
+        n = first_largest(1.0 - nearest, _TIE_SHARE)
         if Z.shape[1] < K:
             if nearest[n] >= 1.0 - tie:
                 break
@@ -187,17 +187,15 @@ def _with_centre(cones: StreamCones, direction: Array, at: int | None = None) ->
 
 
 def _join_cones(cones: StreamCones, i: int, j: int) -> StreamCones:
-    """Move the samples of cone j into cone i, which keeps its centre, and remove cone j."""
-    sums = cones.sums.copy()
-    counts = cones.counts.copy()
-    sketches = cones.sketches.copy()
-    sums[:, i] += sums[:, j]
-    counts[i] += counts[j]
-    sketches[i] = merge_sketches(sketches[i], sketches[j])
+    """Move the samples of cone j into cone i < j, which keeps its centre, and remove cone j."""
     directions = np.delete(cones.directions, j, axis=1)
-    sums = np.delete(sums, j, axis=1)
-    counts = np.delete(counts, j)
-    return StreamCones(directions, sums, counts, np.delete(sketches, j, axis=0))
+    sums = np.delete(cones.sums, j, axis=1)
+    counts = np.delete(cones.counts, j)
+    sketches = np.delete(cones.sketches, j, axis=0)
+    sums[:, i] += cones.sums[:, j]
+    counts[i] += cones.counts[j]
+    sketches[i] = merge_sketches(sketches[i], cones.sketches[j])
+    return StreamCones(directions, sums, counts, sketches)
 
 
 # --- Frequent Directions ----------------------------------------------------------------------
@@ -217,7 +215,7 @@ def sketch_columns(columns: Array, size: int) -> Array:
     lost = max(squares[-size - 1], 0.0)
     squares = squares[-size:]
     turn = turn[:, -size:]
-    share = np.maximum(squares - lost, 0.0) / np.where(squares > 0, squares, 1.0)
+    share = over(np.maximum(squares - lost, 0.0), squares)
     return columns @ (turn * np.sqrt(share))
 
 
@@ -233,4 +231,4 @@ def leading_direction(sketch: Array) -> Array:
     squared error of the best axis: see "Streams" in the documentation.
     """
     axis = np.abs(sketch @ eigh(sketch.T @ sketch)[1][:, -1])
-    return over(axis, norm(axis, axis=0))
+    return unit_columns(axis)

@@ -26,7 +26,7 @@ from ..data.resample import evenly_spaced
 from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
 from ..judge.matching import match_components
-from ..linalg.svd import KnownSpectrum, Spectrum
+from ..linalg.svd import KnownSpectrum
 from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
 from ..types import Array, Pair, Shape
@@ -37,11 +37,12 @@ from .residuals import ResidualSummary
 _MAX_RESIDUAL_SQ = 0.25  # of ||V||^2: largest residual of cr1-nmf for samples in cones
 _MAX_SIDE = 48  # pixels of a thumbnail
 _MAX_PIXELS = 1_000_000  # in all thumbnails together
+_MAX_TYPICAL_SAMPLES = 6  # of each component
 _SHARE_DIGITS = 2  # shares are compared to this precision, so that faint samples do not come first
 
 
-def typical_samples(coefficients: Array, count: int) -> Array:
-    """Return the samples (K, count) with the largest share of each component; -1 if too few.
+def typical_samples(coefficients: Array) -> Array:
+    """Return the samples (K, T) with the largest share of each component; -1 if too few.
 
     If shares agree to two digits, the sample with more of the component comes first.
 
@@ -49,11 +50,9 @@ def typical_samples(coefficients: Array, count: int) -> Array:
     ----------
     coefficients : array (S, K)
         ||w_k|| H(k, n) of each sample.
-    count : int
-        The number of samples for each component.
     """
     shares = over(coefficients, coefficients.sum(axis=1, keepdims=True))
-    typical = np.full((coefficients.shape[1], min(count, len(shares))), -1)
+    typical = np.full((coefficients.shape[1], min(_MAX_TYPICAL_SAMPLES, len(shares))), -1)
     for k, row in enumerate(typical):
         rough = shares[:, k].round(_SHARE_DIGITS)
         order = np.lexsort((-coefficients[:, k], -rough))[: row.size]
@@ -78,11 +77,11 @@ def thumbnails(V: DataMatrix, indices: Array, typical: Array, image_shape: Shape
     Each image is scaled to full brightness. Positions without a sample are black.
     """
     places = typical.ravel()
-    if image_shape is None or not (places >= 0).any():
+    known = np.flatnonzero(places >= 0)
+    if image_shape is None or not known.size:
         return np.zeros((0, 1, 1), dtype=np.uint8)
     pixels = max(max(image_shape) / _MAX_SIDE, np.sqrt(places.size * V.n_features / _MAX_PIXELS))
     factor = int(np.ceil(pixels))
-    known = np.flatnonzero(places >= 0)
     images = np.zeros((places.size, *shrink(np.zeros(image_shape), factor).shape), dtype=np.uint8)
     for part in (known[rows] for rows in slices(known.size, V.max_gather)):
         for place, column in zip(
@@ -112,7 +111,6 @@ def samples_and_weights(V: DataMatrix, indices: Array) -> Pair:
 
 _MAX_INSPECTED_SAMPLES = 2000
 _MAX_EXAMPLES = 6  # inspected samples that are stored with all their features
-_MAX_TYPICAL_SAMPLES = 6  # of each component
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +169,7 @@ def inspected_samples(
     count = int((norms > 0).sum()) or indices.size
     examples = by_error[evenly_spaced(count, _MAX_EXAMPLES)]
     coefficients = Ht * norm(W, axis=0)
-    typical = typical_samples(coefficients, _MAX_TYPICAL_SAMPLES)
+    typical = typical_samples(coefficients)
     originals, weights = samples_and_weights(V, indices[examples])
     return InspectedSamples(
         indices=indices,
@@ -307,15 +305,14 @@ def describe(
     W, Ht = check_factors(V, W, H)
     K = W.shape[1]
     is_whole = V.observed is None and V.measures.lowest >= 0
-    spectrum = Spectrum.of(V, spectrum) if V.observed is None else None
     labels = check_labels(V, labels, K)
     # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else complete(V, W, Ht)
-        known = spectrum if is_whole else None
+        spectrum = spectrum if is_whole else None
         return Details(
-            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=known),
+            rank=estimate_rank(described, min(2, k_max), k_max, spectrum=spectrum),
             cones=_diagnose_cones(described, W),
             inspected=inspected_samples(V, described, W, Ht.T, labels),
             sizes=_component_sizes(labels, K),

@@ -33,6 +33,7 @@ from ..data.validate import check_factors
 from ..data.views import take_samples
 from ..errors import DataError
 from ..io.open import as_data
+from ..solve.coefficients import sorted_rows
 from ..solve.losses import Loss
 from ..solve.problem import Problem, problem_of
 from ..text import counted, visible
@@ -325,7 +326,7 @@ def gather(
     labels = of_classes if of_groups is None else of_groups
     shares = np.full(K, np.nan)
     if labels is not None:
-        shares = class_shares(fit.W, np.asarray(fit.H[:, indices]), labels)
+        shares = class_shares(fit.W, fit.H[:, indices], labels)
     part = take_samples(V, indices)
     equal = units_of(part)
     units = equal if of_groups is None else units_of(part, of_groups)
@@ -687,10 +688,8 @@ def diagnose(
     max_iter = search_iterations(V, W.shape[1], problem.loss)
     with V.own_threads():
         certificate = certify(V, W, H, problem=problem)
-        amounts = V.by_rows(lambda _, rows: rows * norm(W, axis=0), Ht)
-        labels = V.by_rows(
-            lambda _, rows: np.where(rows.any(axis=1), rows.argmax(axis=1), -1), amounts
-        )
+        how = {"order": np.arange(W.shape[1]), "sizes": norm(W, axis=0)}
+        _, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how)
         fit = Fit(
             V=V,
             W=W,

@@ -59,7 +59,7 @@ _MAX_UNEVENNESS = 6.0  # median square of the z-scores of features that share a 
 
 
 _LOSS = get_loss("poisson")
-POISSON = Noise(0.0)
+POISSON = Noise()
 
 
 def dispersion(V: DataMatrix, K: int, rng: Generator) -> float:
@@ -104,8 +104,7 @@ def noise_of(V: DataMatrix, K: int, rng: Generator, dispersion: float | None = N
     is_small = V.n_features * V.n_samples <= _MAX_WEIGHTS and V.is_in_memory
     if phi == 0 or not is_small:
         return Noise(phi)
-    H = np.asarray(_LOSS.coefficients(V, W)[0], float)
-    return Noise(phi, _weights(phi, W, H))
+    return Noise(phi, _weights(phi, W, _coefficients(V, W)))
 
 
 class CountFits(NamedTuple):
@@ -146,7 +145,7 @@ def likelihoods(
     fits = CountFits(part, noise, {}, {}, _is_uneven(part, W, noise.dispersion))
     if fits.is_uneven:  # the likelihood does not hold, so it cannot choose
         candidates = [min(candidates, key=lambda k: abs(k - first))]
-    start = int(np.argmin(np.abs(np.array(candidates) - first)))
+    start = np.argmin(np.abs(np.array(candidates) - first))
     for step, patience in ((-1, 1), (1, _PATIENCE)):
         for k in candidates[start::step]:
             best = min(fits.costs, key=fits.costs.__getitem__, default=k)
@@ -154,15 +153,17 @@ def likelihoods(
             if fits.costs and (is_late or (k - best) * step > patience):
                 break
             if k not in fits.costs:
-                W = fits.factors[k] = _best_of_several(
-                    noise.weighed(part.V), k, rng, _SEARCH_STARTS
-                )
-                fits.costs[k] = _divergence(part, W, noise) / edge_of(part.V.shape) + k
+                W = _best_of_several(noise.weighed(part.V), k, rng, _SEARCH_STARTS)
+                fits.factors[k] = W
+                H = _coefficients(part.V, W)
+                left = quasi_divergence(part.V, W, H, noise.dispersion)
+                fits.costs[k] = left / edge_of(part.V.shape) + k
     return fits
 
 
-def _divergence(part: _Part, W: Array, noise: Noise) -> float:
-    return quasi_divergence(part.V, W, _LOSS.coefficients(part.V, W)[0], noise.dispersion)
+def _coefficients(V: DataMatrix, W: Array) -> Array:
+    """Return the best H (K, N) for counts in memory."""
+    return np.asarray(_LOSS.coefficients(V, W)[0], float)
 
 
 def largest_residual(fits: CountFits, k: int) -> float:
@@ -172,7 +173,7 @@ def largest_residual(fits: CountFits, k: int) -> float:
     """
     part = fits.part
     W = fits.factors[k]
-    rates = np.maximum(W @ _LOSS.coefficients(part.V, W)[0], TINY)
+    rates = part.rates(W)
     roots = np.sqrt(2 * np.maximum(_divergences(part.counts, rates, fits.noise.dispersion), 0.0))
     residuals = np.sign(part.counts - rates) * roots
     return float(norm(residuals, 2) / highest_noise(*rates.shape))
@@ -222,6 +223,10 @@ class _Part(NamedTuple):
         counts = np.asarray(dense(part.columns(np.arange(part.shape[1]))), float)
         return cls(part if part.is_in_memory else from_columns(counts), counts)
 
+    def rates(self, W: Array) -> Array:
+        """Return the rates (F, n) of the best coefficients, above zero."""
+        return np.maximum(W @ _coefficients(self.V, W), TINY)
+
 
 def _pilot(part: _Part, K: int, rng: Generator, rounds: int = _ROUNDS) -> tuple[Array, Noise]:
     """Return W of short fits with the weights of earlier fits, and the noise around the last."""
@@ -229,7 +234,7 @@ def _pilot(part: _Part, K: int, rng: Generator, rounds: int = _ROUNDS) -> tuple[
     W = np.empty(0)
     for _ in range(rounds):
         W = _best_of_several(noise.weighed(part.V), min(K, *part.V.shape), rng)
-        H = np.asarray(_LOSS.coefficients(part.V, W)[0], float)
+        H = _coefficients(part.V, W)
         phi = _solved(part.counts, W, H)
         if phi == 0:
             return W, POISSON
@@ -273,7 +278,7 @@ def pruned(data: DataMatrix, counts: Array, W: Array, phi: float) -> Array:
     phi : float
     """
     W = np.asarray(_LOSS.admissible(data, W), float)
-    H = np.asarray(_LOSS.coefficients(data, W)[0], float)
+    H = _coefficients(data, W)
     is_active = H > _ACTIVE_SHARE * H.sum(axis=0)
     for smallest in np.argsort(H * W.sum(axis=0)[:, None], axis=0):
         is_tried = is_active & (np.arange(len(H))[:, None] == smallest)
@@ -317,7 +322,7 @@ def _is_uneven(part: _Part, W: Array, phi: float) -> bool:
     """
     if phi == 0:
         return False
-    rates = np.maximum(W @ np.asarray(_LOSS.coefficients(part.V, W)[0], float), TINY)
+    rates = part.rates(W)
     ratios = (part.counts - rates) ** 2 / (rates + phi * rates**2)
     ratios /= max(ratios.mean(), TINY)
     spreads = ratios.std(axis=1) / np.sqrt(ratios.shape[1])
@@ -332,7 +337,7 @@ def _solved(counts: Array, W: Array, H: Array) -> float:
     seen = rates >= _MIN_RATE
     x = rates[seen]
     squares = (counts[seen] - x) ** 2 / x
-    freedom = max(x.size - float(n_fitted), x.size / 2)
+    freedom = max(x.size - n_fitted, x.size / 2)
     if squares.sum() <= freedom + _MIN_EXCESS * np.sqrt(3 * freedom):  # their variance is 2 + 1/x
         return 0.0
 

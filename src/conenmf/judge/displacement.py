@@ -152,7 +152,7 @@ def displacement(
     free = [k for k in np.flatnonzero(is_used).tolist() if k >= n_fixed]
     for f, k in product((f for f in places if known[f]), free):
         for side, end in enumerate((0.0, 1.0)):
-            entry = int(positions[f]), k
+            entry = positions[f], k
             limits[side, :, f, k], lowest = _limits(squares, start, entry, end, steps)
             fall = max(fall, start.Q - lowest)
     return Displacement(shares, steps, limits[0], limits[1], start.Q, fall)
@@ -223,8 +223,6 @@ class _Squares:
     def value(self, W: Array, H: Array) -> float:
         """Return Q with the penalties."""
         Q = float((self.weights * (self.X - W @ H) ** 2).sum())
-        if self.penalties.are_none:
-            return Q
         of_H = self.penalties.on_H
         of_W = self.penalties.on_W(0.0, H.shape[1])
         Q += 0.0 if of_H is None else of_H.value(H.T)

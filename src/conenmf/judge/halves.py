@@ -217,7 +217,7 @@ def why_untested(V: DataMatrix, K: int, units: Array) -> str:
     least = _MIN_FEATURES_PER_COMPONENT * K
     if V.n_features < least:
         return f"not tested: {K} components need {least} features, and there are {V.n_features}"
-    n_units = int(units.max()) + 1
+    n_units = units.max() + 1
     if n_units < _MIN_UNITS_PER_COMPONENT * K:
         return f"{counted(n_units, 'different sample')} are too few for two halves"
     return ""

@@ -68,7 +68,8 @@ def entry_limits(centre: Array, runs: Array) -> Pair:
     """
     n = len(runs)
     if n < 2:
-        return np.full_like(centre, np.nan), np.full_like(centre, np.nan)
+        nothing = np.full_like(centre, np.nan)
+        return nothing, nothing
     quantile = stdtrit(n - 1, (1 + LEVEL) / 2)
     width = quantile * np.sqrt(1 + np.pi / (2 * n)) * runs.std(axis=0, ddof=1)
     return np.maximum(centre - width, 0.0), centre + width
@@ -148,15 +149,16 @@ def moved_ranges(
     """
     (F, K) = W.shape
     N = X.shape[1]
-    nothing = np.full((F, K), np.nan)
     if K == 1:
         return Ranges(W, W, np.zeros(1))
+    reason = ""
     if min(F, N) <= K:
-        few = "features" if F <= K else "samples"
-        return Ranges(nothing, nothing, np.full(K, np.nan), f"there are too few {few} to see noise")
-    if not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
+        reason = f"there are too few {'features' if F <= K else 'samples'} to see noise"
+    elif not max(cond(unit_columns(Y)) for Y in (W, H.T)) < _MAX_CONDITION:
         reason = "the components, or their coefficients, are linearly dependent"
-        return Ranges(nothing, nothing, np.full(K, np.nan), reason)
+    if reason:
+        nothing = np.full((F, K), np.nan)
+        return Ranges(nothing, nothing, nothing[0], reason)
     ends = _Window(X, W, H).extremes(np.maximum(steps, _MIN_STEP), problem.n_fixed)
     moved = np.maximum([W, *ends], 0)
     if not problem.penalties.sum_to_one:
@@ -177,7 +179,7 @@ class _Window:
         (F, K) = W.shape
         N = X.shape[1]
         squares = (X - W @ H) ** 2
-        mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * float(np.mean(X**2)))
+        mean = max(squares.sum() / ((F - K) * (N - K)), _MIN_NOISE**2 * np.mean(X**2))
         of_features = (squares.sum(axis=1) / mean + _PRIOR) / (N - K + _PRIOR)
         of_samples = (squares.T @ (1 / of_features) + _PRIOR * mean) / (F - K + _PRIOR)
         self.W = W
@@ -185,11 +187,9 @@ class _Window:
         self.A = (self.Q / np.sqrt(of_features)[:, None]).T @ (X / np.sqrt(of_samples))
         self.inverse = inv(self.A @ self.A.T)
         D, E = self.distances(self.R, inv(self.R))
-        self.by_noise = [1 + (distances < _NEAR).sum(axis=1) / 2 for distances in (D, E)]
-        self.at_start = [
-            _squares(np.minimum(distances, 0)) / by_noise
-            for distances, by_noise in zip((D, E), self.by_noise, strict=True)
-        ]
+        self.by_noise = 1 + np.array([(one < _NEAR).sum(axis=1) for one in (D, E)]) / 2
+        squared = np.array([_squares(np.minimum(one, 0)) for one in (D, E)])
+        self.at_start = squared / self.by_noise
 
     def distances(self, T: Array, U: Array) -> Pair:
         """Return distances of samples from the faces (K, N), and entries of components (K, F)."""
@@ -209,11 +209,8 @@ class _Window:
         except np.linalg.LinAlgError:
             return _FAR, np.zeros_like(T)
         D, E = (np.minimum(distances, 0, out=distances) for distances in self.distances(T, U))
-        squares = _squares(D), _squares(E)
-        faces, components = (
-            np.maximum(one / by_noise - start - _SLACK, 0)
-            for one, by_noise, start in zip(squares, self.by_noise, self.at_start, strict=True)
-        )
+        squares = np.array([_squares(D), _squares(E)])
+        faces, components = np.maximum(squares / self.by_noise - self.at_start - _SLACK, 0)
         norms = norm(U, axis=1, keepdims=True)
         M = self.inverse @ T
         sizes = np.sqrt((T * M).sum(axis=0))
@@ -309,7 +306,7 @@ def without_clipping(X: Array, W: Array, H: Array) -> Array:
     squares = (X - fitted) ** 2
     clear = fitted > 2 * math.sqrt(squares.mean())
     noise = math.sqrt(squares[clear].mean() if clear.any() else squares.mean())
-    noise = max(noise, _ROUNDING * float(np.abs(X).max()))
+    noise = max(noise, _ROUNDING * np.abs(X).max())
     inverse = pinv(H @ H.T)
     found = W
     errors = noise * np.sqrt(inverse.diagonal())

@@ -124,8 +124,8 @@ def residuals(V: object, W: Array, H: Aligned) -> Residuals:
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)
-    n_known = int(known.sum())
-    n_sides = sum(int(known.any(axis=axis).sum()) for axis in (0, 1))
+    n_known = known.sum()
+    n_sides = sum(known.any(axis=axis).sum() for axis in (0, 1))
     expected = float(n_known - W.shape[1] * n_sides)
     per_entry = expected / n_known if expected > 0 else np.nan
     with np.errstate(invalid="ignore"):  # features without known entries

@@ -292,7 +292,7 @@ def _add(found: Uniqueness, W: Array, other: Array, ratio: float) -> None:
     U = unit_columns(W)
     for l in map(int, np.flatnonzero(~found.given & ~found.spare)):
         angles = between(U[:, l, None], unit_columns(other))
-        nearest = int(angles.argmin())
+        nearest = angles.argmin()
         w = other[:, nearest]
         if not w.any():
             continue
@@ -547,7 +547,7 @@ def _inverse_root(rows: Array) -> Array | None:
     """
     gram = rows.T @ rows
     values, vectors = eigh(gram)
-    rounding = (len(rows) + 1000) * EPS * float(gram.trace())
+    rounding = (len(rows) + 1000) * EPS * gram.trace()
     if values.size and not values[0] > 10 * rounding:
         return None
     return vectors / np.sqrt(values - rounding)
@@ -852,7 +852,7 @@ def _at_angle(w: Array, x: Array, angle: float) -> Array | None:
     u = w / norm(w)
     x = np.maximum(x, 0)
     for _ in range(20):  # zeros may reduce the angle again
-        along = float(x @ u)
+        along = x @ u
         across = x - along * u
         size = norm(across)
         if math.atan2(size, along) >= angle - 1e-9:

@@ -28,7 +28,7 @@ import zipfile
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from operator import methodcaller, or_
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -122,6 +122,7 @@ class Parts(NamedTuple):
     plain: Facts
 
 
+@dataclass(eq=False)
 class CheckpointedRun:
     """A run that is saved at regular intervals, in a folder that the caller has locked.
 
@@ -134,27 +135,20 @@ class CheckpointedRun:
         rejected.
     rng : numpy.random.Generator, optional
         Its state is saved, and restored when the run is resumed.
-
-    Attributes
-    ----------
     facts : dict
         Plain values that are saved with the run.
     """
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        V: DataMatrix,
-        identity: Facts,
-        rng: Rng = None,
-    ) -> None:
-        self._folder = Path(checkpoint.folder)
-        self._every = checkpoint.every
-        self._V = V
-        self._rng = rng
-        self._identity = identity
-        self._last = perf_counter()
-        self.facts: Facts = {}
+    checkpoint: Checkpoint
+    V: DataMatrix
+    identity: Facts
+    rng: Rng = None
+    facts: Facts = field(default_factory=dict)
+    _last: float = field(default_factory=perf_counter, init=False)
+
+    @property
+    def _folder(self) -> Path:
+        return Path(self.checkpoint.folder)
 
     def load(self, max_iter: int) -> Parts | None:
         """Return the newest state, or None if there is none, and restore the generator.
@@ -164,7 +158,7 @@ class CheckpointedRun:
         newest = max(self._saved(), default=None)
         if newest is None:
             return None
-        header, arrays = _read(newest / "state.npz", self._identity)
+        header, arrays = _read(newest / "state.npz", self.identity)
         if int(newest.name) > max_iter:
             raise CheckpointError(
                 f"{newest} is at iteration {int(newest.name)}, beyond ",
@@ -175,8 +169,8 @@ class CheckpointedRun:
             _check_file(newest / file, checksum)
         aligned = {name: self._load_aligned(newest, name) for name in header["aligned"]}
         self.facts = header["facts"]
-        if self._rng is not None and header["rng"] is not None:
-            self._rng.bit_generator.state = header["rng"]
+        if self.rng is not None and header["rng"] is not None:
+            self.rng.bit_generator.state = header["rng"]
         return Parts(arrays, aligned, header["plain"])
 
     def _saved(self) -> list[Path]:
@@ -184,17 +178,17 @@ class CheckpointedRun:
         return [entry for entry in self._folder.iterdir() if entry.name.isdigit()]
 
     def _load_aligned(self, folder: Path, name: str) -> Aligned:
-        return self._V.map(_load_rows, folder=str(folder), name=name)[0]
+        return self.V.map(_load_rows, folder=str(folder), name=name)[0]
 
     def _save_aligned(self, rows: Aligned, folder: Path, name: str) -> dict[str, str]:
         """Write an aligned array to one file; on a cluster, to one file for each chunk."""
-        if not self._V.is_remote:
+        if not self.V.is_remote:
             return _save_rows(range(len(rows)), rows, folder=str(folder), name=name)[0]
-        return self._V.map(_save_rows, rows, reduce=or_, folder=str(folder), name=name)[0]
+        return self.V.map(_save_rows, rows, reduce=or_, folder=str(folder), name=name)[0]
 
     def save_if_due(self, run: Any, ended: bool) -> None:
         """Save a run (`solve.run.Run`) at intervals, and when the user has ended it."""
-        if not ended and perf_counter() - self._last < self._every:
+        if not ended and perf_counter() - self._last < self.checkpoint.every:
             return
         target = self._folder / f"{run.n_iter:08d}"
         with writing(target):
@@ -210,7 +204,7 @@ class CheckpointedRun:
         files: Facts = {}
         header = {
             "facts": self.facts,
-            "rng": None if self._rng is None else self._rng.bit_generator.state,
+            "rng": None if self.rng is None else self.rng.bit_generator.state,
             "plain": parts.plain,
             "aligned": list(parts.aligned),
             "files": files,
@@ -218,8 +212,8 @@ class CheckpointedRun:
         with folder_written_whole(target) as folder:
             for name, rows in parts.aligned.items():
                 files |= self._save_aligned(rows, folder, name)
-            _write(folder / "state.npz", self._identity, parts.arrays, header)
-        if self._V.is_remote:  # if chunks are lost, they are read from their files again
+            _write(folder / "state.npz", self.identity, parts.arrays, header)
+        if self.V.is_remote:  # if chunks are lost, they are read from their files again
             run.relocate({name: self._load_aligned(target, name) for name in parts.aligned})
 
 
@@ -529,12 +523,12 @@ def arrays_of(part: Any, prefix: str) -> Arrays:
     Fields that are None or dicts are left out.
     """
     arrays: Arrays = {}
-    for field in fields(part):
-        value = getattr(part, field.name)
+    for name in (one.name for one in fields(part)):
+        value = getattr(part, name)
         if is_dataclass(value):
-            arrays |= arrays_of(value, f"{prefix}{field.name}_")
+            arrays |= arrays_of(value, f"{prefix}{name}_")
         elif value is not None and not isinstance(value, dict):
-            arrays[prefix + field.name] = np.asarray(value)
+            arrays[prefix + name] = np.asarray(value)
     return arrays
 
 

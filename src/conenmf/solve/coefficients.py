@@ -140,7 +140,7 @@ def finished(
         grams, VH = term.at(W)(grams, VH, W)
     steps_of = unit_steps if penalties.fixes_columns else coordinate_steps
     steps = sums["steps"] + steps_of(grams, VH, W, places[n_fixed:])
-    squared = float(sums["squared"])
+    squared = sums["squared"]
     total = (V.observed or V).total
     residual = math.sqrt(steps / total) if total else 0.0
     return Finish(Ht.T, labels, squared, squared + penalty, residual, order, shares[order])
@@ -207,13 +207,13 @@ def own_order(W: Array) -> Array:
 def shares_of(G: Array, HH: Array) -> Array:
     """Return <w_k h_k, WH> / ||WH||^2 of each component, given W'W and HH'; they add up to 1."""
     parts = (G * HH).sum(axis=1)
-    total = float(parts.sum())
+    total = parts.sum()
     return parts / total if total > 0 else np.zeros(len(parts))
 
 
 def require_finite(V: DataMatrix, W: Array, H: Aligned, objective: float) -> None:
     """Raise `NotFiniteError` unless W (F, K), H (K, N) and the objective of a result are finite."""
-    (is_finite,) = V.map(lambda _, rows: (bool(np.isfinite(rows).all()),), H.T, reduce=min)
+    (is_finite,) = V.map(lambda _, rows: (np.isfinite(rows).all(),), H.T, reduce=min)
     ends = {"W": np.isfinite(W).all(), "H": is_finite, "the objective": np.isfinite(objective)}
     wrong = [name for name, is_right in ends.items() if not is_right]
     if wrong:

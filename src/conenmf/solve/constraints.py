@@ -19,7 +19,7 @@ sparse.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -155,10 +155,14 @@ class Penalties:
     @property
     def kinds(self) -> list[str]:
         """The names of the penalties in use, by which a loss lists what it supports."""
-        asked = {"l1": self.l1_h or self.l1_w, "l2": self.l2_h or self.l2_w}
-        names = ("orthogonality", "min_volume", "sum_to_one")
-        asked |= {name: getattr(self, name) for name in names}
-        asked["one factor"] = self.fixes_columns
+        asked = {
+            "l1": self.l1_h or self.l1_w,
+            "l2": self.l2_h or self.l2_w,
+            "orthogonality": self.orthogonality,
+            "min_volume": self.min_volume,
+            "sum_to_one": self.sum_to_one,
+            "one factor": self.fixes_columns,
+        }
         return [name for name, value in asked.items() if value]
 
     @property
@@ -190,8 +194,7 @@ class Penalties:
 
     def plain(self) -> Facts:
         """Return the nonzero penalties as plain values."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        given = {name: value for name, value in given.items() if value}
+        given = {name: value for name, value in vars(self).items() if value}
         return {k: one if isinstance(one, str) else float(one) for k, one in given.items()}
 
     @classmethod
@@ -214,7 +217,7 @@ class Penalties:
             The name of the solver, for the error.
         solver : Solver or None
         """
-        if self.are_none or solver is None:
+        if solver is None:
             return
         allowed = {"l1", "l2", "one factor"} if solver.takes_l1 else set()
         if solver.floored and not allowed.issuperset(self.kinds):
@@ -264,15 +267,15 @@ class Term:
     def value(self, Y: Array) -> float:
         """Return the value of the term; the volume needs all rows."""
         rows = exact(Y)
-        squares = float(np.vdot(rows, rows))
-        value = 2 * self.l1 * float(rows.sum()) + self.l2 * squares
+        squares = np.vdot(rows, rows)
+        value = 2 * self.l1 * rows.sum() + self.l2 * squares
         if self.pairs:
-            value += self.pairs * (float((rows.sum(axis=1) ** 2).sum()) - squares)
+            value += self.pairs * ((rows.sum(axis=1) ** 2).sum() - squares)
         if self.volume:
             K = rows.shape[1]
             gram = rows.T @ rows / self.shift + np.eye(K)
-            value += self.volume * float(slogdet(gram)[1])
-        return value
+            value += self.volume * slogdet(gram)[1]
+        return float(value)
 
 
 def penalised_update(
@@ -296,7 +299,7 @@ def best_rows(G: Array, C: Array, term: Term | None, simplex: bool) -> Array:
         G, C = term(G, C, C)
     if simplex:
         return sum_to_one(G, C)
-    if term is None or not term.pairs or float(eigvalsh(G)[..., 0].min()) > 0:
+    if term is None or not term.pairs or eigvalsh(G)[..., 0].min() > 0:
         return nnls(G, C)
     squares = np.diagonal(G, axis1=-2, axis2=-1)
     alone = np.maximum(C, 0.0) / np.maximum(squares, TINY)
@@ -372,7 +375,7 @@ def _shortest_rows(G: Array, C: Array) -> Array:
     grams = grams - crossed - crossed.transpose(0, 2, 1)
     Y = nnls(grams + shifts[:, None, None] * s[:, :, None] * s[:, None, :], s) * s
     total = Y.sum(axis=1, keepdims=True)
-    return np.where(total > 0, Y / np.where(total > 0, total, 1.0), 1.0 / K)
+    return np.where(total > 0, over(Y, total), 1.0 / K)
 
 
 def update_unit_columns(G: Array, C: Array, W: Array, *, sweeps: int, n_fixed: int = 0) -> Array:
@@ -395,10 +398,10 @@ def _best_column(G: Array, C: Array, W: Array, k: int) -> Array:
         return W[:, k] / (norm(W[:, k]) or 1.0)
     rest = C[:, k] - W @ G[:, k] + W[:, k] * G[k, k]
     new: Array = np.maximum(rest, 0.0)
-    length = float(norm(new))
+    length = norm(new)
     if length > 0:
         return new / length
-    new[int(rest.argmax())] = 1.0
+    new[rest.argmax()] = 1.0
     return new
 
 

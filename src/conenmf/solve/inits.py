@@ -37,7 +37,7 @@ from ..arguments import choice, factor, function, generator, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
-from ..data.blocks import Block, cross_products, dense, exact, over
+from ..data.blocks import Block, cross_products, dense, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.resample import (
     draw_longest,
@@ -164,7 +164,7 @@ def mixing(V: DataMatrix, W: Array) -> float:
     samples lie in cones; if it is far from 0, they are mixtures of components.
     """
     (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
-    pure = V.total - float(explained)
+    pure = V.total - explained
     if pure <= 1e-12 * V.total:
         return 0.0
     mixed = coefficients(V, W)[2]
@@ -300,7 +300,7 @@ def _acol(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
 
 def _random_c(V: DataMatrix, K: int, rng: np.random.Generator) -> Array:
     """Random C: use means of random samples from the fifth with the largest norms."""
-    longest = draw_longest(V, max(K, int(np.ceil(_LONGEST_SHARE * V.nonzero))))
+    longest = draw_longest(V, max(K, math.ceil(_LONGEST_SHARE * V.nonzero)))
     count = min(_SAMPLES_PER_MEAN, longest.size)
     return _means(V, [rng.choice(longest, count, replace=False) for _ in range(K)])
 
@@ -391,7 +391,7 @@ def _lloyd(V: DataMatrix, K: int, rng: np.random.Generator, kind: str) -> Factor
 
 def _weighted_columns(V: DataMatrix, indices: Array, kind: str) -> Array:
     columns = np.ascontiguousarray(dense(V.columns(indices)))
-    return over(columns, norm(columns, axis=0)) if kind == "angle" else columns
+    return unit_columns(columns) if kind == "angle" else columns
 
 
 def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tuple[Array, Pair]:
@@ -401,7 +401,7 @@ def _nearest(block: Block, squared: Array, *, centroids: Array, kind: str) -> tu
     if kind == "angle":
         weights = np.sqrt(over(1.0, squared))
     distances, sizes = _distances(exact_block, weights, centroids, kind)
-    tie = _TIE_SHARE * float(sizes.max())
+    tie = _TIE_SHARE * sizes.max()
     labels = (distances <= distances.min(axis=1, keepdims=True) + tie).argmax(axis=1)
     member = np.eye(centroids.shape[1])[labels]
     return labels, (exact_block @ (member * weights[:, None]), member.sum(axis=0))
@@ -484,7 +484,7 @@ def initialize(
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)
     )
-    W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
+    W, H, name = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
     exact = H is None or name in CONE_INITS  # zeros of such an H are exact, not guesses
@@ -568,7 +568,7 @@ def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Return exact factors with as many components as features, W = I, or as samples, W = V."""
     F, N = V.shape
     W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
-    W = over(W, norm(W, axis=0)).astype(V.dtype)  # norms or weights are in H
+    W = unit_columns(W).astype(V.dtype)  # norms or weights are in H
     return W, coefficients(V, W)[0]
 
 

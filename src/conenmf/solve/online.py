@@ -63,8 +63,7 @@ class _Factors:
     def scaled(self, size: Array) -> _Factors:
         """Return the factors with columns w_k / size_k and rows size_k h_k; size 0 empties one."""
         both = np.outer(size, size)
-        W = self.W / np.where(size > 0, size, 1.0)
-        return _Factors(W, self.A * both, self.B * size, self.D * both)
+        return _Factors(over(self.W, size), self.A * both, self.B * size, self.D * both)
 
     def cheapest_merge(self) -> tuple[float, int, int]:
         """Return the smallest squared error of replacing two components by one, and their indices.
@@ -73,7 +72,7 @@ class _Factors:
         smaller squared singular value, the smaller root of x^2 - t x + d with t = tr(G D) and d =
         det(G D) for the two components.
         """
-        unit = float(self.D.max()) or 1.0
+        unit = self.D.max() or 1.0
         D = self.D / unit
         G = np.clip(self.W.T @ self.W, 0.0, 1.0)
         own = np.diagonal(D)
@@ -82,7 +81,7 @@ class _Factors:
         larger = (t + np.sqrt(np.maximum(t**2 - 4.0 * d, 0.0))) / 2.0
         error = over(d, larger)
         error[np.tril_indices_from(error)] = np.inf
-        i, j = np.unravel_index(int(first_largest(-error.ravel(), _TIE_SHARE)), error.shape)
+        i, j = np.unravel_index(first_largest(-error.ravel(), _TIE_SHARE), error.shape)
         return float(error[i, j]) * unit, int(i), int(j)
 
     def with_merged(self, i: int, j: int, total: Array, count: float) -> _Factors:
@@ -97,7 +96,7 @@ class _Factors:
         A = M @ self.A @ M.T
         B = self.B @ M.T
         D = M @ self.D @ M.T
-        length = float(norm(total))
+        length = norm(total)
         W[:, j] = total / length
         A[j, j] = D[j, j] = length**2 / count
         B[:, j] = W[:, j] * A[j, j]
@@ -211,7 +210,7 @@ class ConeStream:
         n_samples : int
             N.
         """
-        W = np.asarray(W, dtype=float)
+        W = exact(W)
         stream = cls(*W.shape)
         stream.n_samples = n_samples
         size = norm(W, axis=0)
@@ -219,7 +218,7 @@ class ConeStream:
         W = W[:, is_used] / size[is_used]
         size = size[is_used]
         A = HH[np.ix_(is_used, is_used)] * np.outer(size, size)
-        sums = np.asarray(sums, dtype=float)[is_used] * size
+        sums = exact(sums)[is_used] * size
         # this many equal samples with this sum and this sum of squares
         sketches = np.zeros((*W.T.shape, SKETCH_SIZE))
         sketches[:, :, 0] = (W * np.sqrt(np.diagonal(A))).T
@@ -230,14 +229,15 @@ class ConeStream:
     @property
     def W(self) -> Array:
         """The components (F, K) with unit columns; zero for components not known yet."""
-        W = np.where(self._factors.W > FLOOR, self._factors.W, 0.0)
-        return np.pad(W, ((0, 0), (0, self.K - W.shape[1])))
+        return self._padded(np.where(self._factors.W > FLOOR, self._factors.W, 0.0))
 
     @property
     def axes(self) -> Array:
         """The axes of the cones, unit vectors (F, K); zero for cones not known yet."""
-        axes = self.cones.axes
-        return np.pad(axes, ((0, 0), (0, self.K - axes.shape[1])))
+        return self._padded(self.cones.axes)
+
+    def _padded(self, columns: Array) -> Array:
+        return np.pad(columns, ((0, 0), (0, self.K - columns.shape[1])))
 
     def update(self, V: DataMatrix) -> None:
         """Update cones and components with a batch of samples, a DataMatrix (F, N).

@@ -84,7 +84,7 @@ def _successive(
     for k in range(K):
         indices[k], largest, column = lazy.worst(k, W=seen(W[:, :k]))
         W[:, k] = column
-        if largest <= _NEGLIGIBLE_SHARE * float(column @ column):
+        if largest <= _NEGLIGIBLE_SHARE * (column @ column):
             raise ComponentsError(
                 f"the data have only {k} {what}, fewer than the {K} components asked for: "
                 f"use at most {k}"

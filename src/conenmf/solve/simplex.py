@@ -140,7 +140,7 @@ def _check_shape(shape: Shape, K: int) -> None:
 
 def _check_rank(squares: Array, K: int) -> None:
     """Reject more endmembers than the pixels have directions that are not empty."""
-    rank = int((squares > _MIN_SQUARE * squares[0]).sum())
+    rank = (squares > _MIN_SQUARE * squares[0]).sum()
     if rank < K:
         raise ComponentsError(
             f"the pixels lie in {rank} dimensions, which is too few for {K} endmembers: "
@@ -220,7 +220,7 @@ def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
     rest = Y[:, is_bright] / bright[is_bright]
     _, order = qr(rest, mode="r", pivoting=True)
     Q = inv(rest[:, order[:K]])
-    growth = max(1.0 - K * float((Q @ rest).min()), 1.0)
+    growth = max(1.0 - K * (Q @ rest).min(), 1.0)
     shift = (1 - 1 / growth) / K
     return Q / growth + shift * scale
 

@@ -78,6 +78,11 @@ class Margins(NamedTuple):
         """The divergence of one component, the unit of relative errors; the total if it is 0."""
         return self.divergence if self.divergence > 1e-12 * self.total else self.total
 
+    @property
+    def mean(self) -> Array:
+        """The composition (F,) of all samples together, which sums to one."""
+        return self.features / self.total
+
 
 _measured: WeakKeyDictionary[DataMatrix, Margins] = WeakKeyDictionary()
 
@@ -109,7 +114,7 @@ def margins_together(V: DataMatrix, views: Sequence[DataMatrix]) -> None:
             logs = logs - of_weights
             if part.V.observed is None:
                 (of_samples,) = V.map(lambda _, sums: (_xlogx(sums),), samples)
-                null = logs + _xlogx(np.array([total])) - _xlogx(features) - float(of_samples)
+                null = logs + _xlogx(np.array([total])) - _xlogx(features) - of_samples
             else:
                 null = _fitted(part.V, samples, features, logs)
             null = max(float(null), 0.0)
@@ -146,7 +151,7 @@ def _fitted(V: DataMatrix, samples: Aligned, features: Array, logs: float) -> fl
     last = np.inf
     for _ in range(_MAX_FITTING_PASSES):
         ((of_samples, masses),) = V.sweep(_fit, samples, *weights, w=w)
-        value = logs - float(features @ np.log(np.where(w > 0, w, 1.0))) - of_samples
+        value = logs - features @ np.log(np.where(w > 0, w, 1.0)) - of_samples
         if last - value <= _FITTED_SHARE * features.sum():
             return float(min(value, last))
         last = value
@@ -304,7 +309,7 @@ def _regress(
         known=known,
         ratios=weighted_sums(ratios, Y)[:, places],
         unseen=unseen,
-        n_impossible=int(np.isinf(ratios.data).sum()),
+        n_impossible=np.isinf(ratios.data).sum(),
         penalty=term_of(held).value(Y),
     )
     return np.ascontiguousarray(returned[:, places]), labels, sums

@@ -340,8 +340,8 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         HH = H.T @ H
         inner = float(np.vdot(exact(C), H))
         if block.dtype != np.float64:
-            total = float(squared.sum()) / unit**2
-            left = total - 2.0 * inner + float(np.vdot(shared.G, HH))
+            total = squared.sum() / unit**2
+            left = total - 2.0 * inner + np.vdot(shared.G, HH)
             if left < _NEARLY_EXACT_SHARE * total:
                 shared = shared._replace(W=exact(shared.W))
                 return LeastSquares.step(exact(block), rows, shared, move)
@@ -415,13 +415,13 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
     def _sufficient_dtype(self, HH: Array, VH: Array, W: Array, G: Array) -> DType:
         """Return the type of V, or float64 if the residual is too small for single precision."""
-        inner = float(np.vdot(VH, W))  # W may have been scaled after the pass
-        left = self.total - 2.0 * inner + float(np.vdot(G, HH))
+        inner = np.vdot(VH, W)  # W may have been scaled after the pass
+        left = self.total - 2.0 * inner + np.vdot(G, HH)
         return self.V.dtype if left > _NEARLY_EXACT_SHARE * self.total else np.dtype(float)
 
     def _scale_W(self, sums: SquareSums, W: Array) -> Array:
         """Return W times <V, WH> / ||WH||^2."""
-        squared = float(np.vdot(_gram(W), sums.HH))
+        squared = np.vdot(_gram(W), sums.HH)
         return W * (sums.inner / squared) if squared > 0 else W
 
     def value(self, sums: SquareSums, W: Array, Ht: Aligned) -> float:
@@ -430,10 +430,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
 
     def _value(self, inner: float, G: Array, HH: Array) -> float:
         """Return the squared error, at least 0 in spite of rounding."""
-        squared = self.total - 2.0 * inner + float(np.vdot(G, HH))
-        if not np.isfinite(squared):
-            raise DataError("the solver returned factors that are not finite: check its update")
-        return max(squared, 0.0)
+        return _finite(self.total - 2.0 * inner + np.vdot(G, HH))
 
 
 class KnownSums(NamedTuple):
@@ -460,17 +457,11 @@ class KnownShared(NamedTuple):
 class KnownSquares(_Squares[KnownSums, KnownShared]):
     """The weighted squared error over the known entries.
 
-    One iteration in `grams_every` uses Gram matrices, the others fill missing entries. If half of
+    One iteration in several uses Gram matrices, the others fill missing entries. If half of
     the entries or more are missing, or if weights differ, all iterations use Gram matrices.
     """
 
     Sums = KnownSums
-
-    def __init__(
-        self, loss: Loss, V: DataMatrix, *given: Any, grams_every: int | None = None, **more: Any
-    ) -> None:
-        super().__init__(loss, V, *given, **more)
-        self._grams_every = grams_every
 
     @staticmethod
     def step(
@@ -495,8 +486,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         is_mask = self.V.observed.is_mask
         every = 1
         if is_mask and self.V.observed.missing < _MAX_FILLED:
-            usual = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
-            every = self._grams_every or usual
+            every = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
         if number % every == 0:
             return KnownShared(W, is_mask, pairs=pack(W))
         return KnownShared(W, is_mask, G=W.T @ W)
@@ -545,13 +535,11 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
 
     def value(self, sums: KnownSums, W: Array, Ht: Aligned) -> float:
         """Return the weighted squared error and the penalties; with Gram matrices, at any W."""
-        value = float(sums.value)
+        value = sums.value
         if sums.grams is not None:
-            inner = float(np.vdot(sums.VH, exact(W)))
-            value = max(float(self.total - 2 * inner + _squares_of_fit(sums.grams, W)), 0.0)
-        if not np.isfinite(value):
-            raise DataError("the solver returned factors that are not finite: check its update")
-        return self._penalised(value, W, Ht)
+            inner = np.vdot(sums.VH, exact(W))
+            value = self.total - 2 * inner + _squares_of_fit(sums.grams, W)
+        return self._penalised(_finite(value), W, Ht)
 
 
 def _step_with_grams(
@@ -584,6 +572,13 @@ def _step_of_features(
     """Step on the transposed data: update rows of W."""
     moved, _, sums = LeastSquares.step(block, Rows((squared,), W), shared, Move(update), C)
     return moved, sums
+
+
+def _finite(squared: float) -> float:
+    """Return a squared error, at least 0 in spite of rounding; raise an error if not finite."""
+    if not np.isfinite(squared):
+        raise DataError("the solver returned factors that are not finite: check its update")
+    return max(float(squared), 0.0)
 
 
 def _gram(W: Array) -> Array:

@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ...data.blocks import Block, dense, exact, over
 from ...data.entries import pack, unpack
@@ -37,9 +36,9 @@ from ..coefficients import (
     sorting,
 )
 from ..constraints import times_gram
-from ..inits import Init, Start, users_own
+from ..inits import Generator, Init, Start, users_own
 from ..loss import Loss, Move, Objective, Rows, Stepped, Updated, Words
-from ..solvers import Solver, Update
+from ..solvers import ChosenSolver, Solver, Update
 
 _IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _STEPS = 3000  # largest number of steps to a minimum
@@ -95,30 +94,52 @@ class ItakuraSaito(Loss):
         """Start with cones."""
         return ("cr1",)
 
-    def initialize(self, V: DataMatrix, K: int, init: Init, *how: Any, **known: Any) -> Start:
+    def initialize(
+        self,
+        V: DataMatrix,
+        K: int,
+        init: Init,
+        solver: ChosenSolver = None,
+        rng: Generator = None,
+        **known: Any,
+    ) -> Start:
         """Return W and H of an init, raised above zero; a named init has equal shares in H."""
         if not isinstance(init, str):
-            rng = known.get("rng", how[1] if len(how) > 1 else None)
             W, H, name = users_own(V, K, init, rng)
             W = self.admissible(V, W)
             return Start(W, _equal_coefficients(V, W) if H is None else _raised(V, W, H), name)
-        start = super().initialize(V, K, init, *how, **known)
+        start = super().initialize(V, K, init, solver, rng, **known)
         W = start.W + V.dtype.type(_LIFTED_SHARE * start.W.mean())
         return start._replace(W=W, H=_equal_coefficients(V, W))
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features without any component."""
         mean = V.sweep(_sums_and_logs)[0][0] / V.n_samples
-        W = exact(np.asarray(W))
+        W = exact(W)
         rates = W.sum(axis=1) / mean
         lost = rates <= _VANISHING * rates.max()
         W = np.where(lost[:, None], _LIFTED_SHARE * np.outer(mean, W.sum(axis=0) / mean.sum()), W)
         return np.ascontiguousarray(W, V.dtype)
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of the divergence that other features explain."""
+        """Return the share of the divergence that other features explain; one pass.
+
+        1 - D / D0, where D is the divergence of the entries from the rates predicted by other
+        features, and D0 is the divergence from the mean of the components at the best scale for
+        each sample. Components sum to one here, and each prediction contains a tenth of their mean,
+        because a low rate may cost as much as all other entries. The share is at most 1, and below
+        0 if the components predict worse than their mean. If D0 is zero, the share is 1.
+
+        >>> from conenmf import from_columns
+        >>> W = np.array([[8.0, 1.0], [8.0, 1.0], [1.0, 8.0], [1.0, 8.0]])
+        >>> V = from_columns([[9.0, 1.0], [9.0, 1.0], [1.0, 5.0], [1.0, 5.0]])
+        >>> ITAKURA_SAITO.held_out(V, W) > 0.5
+        True
+        """
         _require_positive(self, V)
-        return held_out_divergence(V, W, weights=weights)
+        W = self.admissible(V, exact(W)).astype(float)
+        folds = feature_folds(V.n_features)
+        return predicted_share(V, weights, _predict, W=over(W, W.sum(axis=0)), folds=folds)
 
 
 class SpectralSums(NamedTuple):
@@ -193,13 +214,13 @@ class SpectralDivergence(Objective[SpectralSums, SpectralShared]):
         Coefficients `near` those of a run are kept for samples where they are better.
         """
         V = self.V
-        W = exact(np.asarray(W))
+        W = exact(W)
         rows = () if near is None else (near,)
         with V.own_threads():
             how: Facts = {"W": W, "own": own_order(W), "dtype": V.dtype}
             Ht, (sums, slopes) = V.sweep(_finish, *rows, **how)
             sizes = W.sum(axis=0)
-            shares = sizes * sums.H / float(sizes @ sums.H)
+            shares = sizes * sums.H / (sizes @ sums.H)
             order = sorting(shares, 0 if sort else len(shares))
             Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, order=order, sizes=sizes)
         slopes += np.abs(W * (sums.below - sums.above)).sum()
@@ -301,11 +322,6 @@ def _divergences(V: Array, W: Array, H: Array) -> Array:
     return np.where(np.isfinite(values), values, np.inf)
 
 
-def _at_best_scale(V: Array, w: Array) -> Array:
-    """Return rates (F, n) in proportion to w (F,), at the best scale for each sample."""
-    return np.outer(w, (V / w[:, None]).mean(axis=0))
-
-
 def _equal(block: Block, *, W: Array, dtype: DType) -> PerSample:
     """Step: return equal coefficients for all components, at the best scale for each sample."""
     sizes = (exact(dense(block)) / W.sum(axis=1)[:, None]).mean(axis=0)
@@ -344,50 +360,20 @@ def _sums_and_logs(block: Block) -> tuple[tuple[Array, float]]:
 _MIXED_SHARE = 0.1  # of the rates of a sample, distributed like the mean of the components
 
 
-def held_out_divergence(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None) -> float:
-    """Return the share of the divergence that other features explain; one pass.
-
-    1 - D / D0, where D is the divergence of the entries from the rates predicted by other features,
-    and D0 is the divergence from the mean of the components at the best scale for each sample.
-    Components sum to one here, and each prediction contains a tenth of their mean, because a low
-    rate may cost as much as all other entries. The share is at most 1, and below 0 if the
-    components predict worse than their mean. If D0 is zero, the share is 1.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-        Preferably samples that were not used to fit W.
-    W : array (F, K)
-    weights : array (N,), optional
-        Weights of samples, at least 0; by default all are equal.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns
-    >>> W = [[8.0, 1.0], [8.0, 1.0], [1.0, 8.0], [1.0, 8.0]]
-    >>> V = from_columns([[9.0, 1.0], [9.0, 1.0], [1.0, 5.0], [1.0, 5.0]])
-    >>> held_out_divergence(V, W) > 0.5
-    True
-    """
-    W = ITAKURA_SAITO.admissible(V, np.asarray(W, float)).astype(float)
-    folds = feature_folds(V.n_features)
-    return predicted_share(V, weights, _predict, W=over(W, W.sum(axis=0)), folds=folds)
-
-
 def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[Interval]:
     V = exact(dense(block))
-    mean = W.mean(axis=1)
+    mean = W.mean(axis=1, keepdims=True)
     rates = np.empty_like(V)
     for fold in range(folds.max() + 1):
         hidden = folds == fold
         if hidden.all():  # nothing predicts a single feature
             return ((0.0, 0.0),)
-        sizes = (V[~hidden] / mean[~hidden, None]).mean(axis=0)
+        sizes = (V[~hidden] / mean[~hidden]).mean(axis=0)
         predicted = W[hidden] @ _best_rows(V[~hidden], W[~hidden]).T
         rates[hidden] = (1 - _MIXED_SHARE) * predicted
-        rates[hidden] += _MIXED_SHARE * np.outer(mean[hidden], sizes)
+        rates[hidden] += _MIXED_SHARE * mean[hidden] * sizes
     missed = _from_rates(V, rates)
-    base = _from_rates(V, _at_best_scale(V, mean))
+    base = _from_rates(V, mean * (V / mean).mean(axis=0))
     return ((float(weights @ missed), float(weights @ base)),)
 
 

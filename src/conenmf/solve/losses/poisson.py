@@ -43,7 +43,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
-from numpy.typing import ArrayLike
 
 from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
 from ...data.entries import weighted_grams
@@ -243,9 +242,9 @@ class Poisson(Loss):
                 return self._sprint(V, K, rng, callback)
             init = "nndsvd" if K < min(V.shape) else _ROTATED
         totals = margins(V)
-        mean = totals.features / totals.total
+        mean = totals.mean
         if not isinstance(init, str):
-            W, H, name, *_ = users_own(V, K, init, rng)
+            W, H, name = users_own(V, K, init, rng)
             W = _with_counts(W, mean)
             H = regressions(V, W)[0] if H is None else H
         elif K == 1:
@@ -263,7 +262,7 @@ class Poisson(Loss):
             ).T
         else:
             source = unit_sums(V) if scaled is None else scaled.V
-            W, _, name, *_ = initialize(source, K, init, None, rng, spectrum=scaled)
+            W, _, name = initialize(source, K, init, None, rng, spectrum=scaled)
             W = _lifted(W, mean)
             H = None
         W = np.ascontiguousarray(W, V.dtype)
@@ -324,10 +323,9 @@ class Poisson(Loss):
 
         Components get the scale that minimises the penalties; known components keep theirs.
         """
-        totals = margins(V)
         W = np.array(W, float)
         if K > n_fixed:
-            W = _with_counts(W, totals.features / totals.total, n_fixed)
+            W = _with_counts(W, margins(V).mean, n_fixed)
         W = np.ascontiguousarray(W, V.dtype)
         start = Start(W, _equal_coefficients(V, W) if H is None else H, "fixed")
         if warm and K > n_fixed:
@@ -356,7 +354,7 @@ class Poisson(Loss):
         """
         runs = []
         stopping = Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
-        for view, (W, H, *_) in zip(views, starts, strict=True):
+        for view, (W, H, _) in zip(views, starts, strict=True):
             objective = Divergence(self, view, n_fixed=n_fixed, rescale=False, is_judged=False)
             runs.append(Run(objective, W, H, self.solvers["mult"], stopping))
         for _ in run_together(V, runs):
@@ -383,9 +381,8 @@ class Poisson(Loss):
 
     def admissible(self, V: DataMatrix, W: Array) -> Array:
         """Return W with a little of every component in features with counts but no component."""
-        totals = margins(V)
         W = np.asarray(W, V.dtype)
-        return np.ascontiguousarray(_with_counts(W, totals.features / totals.total), V.dtype)
+        return np.ascontiguousarray(_with_counts(W, margins(V).mean), V.dtype)
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the negative log-likelihood of samples, up to a constant for each."""
@@ -393,8 +390,21 @@ class Poisson(Loss):
         return np.asarray((weights * (fitted - entries * logs)).sum(axis=0))
 
     def held_out(self, V: DataMatrix, W: Array, weights: Array | None = None) -> float:
-        """Return the share of the deviance that other features explain."""
-        return held_out_deviance(V, W, weights=weights)
+        """Return the share of the deviance that other features explain; one pass.
+
+        1 - D / D0, where D is the divergence of the counts from the rates predicted by other
+        features, and D0 is the divergence from the mean of the components, scaled to the total of
+        each sample. It is at most 1, and below 0 if the components predict worse than their mean.
+        Features that are zero in all components do not count. If D0 is zero, the share is 1.
+
+        >>> from conenmf import from_columns
+        >>> W = np.array([[8.0, 0.0], [8.0, 0.0], [0.0, 8.0], [0.0, 8.0]])
+        >>> POISSON.held_out(from_columns([[9, 0], [7, 0], [0, 8], [0, 8]]), W) > 0.9
+        True
+        """
+        side = Side.of(W)
+        folds = feature_folds(V.n_features)
+        return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
 
 
 def _leader(runs: list[Run]) -> Run:
@@ -530,18 +540,16 @@ class Divergence(Objective[CountSums, CountShared]):
         H, labels, sums = regressions(self.V, W, self.penalties)
         if sums.unseen.any():
             report_unseen(self.V, sums.unseen)
-        W = np.asarray(W, float)
+        W = exact(W)
         gaps = dual_gaps(sums.ratios, sums.known, W, self.margins.features, held)
         gap = (sums.gap + float(gaps.sum())) / self.margins.total
         masses = W.sum(axis=0) * sums.H
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
-        if np.any(order != np.arange(len(order))):
-            Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
-            H = Ht.T
+        Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
         value = max(sums.divergence, 0.0)
         objective = value + sums.penalty + term_of(held).value(W)
-        return Finish(H, labels, value, objective, gap, order, shares[order])
+        return Finish(Ht.T, labels, value, objective, gap, order, shares[order])
 
 
 def _reorder(
@@ -570,7 +578,7 @@ def _mass(W: Array, H: Array) -> float:
 
 def _turned(V: DataMatrix) -> DataMatrix | None:
     """Return the transposed V if it is in memory and small enough; otherwise None."""
-    if V.observed is not None and V.observed.weights is not None:
+    if V.aligned_weights:
         return None  # weights are stored by samples
     if V.other_order is not None:
         return V.other_order
@@ -612,35 +620,6 @@ def _equal_coefficients(V: DataMatrix, W: Array) -> Aligned:
 _MIXED_SHARE = 0.01  # of the rates of a sample, distributed like the mean of the components
 
 
-def held_out_deviance(V: DataMatrix, W: ArrayLike, *, weights: ArrayLike | None = None) -> float:
-    """Return the share of the deviance that other features explain; one pass.
-
-    1 - D / D0, where D is the divergence of the counts from the rates predicted by other features,
-    and D0 is the divergence from the mean of the components, scaled to the total of each sample. It
-    is at most 1, and below 0 if the components predict worse than their mean. Features that are
-    zero in all components do not count. If D0 is zero, the share is 1.
-
-    Parameters
-    ----------
-    V : DataMatrix (F, N)
-        Preferably samples that were not used to fit W.
-    W : array (F, K)
-    weights : array (N,), optional
-        Weights of samples, at least 0; by default all are equal.
-
-    Examples
-    --------
-    >>> from conenmf import from_columns
-    >>> W = [[8.0, 0.0], [8.0, 0.0], [0.0, 8.0], [0.0, 8.0]]
-    >>> V = from_columns([[9, 0], [7, 0], [0, 8], [0, 8]])
-    >>> held_out_deviance(V, W) > 0.9
-    True
-    """
-    side = Side.of(np.asarray(W))
-    folds = feature_folds(V.n_features)
-    return predicted_share(V, weights, _predict, W=over(side.W, side.sums), folds=folds)
-
-
 def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[tuple[float, float]]:
     has_component: Array = W.max(axis=1) > 0
     counts = counts_of(features_scaled(exact(block), exact(has_component)))
@@ -656,7 +635,7 @@ def _predict(block: Block, weights: Array, *, W: Array, folds: Array) -> tuple[t
         H = regression(outside, Side.of(W * other[:, None]))
         masses = H @ W.sum(axis=0)
         share = np.where(masses > 0, _MIXED_SHARE, 1.0)
-        rest = float(mean[member == 0].sum())
+        rest = mean[member == 0].sum()
         known = sample_sums(outside)
         unknown = np.where(known > 0, known / (rest or 1.0), totals)  # as the mean predicts
         joined = np.hstack([H * (1 - share)[:, None], (share * unknown)[:, None]])

@@ -264,9 +264,10 @@ def known_bound(V: DataMatrix, K: int) -> Interval:
         )
         scales = over(sums, known)
         order = np.argsort(-known, kind="stable")
-        if not (known >= 1).sum() > K:
+        most = np.count_nonzero(known)
+        if most <= K:
             return 0.0, 0.0
-        sizes = np.unique(np.geomspace(K + 1, (known >= 1).sum(), _MAX_RECTANGLES).astype(int))
+        sizes = np.unique(np.geomspace(K + 1, most, _MAX_RECTANGLES).astype(int))
         rectangles = [np.where(np.isin(np.arange(F), order[:n]), scales, 0.0) for n in sizes]
         best = max((_rectangle(V, weights, t) for t in rectangles), key=lambda view: view.total)
         tail, chance = _tail(best, K)
