@@ -10,9 +10,12 @@ on one thread each, in turn. Sets with a star were not used to choose constants.
 nonzeros, beside scikit-learn's `cd` and SciPy's two products, with errors after 25 iterations.
 ``first``: what compiling adds to the first fit of digits. ``gpu``: 20 iterations at the sizes for
 which RcppML 1.0 publishes times on an H100, on drawn data; wall and CPU seconds on all threads.
-``checkouts``: default fits of this checkout, of another one and of scikit-learn, each in a process
-of its own, in turn, for every file of a folder that `open_data` opens, and every ``V.npz`` in its
-subfolders. K is the number of classes in ``labels.npy`` beside ``V.npz``, else --components.
+``checkouts``: default fits, `transform` of one row and, for whole numbers, Poisson fits of this
+checkout, of another one twice (``itself / other`` shows what ratios vary by) and of scikit-learn.
+Each has a process of its own; they take turns, and a ratio is the median of those of the rounds.
+Matrices: small drawn ones and digits (not with --files), every file of a folder that `open_data`
+opens, and every ``V.npz`` in its subfolders. K is the number of classes in ``labels.npy`` beside
+``V.npz``, else --components.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +49,7 @@ from measure import (
     use_one_thread,
 )
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.decomposition import NMF
 from zoo_matrices import zoo
 
@@ -55,6 +60,8 @@ PUBLISHED = {  # samples, features, nonzeros, K, loss: seconds on an H100 for 20
     (5000, 10_000, 8_300_000, 64, "frobenius"): 0.88,
     (8000, 500, 531_000, 16, "poisson"): 1.98,
 }
+
+TOGETHER = 0.2  # CPU seconds of the runs of which one round of `checkouts` takes the median
 
 
 def sets(rounds: int = 3) -> None:
@@ -167,10 +174,10 @@ def gpu(rounds: int = 3) -> None:
 
 
 def begin(checkout: Path, program: str, cache: Path) -> subprocess.Popen[str]:
-    """A process that makes default fits of a checkout, compiled there alone, or of scikit-learn."""
+    """A process that does tasks with a checkout, compiled there alone, or with scikit-learn."""
     modules = f"{checkout}/src{os.pathsep}{Path(__file__).parent}"
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", f"import speed; speed.fits({program!r})"],
+        [sys.executable, "-W", "ignore", "-c", f"import speed; speed.answer({program!r})"],
         env=os.environ | {"PYTHONPATH": modules, "NUMBA_CACHE_DIR": str(cache)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -178,30 +185,61 @@ def begin(checkout: Path, program: str, cache: Path) -> subprocess.Popen[str]:
     )
 
 
-def ask(process: subprocess.Popen[str], path: Path, K: int) -> tuple[float, float]:
-    """The CPU seconds of a fit in that process, and its relative error."""
-    print(json.dumps([str(path), K]), file=process.stdin, flush=True)
+def ask(process: subprocess.Popen[str], path: Path, K: int, task: str) -> tuple[float, float]:
+    """The CPU seconds of a task in that process, and the relative error of its factors."""
+    print(json.dumps([str(path), K, task]), file=process.stdin, flush=True)
     seconds, error = json.loads(process.stdout.readline())
     return seconds, error
+
+
+def model_of(program: str, K: int, task: str) -> Any:
+    """What the task asks for, by default settings."""
+    if program == "scikit-learn":
+        return NMF(K)
+    return ConeNMF(K, loss="poisson" if task == "fit of counts" else "frobenius", n_threads=1)
 
 
 stored = lru_cache(maxsize=1)(joblib.load)
 
 
-def fits(program: str) -> None:
-    """Make the fits that lines of the standard input ask for."""
+@lru_cache(maxsize=1)
+def fitted_to(path: str, program: str, K: int) -> Any:
+    """The model of the last file whose rows were transformed."""
+    return model_of(program, K, "fit").fit(stored(path))
+
+
+def answer(program: str) -> None:
+    """Do the tasks that lines of the standard input name; short ones often, for a median."""
     use_one_thread()
     for line in sys.stdin:
-        path, K = json.loads(line)
+        path, K, task = json.loads(line)
         X = stored(path)
-        model = NMF(K) if program == "scikit-learn" else ConeNMF(K, n_threads=1)
-        seconds, A = timed(partial(model.fit_transform, X))
+        if task == "transform of one row":
+            X, model = X[:1], fitted_to(path, program, K)
+            run = partial(model.transform, X)
+        else:
+            model = model_of(program, K, task)
+            run = partial(model.fit_transform, X)
+        seconds = []
+        while sum(seconds) < TOGETHER:
+            spent, A = timed(run)
+            seconds.append(spent)
         error = max(relative_error(X, A, model.components_), 1e-6)  # below that it is exact
-        print(json.dumps([seconds, error]), flush=True)
+        print(json.dumps([statistics.median(seconds), error]), flush=True)
 
 
-def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, bool, int]]:
-    """Matrices in a folder as both libraries take them: name, file, whether sparse, components."""
+def small_matrices() -> Iterator[tuple[str, Any, int]]:
+    """Those where a fit takes milliseconds, and digits: name, samples, components."""
+    rng = np.random.default_rng(0)
+    yield "50 x 30", rng.random((50, 30)), 3
+    yield "200 x 100", rng.random((200, 100)), 5
+    rates = rng.gamma(0.5, 2.0, (60, 3)) @ rng.gamma(0.5, 2.0, (3, 40))
+    yield "60 x 40", rng.poisson(rates).astype(np.float64), 3
+    yield "digits", load_digits().data, 10
+
+
+def matrices_of(data: Path, K: int) -> Iterator[tuple[str, Any, int]]:
+    """Matrices of files in a folder as both libraries take them: name, samples, components."""
     for path in sorted([*data.glob("*.*"), *data.glob("*/V.*")]):
         name = path.parent.name if path.stem == "V" else path.name
         try:
@@ -212,44 +250,78 @@ def converted(data: Path, K: int, folder: Path) -> Iterator[tuple[str, Path, boo
             continue
         labels = path.with_name("labels.npy")
         classes = np.unique(np.load(labels)).size if path.stem == "V" and labels.exists() else K
-        copy = folder / f"{name}.joblib"
-        joblib.dump(sp.csr_array(X) if sp.issparse(X) else X, copy)
-        yield name, copy, sp.issparse(X), classes
-        copy.unlink()
+        yield name, sp.csr_array(X) if sp.issparse(X) else X, classes
+
+
+def tasks_of(X: Any) -> list[str]:
+    """What is measured with these samples; a fit of counts if they are whole numbers."""
+    values = X.data if sp.issparse(X) else X
+    counts = ["fit of counts"] if np.array_equal(values, np.round(values)) else []
+    return ["fit", "transform of one row", *counts]
+
+
+def compared(
+    processes: dict[str, subprocess.Popen[str]], path: Path, K: int, task: str, rounds: int
+) -> dict[str, float]:
+    """Print a line of the table; return the ratios, medians of those of the rounds."""
+    found: dict[str, list[tuple[float, float]]] = {one: [] for one in processes}
+    for number in range(1 + rounds):  # the first one compiles
+        order = list(processes) if number % 2 else list(processes)[::-1]
+        for one in order:
+            found[one].append(ask(processes[one], path, K, task))
+    seconds = {one: np.array([spent for spent, _ in found[one][1:]]) for one in found}
+    errors = {one: found[one][-1][1] for one in found}
+    pairs = [("itself", "other"), ("this", "other"), ("scikit-learn", "this")]
+    ratios = {
+        f"{a} / {b}": float(np.median(seconds[a] / seconds[b])) for a, b in pairs if a in seconds
+    }
+    cells: list[object] = []
+    for one in ("scikit-learn", "other", "this"):
+        spent = float(np.median(seconds[one])) if one in seconds else ""
+        cells += [spent, f"{errors[one]:.6f}" if one in errors else ""]
+    change = f"{errors['this'] / errors['other'] - 1:+.3%}"
+    row(path.stem, K, task, *cells, change, *ratios.values())
+    return ratios
 
 
 def checkouts(
-    other: Path = Path(), data: Path = Path(), components: int = 10, rounds: int = 3
+    other: Path = Path(),
+    data: Path = Path(),
+    components: int = 10,
+    rounds: int = 3,
+    files: bool = False,
 ) -> None:
-    """Default fits of both and of scikit-learn on every file; means of the ratios."""
+    """Both and scikit-learn on small matrices and every file; medians of the ratios in rounds."""
+    members = matrices_of(data, components)
+    if not files:
+        members = chain(small_matrices(), members)
     here = Path(__file__).parents[1]
-    places = {"scikit-learn": here, "other": other.resolve(), "this": here}
-    heading("set", "K", "scikit-learn, s", "error", "other, s", "error", "this, s", "error",
-            "this / other", "error", "scikit-learn / this")  # fmt: skip
+    places = {"scikit-learn": here, "other": other.resolve(), "itself": other.resolve()}
+    places["this"] = here
+    heading("set", "K", "task", "scikit-learn, s", "error", "other, s", "error", "this, s", "error",
+            "error", "itself / other", "this / other", "scikit-learn / this")  # fmt: skip
     ratios: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         processes = {name: begin(place, name, folder / name) for name, place in places.items()}
-        for name, path, is_sparse, count in converted(data, components, folder):
-            found: dict[str, list[tuple[float, float]]] = {one: [] for one in processes}
-            for _ in range(1 + rounds):  # the first one compiles
-                for one, process in processes.items():
-                    found[one].append(ask(process, path, count))
-            seconds = {one: statistics.median(s for s, _ in found[one][1:]) for one in found}
-            errors = {one: found[one][-1][1] for one in found}
-            cells = [cell for one in found for cell in (seconds[one], f"{errors[one]:.6f}")]
-            old, new = seconds["this"] / seconds["other"], seconds["scikit-learn"] / seconds["this"]
-            row(name, count, *cells, old, f"{errors['this'] / errors['other'] - 1:+.3%}", new)
-            kind = "sparse" if is_sparse else "dense"
-            ratios[f"{kind} sets, this / other"].append(old)
-            ratios[f"{kind} sets, scikit-learn / this"].append(new)
+        for name, X, K in members:
+            path = folder / f"{name}.joblib"
+            joblib.dump(X, path)
+            for task in tasks_of(X):
+                asked = dict(processes)
+                if task == "fit of counts":
+                    del asked["scikit-learn"]  # NMF(K) minimises squares
+                kind = "sparse" if sp.issparse(X) else "dense"
+                for ratio, value in compared(asked, path, K, task, rounds).items():
+                    ratios[f"{kind} sets, {task}, {ratio}"].append(value)
+            path.unlink()
         for process in processes.values():
             process.communicate()  # ends it
-    for title, each in sorted(ratios.items(), key=lambda item: item[0].partition(",")[0]):
+    for title, each in sorted(ratios.items()):
         mean, middle = statistics.geometric_mean(each), statistics.median(each)
         print(
-            f"{len(each)} {title}: geometric mean {mean:.2f}, "
-            f"median {middle:.2f}, from {min(each):.2f} to {max(each):.2f}"
+            f"{len(each)} {title}: geometric mean {mean:.3f}, "
+            f"median {middle:.3f}, from {min(each):.3f} to {max(each):.3f}"
         )
 
 

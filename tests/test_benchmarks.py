@@ -74,20 +74,22 @@ def test_checkouts_are_compared_on_every_file_of_a_folder(tmp_path, rng):
     sp.save_npz(tmp_path / "classes" / "V.npz", sp.csr_array(X * (X > 0.7)))
     np.save(tmp_path / "classes" / "labels.npy", np.arange(30) % 4)
     options = ["--other", FOLDER.parent, "--data", tmp_path, "--components", "3", "--rounds", "1"]
-    command = [sys.executable, FOLDER / "speed.py", "checkouts", *options]
+    command = [sys.executable, FOLDER / "speed.py", "checkouts", "--files", *options]
     environment = os.environ | {"CONENMF_NUMBA": "0"}
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     lines = said.stdout.splitlines()
-    (dense,) = [line.split(" | ") for line in lines if line.startswith("| mixtures.npy | 3 ")]
-    (sparse,) = [line.split(" | ") for line in lines if line.startswith("| classes | 4 ")]
-    assert dense[5] == dense[7]  # the same error
-    assert sparse[5] == sparse[7]
+    tasks = ["fit", "transform of one row"]
+    for name in ("| mixtures.npy | 3 ", "| classes | 4 "):
+        found = [line.split(" | ") for line in lines if line.startswith(name)]
+        assert [cells[2] for cells in found] == tasks
+        assert all(cells[6] == cells[8] for cells in found)  # the same error
     assert sum(line.startswith("vector.npy is left out: expected a matrix") for line in lines) == 1
-    means = [line.partition(":")[0] for line in lines[-4:]]
+    means = [line.partition(":")[0] for line in lines[-12:]]
     assert means == [
-        f"1 {kind} sets, {ratio}"
+        f"1 {kind} sets, {task}, {ratio}"
         for kind in ("dense", "sparse")
-        for ratio in ("this / other", "scikit-learn / this")
+        for task in tasks
+        for ratio in ("itself / other", "scikit-learn / this", "this / other")
     ]
 
 

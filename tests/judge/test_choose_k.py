@@ -8,7 +8,16 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones, select_k
+from conenmf import (
+    ConeNMF,
+    Problem,
+    components_for,
+    factorize,
+    from_columns,
+    from_rows,
+    make_cones,
+    select_k,
+)
 from conenmf.cones.counting import estimate_rank
 from conenmf.data.resample import draw_samples
 from conenmf.data.views import unit_samples
@@ -212,6 +221,17 @@ def test_a_rank_is_no_number_of_components(more, rng):
     chosen = select_k(from_columns(V))
     assert (chosen.K, chosen.interval) == (4 + more, (3 + more, 4 + more))
     assert chosen.grade != "proved"
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_zeros_do_not_lower_a_full_rank(axis, rng):
+    """Margins of images are zero in all samples; the rank of the others still says nothing."""
+    X = rng.random((40, 9))
+    X = np.concatenate([X, np.zeros_like(X)], axis)
+    chosen = select_k(from_rows(X))
+    assert "rank" not in [one.name for one in chosen.evidence]
+    found = components_for(X, 0.0)
+    assert (found.low, found.high) == (9, 9)
 
 
 def test_pure_samples_prove_the_number_of_components(rng):

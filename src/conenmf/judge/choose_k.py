@@ -324,12 +324,12 @@ def _rank(question: Question) -> Iterator[Evidence]:
     """Count the rank above the rounding of the data, and components that reproduce the data.
 
     Without noise both may be equal, and then the number of components is proved. Data of full rank
-    say nothing: each sample (or feature) may be a component.
+    say nothing: each sample (or feature) that is not zero may be a component.
     """
     V = question.V
     with V.own_threads():
         found = exact_rank(V)
-        if found is None or not found.is_exact or 2 < found.number == min(V.shape):
+        if found is None or not found.is_exact or (found.is_full and found.number > 2):
             return
         high = exact_number(V, found, _EXACT_TRIES)
     rank = found.number

@@ -209,8 +209,8 @@ class Search:
         if found is None:
             return 1, None
         high = exact_number(self.V, found, _MAX_FITS) if found.is_exact else None
-        if found.number == min(self.V.shape):
-            high = found.number  # V = V I
+        if found.is_full:
+            high = found.number  # V = V I, without the features and samples of zeros
         return found.number, high
 
 

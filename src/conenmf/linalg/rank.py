@@ -33,11 +33,14 @@ class Rank(NamedTuple):
         Whether a matrix of this rank rounds to V.
     rounding : float
         The Frobenius norm that errors of rounding may have, after features are scaled.
+    is_full : bool
+        Whether no matrix with the same features and samples of zeros has a larger rank.
     """
 
     number: int
     is_exact: bool
     rounding: float
+    is_full: bool
 
 
 def scaled_features(B: Array) -> Array:
@@ -67,4 +70,6 @@ def rank_above_rounding(B: Array, eps: float = EPS) -> Rank:
     sigma = svd(C, compute_uv=False)
     count = int(np.count_nonzero(sigma > rounding))
     left = math.hypot(norm(B - Q @ C), norm(sigma[count:]))
-    return Rank(max(count, 1), left <= rounding, rounding)
+    number = max(count, 1)
+    largest = min(np.count_nonzero(B.any(axis=axis)) for axis in (0, 1))
+    return Rank(number, left <= rounding, rounding, number == largest)
