@@ -329,7 +329,7 @@ def _rank(question: Question) -> Iterator[Evidence]:
     V = question.V
     with V.own_threads():
         found = exact_rank(V)
-        if found is None or not found.is_exact or 2 < found.number == min(V.shape):
+        if found is None or not found.is_exact or (found.is_full and found.number > 2):
             return
         high = exact_number(V, found, _EXACT_TRIES)
     rank = found.number
@@ -488,7 +488,9 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     """Do parallel analysis: count singular values above those of shuffled data (Horn, 1965).
 
     Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
-    which keeps each feature's distribution and destroys correlations between features.
+    which keeps each feature's distribution and destroys correlations between features. It decides
+    if the ratio gives the same number, and the edge a larger one with a small gap; or if more than
+    twice as many values are above the edge.
     """
     directions = question.directions
     others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
@@ -505,8 +507,14 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         count = int(np.argmin(above))
     K = count
     counts = {one.name: one.K for one in question.gathered}
-    is_alike = counts["ratio"] == K or "clusters" not in counts
-    is_blurred = K > 2 and is_alike and counts.get("edge", 0) > 2 * K
+    above = counts.get("edge", 0)
+    edges = [one for one in question.gathered if one.name == "edge" and one.trust == _CLEAR]
+    is_doubtful = any(not one.is_sure for one in edges)
+    is_same = counts["ratio"] == K
+    is_alone = "clusters" not in counts  # these would confirm the edge
+    most = K if is_same and is_alone and is_doubtful else 2 * K
+    is_blurred = 2 < K and above > most and (is_same or is_alone)
+    interval = (K - K // 2, K + 2) if is_blurred and not is_same else (K - K // 3, K + 1)
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
@@ -514,7 +522,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     yield Evidence(
         name="shuffled",
         K=K,
-        interval=(K - K // 3, K + 1),
+        interval=interval,
         text=text,
         trust=_FIRST if is_blurred else _USABLE,
         ks=np.arange(1, k_max + 1)[shown],
@@ -894,8 +902,8 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
     grade = SUPPORTED
     if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
-        is_agreed = (best.trust == _USABLE or best.name == "shuffled") and agreeing
-        if best.trust < _CERTAIN and not is_agreed:
+        has_interval = agreeing if best.trust == _USABLE else best.name == "shuffled"
+        if best.trust < _CERTAIN and not has_interval:
             below = K // 3 if best.below is None else min(best.below, K - 1)
             low = K - below
             high = 2 * K - below

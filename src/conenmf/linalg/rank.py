@@ -33,11 +33,14 @@ class Rank(NamedTuple):
         Whether a matrix of this rank rounds to V.
     rounding : float
         The Frobenius norm that errors of rounding may have, after features are scaled.
+    is_full : bool
+        Whether no rank is larger: the number of features or samples that are not zero.
     """
 
     number: int
     is_exact: bool
     rounding: float
+    is_full: bool
 
 
 def scaled_features(B: Array) -> Array:
@@ -67,4 +70,5 @@ def rank_above_rounding(B: Array, eps: float = EPS) -> Rank:
     sigma = svd(C, compute_uv=False)
     count = int(np.count_nonzero(sigma > rounding))
     left = math.hypot(norm(B - Q @ C), norm(sigma[count:]))
-    return Rank(max(count, 1), left <= rounding, rounding)
+    most = min(B.any(axis=0).sum(), B.any(axis=1).sum())
+    return Rank(max(count, 1), left <= rounding, rounding, bool(count >= most))
