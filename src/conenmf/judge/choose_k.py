@@ -84,6 +84,7 @@ _WIDE_GAP = 5.0
 _MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
 _OTHER_UNITS = 1e3  # times the norm of a typical feature: units differ
 _BLUR = 2  # feature scales that leave at most half of the values above the edge explain the rest
+_AGREED_BLUR = 1.5  # the same, if the ratio agrees and no step marks the edge
 _NEAR_EDGE = 1.15  # singular values this near the edge are noise after a huge drop
 _HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
@@ -489,8 +490,8 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
 
     Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
     which keeps each feature's distribution and destroys correlations between features. It decides
-    if the ratio gives the same number, and the edge a larger one with a small gap; or if more than
-    twice as many values are above the edge.
+    if more than twice as many values are above the edge; 1.5 times as many are enough if the ratio
+    gives the same number and the gap at the edge is small.
     """
     directions = question.directions
     others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
@@ -512,8 +513,8 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     is_doubtful = any(not one.is_sure for one in edges)
     is_same = counts["ratio"] == K
     is_alone = "clusters" not in counts  # these would confirm the edge
-    most = K if is_same and is_alone and is_doubtful else 2 * K
-    is_blurred = 2 < K and above > most and (is_same or is_alone)
+    most = _AGREED_BLUR if is_same and is_alone and is_doubtful else _BLUR
+    is_blurred = 2 < K and above > most * K and (is_same or is_alone)
     interval = (K - K // 2, K + 2) if is_blurred and not is_same else (K - K // 3, K + 1)
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
