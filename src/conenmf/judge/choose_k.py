@@ -848,7 +848,7 @@ def choose_k(
         pieces = list(EVIDENCE[name](question))
         seconds = (perf_counter() - began) / max(len(pieces), 1)
         gathered += [replace(one, seconds=seconds) for one in pieces]
-        if question.is_late and gathered:
+        if (question.is_late and gathered) or any(one.theorem for one in pieces):
             break
     chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
     least = problem.n_fixed
