@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import (
@@ -275,17 +276,45 @@ def test_what_regression_on_other_features_leaves_is_an_upper_end_only(rng):
     assert piece.scores[3] > 1 > piece.scores[4]
 
 
-def test_variable_spectra_do_not_add_materials():
-    """Each sample of four materials has a smooth factor of its own, which adds weak components."""
-    rng = np.random.default_rng(0)
+def variable_spectra(K, noise, rng):
+    """Each sample of K materials has a smooth factor of its own, which adds weak components."""
     band = np.linspace(0, 1, 80)[:, None]
-    W = 0.3 + np.exp(-(((band - np.linspace(0.1, 0.9, 4)) / 0.12) ** 2) / 2)
+    W = 0.3 + np.exp(-(((band - np.linspace(0.1, 0.9, K)) / 0.12) ** 2) / 2)
     factors = np.exp(0.05 * np.cos(np.pi * band * np.arange(6)) @ rng.standard_normal((6, 600)))
-    X = factors * (W @ rng.dirichlet(np.full(4, 0.5), 600).T)
-    chosen = select_k(from_columns(X + 0.005 * rng.random(X.shape)))
+    return factors * (W @ rng.dirichlet(np.full(K, 0.5), 600).T) + noise((80, 600))
+
+
+def test_variable_spectra_do_not_add_materials():
+    rng = np.random.default_rng(0)
+    chosen = select_k(from_columns(variable_spectra(4, lambda size: 0.005 * rng.random(size), rng)))
     assert found(chosen, "edge").K > 8
     assert chosen.grade == "guess"
     assert chosen.interval[0] <= 4 <= chosen.interval[1] <= 12
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_kinds_of_evidence_win_over_an_edge_without_a_step(seed):
+    rng = np.random.default_rng(seed)
+    V = variable_spectra(6, lambda size: 0.012 * rng.standard_normal(size), rng)
+    chosen = select_k(from_columns(np.maximum(V, 0)))
+    assert [found(chosen, name).K for name in ("ratio", "shuffled")] == [6, 6]
+    edge = found(chosen, "edge")
+    assert edge.trust == 2
+    assert not edge.is_sure
+    assert 9 < edge.K <= 12
+    assert (chosen.K, chosen.interval, chosen.grade) == (6, (4, 7), "guess")
+
+
+def test_full_rank_but_for_features_that_are_zero_says_nothing():
+    chosen = select_k(load_digits().data[:300])
+    assert chosen.decided_by != "rank"
+    assert chosen.interval[0] <= 10 <= chosen.interval[1]
+
+
+def test_two_clusters_of_flowers_prove_nothing():
+    chosen = select_k(load_iris().data)
+    assert chosen.grade != "proved"
+    assert chosen.sentence.count("proved") == chosen.sentence.count("2 cones, proved")
 
 
 def test_candidates_limit_the_choice(parts):
@@ -604,6 +633,23 @@ def test_overdispersion_of_features_is_no_component():
     chosen = select_k(from_columns(V), loss="poisson")
     assert (chosen.K, chosen.grade, chosen.decided_by) == (4, "guess", "edge")
     assert "differs between features" in found(chosen, "counting noise").text
+
+
+def test_the_noise_row_allows_for_the_overdispersion_that_was_found():
+    """Neither the number that was chosen nor one more is called too small."""
+    rng = np.random.default_rng(0)
+    rates = rng.dirichlet(np.full(60, 0.3), 3).T @ rng.gamma(0.8, 1500, (3, 100))
+    V = from_columns(rng.poisson(rates * rng.gamma(10, 0.1, rates.shape)).astype(float))
+    result = factorize(V, "auto", loss="poisson")
+    assert result.K == 3
+    assert result.selection.inflation > 2
+    more = factorize(V, 4, loss="poisson")
+    for one in (result, replace(more, selection=result.selection)):
+        (row,) = [row for row in one.diagnose().rows if row.name == "Noise"]
+        assert (row.grade, row.advice) == ("good", "")
+        assert "K is too small" not in str(one.diagnose())
+    (row,) = [row for row in more.diagnose().rows if row.name == "Noise"]
+    assert row.grade == "poor"  # nothing is known of the overdispersion
 
 
 def test_samples_with_very_many_counts_are_left_out():

@@ -401,6 +401,21 @@ def unique_of(W, H):
     return radii_of(W, H) <= UNIQUE_RADIUS
 
 
+@given(st.integers(3, 8), st.sampled_from([1e-4, 1e-3, 1e-2]))
+def test_a_radius_is_little_larger_than_the_worst_move(K, delta):
+    """The purest sample of component 0 is the sum of K - 1 parts that are farther from it."""
+    others = np.zeros((K, K))
+    others[0, :-1] = 1 / (K - 1)
+    others[1:, :-1] = delta * np.eye(K - 1)
+    others[1:, -1] = np.arange(1, K)  # the last component has nothing of component 0
+    H = np.column_stack([others, others[:, :-1].sum(axis=1)])
+    radius = uniqueness_radii(from_columns(H), np.eye(K), H)[0]
+    moved = between(np.eye(K)[:, :1], unit_columns(others)).min()
+    assert np.tan(moved) == pytest.approx((K - 1) * delta, rel=1e-6)
+    # sqrt(K (K - 1)) delta, the norm of the sample, and what rounding adds to it
+    assert moved <= radius <= 1.01 * np.sqrt(K * (K - 1)) * delta + 1e-8
+
+
 @st.composite
 def sparse_factors(draw):
     """Factors with so many zeros that some components are unique and others are not."""

@@ -84,6 +84,7 @@ _WIDE_GAP = 5.0
 _MIN_GAP = 1.02  # for a smaller ratio, singular values cross the edge without a step
 _OTHER_UNITS = 1e3  # times the norm of a typical feature: units differ
 _BLUR = 2  # feature scales that leave at most half of the values above the edge explain the rest
+_AGREED_BLUR = 1.5  # the same, if the ratio agrees and no step marks the edge
 _NEAR_EDGE = 1.15  # singular values this near the edge are noise after a huge drop
 _HUGE_DROP = 10.0
 _EVIDENT_MARGIN_RATIO = 2.0  # the largest ratio of singular values over the second largest, ...
@@ -488,7 +489,9 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     """Do parallel analysis: count singular values above those of shuffled data (Horn, 1965).
 
     Samples are scaled to unit norm. The values of every feature are shuffled over the samples,
-    which keeps each feature's distribution and destroys correlations between features.
+    which keeps each feature's distribution and destroys correlations between features. It decides
+    if more than twice as many values are above the edge; 1.5 times as many are enough if the ratio
+    gives the same number and the gap at the edge is small.
     """
     directions = question.directions
     others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
@@ -505,8 +508,14 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         count = int(np.argmin(above))
     K = count
     counts = {one.name: one.K for one in question.gathered}
-    is_alike = counts["ratio"] == K or "clusters" not in counts
-    is_blurred = K > 2 and is_alike and counts.get("edge", 0) > 2 * K
+    above = counts.get("edge", 0)
+    edges = [one for one in question.gathered if one.name == "edge" and one.trust == _CLEAR]
+    is_doubtful = any(not one.is_sure for one in edges)
+    is_same = counts["ratio"] == K
+    is_alone = "clusters" not in counts  # these would confirm the edge
+    most = _AGREED_BLUR if is_same and is_alone and is_doubtful else _BLUR
+    is_blurred = 2 < K and above > most * K and (is_same or is_alone)
+    interval = (K - K // 2, K + 2) if is_blurred and not is_same else (K - K // 3, K + 1)
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:
         text += "; more are above the edge of noise, which may differ between features"
@@ -514,7 +523,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     yield Evidence(
         name="shuffled",
         K=K,
-        interval=(K - K // 3, K + 1),
+        interval=interval,
         text=text,
         trust=_FIRST if is_blurred else _USABLE,
         ks=np.arange(1, k_max + 1)[shown],
@@ -839,7 +848,7 @@ def choose_k(
         pieces = list(EVIDENCE[name](question))
         seconds = (perf_counter() - began) / max(len(pieces), 1)
         gathered += [replace(one, seconds=seconds) for one in pieces]
-        if question.is_late and gathered:
+        if (question.is_late and gathered) or any(one.theorem for one in pieces):
             break
     chosen = _decision(gathered, min(V.shape), is_complete=not question.is_late)
     least = problem.n_fixed
@@ -894,8 +903,8 @@ def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Sele
     grade = SUPPORTED
     if not (best.is_sure and best.trust >= _CLEAR and agreeing and is_complete):
         grade = GUESS
-        is_agreed = (best.trust == _USABLE or best.name == "shuffled") and agreeing
-        if best.trust < _CERTAIN and not is_agreed:
+        has_interval = agreeing if best.trust == _USABLE else best.name == "shuffled"
+        if best.trust < _CERTAIN and not has_interval:
             below = K // 3 if best.below is None else min(best.below, K - 1)
             low = K - below
             high = 2 * K - below

@@ -242,10 +242,10 @@ class Fit:
     Q, Q_expected : float or None, float
         Q and the expected Q, if the uncertainties are known.
     names : tuple of K str
+        The names of the components.
     inflation : float
         How many times the divergence of Poisson counts the noise of these counts leaves, as the
         choice of K has estimated it.
-        The names of the components.
     """
 
     V: DataMatrix

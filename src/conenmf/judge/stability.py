@@ -217,7 +217,10 @@ class Stability:
             "" if known else "fewer than two runs contain it" for known in self.upper[0] >= 0
         ]
         for k in map(int, np.flatnonzero(self.moves > MAX_MOVE)):
-            reasons[k] = f"can be moved by {self.move_in_words(k)} within the noise"
+            reasons[k] = (
+                f"can be moved by {self.move_in_words(k)} within the noise (do not name it by its "
+                "profile; add samples that have it, or give a known profile)"
+            )
         return tuple(reasons)
 
     @property

@@ -323,9 +323,9 @@ def between(U: Array, X: Array) -> Array:
 # Let X = W H have rank K, and let X = W' H' be any nonnegative factors with K components. Two
 # arguments bound the angle between w_l and the nearest column of W':
 #
-# * from a sample n that is nearly pure and features S in which w_l is small. Some piece
-#   p = w'_j h'_jn has at least 1/K of the norm of x_n. It is between 0 and x_n, so it is small in
-#   S, and S determines how much of the other components is in it;
+# * from a sample n that is nearly pure and features S in which w_l is small. Pieces w'_j h'_jn add
+#   up to x_n. The share of some piece in S is at most sqrt(K) times that of x_n, and S determines
+#   how much of the other components is in it;
 # * from the same argument for rows of H, applied to all components but l: if the rows of K - 1
 #   other components are nearly fixed, then so is w_l.
 #
@@ -432,7 +432,10 @@ class _Rows:
     def bounds(
         self, k: int, y: Array, whole: Array, least: float, off: float, off_whole: float
     ) -> Iterator[tuple[float, float, Array]]:
-        """Bound the components other than k in a piece of at least this norm.
+        """Bound the components other than k in some piece.
+
+        Its norms are at most those of the whole, in units of `least`: the norm of the whole over
+        sqrt(K). All ratios below hold for one and the same piece, because b is linear in them.
 
         Returns for each window: the norm b of their part in it, in units of the norm of the piece;
         the largest norm g that they may have per unit of b, by the Gram matrix `whole`; and the
@@ -508,7 +511,7 @@ class _Proof:
     def _by_sample(self, l: int) -> float:
         """Bound the angle by the purest sample of component l and its windows."""
         y = self.Y[l]
-        least = (norm(self.A @ y) - self.of_sample) / y.size  # smallest norm of a piece
+        least = (norm(self.A @ y) - self.of_sample) / math.sqrt(y.size)
         most = norm(self.features.scaled @ y) + self.features.rounding
         off = self.off_unscaled * most / least
         bounds = self.features.bounds(l, y, self.AA, least, self.off * most / least, off)
@@ -522,7 +525,7 @@ class _Proof:
         samples = self.samples
         rest = np.arange(u.size) != k
         best = np.where(rest, np.full((2, u.size), np.inf), 0)
-        least = (float(norm(samples.scaled @ u)) - samples.rounding) / u.size
+        least = (float(norm(samples.scaled @ u)) - samples.rounding) / math.sqrt(u.size)
         scale = 1 / math.hypot(norm(self.Y[k]), samples.floor)
         y = self.Y[k] * scale
         whole = norm(self.A @ y) + self.of_sample * scale

@@ -34,7 +34,7 @@ class Rank(NamedTuple):
     rounding : float
         The Frobenius norm that errors of rounding may have, after features are scaled.
     is_full : bool
-        Whether no matrix with the same features and samples of zeros has a larger rank.
+        Whether no rank is larger: the number of features or samples that are not zero.
     """
 
     number: int
@@ -70,6 +70,5 @@ def rank_above_rounding(B: Array, eps: float = EPS) -> Rank:
     sigma = svd(C, compute_uv=False)
     count = int(np.count_nonzero(sigma > rounding))
     left = math.hypot(norm(B - Q @ C), norm(sigma[count:]))
-    number = max(count, 1)
-    largest = min(np.count_nonzero(B.any(axis=axis)) for axis in (0, 1))
-    return Rank(number, left <= rounding, rounding, number == largest)
+    most = min(B.any(axis=0).sum(), B.any(axis=1).sum())
+    return Rank(max(count, 1), left <= rounding, rounding, bool(count >= most))
