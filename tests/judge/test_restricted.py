@@ -1,8 +1,10 @@
 """Stability, limits and displacement with known components and penalties, against plain NumPy."""
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from conenmf import (
     ConeNMF,
@@ -401,3 +403,46 @@ def test_components_for_weighs_the_volume_for_each_number(mixed):
     fit = factorize(V.clip(0).T, found.high, penalties=problem.penalties)
     assert found.high == K
     assert found.errors[K] == pytest.approx(fit.relative_error, rel=1e-2)  # fewer iterations
+
+
+GUESSED = {
+    "both": Penalties(l2_h=0.1, l2_w=0.1, l1_w=0.1),
+    "one factor": Penalties(l1_h=0.1),
+    "orthogonality": Penalties(orthogonality=0.1),
+    "volume": Penalties(min_volume="auto"),
+    "sums": Penalties(sum_to_one=True, min_volume=1e-3),
+}
+
+
+@pytest.mark.parametrize("name", GUESSED)
+def test_penalties_and_complete_data_that_allow_a_guess(name):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(2.0, (30, 9)) + 1.0
+    chosen = select_k(X, problem=Problem(penalties=GUESSED[name], fixed=rng.random((9, 1))))
+    assert ("hidden" in [one.name for one in chosen.evidence]) == (name == "both")
+    assert 1 <= chosen.K <= 9
+
+
+def test_entries_of_complete_data_are_hidden_in_any_storage():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.8, (30, 9)).astype(float)
+    X[:, 0] += 1
+    problem = Problem(penalties=GUESSED["both"], fixed=rng.random((9, 1)))
+    expected = select_k(X, [1, 2, 3], problem=problem)
+    assert expected.evidence[-1].name == "hidden"
+    for table in (sp.csr_array(X), da.from_array(X, chunks=(7, 9))):
+        found = select_k(table, [1, 2, 3], problem=problem)
+        np.testing.assert_allclose(
+            found.evidence[-1].scores, expected.evidence[-1].scores, rtol=1e-6
+        )  # fits of few iterations, in single precision at first
+
+
+def test_a_volume_from_the_data_does_not_count_where_entries_are_missing():
+    rng = np.random.default_rng(0)
+    X = rng.dirichlet(np.ones(3), 60) @ rng.random((3, 9))
+    V = from_rows(X, mask=rng.random(X.shape) < 0.85)
+    scores = []
+    for volume in (0.0, "auto"):
+        problem = Problem(penalties=Penalties(sum_to_one=True, min_volume=volume))
+        scores.append(select_k(V, [2, 3, 4], problem=problem).evidence[0].scores)
+    np.testing.assert_array_equal(*scores)

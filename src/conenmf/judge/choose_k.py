@@ -670,11 +670,13 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     part = some_samples(V, rng, _HIDDEN_ENTRIES // V.n_features, _HIDDEN_ENTRIES)
     most = min(part.shape)
     problem = question.problem.scaled(part.n_samples / V.n_samples)
+    problem = replace(problem, penalties=replace(problem.penalties, min_volume=0.0))
     least = max(problem.n_fixed, 1)
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
     candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
-    has_sigma = V.observed.of_sigma and "sigma" in problem.loss.constraints
+    has_sigma = V.observed is not None and V.observed.of_sigma
+    has_sigma = has_sigma and "sigma" in problem.loss.constraints
     errors: dict[int, Array] = {}
     Q_ratios: dict[int, float] = {}
     best = candidates[0]
@@ -745,7 +747,12 @@ def _predicted(
     a component is hidden, its coefficient is arbitrary.
     """
     H = problem.coefficients(data, W)[0].T
-    every = [one.sweep(_squares_left, H, *one.observed.aligned, W=W)[:2] for one in (V, data)]
+    every = []
+    for one in (V, data):
+        known = (np.ones((V.n_samples, V.n_features), bool),)
+        if one.observed is not None:
+            known = one.observed.aligned
+        every.append(one.sweep(_squares_left, H, *known, W=W)[:2])
     left, hidden = (
         sample_weight * (of_all - of_known) for of_all, of_known in zip(*every, strict=True)
     )
@@ -835,7 +842,8 @@ def choose_k(
     names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
     penalties = problem.penalties
-    if not (problem.is_free or penalties.sum_to_one or penalties.min_volume or has_holes):
+    has_size = penalties.sum_to_one or penalties.fixes_columns  # unit columns need complete data
+    if not (problem.is_free or has_size or penalties.min_volume or has_holes):
         names = (*names, "hidden")
     gathered = question.gathered
     for place, name in enumerate(names):
@@ -961,7 +969,7 @@ def select_k(
     problem : Problem, optional
         What the fit minimises, if that is more than a loss. The number includes known components.
         If other evidence only allows a guess, hidden entries are predicted by such fits; a penalty
-        `min_volume` and sums of one do not count here.
+        `min_volume`, penalties that give components unit length and sums of one do not count here.
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
