@@ -508,13 +508,12 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
         count = int(np.argmin(above))
     K = count
     counts = {one.name: one.K for one in question.gathered}
-    above = counts.get("edge", 0)
     edges = [one for one in question.gathered if one.name == "edge" and one.trust == _CLEAR]
     is_doubtful = any(not one.is_sure for one in edges)
     is_same = counts["ratio"] == K
     is_alone = "clusters" not in counts  # these would confirm the edge
-    most = _AGREED_BLUR if is_same and is_alone and is_doubtful else _BLUR
-    is_blurred = 2 < K and above > most * K and (is_same or is_alone)
+    blur = _AGREED_BLUR if is_same and is_alone and is_doubtful else _BLUR
+    is_blurred = 2 < K and counts.get("edge", 0) > blur * K and (is_same or is_alone)
     interval = (K - K // 2, K + 2) if is_blurred and not is_same else (K - K // 3, K + 1)
     text = f"{count} singular values are above those of shuffled data"
     if is_blurred:

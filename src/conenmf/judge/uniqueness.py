@@ -511,8 +511,10 @@ class _Proof:
     def _by_sample(self, l: int) -> float:
         """Bound the angle by the purest sample of component l and its windows."""
         y = self.Y[l]
-        least = (norm(self.A @ y) - self.of_sample) / math.sqrt(y.size)
-        most = norm(self.features.scaled @ y) + self.features.rounding
+        least = (float(norm(self.A @ y)) - self.of_sample) / math.sqrt(y.size)
+        if not least > 0:
+            return math.inf
+        most = float(norm(self.features.scaled @ y)) + self.features.rounding
         off = self.off_unscaled * most / least
         bounds = self.features.bounds(l, y, self.AA, least, self.off * most / least, off)
         return _angle(min((g * b for b, g, _ in bounds), default=math.inf) + off)
