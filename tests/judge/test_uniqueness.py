@@ -552,8 +552,8 @@ def test_a_small_sample_that_mixes_all_components_is_not_pure():
         factors.append((np.array(plane) @ lifted(triangle), np.maximum(H, 0)))
         np.testing.assert_allclose(factors[-1][0] @ factors[-1][1], product, 0, 1e-14)
     assert pairs.nearest(factors[0][0], factors[1][0]).min() > np.radians(17)
-    for W, H in factors:
-        assert np.isinf(radii_of(W, H)).all()
+    for (W, H), (other, _) in zip(factors, factors[::-1], strict=True):
+        assert (radii_of(W, H) >= pairs.nearest(W, other)).all()
 
 
 def test_a_sample_of_two_components_is_not_pure_however_small():
