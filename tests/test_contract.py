@@ -571,7 +571,7 @@ REFUSED = {
     ),
     **cells(
         "stability, known and penalised",
-        "one component",
+        ("one component", "one feature"),
         "all 1 components are known",
         "nothing is left to be checked",
     ),

@@ -49,7 +49,7 @@ def names_in(kind):
 
 
 # What an objective holds of its problem and its data; every objective sets it in the same way.
-DATA = {"loss", "V", "dtype", "penalties", "n_fixed", "unit", "total"}
+DATA = {"loss", "V", "spectrum", "dtype", "penalties", "n_fixed", "unit", "total"}
 
 
 def test_the_interface_does_not_grow():

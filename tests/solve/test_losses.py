@@ -10,7 +10,7 @@ from conenmf.solve.coefficients import coefficients, sorting
 from conenmf.solve.loss import Move, step_of_run
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Stopping
-from conenmf.solve.solvers import SOLVERS, extrapolated, nnlsb
+from conenmf.solve.solvers import SOLVERS, nnlsb
 
 
 def keep(G, C, Y):
@@ -173,6 +173,6 @@ def test_both_orders_lead_to_the_iterates_of_sums(name, scale, monkeypatch, rng)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extrapolation_goes_beyond_and_stops_at_the_floor(both_twins, dtype):
     Y, before = np.array([[2.0, 1.0]], dtype), np.array([[1.0, 3.0]], dtype)
-    moved = extrapolated(Y, before, 0.5, 0.25)
+    moved = Move(lambda G, C, Y: Y, share=0.5, floor=0.25).extrapolate(Y, before)
     np.testing.assert_array_equal(moved, [[2.5, 0.25]])
     assert moved.dtype == dtype
