@@ -600,7 +600,7 @@ FAILURES = {
     **cells("fit_ratings", "other order", "the hidden ratings are drawn in the order of the users"),
     **cells(
         "fit_ratings",
-        ("sample weights", "auto, sample weights"),
+        ("sample weights", "auto, sample weights", "auto, both weights"),
         "the hidden ratings of a repeated user are drawn for each repetition",
     ),
 }
