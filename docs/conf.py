@@ -5,8 +5,10 @@ import importlib
 import inspect
 import re
 import sys
+import tomllib
 import warnings
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import matplotlib.pyplot as plt
 
@@ -14,6 +16,8 @@ import conenmf
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
+PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text("utf-8"))
+ADDRESS = PROJECT["tool"]["conenmf"]["documentation"]  # empty until the owners fill it in
 
 project = "conenmf"
 author = "The conenmf developers"
@@ -31,8 +35,14 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "dataset_tables",
     "mathml",
+    "notfound.extension",
     "related",
 ]
+if ADDRESS:
+    extensions.append("sphinx_sitemap")
+html_baseurl = ADDRESS
+sitemap_url_scheme = "{link}"
+notfound_urls_prefix = urlsplit(ADDRESS).path or "/"
 exclude_patterns = [
     "_build",
     "auto_examples/**/*.ipynb",

@@ -2,6 +2,7 @@
 
 import ast
 import email
+import json
 import os
 import re
 import subprocess
@@ -20,7 +21,9 @@ from packaging.version import Version
 import conenmf
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = CONTENT["project"]
+OWN = CONTENT["tool"]["conenmf"]  # addresses, empty until the owners fill them in
 LAST_MINOR = 14  # the newest Python that the suite was run with
 CORE = ("tests/test_names.py", "tests/test_save.py")
 
@@ -117,6 +120,67 @@ def test_the_installed_wheel_passes_tests_of_the_sdist_and_its_command_runs(inst
     assert (tmp_path / "result" / "report.html").stat().st_size > 10_000
 
 
+def built_with(release, folder, **addresses):
+    """The metadata of a wheel that is built from the sdist after filling in addresses."""
+    with tarfile.open(release[0]) as archive:
+        archive.extractall(folder, filter="data")
+    (sources,) = folder.iterdir()
+    (sources / "PKG-INFO").unlink()  # from which hatchling would take the readme
+    project = sources / "pyproject.toml"
+    text = project.read_text("utf-8")
+    for name, address in addresses.items():
+        assert text.count(f'{name} = ""\n') == 1, name
+        text = text.replace(f'{name} = ""\n', f'{name} = "{address}"\n')
+    project.write_text(text, "utf-8")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(sources)]
+    subprocess.run(command, check=True, capture_output=True)
+    (wheel,) = sources.glob("dist/*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_the_readme_of_a_wheel_has_absolute_links_to_files_of_its_version(release, tmp_path):
+    place = "https://example.org/conenmf"
+    pages = "https://example.org/pages/"
+    metadata = built_with(release, tmp_path, repository=place, documentation=pages)
+    targets = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
+    assert len(targets) > 30
+    assert [one for one in targets if not one.startswith("https://")] == []
+    start = re.compile(rf"{place}/(blob|raw)/v{re.escape(conenmf.__version__)}/([^#]+)")
+    own = [match for match in map(start.match, targets) if match]
+    assert all((ROOT / match[2]).is_file() for match in own)
+    assert [match[2] for match in own if match[1] == "raw"] == ["docs/readme.png"]
+    relative = re.findall(r"\]\((?!https:)([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
+    assert len(own) == len(relative)
+    shown = dict(line.split(", ") for line in metadata.get_all("Project-URL"))
+    assert shown["Source"] == place
+    assert shown["Documentation"] == pages
+    assert shown["Paper"] == OWN["paper"]
+
+
+def test_the_files_that_describe_the_software_agree():
+    cited = (ROOT / "CITATION.cff").read_text("utf-8")
+    described = json.loads((ROOT / "codemeta.json").read_text("utf-8"))
+    assert f"\nversion: {described['version']}\n" in cited
+    assert described["version"] == conenmf.__version__
+    assert described["description"] == PROJECT["description"]
+    assert described["license"].endswith(PROJECT["license"])
+    assert set(described["keywords"]) == set(PROJECT["keywords"])
+    assert described["runtimePlatform"] == f"Python {PROJECT['requires-python']}"
+    assert described.get("codeRepository", "") == OWN["repository"]
+    repositories = re.findall(r"^repository-code: (\S+)$", cited, re.MULTILINE)
+    assert repositories == [OWN["repository"]] * bool(OWN["repository"])
+
+
+def test_the_paper_about_the_software_cites_what_its_bibliography_has():
+    paper = (ROOT / "paper.md").read_text("utf-8")
+    listed = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper.bib").read_text("utf-8"), re.MULTILINE)
+    assert set(re.findall(r"@(\w+)", paper)) == set(listed)
+    headings = re.findall(r"^# (.+)$", paper, re.MULTILINE)
+    assert headings[:3] == ["Summary", "Statement of need", "State of the field"]
+
+
 def test_the_metadata_say_which_versions_of_python_are_tested():
     first = int(PROJECT["requires-python"].removeprefix(">=3."))
     expected = [f"Programming Language :: Python :: 3.{n}" for n in range(first, LAST_MINOR + 1)]
@@ -131,7 +195,12 @@ def test_the_recipe_has_the_requirements_and_the_version_of_the_project():
     run_time = recipe.partition("  run:\n")[2].partition("\n\n")[0]
     listed = {line.strip("- ").replace(" ", "") for line in run_time.splitlines()}
     needed = {*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["fast"]}
+    of_command = {f"{package}>={oldest}" for package, oldest in required("cli").items()}
+    needed |= {line for line in of_command if line.startswith(("click", "rich"))}
     assert listed == {*needed, f"python{PROJECT['requires-python']}"}
+    about = recipe.partition("\nabout:\n")[2]
+    assert "home: {{ own.repository }}" in about
+    assert "doc_url: {{ own.documentation }}" in about
 
 
 def required(*extras):
