@@ -12,6 +12,7 @@ import math
 import operator
 import os
 from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
@@ -25,12 +26,14 @@ from .errors import (
     DataTypeError,
     Option,
     OptionError,
+    ParameterError,
 )
 from .text import counted, shown
 from .types import Array, Function, Shape, Sides
 
 T = TypeVar("T")
 P = ParamSpec("P")
+NOTHING: Mapping[str, str] = {}
 
 _LIMITS = {
     "at_least": operator.ge,
@@ -82,6 +85,8 @@ def components(K: object, *, auto: bool = False) -> int:
     expected = "an integer of at least 1"
     if auto:
         expected += " or 'auto'"
+    if K is None:
+        expected += " (in scikit-learn None means the number of features: pass that number)"
     raise ComponentsError(f"the number of components is {shown(K)}, expected {expected}")
 
 
@@ -135,15 +140,21 @@ def _in_words(limits: Mapping[str, float]) -> str:
 # --- words, switches, functions, objects ------------------------------------------------------
 
 
-def choice(name: str, value: object, valid: Collection[str]) -> str:
-    """Return one of the valid words.
+def choice(
+    name: str, value: object, valid: Collection[str], twins: Mapping[str, str] = NOTHING
+) -> str:
+    """Return one of the valid words; `twins` says what words of scikit-learn are called here.
 
     >>> choice("method", "exact", ("exact", "plain"))
     'exact'
     """
     if isinstance(value, str) and value in valid:
         return value
-    raise OptionError.unknown(name, value, valid)
+    problem = OptionError.unknown(name, value, valid)
+    if isinstance(value, str) and value in twins:
+        hint = f" (scikit-learn's {value!r} is {twins[value]} here)"
+        raise OptionError(*problem.args[0].parts, hint)
+    raise problem
 
 
 def several(name: str, values: object, what: str = "a list") -> list[Any]:
@@ -206,6 +217,28 @@ def _takes(value: Function, count: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def answers(**advice: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a function answer parameters of scikit-learn that it does not have, with what it has.
+
+    >>> count = answers(size="is `n` here")(lambda n: n)
+    >>> count(size=3)
+    Traceback (most recent call last):
+    conenmf.errors.ParameterError: scikit-learn's size is `n` here
+    """
+
+    def answering(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def answered(*given: P.args, **options: P.kwargs) -> T:
+            for name in options:
+                if name in advice:
+                    raise ParameterError(f"scikit-learn's {name} {advice[name]}")
+            return function(*given, **options)
+
+        return answered
+
+    return answering
 
 
 def as_generator(name: str, value: object) -> Generator:

@@ -81,6 +81,10 @@ class OptionError(ConeNMFError, ValueError):
         return cls(Option(option, value), f" is unknown; {advice}")
 
 
+class ParameterError(OptionError, TypeError):
+    """A parameter has another name here."""
+
+
 class ComponentsError(ConeNMFError, ValueError):
     """The number of components is not an integer, is below 1, or exceeds what the data allow."""
 

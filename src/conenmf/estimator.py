@@ -27,7 +27,7 @@ from sklearn.base import (
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .arguments import array, as_generator, choice, components, factor
+from .arguments import answers, array, as_generator, choice, components, factor
 from .components import components_frame, largest_features, matched_rows, named_features
 from .cones.rank_one import cr1_nmf
 from .data.known import is_of_features, observed_only, weigh_samples
@@ -57,7 +57,7 @@ from .save import saved_factorization, write_factorization
 from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
 from .solve.inits import Init, check_factor, lift_zeros
-from .solve.losses import get_loss
+from .solve.losses import Loss, get_loss
 from .solve.online import ConeStream
 from .solve.problem import Problem
 from .solve.run import Callback, StopReason
@@ -79,6 +79,12 @@ _SETTINGS_OF_X = ("Q", "Q_expected")
 # What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
 _SAVED_ARRAYS = ("feature_names_in_", "_weights", "_unknown")
+
+
+_OF_FACTORS = {
+    "W": "is the first of a pair here: ConeNMF(init=(W, H))",
+    "H": "is the second of a pair here: ConeNMF(init=(W, H)), or ConeNMF(init=H)",
+}
 
 
 class _ForBatches:
@@ -140,9 +146,10 @@ class ConeNMF(
         name, such as "cr1" (cones, Algorithm 2 of the paper), "nndsvd" or "random"; a function
         ``(V, K, rng) -> (W, H or None)`` in the paper's letters; your own components (n_components,
         n_features); or a pair of coefficients (n_samples, n_components) and components.
-    loss : {"frobenius", "poisson", "itakura-saito"}
-        What the fit minimises: the squared error; the Kullback-Leibler divergence, which is the
-        Poisson likelihood of counts; or the Itakura-Saito divergence, for power spectra.
+    loss : {"frobenius", "poisson", "itakura-saito"} or Loss
+        What the fit minimises: the squared error; the Kullback-Leibler divergence ("kl"), which is
+        the Poisson likelihood of counts; the Itakura-Saito divergence ("is"), for power spectra; or
+        a loss of your own.
     solver : str, Solver, callable or None
         "auto" means "hals" for least squares, and "newton" for the Poisson loss. Least squares also
         has "mult" and "nnlsb", and "plain-hals", "plain-mult" and "plain-nnlsb" as in the paper's
@@ -201,7 +208,11 @@ class ConeNMF(
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The nonnegative components C, one per row, in the units of X.
+        The nonnegative components C, one per row, in the units of X. Only the product A C is
+        determined. With the Poisson loss each component sums to one; with a penalty on one factor
+        it has unit length. Otherwise the split of the scale is that of the init, which for
+        "nndsvd" is even: X / 16 divides A and C by 4. Put a StandardScaler before a penalised
+        classifier, so that the split does not matter.
     n_components_ : int
         The number of components, given or estimated.
     labels_ : array (n_samples,)
@@ -233,7 +244,7 @@ class ConeNMF(
     n_components: int | str = "auto"
     _: KW_ONLY
     init: Init | None = "auto"
-    loss: str = "frobenius"
+    loss: str | Loss = "frobenius"
     solver: AnySolver | None = "auto"
     max_iter: int = 200
     tol: float = 1e-5
@@ -282,6 +293,7 @@ class ConeNMF(
         """
         return cls(n_components, **SCENE | options)
 
+    @answers(**_OF_FACTORS)
     def fit(
         self,
         X: object,
@@ -334,6 +346,7 @@ class ConeNMF(
         )
         return self
 
+    @answers(**_OF_FACTORS)
     def fit_transform(
         self,
         X: object,
@@ -594,9 +607,10 @@ class ConeNMF(
         array([[ True]])
         """
         result = self._result_on(None)
+        parameters = {**vars(self), "loss": getattr(self.loss, "name", self.loss)}
         state = {
             name: value
-            for name, value in vars(self).items()
+            for name, value in parameters.items()
             if name in _SAVED_ARRAYS or isinstance(value, _Plain)
         }
         write_factorization(path, vars(result), state)
@@ -995,6 +1009,14 @@ class ConeNMF(
         tags.input_tags.allow_nan = self.missing not in ("raise", "zeros")
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+ConeNMF.__init__ = answers(  # type: ignore[method-assign]
+    beta_loss="is `loss` here: 'frobenius', 'poisson' (Kullback-Leibler) or 'itakura-saito'",
+    batch_size="is not needed here: `fit` reads large data in blocks, and each call of "
+    "`partial_fit` takes one batch",
+    shuffle="is not needed here: components are updated in a fixed order",
+)(ConeNMF.__init__)
 
 
 def sklearn_init(

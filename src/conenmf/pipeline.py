@@ -23,7 +23,7 @@ from .arguments import components, function, generator, optional
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
-from .errors import ComponentsError, InputWarning, Message, Option
+from .errors import ComponentsError, InputWarning, Message, Option, OptionError
 from .io.open import as_data
 from .judge.certificate import first_certificate
 from .judge.choose_k import Selection, choose_k
@@ -67,7 +67,7 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "auto",
-    loss: str = "frobenius",
+    loss: str | Loss = "frobenius",
     solver: AnySolver | None = "auto",
     max_iter: int = 200,
     tol: float = 1e-5,
@@ -505,6 +505,10 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
     begun = end.begun
     problem = begun.problem
     is_run = end.reason is not StopReason.INIT
+    if is_run and problem.is_free and V.nonzero and not end.W.any():
+        option = Option("solver", settings["solver"])
+        problem = " returned only zeros, but the data are not zero: mend its update"
+        raise OptionError(option, problem)
     with task.clock.measure("finish"):
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)

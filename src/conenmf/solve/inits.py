@@ -70,6 +70,7 @@ InitFunction: TypeAlias = Callable[[DataMatrix, int, Generator], Factors]
 # An init that returns W alone.
 Components: TypeAlias = Callable[[DataMatrix, int, np.random.Generator], Array]
 
+_TWINS = {"custom": "a pair of arrays, init=(W, H),"}  # scikit-learn's name
 _NEGLIGIBLE_SHARE = 1e-12  # of the largest value: smaller values are rounding
 
 
@@ -494,7 +495,7 @@ def initialize(
 
 
 def _named(V: DataMatrix, K: int, init: str, rng: Generator, spectrum: KnownSpectrum) -> Start:
-    choice("init", init, ("auto", *INITS))
+    choice("init", init, ("auto", *INITS), _TWINS)
     if init in CONE_INITS:
         return from_cones(V, K, rng, init, spectrum)
     if init in SVD_INITS:

@@ -24,7 +24,7 @@ from ..types import Array, Facts, Texts
 from .coefficients import Finish, require_finite, what_is_left
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
-from .losses import Loss, Objective, get_loss
+from .losses import LOSSES, Loss, Objective, get_loss
 from .run import Callback
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
@@ -122,8 +122,9 @@ class Problem:
         )
 
     def __getstate__(self) -> Facts:
-        """Keep the name of the loss, which is one object wherever it is used."""
-        return {**vars(self), "loss": self.loss.name}
+        """Keep the name of a loss of the library, which is one object wherever it is used."""
+        is_own = LOSSES.get(self.loss.name) is self.loss
+        return {**vars(self), "loss": self.loss.name if is_own else self.loss}
 
     def __setstate__(self, state: Facts) -> None:
         vars(self).update(state, loss=get_loss(state["loss"]))

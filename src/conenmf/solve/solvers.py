@@ -29,7 +29,7 @@ from ..linalg.nnls import nnls
 from ..text import function_name
 from ..types import Array, Pair
 
-_TWINS = {"cd": "hals", "mu": "mult"}  # scikit-learn's names for solvers
+_TWINS = {"cd": "'hals'", "mu": "'mult'"}  # scikit-learn's names for solvers
 FLOOR = 1e-16  # smallest entry that the solvers of the published experiments allow
 _SINGLE_RANGE = 1e-30, 1e30  # range of squares whose products with data fit in float32
 STALL_RATIO_SQ = 0.01  # of the first squared move: a row that moves by less is done
@@ -226,11 +226,7 @@ def get_solver(solver: AnySolver) -> Solver:
         return solver
     if callable(solver):
         return Solver(function("solver", solver, takes=3))
-    if isinstance(solver, str) and solver in _TWINS:
-        problem = OptionError.unknown("solver", solver, SOLVERS).args[0]
-        hint = f" (scikit-learn's {solver!r} is {_TWINS[solver]!r} here)"
-        raise OptionError(*problem.parts, hint)
-    return SOLVERS[choice("solver", solver, SOLVERS)]
+    return SOLVERS[choice("solver", solver, SOLVERS, _TWINS)]
 
 
 def solver_name(solver: object) -> str | None:

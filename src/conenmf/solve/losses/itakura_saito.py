@@ -69,6 +69,7 @@ class ItakuraSaito(Loss):
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
     words = Words(
+        aliases=("is",),
         share="share of the divergence left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",

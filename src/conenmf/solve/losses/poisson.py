@@ -173,7 +173,7 @@ class Poisson(Loss):
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {explained:.1%} of the deviance explained",
         help="poisson for counts",
-        aliases=("kullback-leibler",),
+        aliases=("kullback-leibler", "kl"),
     )
 
     def on(self, V: DataMatrix, *given: Any, **more: Any) -> Divergence:
