@@ -103,3 +103,12 @@ def test_a_true_component_counts_once(monkeypatch):
     assert is_recovered.tolist() == [False, True, True]
     assert is_surplus.tolist() == [True, False, False]
     assert not families.recovered(fitted, None)[0].any()
+
+
+@pytest.mark.nightly
+def test_each_of_scikit_learns_tests_passes_or_has_its_reason():
+    program = FOLDER / "scikit_learns_tests.py"
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (FOLDER.parent / "docs" / "from_sklearn.md").read_text("utf-8")
+    assert done.stdout.strip().rpartition("\n")[0] in page  # the last line names versions
