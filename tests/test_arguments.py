@@ -86,6 +86,7 @@ WRONG = {
     "limit": [*NO_NUMBER, NAN, -INF, -1, -1e-9],
     "missing": [None, True, NAN, INF, *TEXTS, [], ["exact"], np.array("exact"), {}],
     "choice": [None, True, 3, NAN, *TEXTS, [], ["exact"], np.array("exact"), {}],
+    "loss": [None, True, NAN, INF, "1.5", *TEXTS, [], ["poisson"], np.array("poisson"), {}],
     "flag": [None, 1, 0, "yes", [True], np.array([True]), {}],
     "text": [None, 3, True, NAN, b"x", ["a"], {}],
     "texts": [3, True, "zebra", b"x"],
@@ -127,7 +128,7 @@ READING = {"negative": ("choice", "raise"), "n_threads": ("size?", 1), "max_memo
     "1GB"), "names": ("object?", None), "block_samples": ("integer?", 4)}
 KNOWN = {"missing": ("missing", "raise"), "mask": ("weights?", np.ones((N, F), bool)), "weights":
     ("weights?", np.ones((N, F))), "sigma": ("sigma?", np.ones((N, F)))}
-FITTING = {"init": ("init", "cr1"), "loss": ("choice", "frobenius"), "solver": ("solver?",
+FITTING = {"init": ("init", "cr1"), "loss": ("loss", "frobenius"), "solver": ("solver?",
     "hals"), **LIMITS, "callback": ("function?", quiet), "checkpoint": ("path?", None)}
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
 PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
@@ -141,7 +142,7 @@ SCANPY = {"use_highly_variable": ("flag", False), "verbose": ("flag", False)}
 SHOWN = {"result": ("object", RESULT)}
 PROBLEM = {"problem": ("object?", None)}
 REPLICATES = {**PROBLEM, "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
-    "n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
+    "n_runs": ("size", 3), "loss": ("loss", "frobenius"), "resample": ("choice",
     "start"), "dispersion": ("number?", 0.1), "max_iter": ("integer", 3), "tol": ("share", 1e-3),
     "checkpoint": ("path?", None), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
@@ -179,7 +180,7 @@ OPTIONS = {  # classes in which users state what they want
         "max_df": ("share?",
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
-    "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
+    "Problem": {"loss": ("loss", "frobenius"), "penalties": ("object?", None),
         "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries())},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
@@ -190,9 +191,9 @@ FUNCTIONS = {
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
-    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("choice", "frobenius"),
+    "select_k": {**DATA, **PROBLEM, "ks": ("ks?", [2, 3]), "loss": ("loss", "frobenius"),
         "budget": ("number?", 1.0), "callback": ("function?", None)},
-    "components_for": {**DATA, "error": ("share", 0.3), "loss": ("choice", "frobenius"), "problem":
+    "components_for": {**DATA, "error": ("share", 0.3), "loss": ("loss", "frobenius"), "problem":
         ("object?", conenmf.Problem(fixed=W[:, :1]))},
     "stability": {**DATA, "K": ("size", 2), "prune": ("flag", False), **REPLICATES},
     "judge.stability.stability_over": {**DATA, "ks": ("ks?", [2]), "callback": ("function?",
@@ -207,12 +208,12 @@ FUNCTIONS = {
     "cones.counting.estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4),
         "normalize": ("flag",
         False), **SPECTRAL},
-    "certify": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), "effort": ("integer?", 0),
+    "certify": {**DATA, **FACTORS, "loss": ("loss", "frobenius"), "effort": ("integer?", 0),
         **SPECTRAL, **PROBLEM},
-    "diagnose": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), **PROBLEM,
+    "diagnose": {**DATA, **FACTORS, "loss": ("loss", "frobenius"), **PROBLEM,
         "groups": ("classes?", LABELS), "classes": ("classes?", LABELS),
         "n_splits": ("integer", 0)},
-    "uniqueness": {**DATA, **FACTORS, "loss": ("choice", "frobenius"), **PROBLEM,
+    "uniqueness": {**DATA, **FACTORS, "loss": ("loss", "frobenius"), **PROBLEM,
         "max_iter": ("integer", 3), "thorough": ("flag", False)},
     "cluster_cones": CHOSEN,
     "cr1_nmf": {**CHOSEN, "tol": ("share", 0.1), **SPECTRAL},

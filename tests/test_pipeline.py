@@ -16,7 +16,7 @@ from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.coefficients import require_finite
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.inits import INITS, initialize
-from conenmf.solve.losses import LOSSES, itakura_saito
+from conenmf.solve.losses import LOSSES, beta_divergence
 from conenmf.solve.solvers import SOLVERS, hals
 
 
@@ -247,14 +247,14 @@ def test_a_run_that_ends_in_nan_is_an_error_and_saves_nothing(
     tmp_path, sample_matrix, refuses, monkeypatch
 ):
     calls = []
-    update_W = itakura_saito.SpectralDivergence.update_W
+    update_W = beta_divergence.BetaObjective.update_W
 
     def broken(self, sums, shared, W, Ht, update, C=None):
         calls.append(W)
         updated = update_W(self, sums, shared, W, Ht, update, C)
         return updated._replace(W=updated.W * (np.nan if len(calls) == 3 else 1.0))
 
-    monkeypatch.setattr(itakura_saito.SpectralDivergence, "update_W", broken)
+    monkeypatch.setattr(beta_divergence.BetaObjective, "update_W", broken)
     V = from_columns(sample_matrix + 1)
     options = {"loss": "itakura-saito", "checkpoint": Checkpoint(tmp_path / "run", every=0)}
     refuses(NotFiniteError, "iteration 3 ended in NaN", lambda: factorize(V, 3, **options))
@@ -274,7 +274,7 @@ def test_a_result_is_finite(part, sample_matrix, refuses):
 
 
 def test_an_end_in_nan_gives_no_result(sample_matrix, refuses, monkeypatch):
-    monkeypatch.setattr(itakura_saito, "_best_rows", lambda V, W, *near: V.T[:, :2] * np.nan)
+    monkeypatch.setattr(beta_divergence, "_best_rows", lambda V, W, *more: V.T[:, :2] * np.nan)
     V = from_columns(sample_matrix + 1)
     words = "infinity in H and the objective"
     refuses(NotFiniteError, words, lambda: factorize(V, 2, loss="itakura-saito", max_iter=3))

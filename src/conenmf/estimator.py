@@ -36,6 +36,7 @@ from .data.prepare import apply_preparation
 from .data.resources import MemorySize
 from .data.validate import Negative, check_components, unmask
 from .errors import (
+    ConeNMFError,
     DataError,
     DataTypeError,
     FileFormatError,
@@ -146,10 +147,10 @@ class ConeNMF(
         name, such as "cr1" (cones, Algorithm 2 of the paper), "nndsvd" or "random"; a function
         ``(V, K, rng) -> (W, H or None)`` in the paper's letters; your own components (n_components,
         n_features); or a pair of coefficients (n_samples, n_components) and components.
-    loss : {"frobenius", "poisson", "itakura-saito"} or Loss
+    loss : {"frobenius", "poisson", "itakura-saito"}, float or Loss
         What the fit minimises: the squared error; the Kullback-Leibler divergence ("kl"), which is
-        the Poisson likelihood of counts; the Itakura-Saito divergence ("is"), for power spectra; or
-        a loss of your own.
+        the Poisson likelihood of counts; the Itakura-Saito divergence ("is"), for power spectra;
+        the beta divergence of a number, such as 1.5; or a loss of your own.
     solver : str, Solver, callable or None
         "auto" means "hals" for least squares, and "newton" for the Poisson loss. Least squares also
         has "mult" and "nnlsb", and "plain-hals", "plain-mult" and "plain-nnlsb" as in the paper's
@@ -244,7 +245,7 @@ class ConeNMF(
     n_components: int | str = "auto"
     _: KW_ONLY
     init: Init | None = "auto"
-    loss: str | Loss = "frobenius"
+    loss: str | float | Loss = "frobenius"
     solver: AnySolver | None = "auto"
     max_iter: int = 200
     tol: float = 1e-5
@@ -315,8 +316,8 @@ class ConeNMF(
         y : object
             Ignored.
         sample_weight : array (n_samples,), optional
-            A weight of 2 is equivalent to repeating the sample. The Itakura-Saito loss takes whole
-            numbers only.
+            A weight of 2 is equivalent to repeating the sample. The Itakura-Saito and other beta
+            losses take whole numbers only.
         feature_names : names, optional
             For X without names, such as the words of a sparse matrix.
         mask : array like X, optional
@@ -659,7 +660,7 @@ class ConeNMF(
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
         For the samples of the fit, `fit_transform` returns the same, as the coefficients depend on
-        X and the components alone. The Itakura-Saito divergence is not convex in the coefficients:
+        X and the components alone. Some beta divergences, such as Itakura-Saito's, are not convex in the coefficients:
         of several local minima `transform` takes the lowest, and a fit keeps the coefficients of
         its run for the few samples where they are lower still. So with as many samples as in the
         fit, `transform` also starts from its coefficients. If you pass only some of the samples,
@@ -963,6 +964,8 @@ class ConeNMF(
         X = np.asarray(X) if isinstance(X, np.matrix) else X  # scikit-learn rejects matrices
         try:
             return validate_data(self, X, ensure_all_finite=False, **options)
+        except ConeNMFError:  # an option that scikit-learn asked for, such as the loss
+            raise
         except Exception as problem:
             is_cube = getattr(X, "ndim", 2) == 3
             advice = ""
@@ -1012,7 +1015,7 @@ class ConeNMF(
 
 
 ConeNMF.__init__ = answers(  # type: ignore[method-assign]
-    beta_loss="is `loss` here: 'frobenius', 'poisson' (Kullback-Leibler) or 'itakura-saito'",
+    beta_loss="is `loss` here: a name such as 'poisson' (Kullback-Leibler), or a number",
     batch_size="is not needed here: `fit` reads large data in blocks, and each call of "
     "`partial_fit` takes one batch",
     shuffle="is not needed here: components are updated in a fixed order",

@@ -67,7 +67,7 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "auto",
-    loss: str | Loss = "frobenius",
+    loss: str | float | Loss = "frobenius",
     solver: AnySolver | None = "auto",
     max_iter: int = 200,
     tol: float = 1e-5,
@@ -94,7 +94,7 @@ def factorize(
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
         generator: `rng`, or one with the seed 0. If samples have weights, H belongs to the original
         samples.
-    loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
+    loss : {"frobenius", "poisson"}, another of `solve.losses.LOSSES`, a beta, or a Loss
         What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
         the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
         negative log-likelihood of Poisson counts up to a constant. Its relative error is the
@@ -507,8 +507,8 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
     is_run = end.reason is not StopReason.INIT
     if is_run and problem.is_free and V.nonzero and not end.W.any():
         option = Option("solver", settings["solver"])
-        problem = " returned only zeros, but the data are not zero: mend its update"
-        raise OptionError(option, problem)
+        what = " returned only zeros, but the data are not zero: mend its update"
+        raise OptionError(option, what)
     with task.clock.measure("finish"):
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)

@@ -7,14 +7,14 @@ from conenmf import ConeNMF, factorize, from_rows, stability, write_report
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.loss import Words
 from conenmf.solve.losses import LOSSES
+from conenmf.solve.losses.beta_divergence import BetaDivergence
 from conenmf.solve.losses.frobenius import Frobenius
-from conenmf.solve.losses.itakura_saito import ItakuraSaito
 from conenmf.solve.losses.poisson import Poisson
 
 WORDS = Words("share of the strangeness", "strangeness", "strangeness {error:.4g}{known}")
 
 
-@pytest.fixture(params=[Frobenius, Poisson, ItakuraSaito])
+@pytest.fixture(params=[Frobenius, Poisson, BetaDivergence])
 def loss(request, monkeypatch):
     made_up = type("MadeUp", (request.param,), {"name": "made-up", "words": WORDS})
     monkeypatch.setitem(LOSSES, "made-up", made_up())

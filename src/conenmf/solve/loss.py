@@ -157,7 +157,7 @@ class Loss(ABC):
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
-        same power.
+        same power. With 0, weights are whole numbers, and runs keep the units of V.
     words : Words
     noise : Noise or None
         The counting noise that the loss assumes. Entries with this noise cannot be rescaled.

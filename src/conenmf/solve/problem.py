@@ -69,7 +69,7 @@ class Problem:
 
     Parameters
     ----------
-    loss : str or Loss
+    loss : str, float or Loss
         The loss, as in `factorize`.
     penalties : Penalties, optional
         What is added to the loss, or the constraint that coefficients sum to one.
@@ -106,7 +106,7 @@ class Problem:
 
     def __init__(
         self,
-        loss: str | Loss = "frobenius",
+        loss: str | float | Loss = "frobenius",
         penalties: Penalties | None = None,
         fixed: Fixed | ArrayLike | None = None,
         entries: Entries = ALL_KNOWN,

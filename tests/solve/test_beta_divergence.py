@@ -1,4 +1,6 @@
-"""The Itakura-Saito divergence: iterates of scikit-learn, monotone, stationary, clear refusals."""
+"""Beta divergences: iterates of scikit-learn, monotone, stationary, clear refusals."""
+
+import pickle
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from conenmf.cli import main
 from conenmf.errors import DataError, NotAvailableError, OptionError
 from conenmf.solve.alternate import alternate
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.losses.itakura_saito import ITAKURA_SAITO
+from conenmf.solve.losses import get_loss
+from conenmf.solve.losses.beta_divergence import ITAKURA_SAITO
 from conenmf.solve.run import Stopping
 
 F, N, K = 12, 40, 3
@@ -274,3 +277,106 @@ def test_a_sample_counts_as_often_as_its_weight_says(refuses):
     assert weighted.transform(X).shape == weighted.result_.H.T.shape == (N, K)
     model = ConeNMF(K, loss="itakura-saito")
     refuses(OptionError, "sample_weight has fractions", model.fit, X, None, times / 2 + 0.1)
+
+
+# --- the family -------------------------------------------------------------------------------
+
+BETAS = [-0.5, 0.0, 0.5, 1.5, 3.0]
+
+
+def entries_of(beta, v, x):
+    """The divergence of one entry, from its definition."""
+    if beta == 0:
+        return v / x - np.log(v / x) - 1
+    powers = v**beta + (beta - 1) * x**beta - beta * v * x ** (beta - 1)
+    return powers / (beta * (beta - 1))
+
+
+@UNFINISHED
+@pytest.mark.parametrize("n_iter", [1, 30, 200])
+@pytest.mark.parametrize(
+    ("beta", "zeros"), [(beta, 0) for beta in BETAS] + [(beta, 0.3) for beta in BETAS[2:]]
+)
+def test_iterates_of_every_beta_are_those_of_scikit_learn(beta, zeros, n_iter):
+    rng = np.random.default_rng(3)
+    V = spectra(3)
+    V[rng.random(V.shape) < zeros] = 0
+    W, H = rng.random((F, K)) + 0.1, rng.random((K, N)) + 0.1
+    theirs = NMF(K, init="custom", solver="mu", beta_loss=beta, max_iter=n_iter, tol=0.0)
+    A = theirs.fit_transform(V.T, W=H.T.copy(), H=W.T.copy())
+    how = {
+        "stopping": Stopping(0.0, max_iter=n_iter),
+        "objective": get_loss(beta).on(from_columns(V)),
+    }
+    ours = alternate(from_columns(V), W, H, "mult", **how)
+    np.testing.assert_allclose(ours.W, theirs.components_.T, rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(np.asarray(ours.H), A.T, rtol=1e-10, atol=1e-13)
+
+
+@UNFINISHED
+@pytest.mark.parametrize("beta", BETAS)
+def test_fits_of_every_beta_are_monotone_exact_and_saved(beta, tmp_path):
+    V = spectra(1)
+    model = ConeNMF(K, loss=beta, max_iter=40)
+    A = model.fit_transform(V.T)
+    result = model.result_
+    assert (np.diff(result.history.relative_error) <= 1e-12).all()
+    assert result.relative_error <= result.history.relative_error[-1] * (1 + 1e-12)
+    fitted = model.components_.T @ A.T
+    assert result.objective == pytest.approx(entries_of(beta, V, fitted).sum(), rel=1e-9)
+    mean = np.broadcast_to(V.mean(axis=1, keepdims=True), V.shape)
+    of_mean = entries_of(beta, V, mean).sum()
+    assert result.relative_error == pytest.approx(result.objective / of_mean, rel=1e-9)
+    slopes = model.components_ @ (fitted ** (beta - 1) - V * fitted ** (beta - 2))
+    size = model.components_ @ fitted ** (beta - 1)
+    assert np.abs(A.T * slopes).max() < 1e-5 * (A.T * size).max()
+    assert (slopes / size).min() > -1e-3
+    model.save(tmp_path / "model.npz")
+    again = ConeNMF.load(tmp_path / "model.npz")
+    assert again.loss == beta
+    np.testing.assert_array_equal(again.fit(V.T).transform(V.T), A)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(V.T), A)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_the_unit_does_not_matter(beta):
+    V = spectra(2)
+    errors = [
+        factorize(from_columns(unit * V), K, loss=beta, max_iter=20, tol=0.0).relative_error
+        for unit in (1.0, 1e-9, 1e9)
+    ]
+    np.testing.assert_allclose(errors, errors[0], rtol=1e-6)
+
+
+@UNFINISHED
+@pytest.mark.parametrize("beta", [0.5, 1.5, 3.0])
+def test_sparse_data_and_empty_samples_give_the_dense_answer(beta):
+    V = np.where(spectra(4) > 0.5, spectra(4), 0.0)
+    V[:, 3] = 0
+    dense, sparse = (ConeNMF(K, loss=beta, max_iter=30).fit(X) for X in (V.T, sp.csr_array(V.T)))
+    assert sparse.relative_error_ == pytest.approx(dense.relative_error_, rel=1e-8)
+    A = dense.transform(V.T)
+    assert np.isfinite(A).all()
+    assert not A[3].any()
+    assert np.isfinite(dense.score(V.T))
+
+
+def test_betas_one_and_two_are_the_losses_with_names():
+    assert get_loss(1) is get_loss("poisson")
+    assert get_loss(2.0) is get_loss("frobenius")
+    assert get_loss(0) is ITAKURA_SAITO
+    assert get_loss(np.float32(1.5)) is get_loss("beta-1.5")
+
+
+@pytest.mark.parametrize("wrong", ["1.5", float("nan"), float("inf"), True, "beta-x", None])
+def test_what_is_no_beta(wrong):
+    with pytest.raises(OptionError, match="loss="):
+        ConeNMF(2, loss=wrong).fit(spectra().T)
+
+
+@pytest.mark.parametrize("beta", [0, -0.5])
+def test_zeros_need_a_beta_above_zero(beta):
+    V = spectra()
+    V[2, 5] = 0
+    with pytest.raises(DataError, match="needs positive entries"):
+        factorize(from_columns(V), K, loss=beta)
