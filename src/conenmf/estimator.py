@@ -660,11 +660,11 @@ class ConeNMF(
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
         For the samples of the fit, `fit_transform` returns the same, as the coefficients depend on
-        X and the components alone. Some beta divergences, such as Itakura-Saito's, are not convex in the coefficients:
-        of several local minima `transform` takes the lowest, and a fit keeps the coefficients of
-        its run for the few samples where they are lower still. So with as many samples as in the
-        fit, `transform` also starts from its coefficients. If you pass only some of the samples,
-        their coefficients may differ.
+        X and the components alone. Some beta divergences, such as Itakura-Saito's, are not convex
+        in the coefficients: of several local minima `transform` takes the lowest, and a fit keeps
+        the coefficients of its run for the few samples where they are lower still. So with as many
+        samples as in the fit, `transform` also starts from its coefficients. If you pass only some
+        of the samples, their coefficients may differ.
 
         Parameters
         ----------

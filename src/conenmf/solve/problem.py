@@ -6,6 +6,7 @@ once and saves it with the result; whatever judges the fit asks it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -24,7 +25,7 @@ from ..types import Array, Facts, Texts
 from .coefficients import Finish, require_finite, what_is_left
 from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
-from .losses import LOSSES, Loss, Objective, get_loss
+from .losses import Loss, Objective, get_loss
 from .run import Callback
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
@@ -123,8 +124,10 @@ class Problem:
 
     def __getstate__(self) -> Facts:
         """Keep the name of a loss of the library, which is one object wherever it is used."""
-        is_own = LOSSES.get(self.loss.name) is self.loss
-        return {**vars(self), "loss": self.loss.name if is_own else self.loss}
+        with suppress(OptionError):
+            if get_loss(self.loss.name) is self.loss:
+                return {**vars(self), "loss": self.loss.name}
+        return dict(vars(self))
 
     def __setstate__(self, state: Facts) -> None:
         vars(self).update(state, loss=get_loss(state["loss"]))
