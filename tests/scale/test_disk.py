@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import zarr
 
 from conenmf import Factorization, factorize, from_rows, make_cones, open_data
+from conenmf.cones.clustering import cluster_cones
 from conenmf.data.blocks import sparse_block_samples
 from conenmf.data.matrix import multiplied
 from conenmf.errors import OptionError
@@ -69,6 +70,27 @@ def test_a_chunk_of_several_blocks_is_read_once_in_a_pass(X, tmp_path, rows_read
         np.testing.assert_array_equal(np.concatenate(rows), X)
     products, _ = V.sweep(multiplied, X=np.eye(30))
     np.testing.assert_array_equal(products, X)
+
+
+def test_scattered_samples_of_a_chunk_are_read_together(X, tmp_path, rows_read):
+    stored = zarr.create_array(tmp_path / "x.zarr", data=X, chunks=(100, 30))
+    V = from_rows(stored, max_memory="1MB")
+    del rows_read[:]
+    wanted = [299, 3, 90, 250, 99, 100, 599]
+    np.testing.assert_array_equal(V.columns(wanted).T, X[wanted])
+    assert rows_read == [97, 1, 50, 1]
+
+
+def test_algorithm_1_reads_few_chunks_if_most_samples_are_scored_again(tmp_path, rows_read):
+    """Counts without cones, so that every centre is far from most samples."""
+    X = np.random.default_rng(0).poisson(0.1, (6000, 30)) + np.eye(30)[np.arange(6000) % 30]
+    V = from_rows(
+        zarr.create_array(tmp_path / "x.zarr", data=X, chunks=(200, 30)), max_memory="1MB"
+    )
+    del rows_read[:]
+    found = cluster_cones(V, 10)
+    assert len(rows_read) < 1000
+    np.testing.assert_array_equal(found.centres, cluster_cones(from_rows(X), 10).centres)
 
 
 def test_a_large_h_is_in_a_file_without_a_name(path, X):

@@ -20,7 +20,7 @@ import sparse
 import xarray as xr
 import zarr
 from dask_ml.wrappers import Incremental, ParallelPostFit
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, futures_of, get_client
 from distributed.client import FutureCancelledError
 from sklearn.model_selection import GridSearchCV
 
@@ -198,6 +198,13 @@ def test_tables_of_xarray_beside_the_data(cluster, X):
         np.testing.assert_allclose(found.W, expected.W, rtol=1e-6, atol=1e-10)
 
 
+def gone(X):
+    """Chunks that were persisted and then cancelled, as a restart does."""
+    array = chunked(X).persist()
+    get_client().cancel(futures_of(array))
+    return array
+
+
 REFUSED = {
     "Dataset": (
         DataTypeError,
@@ -207,6 +214,8 @@ REFUSED = {
     "three dimensions": (DataError, "2 dimensions", lambda X: xr.DataArray(chunked(X)[None])),
     "masked entries": (DataTypeError, "masked", lambda X: da.ma.masked_less(chunked(X), 0.1)),
     "unknown sizes": (DataError, "compute_chunk_sizes", lambda X: chunked(X)[chunked(X)[:, 0] > 1]),
+    "Delayed": (DataError, "expected a Dask array", dask.delayed),
+    "gone": (ReadError, "persist again", gone),
     "words": (
         DataTypeError,
         "expected numbers",

@@ -497,7 +497,7 @@ class LazyScores:
             if not stale.size:
                 break
             if stale.size > size:  # update the largest bounds first
-                stale = stale[np.argpartition(-self.bounds[stale], size)[:size]]
+                stale = np.sort(stale[np.argpartition(-self.bounds[stale], size)[:size]])
             self._update(stale, k, shared)
             size *= _GROWTH
         n = int(np.argmax(known >= tied_from))

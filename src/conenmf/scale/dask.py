@@ -62,14 +62,15 @@ def array_of(X: Any) -> tuple[da.Array, Names]:
     X is such an array, a Dask data frame, or a DataArray of xarray that consists of chunks.
     """
     names = Names()
-    if hasattr(X, "to_dask_array"):
+    kind = type(X)  # a Delayed object has every attribute, but its type has not
+    if hasattr(kind, "to_dask_array"):
         names = Names.of(feature_names=X.columns)
         X = X.to_dask_array(lengths=True)
-    elif hasattr(X, "data_vars"):
+    elif hasattr(kind, "data_vars"):
         raise DataTypeError(
             "got a Dataset of xarray, which may have several variables: pass one of them, X['name']"
         )
-    elif hasattr(X, "indexes"):
+    elif hasattr(kind, "indexes"):
         axes = [X.indexes.get(dimension) for dimension in X.dims[:2]]
         names = Names.of(*axes)
         X = X.data
@@ -575,7 +576,7 @@ def _futures(wanted: Sequence[Delayed]) -> list[Any]:
     except ImportError:
         return []
     except ValueError:  # not in a task
-        return list(futures_of(list(wanted)))
+        return list(futures_of(wanted))
     return []
 
 
@@ -594,7 +595,10 @@ def _naming_failures(client: str | None) -> Iterator[None]:
             raise
         _require_client(client, problem)
         kind = type(problem).__name__
-        advice = "start it again and repeat the call, which resumes if it has a checkpoint"
+        advice = (
+            "start it again, persist again what was persisted on it, and repeat the call, which "
+            "resumes if it has a checkpoint"
+        )
         if kind == "KilledWorker":
             advice = "perhaps for want of memory: use smaller chunks, or workers with more memory"
         what = f"the cluster was lost, or gave up on a task: {kind}: {problem}; {advice}"

@@ -124,10 +124,11 @@ class Source(ABC):
 
     def take(self, indices: Array) -> Rows:
         """Return the rows with these indices, which are increasing."""
-        # Read runs of neighbours: selecting scattered rows at once is slow in HDF5 and Zarr.
-        gaps = np.flatnonzero(np.diff(indices) != 1)
-        runs = np.split(indices, gaps + 1)
-        parts = [self.read(int(run[0]), int(run[-1]) + 1) for run in runs if run.size]
+        # Selecting scattered rows at once is slow in HDF5 and Zarr, as is reading a chunk twice:
+        # read runs of neighbours, or all rows that are in the same chunk.
+        run_of = indices // self.chunk if self.chunk > 1 else indices - np.arange(indices.size)
+        runs = np.split(indices, np.flatnonzero(np.diff(run_of)) + 1)
+        parts = [self.read(int(at[0]), int(at[-1]) + 1)[at - at[0]] for at in runs if at.size]
         parts = parts or [self.read(0, 0)]
         return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
