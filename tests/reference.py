@@ -73,6 +73,25 @@ def _penalties(Y, l1, l2, pairs=0.0):
     return l1 * Y.sum(1) + (pairs * Y.sum(1) ** 2 + (l2 - pairs) * (Y**2).sum(1)) / 2
 
 
+def _of_sum_one(G, c):
+    """Return the best points that sum to one on each face of the simplex; outside, a corner."""
+    points, sizes = [], np.einsum("nkk->k", G)
+    for face in np.ndindex(*[2] * len(sizes)):
+        S = np.flatnonzero(face)
+        if S.size == 0:
+            continue
+        last = S[sizes[S].argmin()]  # one minus the others
+        corner, S = np.eye(len(sizes))[last], S[S != last]
+        T = np.eye(len(sizes))[S] - corner
+        gram = T @ G @ T.T
+        d = np.sqrt(np.maximum(np.einsum("nii->ni", gram), 1e-300))
+        unit = np.linalg.pinv(gram / (d[:, :, None] * d[:, None, :]), hermitian=True)
+        u = (unit @ ((c - G @ corner) @ T.T / d)[:, :, None])[:, :, 0] / d
+        Z = corner + u @ T
+        points.append(np.where((Z >= 0).all(axis=1, keepdims=True), Z, corner))
+    return points
+
+
 def _excess(of, X, P, Y, C, l1, l2, pairs=0.0, is_simplex=False, R=0.0):
     G = np.einsum("nf,kf,jf->nkj", P, C, C) + l2 * np.eye(len(C)) + pairs * (1 - np.eye(len(C)))
     c, mass = (P * (X - R)) @ C.T - l1, np.maximum(P @ C.T + l1, 1e-300)
@@ -80,11 +99,13 @@ def _excess(of, X, P, Y, C, l1, l2, pairs=0.0, is_simplex=False, R=0.0):
     if of.unit == 1:
         ratio = np.divide(X, Y @ C + R, out=np.zeros_like(X), where=Y @ C + R > 0)
         g, most = mass - (P * ratio) @ C.T + l2 * Y, (P * X).sum(axis=1)[:, None] / mass
-    if is_simplex:  # f(y) - f(z) <= g'(y - z), which is largest at a corner z
+    if is_simplex and of.unit == 1:  # f(y) - f(z) <= g'(y - z), which is largest at a corner z
         return (Y * g).sum(axis=1) - g.min(axis=1)
     if of.unit == 1 or pairs:  # the same with 0 <= z <= most
         return np.abs(Y * g).sum(axis=1) + (np.maximum(-g, 0) * most).sum(axis=1)
     least, half = 0.0, lambda Y: np.einsum("nk,nkj,nj->n", Y, G, Y) / 2 - (c * Y).sum(axis=1)
+    if is_simplex:
+        return half(Y) - np.min([half(Z) for Z in _of_sum_one(G, c)], axis=0)
     for face in np.ndindex(*[2] * len(C)):  # some face has the minimum inside
         S, Z = np.flatnonzero(face), np.zeros_like(c)
         Z[:, S] = (np.linalg.pinv(G[:, S][:, :, S]) @ c[:, S, None])[:, :, 0]

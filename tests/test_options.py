@@ -70,3 +70,24 @@ def test_the_reference_agrees_with_least_squares_of_scipy(rng):
     true, worse = Reference(X, P, np.ones(9)), 1.01 * A
     assert abs(true.excess_A(A, C)) < 1e-12
     assert true.excess_A(worse, C) == pytest.approx(true.value(worse, C) - true.value(A, C))
+
+
+def test_the_reference_knows_the_best_coefficients_that_sum_to_one(rng):
+    """Also beside a feature that is hidden where its huge entry would matter."""
+    C, X, P = rng.random((3, 7)), rng.random((9, 7)), rng.random((9, 7))
+    heavy = np.full((1, 3), 1e4)
+    rows = zip(X, np.sqrt(P), strict=True)
+    A = np.array([nnls(np.vstack([r[:, None] * C.T, heavy]), [*(r * x), 1e4])[0] for x, r in rows])
+    A /= A.sum(axis=1, keepdims=True)
+    true, worse = Reference(X, P, np.ones(9), sum_to_one=True), (A + 1 / 3) / 2
+    assert abs(true.excess_A(A, C)) < 1e-6
+    rise = true.value(worse, C) - true.value(A, C)
+    assert true.excess_A(worse, C) == pytest.approx(rise, abs=1e-6)
+    C[0, 1], P[:3, 1] = 6e11, 0
+    A[3:, 0] = 0
+    gaps = C[2] - C[1]
+    shares = (P * gaps * (X - C[1])).sum(axis=1) / (P * gaps**2).sum(axis=1)
+    A[3:, 2] = np.clip(shares[3:], 0, 1)
+    A[3:, 1] = 1 - A[3:, 2]
+    A[3:, 0] = 1e-13  # nearly nothing, and far better than nothing
+    assert 0 < true.excess_A(A, C) < true.value(A, C)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.special import kl_div
 
-from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data
+from conenmf import ConeNMF, factorize, from_columns, from_rows, open_data, pipeline
 from conenmf.data.blocks import exact
 from conenmf.data.views import coordinates
 from conenmf.errors import ComponentsError, InputWarning, NotFiniteError
@@ -144,6 +144,19 @@ def test_max_time_counts_from_the_call(cones):
     result = factorize(from_columns(cones), 4, init="cr1", max_time=0.0)
     assert (result.stop_reason, result.n_iter) == ("max_time", 0)
     assert result.relative_error < np.sin(0.15)  # the init alone is good
+
+
+def test_the_choice_of_k_has_what_is_left_of_the_time(cones, monkeypatch):
+    def noted(*given, max_time, **options):
+        left.append(max_time)
+        return true(*given, max_time=max_time, **options)
+
+    left, true = [], pipeline.choose_k
+    monkeypatch.setattr(pipeline, "choose_k", noted)
+    for limit in (60.0, 0.0, None):
+        factorize(from_columns(cones), "auto", max_iter=1, max_time=limit)
+    assert 0 < left[0] < 60
+    assert left[1:] == [0, None]
 
 
 @pytest.mark.parametrize("init", ["auto", "cr1"])

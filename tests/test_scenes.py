@@ -176,6 +176,14 @@ def test_scenes_that_cannot_be_unmixed_say_why(refuses):
     refuses(ComponentsError, "at most 4 endmembers, not 5", simplex, from_rows(pixels[:, :4]), 5)
 
 
+def test_a_direction_of_a_millionth_of_a_pixel_is_no_rounding(rng, refuses):
+    spectra = rng.random((2, 12))
+    spectra = np.vstack([spectra, spectra[0] + 3e-6 * rng.random(12)])
+    V = from_rows(rng.dirichlet(np.ones(3), 200) @ spectra)
+    assert np.isfinite(simplex(V, 3)).all()
+    refuses(ComponentsError, "lie in 3 dimensions", simplex, V, 4)
+
+
 def test_a_cube_in_memory_says_how_to_make_a_matrix_of_it(refuses):
     remedy = r"cube, pass X.reshape\(-1, X.shape\[2\]\)"
     refuses(DataError, remedy, ConeNMF.for_scenes(3).fit, np.ones((5, 6, 7)))

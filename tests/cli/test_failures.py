@@ -37,6 +37,9 @@ def test_output_that_cannot_be_written_and_a_folder_that_is_gone(tmp_path):
         )
     assert done.stderr.endswith("conenmf: the output cannot be written: No space left on device\n")
     assert done.returncode == 5
+    with open("/dev/full", "w") as full:  # where the message cannot be written either
+        done = subprocess.run([*command, "rank", "gone.csv"], cwd=tmp_path, stderr=full)
+    assert done.returncode == 3
     here = f"cd {tmp_path} && mkdir gone && cd gone && rmdir ../gone && exec "
     line = here + shlex.join([*command, "fit", str(tmp_path / "x.csv"), "-k", "1"])
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True)

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conenmf.cones.streams import leading_direction, merge_sketches, sketch_columns
+from conenmf import from_columns
+from conenmf.cones.streams import (
+    StreamCones,
+    leading_direction,
+    merge_sketches,
+    sketch_columns,
+    update_cones,
+)
 
 
 def draw(seed):
@@ -63,3 +70,12 @@ def test_the_factor_is_attained(size):
 
 def test_zero_samples_have_no_direction():
     assert not leading_direction(sketch_columns(np.zeros((3, 5)), 2)).any()
+
+
+def test_a_batch_enters_the_sketch_of_its_cone_whole(rng):
+    """Nothing is lost of samples of few features, however many there are."""
+    V = rng.random((5, 300))
+    cones = update_cones(from_columns(V), StreamCones.empty(5), 1)
+    (S,) = cones.sketches
+    np.testing.assert_allclose(S @ S.T, V @ V.T, rtol=1e-10)
+    assert cones.counts.tolist() == [300]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones.outliers import centres_with_outliers
+from conenmf.data.resample import evenly_spaced
 from conenmf.errors import ComponentsError
 
 
@@ -56,6 +57,9 @@ def test_large_data_are_represented_by_some_samples():
     model = make_cones(20, 3, 0.1, n_samples=5000, rng=np.random.default_rng(0))
     found = centres_with_outliers(from_columns(model.V), 3, 100)
     assert np.unique(model.labels[found.centres]).size == 3
+    unit = model.V / np.linalg.norm(model.V, axis=0)
+    angles = np.arccos(np.minimum(unit[:, evenly_spaced(5000, 2000)].T @ found.directions, 1))
+    assert (angles.min(axis=1) > found.radius + 1e-7).sum() == 40  # 100 of 5000
 
 
 def test_too_few_samples_are_left(refuses):

@@ -117,6 +117,12 @@ def test_a_stack_is_a_scene(tmp_path, dtype):
     assert V.remarks[0].startswith("a stack of 4 pages of 5 x 6 was read as the bands of a scene")
 
 
+def test_a_tiff_of_one_page_is_no_scene(tmp_path, refuses):
+    page = np.arange(30, dtype="u1").reshape(1, 5, 6)
+    path = save_stack(tmp_path / "page.tif", page)
+    refuses(FileFormatError, "a picture of 1 pages in mode L, expected several", open_data, path)
+
+
 @pytest.mark.parametrize(("bands", "dtype", "kind"), [(6, "<u2", 1), (1, "<f8", 3)])
 def test_a_valid_tiff_of_an_unread_kind_is_not_called_damaged(
     tmp_path, refuses, bands, dtype, kind

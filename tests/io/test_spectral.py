@@ -8,6 +8,7 @@ from tests.entries import entries
 
 from conenmf import open_data
 from conenmf.errors import DataError, DataTypeError, FileFormatError
+from conenmf.io.spectral import band_names
 from conenmf.names import Names
 
 CODES = {
@@ -147,3 +148,13 @@ def test_the_scale_factor_and_the_ignore_value(tmp_path, interleave, refuses):
     refuses(DataError, rf"row {row} .*, column {column} .* is NaN", open_data, path)
     known = np.asarray(open_data(path, missing="nan").observed.weights)
     np.testing.assert_array_equal(known, SCENE.reshape(-1, BANDS) != value)
+
+
+def test_wavelengths_of_a_cube_lie_along_its_last_axis():
+    numbers = np.array([400.0, 500.0, 600.0])
+    assert band_names((9, 7, 3), [numbers]).feature_names == ("400", "500", "600")
+    assert band_names((9, 3), [numbers]).feature_names == ("400", "500", "600")
+    assert band_names((3, 9), [numbers]).sample_names == ("400", "500", "600")
+    for sides in ((3, 9, 7), (9, 3, 7)):
+        names = band_names(sides, [numbers, numbers[::-1]])
+        assert (names.feature_names, names.sample_names) == (None, None)

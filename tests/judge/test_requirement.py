@@ -134,6 +134,17 @@ def test_features_are_scaled_before_their_rank_is_counted(rng):
     assert rank_above_rounding(big)[:2] == (7, True)
 
 
+@pytest.mark.parametrize(("size", "expected"), [(3.0, 1), (30.0, 2)])
+def test_rounding_grows_with_the_root_of_the_number_of_entries(size, expected):
+    """The Frobenius norm of errors of eps in every entry is eps times this root."""
+    eps = float(np.finfo(np.float32).eps)
+    B = np.ones((40, 2000))
+    B[::2, ::2] -= 2 * size * eps  # a second direction, of about size / 2 times that norm
+    found = rank_above_rounding(B, eps)
+    assert (found.number, found.is_exact) == (expected, True)
+    assert found.rounding == pytest.approx(8 * eps * np.sqrt(B.size))
+
+
 def test_the_search_asks_few_numbers():
     for least in range(3, 40):
         asked = []

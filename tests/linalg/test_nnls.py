@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from conenmf import kernels
 from conenmf.errors import DataError
-from conenmf.linalg.nnls import by_scipy, nnls
+from conenmf.linalg.nnls import _is_wrong, by_scipy, nnls
 
 
 def problem(seed):
@@ -229,6 +229,30 @@ def test_wrong_solutions_and_wrong_norms_are_noticed(monkeypatch, rng):
     true = scipy.optimize.nnls
     monkeypatch.setattr(scipy.optimize, "nnls", lambda W, v: (true(W, v)[0], 0.0))
     assert not_optimal(W, v, y) == ""
+
+
+def test_what_scipy_solves_wrongly_is_solved_again(monkeypatch, rng):
+    """SciPy may end far from the best point, without an error and for well conditioned problems."""
+    W, V = rng.random((10, 6)), rng.random((10, 4))
+    true, given = scipy.optimize.nnls, []
+
+    def wrong_at_first(A, b, **options):
+        given.append(b)
+        y, rest = true(A, b, **options)
+        return (0.9 * y if len(given) == 3 else y), rest
+
+    monkeypatch.setattr(kernels, "AVAILABLE", False)
+    monkeypatch.setattr(scipy.optimize, "nnls", wrong_at_first)
+    Y = nnls(W.T @ W, V.T @ W)
+    assert len(given) == 5
+    monkeypatch.undo()
+    check_exact(W, V, Y)
+
+
+def test_gradients_of_zeros_may_be_positive_only():
+    sides = np.array([[1.0, -0.5], [1.0, 0.5], [1.0, 0.0], [0.9, -0.5]])
+    Y = np.repeat([[1.0, 0.0]], 4, axis=0)
+    assert _is_wrong(np.eye(2), sides, Y).tolist() == [False, True, False, True]
 
 
 @pytest.mark.parametrize("seed", [159084, 241836, 3545])

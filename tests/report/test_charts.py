@@ -1,10 +1,15 @@
 """Charts: positions, round numbers, and where samples lie between components."""
 
+import re
+
 import numpy as np
 import pytest
 
 from conenmf.report.charts import (
+    _MAX_BINS,
+    _SIDE,
     Axis,
+    Curve,
     bars,
     date_axis,
     map_at,
@@ -82,3 +87,18 @@ def test_samples_lie_near_the_component_that_they_use_more_than_others_do():
     apart = np.linalg.norm(found.places[:, None] - found.places, axis=2) + np.eye(60)
     assert apart.min() > 0.999 * found.spacing  # rows of the honeycomb are 0.866 of it apart
     assert np.abs(found.places).max() < found.half_side
+
+
+def test_the_band_of_a_binned_curve_covers_all_limits():
+    """From the lowest lower limit of a bin to its highest upper one."""
+    n, rng = 20 * _MAX_BINS, np.random.default_rng(0)
+    curve = Curve(np.arange(float(n)), str, "feature")
+    lower, upper = 0.1 + 0.2 * rng.random(n), 0.5 + 0.2 * rng.random(n)
+    path = curve.band(lower, upper, value_axis(1.0))
+    heights = 1 - np.array(re.findall(r"[\d.]+", path), float)[1::2] / _SIDE
+    size = value_axis(1.0).high
+    high, low = heights[: curve.x.size], heights[curve.x.size :][::-1]
+    for bin_, (top, bottom) in enumerate(zip(high * size, low * size, strict=True)):
+        own = slice(20 * bin_, 20 * bin_ + 20)
+        assert top == pytest.approx(upper[own].max(), abs=1e-3)
+        assert bottom == pytest.approx(lower[own].min(), abs=1e-3)

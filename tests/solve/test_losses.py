@@ -151,6 +151,19 @@ def test_errors_in_single_precision_do_not_rise_near_an_exact_fit(solver, kind, 
         assert np.diff(run.history.relative_error).max(initial=0) < 1e-4
 
 
+@pytest.mark.parametrize("n", [315, 3000])
+def test_errors_of_few_features_in_single_precision_are_exact(n, rng):
+    """In single precision the sums over the samples would be off by up to 3e-6 of ||V||^2."""
+    for _ in range(6):
+        W, H = rng.random((3, 2)), rng.random((2, n))
+        V = np.abs(W @ H * rng.normal(1, 0.05, (3, n))).astype(np.float16).astype(np.float32)
+        run = alternate(from_columns(V), W, H, "nnlsb", stopping=Stopping(0, max_iter=1))
+        true = np.linalg.norm(V.astype(float) - run.W.astype(float) @ run.H) / np.linalg.norm(
+            V.astype(float)
+        )
+        assert abs(run.history.relative_error[-1] ** 2 - true**2) < 1e-12
+
+
 @pytest.mark.seed(5)
 @pytest.mark.parametrize("name", ["hals", "nnlsb", "mult", "plain-hals"])
 @pytest.mark.parametrize("scale", [1.0, 2.0**-70])

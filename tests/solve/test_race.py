@@ -5,6 +5,7 @@ import pytest
 
 from conenmf import factorize, from_columns, make_cones
 from conenmf.errors import InputWarning
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.race import PATIENCE, Race
 
 
@@ -131,3 +132,25 @@ def test_the_best_of_the_others_goes_on_as_far_as_the_first_and_none_beyond_the_
     assert sorted(others)[1] <= 30
     short = factorize(V, 8, tol=0, max_iter=8).race
     assert {one.iterations for one in short.entrants} == {8}
+
+
+def test_a_resumed_run_keeps_its_race(tmp_path, hard):
+    V = from_columns(hard)
+    whole = factorize(V, 5)
+    after = whole.race.winner.iterations + 2
+    assert whole.n_iter > after
+    seen = []
+
+    def fit(**more):
+        saved = Checkpoint(tmp_path / "run", every=0)
+        return factorize(V, 5, checkpoint=saved, **more)
+
+    def stop(now):
+        seen.append(now.iteration)
+        return 0 in seen and now.iteration >= after
+
+    stopped = fit(callback=stop)
+    again = fit()
+    assert stopped.race == again.race == whole.race
+    assert again.init_used == whole.init_used == whole.race.winner.init
+    np.testing.assert_array_equal(again.W, whole.W)

@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit:  # raised after completion, and if click writes to a closed pipe
         return 0
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         return 0
     except Exception as error:
         if shared["debug"]:
@@ -191,10 +191,18 @@ def _run(words: Sequence[str], shared: Facts) -> object:
 
 
 def _say(message: str, code: int) -> int:
-    """Print one line of limited length; return the code."""
+    """Print one line of limited length; return the code, also if the line cannot be written."""
     line = visible(" ".join(message.split()), None)[:_MAX_LINE_CHARS]
-    print(f"conenmf: {line}", file=sys.stderr)
+    try:
+        print(f"conenmf: {line}", file=sys.stderr)
+    except OSError:  # e.g. a log on the disk that is full
+        _discard(sys.stderr)
     return code
+
+
+def _discard(stream: Any) -> None:
+    """Write the rest of a stream, which cannot be written, to nowhere; Python flushes it later."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 # --- errors -----------------------------------------------------------------------------------

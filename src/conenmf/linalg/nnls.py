@@ -80,11 +80,13 @@ def nnls(G: Array, C: Array, Y: Array | None = None) -> Array:
     solution = np.full_like(sides, np.nan)
     if kernels.AVAILABLE:
         solution = pivot_rows(gram, sides, Y)
+    is_doubtful = pivot_sq < _DOUBTFUL_PIVOT_SQ
     for step in (1, -1):  # retry with reversed components: rarely, rounding misleads SciPy
         failed = np.isnan(solution[:, 0])
-        if pivot_sq < _DOUBTFUL_PIVOT_SQ:
+        if is_doubtful:
             failed |= _is_wrong(gram, sides, solution)
         if failed.any():
+            is_doubtful = True
             grams = gram if gram.ndim == 2 else gram[failed]
             found = by_scipy(grams[..., ::step, ::step], sides[failed, ::step])
             solution[failed] = found[:, ::step]

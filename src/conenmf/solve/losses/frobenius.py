@@ -71,6 +71,9 @@ from .squared_bounds import SquaredBounds
 _NEARLY_EXACT_SHARE = 5e-5  # of ||v||^2: a smaller residual is lost in single precision
 _SINGLE_NOISE = 3e-8  # of ||V||^2: rounding error of the squared error in single precision
 _MIN_SINGLE_ERROR = 1e-2  # below this error, single precision is not accurate enough
+_FEW_FEATURES = (
+    16  # rounding of so few sums in single precision does not cancel: they are in double
+)
 _CONVERGED_SHARE = 0.5  # of the tolerance: a run on a basis ends when the error falls by less
 _MAX_ITERATIONS_ON_BASIS = 150
 _MIN_ENTRIES = 1 << 17
@@ -347,7 +350,9 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
                 return LeastSquares.step(exact(block), rows, shared, move)
         VH = None
         if not shared.in_both_orders:
-            VH = exact(weighted_sums(block, moved)) / unit
+            is_narrow = block.shape[0] < _FEW_FEATURES
+            sums = weighted_sums(exact(block), H) if is_narrow else weighted_sums(block, moved)
+            VH = exact(sums) / unit
         return Stepped(moved, updated, SquareSums(HH, inner, VH))
 
     def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> SquareShared:
