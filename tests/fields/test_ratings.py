@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from sklearn.model_selection import GridSearchCV
 
 from conenmf import ConeNMF, fit_ratings, from_rows, open_data
-from conenmf.data.blocks import entries_of
 from conenmf.data.known import weigh_samples
 from conenmf.errors import (
     DataError,
@@ -20,7 +19,7 @@ from conenmf.errors import (
     OptionError,
 )
 from conenmf.fields import ratings as module
-from conenmf.fields.ratings import Ratings, with_averages
+from conenmf.fields.ratings import Ratings
 
 
 def draw_ratings(seed, shape=(300, 120), share=0.12):
@@ -66,8 +65,8 @@ def model():
 
 @pytest.fixture
 def one_penalty(monkeypatch):
-    """Try one penalty instead of five, where a test is not about the choice."""
-    monkeypatch.setattr(module, "_PENALTIES", (5e-3,))
+    """Try one penalty instead of three, where a test is not about the choice."""
+    monkeypatch.setattr(module, "_PENALTIES", (4.0,))
 
 
 def regularised_means(noisy, known):
@@ -113,7 +112,6 @@ def test_strong_tastes_are_predicted_as_well_as_by_a_grid_search_without_offsets
     grid = {"n_components": [4, 8], "alpha_W": [1e-3, 3e-3]}
     plain = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X).best_estimator_
     predicted = (plain.transform(X)[users] * plain.components_.T[items]).sum(axis=1)
-    assert not found.offsets[0].any()
     error = rmse(found.predict(users, items), noisy[~known])
     assert error <= rmse(np.clip(predicted, 1, 5), noisy[~known])
     assert error < 0.9 * rmse(regularised_means(noisy, known)[~known], noisy[~known])
@@ -148,25 +146,22 @@ def test_predictions_stay_in_the_range_of_the_ratings(model, offset, rating):
     assert set(moved.predict([0, 1, 2], [5, 6, 7])) == {rating}
 
 
-@pytest.mark.parametrize("has_offsets", [True, False])
-def test_the_result_is_that_of_the_centred_ratings(has_offsets):
-    """Offsets are there where means differ more than tastes, and only there."""
+def test_the_result_is_that_of_the_centred_ratings():
     _, noisy, known = draw_ratings(1)
-    if has_offsets:
-        noisy = without_tastes(np.random.default_rng(4))
-        known = known[:150, :80]
     model = fit_ratings(sp.csr_array(noisy * known), 3)
     result, (users, items) = model.result, model.offsets
-    assert users.any() == items.any() == has_offsets
     centred = (noisy - users[:, None] - items) * known
     left = (centred - (result.W @ result.H).T * known)[known]
     assert result.objective == pytest.approx((left**2).sum())
-    assert result.relative_error == pytest.approx(
-        np.linalg.norm(left) / np.linalg.norm(centred[known])
-    )
-    assert (result.W[:, 0] == 1).all() == has_offsets
+    error = np.linalg.norm(left) / np.linalg.norm(centred[known])
+    assert result.relative_error == pytest.approx(error)
+    assert result.history.relative_error[-1] == pytest.approx(error)
     assert result.problem.entries.missing == pytest.approx(1 - known.mean())
-    assert (result.component_names[0] == "level") == has_offsets
+    assert (np.diff(result.shares) <= 0).all()
+    np.testing.assert_array_equal(
+        result.labels, (np.linalg.norm(result.W, axis=0)[:, None] * result.H).argmax(axis=0)
+    )
+    assert min(result.W.min(), np.min(result.H)) >= 0
     assert result.diagnose() is not None  # which checks that the data are those of the fit
 
 
@@ -346,6 +341,33 @@ def test_unknown_ratings_of_a_table_are_zero_or_nan():
         assert fit_ratings(same, 2).rmse == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_user_of_weight_two_is_that_user_twice():
+    _, noisy, known = draw_ratings(1, (40, 30), 0.4)
+    X = sp.csr_array(noisy * known)
+    times = np.random.default_rng(1).integers(0, 4, 40)
+    model = fit_ratings(weigh_samples(from_rows(X, missing="zeros"), times), 3)
+    repeated = fit_ratings(sp.csr_array((noisy * known).repeat(times, axis=0)), 3)
+    assert model.rmse == pytest.approx(repeated.rmse, rel=1e-9)
+    np.testing.assert_allclose(model.result.W, repeated.result.W, rtol=1e-7)
+    offsets = model.offsets[0].repeat(times)
+    np.testing.assert_allclose(offsets, repeated.offsets[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_order_of_users_and_items_does_not_matter(axis):
+    _, noisy, known = draw_ratings(1, (80, 40), 0.3)
+    X = noisy * known
+    order = np.random.default_rng(7).permutation(X.shape[axis])
+    one, other = fit_ratings(X), fit_ratings(X.take(order, axis))
+    assert (one.result.K, one.result.settings) == (other.result.K, other.result.settings)
+    assert other.rmse == pytest.approx(one.rmse, rel=1e-9)
+    assert other.rmse_of_means == pytest.approx(one.rmse_of_means, rel=1e-9)
+    for place in np.ndindex(3, 3):
+        moved = list(place)
+        moved[axis] = order[place[axis]]
+        assert other.predict(*place) == pytest.approx(one.predict(*moved), rel=1e-7)
+
+
 def test_weights_of_ratings_count():
     """A model follows heavy ratings more closely, and only ratios of weights matter."""
     _, noisy, known = draw_ratings(1, (40, 30), 0.4)
@@ -362,8 +384,8 @@ def test_weights_of_ratings_count():
 
     assert error(model, heavy) < error(plain, heavy)
     assert error(model, ~heavy) > error(plain, ~heavy)
-    users = weigh_samples(from_rows(X, missing="zeros"), 7 * weights[:, 0])
-    assert fit_ratings(users, 2).rmse == pytest.approx(model.rmse, rel=1e-9)
+    other = fit_ratings(from_rows(X, missing="zeros", weights=7 * weights), 2)
+    assert other.rmse == pytest.approx(model.rmse, rel=1e-9)
     of_users, of_items = model.offsets
     left = noisy - of_users[:, None] - of_items - (model.result.W @ model.result.H).T
     own = np.where(known, weights, 0.0) / weights[known].mean()
@@ -403,26 +425,3 @@ def test_the_unit_of_the_ratings_does_not_matter():
         assert other.predict(2, 3) / unit == pytest.approx(one.predict(2, 3), rel=1e-5)
 
 
-def test_averages_are_appended():
-    found = with_averages(sp.csr_array([[5.0, 0.0]]), 2.0, 2).toarray()
-    np.testing.assert_array_equal(found, [[5, 0, 2, 2], [2, 2, 2, 2], [2, 2, 2, 2]])
-
-
-def test_the_printed_error_is_of_ratings_that_chose_nothing(monkeypatch):
-    """A tenth is left out of all fits but the last; the last but one measures the error with it."""
-    _, noisy, known = draw_ratings(1, (25, 15), 0.6)
-    X = sp.csr_array(noisy * known)
-    first = np.random.default_rng(0).permutation(X.nnz) % module._FOLDS == 0
-    seen, fit = [], module._fit
-    everything = entries_of(from_rows(X).columns(np.arange(25)))
-    places = {*zip(everything.samples[first], everything.features[first], strict=True)}
-
-    def watched(entries, *rest):
-        seen.append(places & {*zip(entries.samples, entries.features, strict=True)})
-        return fit(entries, *rest)
-
-    monkeypatch.setattr(module, "_fit", watched)
-    fit_ratings(X, 2)
-    assert seen[-1] == places
-    assert not any(seen[:-1])
-    assert len(seen) > 3
