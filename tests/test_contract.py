@@ -275,7 +275,9 @@ def by_ratings(case, folder, loss):
     known = (X > 0) * case.known.get("weights", 1.0)
     of_users = (X > 0) * case.known.get("sample_weight", np.ones(len(X)))[:, None]
     known = known / np.average(known, weights=of_users)  # they count relative to their mean
-    left = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0), known
+    values = np.where(X > 0, X - found.offsets[0][:, None] - found.offsets[1], 0.0)
+    places = np.argsort(case.samples)
+    left = values[places], known[places]
     return of_result(found.result, numbers=(found.rmse, found.rmse_of_means), left=left)
 
 

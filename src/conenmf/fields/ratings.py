@@ -23,6 +23,7 @@ and items nor the repetition of a user matters.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,19 +39,19 @@ from ..arguments import components, function, integer, optional
 from ..data.blocks import entries_of, over
 from ..data.known import observed_only
 from ..data.matrix import DataMatrix
-from ..errors import DataError, Option, OptionError
+from ..errors import DataError, InputWarning, Option, OptionError
 from ..io.open import from_rows
 from ..io.triples import triples_of_frame
 from ..names import Names
 from ..result import Factorization
-from ..solve.coefficients import shares_of, sorted_rows, sorting
+from ..solve.coefficients import shares_of, sorting
 from ..solve.problem import Problem
 from ..solve.run import History, StopReason
 from ..text import counted
 from ..types import Array, Facts, Pair
 
 # Constants are for ratings with a standard deviation of 1.
-_DAMPING = 3.0  # penalty of an offset: like as many more ratings that equal the mean
+_DAMPINGS = (2.0, 4.0, 8.0)  # of offsets: like as many more ratings that equal the mean
 _PENALTIES = (8.0, 4.0, 2.0)  # of the factors: tried in this order, each from the last factors
 _FLAT = 100.0  # a penalty with which components hardly differ between users or items
 _PER_RATING = 0.05  # what each rating of a row adds to its penalty
@@ -164,14 +165,13 @@ class Ratings:
         """
         n = integer("n", n, at_least=1)
         names = [*map(str, self._places["item"])]
-        of_users, of_items = self._rows
         found = {}
         for name in self._places["user"] if users is None else users:
-            user = int(self._place("user", name))
+            user = self._place("user", name)
             items = np.setdiff1d(np.arange(len(names)), self.known[[user]].indices)
-            scores = of_users[user, 1:] @ of_items[items, 1:].T + of_items[items, 0]
+            scores = _scores(self._rows, np.full_like(items, user), items)
             best = np.argsort(-scores, kind="stable")[:n]
-            ratings = np.clip(of_users[user, 0] + scores[best], *self.scale)
+            ratings = np.clip(scores[best], *self.scale)
             chosen = [names[item] for item in items[best]]
             found[str(name)] = [*zip(chosen, ratings.tolist(), strict=True)]
         return found
@@ -286,16 +286,14 @@ def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None 
     keys = _keys(known)
     part = _parts(known, keys)
     unit = known.unit
-    n_done = 0
+    n_fits = len(_DAMPINGS) + len(_PENALTIES) + len(numbers) + 3
+    fits: list[_Fit] = []
 
-    def fit(first: int, rows: Pair, penalty: float, max_iter: int = _ROUNDS) -> _Fit:
+    def fit(first: int, rows: Pair, pulls: _Pulls, max_iter: int = _ROUNDS) -> _Fit:
         """Fit the ratings of this part and of all later ones."""
-        nonlocal n_done
-        step = f"{counted(rows[0].shape[1] - 1, 'component')}, penalty {penalty:g}"
-        tell(step, n_done / (len(_PENALTIES) + len(numbers) + 3))
-        n_done += 1
-        pulls = _DAMPING, unit * penalty, unit * _PER_RATING
-        return _fitted(known.without(part < first), sides, rows, pulls, max_iter)
+        tell(f"fitting {counted(rows[0].shape[1] - 1, 'component')}", len(fits) / n_fits)
+        fits.append(_fitted(known.without(part < first), sides, rows, pulls, max_iter))
+        return fits[-1]
 
     def error(fit: _Fit) -> float:
         return known.rmse(fit.left, part == 1)
@@ -303,18 +301,24 @@ def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None 
     def begin(K: int) -> Pair:
         return _first_rows(known, keys, K, np.sqrt(unit))
 
-    fits: list[_Fit] = []
+    def pulls(damping: float, penalty: float) -> _Pulls:
+        return damping, unit * penalty, unit * _PER_RATING
+
+    means = [fit(2, begin(0), pulls(damping, _FLAT)) for damping in _DAMPINGS]
+    flat = min(means, key=error).pulls
+    rows = begin(numbers[0])
+    paths = []
     for penalty in _PENALTIES:
-        fits.append(fit(2, fits[-1].rows if fits else begin(numbers[0]), penalty))
-    penalty = min(fits, key=error).pulls[1] / unit
-    fits += [fit(2, begin(k), penalty) for k in numbers[1:]]
-    fits.append(fit(2, begin(1 if K == "auto" else numbers[0]), _FLAT))
-    limit = (1 + _MARGIN) * min(map(error, fits))
-    best = min(fits, key=lambda fit: (error(fit) > limit, fit.K, error(fit)))
-    penalty = best.pulls[1] / unit
-    means = fit(1, begin(0), _FLAT)
-    judged = fit(1, best.rows, penalty)
-    last = fit(0, judged.rows, penalty, _MAX_ITER).sorted()
+        paths.append(fit(2, rows, pulls(flat[0], penalty)))
+        rows = paths[-1].rows
+    best = min(paths, key=error)
+    paths += [fit(2, begin(k), best.pulls) for k in numbers[1:]]
+    paths.append(fit(2, begin(1 if K == "auto" else numbers[0]), flat))
+    limit = (1 + _MARGIN) * min(map(error, paths))
+    best = min(paths, key=lambda fit: (error(fit) > limit, fit.K, error(fit)))
+    mean = fit(1, begin(0), best.pulls)
+    judged = fit(1, best.rows, best.pulls)
+    last = fit(0, judged.rows, best.pulls, _MAX_ITER).sorted()
     facts = _facts(known, last.rows, Names(V.names.sample_names, V.names.feature_names))
     squares, elapsed, passes = last.history
     errors = np.sqrt(over(squares, squares[-1:])) * facts["relative_error"]
@@ -324,7 +328,7 @@ def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None 
         stop_reason=StopReason.CONVERGED,
         seconds={"solve": float(elapsed[-1])},
         passes=0.0,
-        settings={"penalty": penalty},
+        settings={},
         K_decided_by=_REASON if K == "auto" else "user",
         init_used="random",
     )
@@ -333,7 +337,7 @@ def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None 
         (last.rows[0][:, 0], last.rows[1][:, 0]),
         known.matrix(known.values),
         known.rmse(judged.left, part == 0),
-        known.rmse(means.left, part == 0),
+        known.rmse(mean.left, part == 0),
         last.average,
         last.pulls,
         known.scale,
@@ -401,10 +405,10 @@ def _opened(X: Any) -> tuple[DataMatrix, _Known]:
     rated = X if isinstance(X, DataMatrix) else triples_of_frame(X) or X
     V = rated
     if not isinstance(V, DataMatrix):  # 0 means zeros and NaN
-        V = from_rows(rated, missing=0 if rated is X and not sp.issparse(X) else "zeros")
+        V = _read(rated, missing=0 if rated is X and not sp.issparse(X) else "zeros")
     importance = np.ones(V.n_samples)
     if V.unweighed is not None:
-        importance = np.maximum(V.unweighed.weights, _NEGLIGIBLE)
+        importance = np.maximum(V.unweighed.weights, _NEGLIGIBLE**2)
         V = V.unweighed.V
     entries = entries_of(V.columns(np.arange(V.n_samples)))
     n_known = V.n_features * V.n_samples if V.observed is None else V.observed.counts.sum()
@@ -424,27 +428,33 @@ def _opened(X: Any) -> tuple[DataMatrix, _Known]:
     return V, _Known(users[there], items[there], values, *rest)
 
 
+def _read(X: object, **how: Any) -> DataMatrix:
+    """Read a matrix without the warning that rows and columns without ratings become zero."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "nothing is observed", InputWarning)
+        return from_rows(X, **how)
+
+
 def _facts(known: _Known, rows: Pair, names: Names) -> Facts:
     """Return what a result says of these rows: factors, labels, data and errors."""
     of_users, of_items = rows
     H, W = of_users[:, 1:], of_items[:, 1:]
     values = known.values - of_users[known.users, 0] - of_items[known.items, 0]
     left = known.values - _scores(rows, known.users, known.items)
-    squares = np.bincount(known.users, known.weights * values**2, len(H))
-    order, sizes = np.arange(H.shape[1]), norm(W, axis=0)
-    Ht, labels, _ = sorted_rows(range(len(H)), H, squares, order=order, sizes=sizes)
-    V = from_rows(known.matrix(values), missing="zeros", negative="keep", names=names)
+    contributions = H * norm(W, axis=0)
+    labels = np.where(contributions.any(axis=1), contributions.argmax(axis=1), -1)
+    V = _read(known.matrix(values), missing="zeros", negative="keep", names=names)
     if np.ptp(known.weights) > 0:
         V = observed_only(V, weights=known.matrix(known.weights))
     objective = float(known.weights @ left**2)
     return {
         "W": np.ascontiguousarray(W),
-        "H": Ht.T,
+        "H": np.ascontiguousarray(H.T),
         "labels": labels,
         "shares": shares_of(W.T @ W, H.T @ H),
         "problem": Problem().bind(V),
         "objective": objective,
-        "relative_error": float(np.sqrt(over(objective, squares.sum()))),
+        "relative_error": float(np.sqrt(over(objective, known.weights @ values**2))),
         "names": names,
         "data": V,
     }
