@@ -68,6 +68,7 @@ class ItakuraSaito(Loss):
     solvers = _SOLVERS
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
+    advised = "poisson"
     words = Words(
         share="share of the divergence left",
         of_runs="relative divergence",
