@@ -52,7 +52,9 @@ from ..types import Array, Facts, Pair
 
 # Constants are for ratings with a standard deviation of 1.
 _DAMPINGS = (2.0, 4.0, 8.0)  # of offsets: like as many more ratings that equal the mean
-_PENALTIES = (8.0, 4.0, 2.0)  # of the factors: tried in this order, each from the last factors
+# Of the factors: tried in this order, each from the last factors, until one does not help.
+_PENALTIES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+_LEAST_TRIED = 3  # penalties that are tried in any case
 _FLAT = 100.0  # a penalty with which components hardly differ between users or items
 _PER_RATING = 0.05  # what each rating of a row adds to its penalty
 _FIRST_K = 5  # the number of components with which the penalty is chosen
@@ -311,6 +313,8 @@ def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None 
     for penalty in _PENALTIES:
         paths.append(fit(2, rows, pulls(flat[0], penalty)))
         rows = paths[-1].rows
+        if len(paths) >= _LEAST_TRIED and error(paths[-1]) > error(paths[-2]):
+            break
     best = min(paths, key=error)
     paths += [fit(2, begin(k), best.pulls) for k in numbers[1:]]
     paths.append(fit(2, begin(1 if K == "auto" else numbers[0]), flat))
