@@ -4,19 +4,18 @@ A rating of item i by user u is modelled as
 
     offset of the user + offset of the item + (W H)(i, u),    W, H >= 0
 
-and all four are fitted together to the known ratings, which are divided by their standard
-deviation, so the model does not depend on their unit. The penalty of an offset is the ratio of the
-variance of the noise and the variance of the offsets, both estimated from the ratings. The rows of
-W and of H' are drawn towards their own weighted mean, not towards zero:
+and all four are fitted together to the known ratings. Offsets have an L2 penalty. The rows of W and
+of H' are drawn towards their own weighted mean, not towards zero, by the penalty
 
     sum over rows r of (penalty + share * number of ratings of r) ||row r - mean||^2
 
 So a user with few ratings is predicted like the average user. A mean above zero also makes the
 constraint cheap: a taste that is below the mean acts like a negative one, as offsets absorb the
-difference.
+difference. Penalties are relative to the standard deviation of the ratings, so the model does not
+depend on their unit.
 
 A round of coordinate descent minimises over each entry once, first for users, then for items, from
-the residuals of the known ratings alone. The penalty and the number of components are chosen by
+the residuals of the known ratings alone. The penalties and the number of components are chosen by
 hidden ratings. These are drawn by a hash of who rated what and how, so neither the order of users
 and items nor the repetition of a user matters.
 """
