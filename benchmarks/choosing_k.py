@@ -19,9 +19,6 @@ scenes
 families
     Those of `k_families`, which were drawn to try the choice: outliers, one component, noise of
     many kinds. That program also compares two checkouts.
-ratings
-    Ratings of which a tenth is hidden: the errors of several predictions of them. Constants of
-    `conenmf.fields.ratings` were chosen on draws and splits with even numbers.
 
 Constants of `conenmf.cones.counting`, `conenmf.judge.dispersion` and `conenmf.judge.choose_k` were
 chosen on draws with even numbers; by default those with odd numbers are reported, with ``--even``
@@ -30,7 +27,6 @@ those that constants rest on. Datasets that are not there are left out.
 
 from __future__ import annotations
 
-import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from itertools import chain, product
@@ -38,18 +34,14 @@ from pathlib import Path
 
 import k_families
 import numpy as np
-import scipy.sparse as sp
 import zoo_matrices
-from measure import DATA, command, heading, row, timed
+from measure import DATA, command, timed
 from measure import numbers as table
-from sklearn.model_selection import GridSearchCV
 
-from conenmf import ConeNMF, Problem, factorize, from_columns, from_rows, make_cones
+from conenmf import Problem, factorize, from_columns, from_rows, make_cones
 from conenmf.cones.counting import count_above_edge, estimate_rank
 from conenmf.cones.simulate import ConeModel
 from conenmf.data.matrix import DataMatrix
-from conenmf.errors import InputWarning
-from conenmf.fields.ratings import _scores, fit_ratings
 from conenmf.judge.choose_k import choose_k
 
 NOISE = (0.01, 0.05, 0.1)  # the paper's delta
@@ -209,7 +201,7 @@ def described(answers: list[Answer]) -> str:
 
 # --- the program ------------------------------------------------------------------------------
 
-PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "families", "ratings")
+PARTS = ("cones", "spectra", "texts", "scenes", "catalogues", "published", "families")
 Group = dict[str, Cell]  # cells by title
 
 
@@ -252,65 +244,11 @@ def main(*parts: str, draws: int = 25, even: bool = False) -> None:
     for part in parts or PARTS:
         if part == "families":
             k_families.measure(k_families.FAMILIES, range(min(draws, 10)), Path("k_families.jsonl"))
-        if part == "ratings" and (DATA / "movielens").exists():
-            print_ratings()
         loss = "poisson" if part in ("catalogues", "published") else "frobenius"
         for group in groups(part, numbers):
             found = [report(title, cell, loss) for title, cell in group.items()]
             if len(found) > 1:
                 print(f"{'all of these':36}{described([*chain(*found)])}", flush=True)
-
-
-# --- ratings ----------------------------------------------------------------------------------
-
-
-def simulated_ratings(seed: int = 0) -> sp.coo_array:
-    """600 x 400 ratings from 1 to 5 of six components, of which 6 % are known."""
-    rng = np.random.default_rng(seed)
-    M = rng.gamma(1.0, 1.0, (600, 6)) @ rng.gamma(1.0, 1.0, (6, 400))
-    M = 1 + 4 * (M - M.min()) / np.quantile(M, 0.99) + 0.3 * rng.standard_normal(M.shape)
-    return sp.coo_array(np.clip(M, 1, 5) * (rng.random(M.shape) < 0.06))
-
-
-def print_ratings() -> None:
-    """Hide a tenth of the ratings, and print the error of several predictions of them."""
-    movielens = sp.coo_array(sp.load_npz(DATA / "movielens" / "V.npz").astype(float))
-    drawn = [(f"simulated {seed}", simulated_ratings(seed), seed) for seed in (0, 1, 3)]
-    real = [(f"MovieLens, split {seed}", movielens, seed) for seed in (0, 1, 3)]
-    warnings.simplefilter("ignore", InputWarning)
-    heading("RMSE of a hidden tenth", "constant", "means", "regularised means",
-            'ConeNMF(missing="zeros")', "the same, GridSearchCV", "fit_ratings")  # fmt: skip
-    for name, R, seed in drawn + real:
-        is_hidden = np.random.default_rng(seed).random(R.nnz) < 0.1
-        known, hidden = (
-            sp.coo_array((R.data[some], (R.row[some], R.col[some])), R.shape)
-            for some in (~is_hidden, is_hidden)
-        )
-        X, users, items = known.tocsr(), hidden.row, hidden.col
-        found = [known.data.mean(), *(_means(known, hidden, damping) for damping in (0, 3))]
-        grid = {"n_components": [1, 2, 4, 8], "alpha_W": [3e-4, 1e-3, 3e-3]}
-        search = GridSearchCV(ConeNMF(missing="zeros"), grid, cv=3).fit(X)
-        models = (ConeNMF(missing="zeros").fit(X), search.best_estimator_)
-        found += [(m.transform(X)[users] * m.components_.T[items]).sum(axis=1) for m in models]
-        ratings = fit_ratings(X)
-        found.append(_scores(ratings.offsets, ratings.result, users, items))
-        errors = [np.sqrt(np.mean((one - hidden.data) ** 2)) for one in found]
-        row(name, *(f"{error:.3f}" for error in errors))
-
-
-def _means(known: sp.coo_array, hidden: sp.coo_array, damping: float) -> np.ndarray:
-    """The mean plus effects of rows and columns, by least squares, clipped to the scale."""
-    mean, of_columns = known.data.mean(), np.zeros(known.shape[1])
-    left = known.data - mean
-    for _ in range(10):
-        of_rows = _effects(known.row, left - of_columns[known.col], known.shape[0], damping)
-        of_columns = _effects(known.col, left - of_rows[known.row], known.shape[1], damping)
-    return np.clip(mean + of_rows[hidden.row] + of_columns[hidden.col], 1, 5)
-
-
-def _effects(groups: np.ndarray, left: np.ndarray, size: int, damping: float) -> np.ndarray:
-    counts = np.bincount(groups, minlength=size) + damping
-    return np.bincount(groups, left, size) / np.maximum(counts, 1)
 
 
 if __name__ == "__main__":

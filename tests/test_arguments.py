@@ -225,7 +225,7 @@ FUNCTIONS = {
     "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
         "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
-        ("rank", 2)},
+        ("rank", 2), "callback": ("function?", None)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
         N))), "weights": ("weights?", np.ones((F, N))), "sigma": ("sigma?", None),
         "persist": ("flag?", None)},

@@ -138,3 +138,13 @@ def test_entries_that_are_marked_as_missing(tmp_path, shape, refuses):
     assert np.asarray(V.observed.weights)[0].tolist() == [False, True, True, True]
     zarr.create_array(str(tmp_path / "a.zarr"), data=X).attrs["missing_value"] = 24
     refuses(DataError, "row 5 .*, column 3 .* is NaN", lambda: open_data(tmp_path / "a.zarr"))
+
+
+def test_netcdf_4_is_hdf5(same, tmp_path, X, refuses):
+    path = tmp_path / "a.nc"
+    with h5py.File(path, "w") as file:
+        file["conc"], file["time"] = X, np.arange(len(X))
+    same(open_data(path, dataset="conc"), X)
+    refuses(FileFormatError, "conc, time: name one of them", open_data, path)
+    path.write_bytes(b"CDF\x01" + bytes(100))
+    refuses(FileFormatError, "is NetCDF 3, which is not read: convert it with", open_data, path)

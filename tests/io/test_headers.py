@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from conenmf import open_data
+from conenmf.errors import FileFormatError
 from conenmf.io.text import guess
 
 
@@ -118,3 +120,27 @@ def test_digits_with_the_header_of_pandas():
 def test_lines_that_cannot_be_titles(first):
     rows = [",".join(["0.5", "0.25", "0.75"][: first.count(",") + 1])] * 5
     assert judge([first, *rows]) == (False, False)
+
+
+def test_a_row_of_units_below_the_titles_is_left_out(tmp_path):
+    numbers = [f"day {n},{n + 0.5},{n % 7 + 1},{n % 5 + 1}" for n in range(30)]
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(["date,SO4,NO3,Pb", *numbers]) + "\n")
+    units = tmp_path / "units.csv"
+    units.write_text("\n".join(["date,SO4,NO3,Pb", ",ug/m3,ug/m3,", *numbers]) + "\n")
+    with pytest.warns(UserWarning, match="look like row numbers"):
+        expected = open_data(plain)
+    with pytest.warns(UserWarning, match="look like row numbers"):
+        V = open_data(units)
+    assert V.names == expected.names
+    everything = np.arange(30)
+    np.testing.assert_array_equal(V.columns(everything), expected.columns(everything))
+    said = "the line below the titles has no numbers (ug/m3, ug/m3, ): left out"
+    assert V.remarks == (said, *expected.remarks)
+
+
+def test_a_first_row_with_one_text_is_no_row_of_units(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("a,b,c\n1,2,three\n" + "4,5,6\n1,3,2\n" * 9)
+    with pytest.raises(FileFormatError, match="'three' is not a number"):
+        open_data(path)

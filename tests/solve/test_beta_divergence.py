@@ -216,7 +216,7 @@ REFUSED = {
     ),
     "known components": (
         OptionError,
-        "takes no known components",
+        "takes no known components .*use loss='poisson'",
         lambda: fit(DATA, fixed=V[:, :1]),
     ),
     "holes": (OptionError, "takes no missing", lambda: fit(from_columns(V, mask=V > 0.01))),

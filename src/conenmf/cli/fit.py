@@ -188,8 +188,12 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
 def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:
     """Fit ratings; the settings of the result contain the errors on hidden ratings."""
     K = request.K if isinstance(request.K, str) else request.chosen_k(V)
-    with request.display.working("choosing the model by hidden ratings"):
-        model = fit_ratings(V, K)
+
+    def show(step: str, share: float) -> None:
+        request.display.update("", share, f"choosing the model by hidden ratings: {step}")
+
+    with request.display.working("reading the ratings"):
+        model = fit_ratings(V, K, callback=show)
     request.ratings = model
     return request.describe(
         model.result,
@@ -230,11 +234,9 @@ def write_result(
 
 def _write_recommendations(folder: Path, ratings: Ratings) -> None:
     """Write the items that each user has not rated and would like best."""
-    result = ratings.result
     rows = []
-    for user in result.names.sample_names or range(result.n_samples):
-        for item, rating in ratings.recommend(user):
-            rows.append((user, item, rating))
+    for user, found in ratings.recommend_many().items():
+        rows += [(user, *pair) for pair in found]
     write_csv(folder / RECOMMENDATIONS_FILE, ("user", "item", "predicted rating"), rows)
 
 

@@ -60,7 +60,7 @@ def transform(request: Request) -> None:
     if "ratings" in result.settings:
         raise OptionError(
             f"{request.model} is a model of ratings, whose offsets new users do not have: fit the "
-            "ratings of old and new users together"
+            "ratings of old and new users together, or use `with_ratings` in Python"
         )
     output = str(request.output)
     check_table(output)

@@ -1,78 +1,102 @@
-"""Ratings of items by users: means of users and items, and components of taste.
+"""Ratings of items by users: offsets of users and items, and components of taste.
 
 A rating of item i by user u is modelled as
 
-    offset of the user + offset of the item + (W H)(i, u)
+    offset of the user + offset of the item + (W H)(i, u),    W, H >= 0
 
-The offsets are regularised means: each is computed as if there were three more ratings equal to the
-mean. The remainder is shifted by a constant level to be nonnegative, and factored with W, H >= 0
-and L2 penalties. The first component is the same for all items. A few average users and items are
-added, with ratings equal to the level; they pull the coefficients of the first component towards
-the level. So the prediction for a user with few ratings is close to the means; with penalties alone
-it would be close to zero. Ratings are divided by their standard deviation before the fit, so the
-model does not depend on their unit.
+and all four are fitted together to the known ratings. Offsets have an L2 penalty. The rows of W and
+of H' are drawn towards their own weighted mean, not towards zero, by the penalty
 
-If users differ more in taste than in their means, offsets increase the error. They are then zero,
-the level is the mean, and no component is fixed. The number of components, the penalty and the use
-of offsets are chosen to predict hidden ratings best. If the result has offsets and a single
-component, other components do not improve on the means.
+    sum over rows r of (penalty + share * number of ratings of r) ||row r - mean||^2
+
+So a user with few ratings is predicted like the average user. A mean above zero also makes the
+constraint cheap: a taste that is below the mean acts like a negative one, as offsets absorb the
+difference. Penalties are relative to the standard deviation of the ratings, so the model does not
+depend on their unit.
+
+A round of coordinate descent minimises over each entry once, first for users, then for items, from
+the residuals of the known ratings alone. The penalties and the number of components are chosen by
+hidden ratings. These are drawn by a hash of who rated what and how, so neither the order of users
+and items nor the repetition of a user matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from typing import Any, NamedTuple
+from functools import cached_property
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.linalg import norm
 
-from ..arguments import components, integer
-from ..data.blocks import entries_of
+from .. import kernels
+from ..arguments import components, function, integer, optional
+from ..data.blocks import entries_of, over
 from ..data.known import observed_only
 from ..data.matrix import DataMatrix
-from ..errors import DataError, Option, OptionError
+from ..errors import DataError, InputWarning, Option, OptionError
 from ..io.open import from_rows
 from ..io.triples import triples_of_frame
 from ..names import Names
-from ..pipeline import factorize
 from ..result import Factorization
-from ..solve.constraints import Fixed, Penalties
+from ..solve.coefficients import shares_of, sorting
+from ..solve.problem import Problem
+from ..solve.run import History, StopReason
 from ..text import counted
-from ..types import Array, Pair, Shape
+from ..types import Array, Facts, Pair
 
-_DAMPING = 3.0  # number of extra ratings, equal to the mean, of each user and item
-_ROUNDS = 10  # rounds that compute offsets of users and of items in turn
-_AVERAGES = 10  # average users, and items, that are appended
-_LEVEL_SCALE = 1e3  # scale of the known component, so that penalties hardly change its coefficients
-_PENALTIES = (1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2)  # of ratings with unit deviation: alpha_W to try
-_NUMBERS = (5, 2, 3, 9, 17)  # numbers of components to try; the penalty is chosen with the first
-_FOLDS = 10  # of the ratings; the first one measures the error of the model
-_CHOOSING = (1, 2, 3)  # folds that select the model
-_LEAST = 1 + len(_CHOOSING)  # ratings, one for each of these folds
-_MAX_ITER = 100
-_Model = tuple[int, float, bool]  # a number of components, a penalty, whether there are offsets
+# Constants are for ratings with a standard deviation of 1.
+_DAMPINGS = (2.0, 4.0, 8.0)  # of offsets: like as many more ratings that equal the mean
+# Of the factors: tried in this order, each from the last factors, until one does not help.
+_PENALTIES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
+_LEAST_TRIED = 3  # penalties that are tried in any case
+_FLAT = 100.0  # a penalty with which components hardly differ between users or items
+_PER_RATING = 0.05  # what each rating of a row adds to its penalty
+_FIRST_K = 5  # the number of components with which the penalty is chosen
+_OTHER_K = (2, 10)  # the others to try
+_MARGIN = 1e-3  # by so much of the error may fewer components be worse
+_BEGIN = 0.1  # least entry of the first factors; the largest is twice as large
+_ROUNDS = 20  # of fits that choose or judge the model
+_MAX_ITER = 100  # rounds of the last fit
+_TOL = 3e-4  # a fit ends when its objective falls by less than this share in a round
+_FOLDED = 1e-12  # the same for new users
+_FOLDS = 10  # parts of the ratings: the first judges the model, the second chooses it
+_LEAST = 4  # ratings
 _NEGLIGIBLE = 1e-9  # of the mean: a smaller standard deviation of the ratings is rounding
+_REASON = "the least number of components that predicts hidden ratings as well as any, to 0.1 %"
+
+# Called with the current step and the share of the work that is done.
+_Progress: TypeAlias = Callable[[str, float], object]
+_Pulls: TypeAlias = tuple[float, float, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """A model of ratings: predictions, and recommendations for a user.
+    """A model of ratings: predictions, and recommendations for users.
 
     Attributes
     ----------
     result : Factorization
         The factorization of the ratings minus the offsets; items are features, users are samples.
-        With offsets its first component, "level", is one for every item.
     offsets : pair of arrays (N,), (F,)
-        The offsets of users and of items, which are added to W H; zero if they do not help.
+        The offsets of users, around the mean rating, and of items, around zero.
     known : sparse array (N, F)
-        The ratings. Predictions are in their range.
+        The ratings. Predictions are in the range of those that the model was fitted to.
     rmse, rmse_of_means : float
         Root mean squared errors of this model, and of regularised means, with the weights of the
         ratings if there are any. They were measured on a tenth of the ratings, before the last fit;
         this tenth was not used to choose the parameters.
+    average_user : array (1 + K,)
+        The offset and the coefficients of a user without ratings.
+    pulls : (float, float, float)
+        How strongly a user is drawn to the average user: the penalties of the offset and of the
+        coefficients, and what each rating adds to the latter.
+    scale : pair of float
+        The smallest and the largest rating.
 
     Examples
     --------
@@ -88,6 +112,9 @@ class Ratings:
     known: Any
     rmse: float
     rmse_of_means: float
+    average_user: Array
+    pulls: tuple[float, float, float]
+    scale: tuple[float, float]
 
     def predict(self, users: object, items: object) -> Array:
         """Return the predicted ratings for pairs of a user and an item, given by their names.
@@ -105,8 +132,7 @@ class Ratings:
             advice = "give an item for each user, or a single name that is not in a list"
             raise DataError(f"users and items differ in length, {sizes}: {advice}")
         rows, columns = np.broadcast_arrays(np.atleast_1d(rows), columns)
-        found = _scores(self.offsets, self.result, rows, columns)
-        return np.clip(found, self.known.data.min(), self.known.data.max())
+        return np.clip(_scores(self._rows, rows, columns), *self.scale)
 
     def recommend(self, user: object, n: int = 10) -> list[tuple[str, float]]:
         """Return the items with the highest predictions that a user has not rated, best first.
@@ -120,19 +146,83 @@ class Ratings:
         -------
         list of pairs: the item and its predicted rating
         """
-        names = [*self._places["item"]]
-        place = self._place("user", user)
-        items = np.setdiff1d(np.arange(len(names)), self.known[[place]].indices)
-        found = _scores(self.offsets, self.result, np.full(items.size, place), items)
-        best = items[np.argsort(-found, kind="stable")[: integer("n", n, at_least=1)]]
-        chosen = [names[item] for item in best]
-        ratings = self.predict(user, chosen)
-        return list(zip(map(str, chosen), ratings.tolist(), strict=True))
+        (found,) = self.recommend_many([user], n).values()
+        return found
+
+    def recommend_many(
+        self, users: Iterable[object] | None = None, n: int = 10
+    ) -> dict[str, list[tuple[str, float]]]:
+        """Return the recommendations of several users, as `recommend` does for one.
+
+        Parameters
+        ----------
+        users : names or indices, optional
+            By default all users.
+        n : int
+
+        Returns
+        -------
+        dict: for each user a list of pairs, the item and its predicted rating
+        """
+        n = integer("n", n, at_least=1)
+        names = [*map(str, self._places["item"])]
+        found = {}
+        for name in self._places["user"] if users is None else users:
+            user = self._place("user", name)
+            items = np.setdiff1d(np.arange(len(names)), self.known[[user]].indices)
+            scores = _scores(self._rows, np.full_like(items, user), items)
+            best = np.argsort(-scores, kind="stable")[:n]
+            ratings = np.clip(scores[best], *self.scale)
+            chosen = [names[item] for item in items[best]]
+            found[str(name)] = [*zip(chosen, ratings.tolist(), strict=True)]
+        return found
+
+    def with_ratings(self, X: object) -> Ratings:
+        """Return a model of other users, or of the same ones with more ratings, without a fit.
+
+        Items stay as they are. The offset and the coefficients of each user minimise what
+        `fit_ratings` minimises, so one rating is enough.
+
+        Parameters
+        ----------
+        X : as in `fit_ratings`
+            All ratings of these users. Items are found by their names if both have names, and X may
+            then lack some of them.
+
+        Examples
+        --------
+        >>> taste = 1 + np.random.default_rng(0).random((30, 2)) @ [[3, 0, 2, 1], [0, 3, 1, 2]]
+        >>> model = fit_ratings(taste[:20], 2)
+        >>> model.with_ratings(taste[20:]).known.shape
+        (10, 4)
+        """
+        V, known = _opened(X)
+        F = self.result.n_features
+        names = V.names.feature_names
+        if names and self.result.names.feature_names:
+            known = known._replace(items=self._all_places("item", names)[known.items])
+        elif V.n_features != F:
+            problem = f"X has {counted(V.n_features, 'item')} and the model {F}: pass as many"
+            raise DataError(f"{problem} columns, or names of items")
+        known = known._replace(n_items=F)
+        rows = np.tile(self.average_user, (V.n_samples, 1)), self._rows[1]
+        fit = _fitted(known, known.sides(), rows, self.pulls, _MAX_ITER, self.average_user)
+        all_names = Names(V.names.sample_names, self.result.names.feature_names)
+        result = replace(self.result, **_facts(known, fit.rows, all_names))
+        offsets = fit.rows[0][:, 0], self.offsets[1]
+        return replace(self, result=result, offsets=offsets, known=known.matrix(known.values))
 
     def summary(self) -> str:
         """Say how well hidden ratings are predicted."""
         means = f"regularised means of users and items: {self.rmse_of_means:.4g}"
         return f"RMSE of hidden ratings: {self.rmse:.4g} ({means})"
+
+    @cached_property
+    def _rows(self) -> Pair:
+        """Rows of users (N, 1 + K) and of items (F, 1 + K): offset, then factors."""
+        users, items = self.offsets
+        H = np.asarray(self.result.H)
+        return np.column_stack([users, H.T]), np.column_stack([items, self.result.W])
 
     @cached_property
     def _places(self) -> dict[str, dict[Any, int]]:
@@ -160,8 +250,8 @@ class Ratings:
         return places[asked]
 
 
-def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
-    """Model ratings by the means of users and items, plus a factorization of the remainder.
+def fit_ratings(X: object, K: int | str = "auto", *, callback: _Progress | None = None) -> Ratings:
+    """Model ratings by offsets of users and items, plus a factorization of the remainder.
 
     Parameters
     ----------
@@ -169,11 +259,13 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
         At least four ratings above 0. Entries that are not stored, zeros and NaN are unknown. The
         columns of a data frame of pandas or polars are named like userId, movieId and rating, or
         the first three contain these; another data frame has users in rows and items in columns.
-        `open_data` reads files. Weights of entries or samples of a DataMatrix count relative to
-        their mean.
+        `open_data` reads files. Weights of entries of a DataMatrix count relative to their mean; a
+        sample of weight 2 is equivalent to repeating the user.
     K : int or "auto"
-        The number of components; with offsets the first is the level. "auto" chooses the number
-        that predicts hidden ratings best, which is 1 if other components do not help.
+        The number of components. "auto" chooses the least number that predicts hidden ratings as
+        well as any, to 0.1 %; it is 1 if components do not improve on offsets.
+    callback : callable, optional
+        Called with the current step and the share of the work that is done, from 0 to 1.
 
     Examples
     --------
@@ -183,152 +275,132 @@ def fit_ratings(X: object, K: int | str = "auto") -> Ratings:
     >>> len(model.recommend(0, n=5)), bool(model.rmse < 0.3)
     (5, True)
     """
-    V, ratings = _opened(X)
-    unit = _unit(ratings.values)
-    known = ratings._replace(values=ratings.values / unit)
-    folds = np.random.default_rng(0).permutation(known.values.size) % _FOLDS
+    tell = optional(function, "callback", callback, takes=2) or (lambda *_: None)
+    V, known = _opened(X)
+    if known.values.size < _LEAST:
+        problem = "fit_ratings hides ratings to choose and to judge the model, and X has only"
+        raise DataError(f"{problem} {known.values.size}: give at least {_LEAST}")
+    numbers = [k for k in (_FIRST_K, *_OTHER_K) if k <= min(V.shape)] or [1]
+    if K != "auto":
+        numbers = [components(K)]
+    sides = known.sides()
+    keys = _keys(known)
+    part = _parts(known, keys)
+    unit = known.unit
+    n_fits = len(_DAMPINGS) + len(_PENALTIES) + len(numbers) + 3
+    fits: list[_Fit] = []
 
-    def error(model: _Model | None, fold: int) -> float:
-        """Return the error of a fit, or of means, in a fold left out with the first one."""
-        hidden = known.taken(folds == fold)
-        rest = known.taken((folds > 0) & (folds != fold))
-        if model is None:
-            users, items, mean = _means(rest, V.shape)
-            return hidden.rmse(mean + users[hidden.samples] + items[hidden.features])
-        offsets, fit = _fit(rest, V, model)
-        return hidden.rmse(_scores(offsets, fit, hidden.samples, hidden.features))
+    def fit(first: int, rows: Pair, pulls: _Pulls, max_iter: int = _ROUNDS) -> _Fit:
+        """Fit the ratings of this part and of all later ones."""
+        tell(f"fitting {counted(rows[0].shape[1] - 1, 'component')}", len(fits) / n_fits)
+        fits.append(_fitted(known.without(part < first), sides, rows, pulls, max_iter))
+        return fits[-1]
 
-    @cache
-    def mean_error(model: _Model | None) -> float:
-        return float(np.mean([error(model, fold) for fold in _CHOOSING]))
+    def error(fit: _Fit) -> float:
+        return known.rmse(fit.left, part == 1)
 
-    def best_of(models: Iterable[_Model]) -> _Model:
-        return min(models, key=mean_error)
+    def begin(K: int) -> Pair:
+        return _first_rows(known, keys, K, np.sqrt(unit))
 
-    numbers = [k for k in _NUMBERS if k <= min(V.shape)] or [1]
-    first, *others = numbers if K == "auto" else [components(K)]
-    best = best_of((first, alpha, True) for alpha in _PENALTIES)
-    best = best_of((k, best[1], True) for k in (first, *others))
-    plain = best_of((first, alpha, False) for alpha in _PENALTIES)
-    for k in others:
-        if k < 2 * plain[0]:  # many components are slow
-            plain = best_of([plain, (k, *plain[1:])])
-    best = best_of([best, *((plain[0], alpha, False) for alpha in _PENALTIES)])
-    if K == "auto" and mean_error(None) <= mean_error(best):
-        best = (1, best[1], True)
-    of_means = unit * error(None, 0)
-    of_fit = unit * error(best, 0)
-    (users, items), fit = _in_unit(*_fit(known, V, best), unit, has_level=best[2])
-    reason = "this number of components predicts hidden ratings best" if K == "auto" else "user"
-    left = ratings.values - users[ratings.samples] - items[ratings.features]
-    data = ratings._replace(values=left).opened(V.shape, V.names)
-    fit = replace(fit, names=V.names, data=data, K_decided_by=reason)
-    fit = replace(fit, problem=replace(fit.problem, entries=fit.problem.entries.of(data)))
-    return Ratings(fit, (users, items), ratings.matrix(V.shape), of_fit, of_means)
+    def pulls(damping: float, penalty: float) -> _Pulls:
+        return damping, unit * penalty, unit * _PER_RATING
+
+    means = [fit(2, begin(0), pulls(damping, _FLAT)) for damping in _DAMPINGS]
+    flat = min(means, key=error).pulls
+    rows = begin(numbers[0])
+    paths = []
+    for penalty in _PENALTIES:
+        paths.append(fit(2, rows, pulls(flat[0], penalty)))
+        rows = paths[-1].rows
+        if len(paths) >= _LEAST_TRIED and error(paths[-1]) > error(paths[-2]):
+            break
+    best = min(paths, key=error)
+    paths += [fit(2, begin(k), best.pulls) for k in numbers[1:]]
+    paths.append(fit(2, begin(1 if K == "auto" else numbers[0]), flat))
+    limit = (1 + _MARGIN) * min(map(error, paths))
+    best = min(paths, key=lambda fit: (error(fit) > limit, fit.K, error(fit)))
+    mean = fit(1, begin(0), best.pulls)
+    judged = fit(1, best.rows, best.pulls)
+    last = fit(0, judged.rows, best.pulls, _MAX_ITER).sorted()
+    facts = _facts(known, last.rows, Names(V.names.sample_names, V.names.feature_names))
+    squares, elapsed, passes = last.history
+    errors = np.sqrt(over(squares, squares[-1:])) * facts["relative_error"]
+    result = Factorization(
+        **facts,
+        history=History(errors, elapsed, passes),
+        stop_reason=StopReason.CONVERGED,
+        seconds={"solve": float(elapsed[-1])},
+        passes=0.0,
+        settings={},
+        K_decided_by=_REASON if K == "auto" else "user",
+        init_used="random",
+    )
+    return Ratings(
+        result,
+        (last.rows[0][:, 0], last.rows[1][:, 0]),
+        known.matrix(known.values),
+        known.rmse(judged.left, part == 0),
+        known.rmse(mean.left, part == 0),
+        last.average,
+        last.pulls,
+        known.scale,
+    )
+
+
+def _scores(rows: Pair, users: Array, items: Array) -> Array:
+    """Return the predictions for pairs of a user and an item."""
+    of_users, of_items = rows[0][users], rows[1][items]
+    tastes = np.einsum("ek,ek->e", of_users[:, 1:], of_items[:, 1:])
+    return of_users[:, 0] + of_items[:, 0] + tastes
+
+
+# --- ratings ----------------------------------------------------------------------------------
 
 
 class _Known(NamedTuple):
-    """Known ratings: items, users, values and weights, whose mean is 1 for all ratings together."""
+    """Known ratings: users, items, values and weights; the weights of users; how many items."""
 
-    features: Array
-    samples: Array
+    users: Array
+    items: Array
     values: Array
     weights: Array
+    importance: Array
+    n_items: int
 
-    def taken(self, where: Array) -> _Known:
-        """Return some of the ratings."""
-        return _Known(*(array[where] for array in self))
+    def without(self, hidden: Array) -> _Known:
+        """Return the ratings with weights of 0 where they are hidden."""
+        return self._replace(weights=np.where(hidden, 0.0, self.weights))
 
-    def matrix(self, shape: Shape) -> Any:
-        """Return a sparse array (N, F) of the values."""
-        F, N = shape
-        return sp.csr_array((self.values, (self.samples, self.features)), (N, F))
+    def rmse(self, left: Array, where: Array) -> float:
+        """Return the weighted root mean squared error of some predictions, given residuals."""
+        wrong = np.clip(self.values - left, *self.scale) - self.values
+        return float(np.sqrt(np.average(wrong[where] ** 2, weights=self.weights[where])))
 
-    def table_of_weights(self, shape: Shape, count: int = 0) -> Array | None:
-        """Return weights (N, F), and 1 for some average users and items; None if all are equal."""
-        if np.ptp(self.weights) == 0:
-            return None
-        F, N = shape
-        table = np.ones((N + count, F + count))
-        table[:N, :F] = 0.0
-        table[self.samples, self.features] = self.weights
-        return table
+    def sides(self) -> tuple[_Side, _Side]:
+        """Return the ratings grouped by user, and by item."""
+        of_users = _Side.of(self.users, self.items, self.importance)
+        return of_users, _Side.of(self.items, self.users, np.ones(self.n_items))
 
-    def opened(self, shape: Shape, names: Names) -> DataMatrix:
-        """Return a matrix of the values with their weights."""
-        V = from_rows(self.matrix(shape), missing="zeros", names=names)
-        return observed_only(V, weights=self.table_of_weights(shape))
+    @property
+    def mean(self) -> float:
+        """The mean rating."""
+        return float(np.average(self.values, weights=self.weights))
 
-    def rmse(self, predicted: Array) -> float:
-        """Return the weighted root mean squared error of predictions."""
-        return float(np.sqrt(np.average((predicted - self.values) ** 2, weights=self.weights)))
+    @property
+    def scale(self) -> tuple[float, float]:
+        """The smallest and the largest rating."""
+        return float(self.values.min()), float(self.values.max())
 
+    @property
+    def unit(self) -> float:
+        """The standard deviation of the ratings, or their mean if all are equal."""
+        deviation = self.rmse(self.values - self.mean, self.weights > 0)
+        return deviation if deviation > _NEGLIGIBLE * self.mean else self.mean
 
-def _unit(values: Array) -> float:
-    """Return the standard deviation of ratings, or their mean if all are equal."""
-    deviation, mean = float(values.std()), float(values.mean())
-    return deviation if deviation > _NEGLIGIBLE * mean else mean
-
-
-def _in_unit(
-    offsets: Pair, fit: Factorization, unit: float, *, has_level: bool
-) -> tuple[Pair, Factorization]:
-    """Return a model of ratings that were divided by a unit as one of the ratings themselves."""
-    sizes = np.where(has_level & (np.arange(fit.K) == 0), 1.0, np.sqrt(unit))
-    H = np.asarray(fit.H) * (unit / sizes)[:, None]
-    given = fit.problem.penalties
-    penalties = replace(given, l2_h=unit * given.l2_h, l2_w=unit * given.l2_w)
-    problem = replace(fit.problem, penalties=penalties)
-    objective = unit**2 * fit.objective
-    fit = replace(fit, W=fit.W * sizes, H=H, objective=objective, problem=problem)
-    return (unit * offsets[0], unit * offsets[1]), fit
-
-
-def _fit(known: _Known, V: DataMatrix, model: _Model) -> tuple[Pair, Factorization]:
-    """Fit known ratings of the users and items of V.
-
-    Return the offsets of users and items, and a factorization of the remainder.
-    """
-    F, N = V.shape
-    K, alpha, has_offsets = model
-    users, items, mean = _means(known, V.shape, _ROUNDS * has_offsets)
-    left = known.values - mean - users[known.samples] - items[known.features]
-    level = max(mean, -2.0 * float(left.min())) if has_offsets else mean
-    centred = known._replace(values=left + level)
-    averaged = from_rows(with_averages(centred.matrix(V.shape), level), missing="zeros")
-    averaged = observed_only(averaged, weights=known.table_of_weights(V.shape, _AVERAGES))
-    penalties = Penalties.as_in_sklearn(averaged.shape, alpha_W=alpha)
-    constant = np.full((F + _AVERAGES, 1), _LEVEL_SCALE)
-    fixed = Fixed(constant, ("level",)) if has_offsets else None
-    full = factorize(averaged, K, fixed=fixed, penalties=penalties, max_iter=_MAX_ITER)
-    scales = np.where(has_offsets & (np.arange(K) == 0), _LEVEL_SCALE, 1.0)
-    W = full.W[:F] / scales
-    H = np.asarray(full.H)[:, :N] * scales[:, None]
-    offsets = users + (mean - level), items
-    labels = np.asarray(full.labels)[:N]
-    level_alone = Fixed(W[:, :1], fixed.names) if fixed is not None else None
-    problem = replace(full.problem, fixed=level_alone)
-    fit = replace(full, W=W, H=H, labels=labels, problem=problem)
-    fit = replace(fit, names=Names(), data=None, spectrum=None)
-    found = _scores(offsets, fit, known.samples, known.features)
-    squares = float((known.weights * (found - known.values) ** 2).sum())
-    error = np.sqrt(squares / float((known.weights * centred.values**2).sum()))
-    return offsets, replace(fit, objective=squares, relative_error=float(error))
-
-
-def with_averages(X: object, value: float, count: int = _AVERAGES) -> Any:
-    """Return sparse ratings with `count` average users and items appended, a csr_array.
-
-    All their ratings are `value`.
-
-    >>> with_averages(sp.csr_array([[5.0, 0.0], [0.0, 3.0]]), 4.0, 1).toarray().tolist()
-    [[5.0, 0.0, 4.0], [0.0, 3.0, 4.0], [4.0, 4.0, 4.0]]
-    """
-    known = sp.csr_array(X)
-    n_users, n_items = known.shape
-    items = sp.csr_array(np.full((n_users, count), value))
-    users = sp.csr_array(np.full((count, n_items + count), value))
-    return sp.vstack([sp.hstack([known, items]), users], format="csr")
+    def matrix(self, values: Array) -> Any:
+        """Return values, one for each rating, as a sparse array (N, F)."""
+        shape = self.importance.size, self.n_items
+        return sp.csr_array((values, (self.users, self.items)), shape)
 
 
 def _opened(X: Any) -> tuple[DataMatrix, _Known]:
@@ -336,9 +408,11 @@ def _opened(X: Any) -> tuple[DataMatrix, _Known]:
     rated = X if isinstance(X, DataMatrix) else triples_of_frame(X) or X
     V = rated
     if not isinstance(V, DataMatrix):  # 0 means zeros and NaN
-        V = from_rows(rated, missing=0 if rated is X and not sp.issparse(X) else "zeros")
-    of_users = None if V.unweighed is None else V.unweighed.weights
-    V = V if V.unweighed is None else V.unweighed.V
+        V = _read(rated, missing=0 if rated is X and not sp.issparse(X) else "zeros")
+    importance = np.ones(V.n_samples)
+    if V.unweighed is not None:
+        importance = np.maximum(V.unweighed.weights, _NEGLIGIBLE**2)
+        V = V.unweighed.V
     entries = entries_of(V.columns(np.arange(V.n_samples)))
     n_known = V.n_features * V.n_samples if V.observed is None else V.observed.counts.sum()
     n_wrong = int(n_known - np.count_nonzero(entries.values > 0))
@@ -346,37 +420,224 @@ def _opened(X: Any) -> tuple[DataMatrix, _Known]:
         problem = f"ratings must be above 0, and {n_wrong} of {int(n_known)} are not: "
         advice = "leave out pairs that are not rated, or add the same number to all ratings"
         raise DataError(problem + advice)
-    weights = np.ones(entries.values.size)
+    items, users = entries.features, entries.samples
+    weights = np.ones(users.size)
     if V.observed is not None and V.observed.weights is not None:
-        weights *= np.asarray(V.observed.weights)[entries.samples, entries.features]
-    if of_users is not None:
-        weights *= of_users[entries.samples]
-    known = _Known(*entries, weights).taken(weights > 0)
-    if known.values.size < _LEAST:
-        problem = "fit_ratings hides some ratings to choose and to judge the model, and X has only"
-        raise DataError(f"{problem} {known.values.size}: give at least {_LEAST}")
-    return V, known._replace(weights=known.weights / known.weights.mean())
+        weights *= np.asarray(V.observed.weights)[users, items]
+    weights *= importance[users] / np.average(weights, weights=importance[users])
+    there = weights > _NEGLIGIBLE
+    values = entries.values[there]
+    rest = weights[there], importance, V.n_features
+    return V, _Known(users[there], items[there], values, *rest)
 
 
-def _means(known: _Known, shape: Shape, rounds: int = _ROUNDS) -> tuple[Array, Array, float]:
-    """Return regularised offsets of users and items (zeros without rounds), and the mean."""
-    F, N = shape
-    mean = float(np.average(known.values, weights=known.weights))
-    users = np.zeros(N)
-    items = np.zeros(F)
-    for _ in range(rounds):
-        left = known.values - mean - items[known.features]
-        users = _offsets(known.samples, left, known.weights, N)
-        left = known.values - mean - users[known.samples]
-        items = _offsets(known.features, left, known.weights, F)
-    return users, items, mean
+def _read(X: object, **how: Any) -> DataMatrix:
+    """Read a matrix without the warning that rows and columns without ratings become zero."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "nothing is observed", InputWarning)
+        return from_rows(X, **how)
 
 
-def _offsets(groups: Array, left: Array, weights: Array, size: int) -> Array:
-    counts = np.bincount(groups, weights, size)
-    return np.bincount(groups, weights * left, size) / (counts + _DAMPING)
+def _facts(known: _Known, rows: Pair, names: Names) -> Facts:
+    """Return what a result says of these rows: factors, labels, data and errors."""
+    of_users, of_items = rows
+    H, W = of_users[:, 1:], of_items[:, 1:]
+    values = known.values - of_users[known.users, 0] - of_items[known.items, 0]
+    left = known.values - _scores(rows, known.users, known.items)
+    contributions = H * norm(W, axis=0)
+    labels = np.where(contributions.any(axis=1), contributions.argmax(axis=1), -1)
+    V = _read(known.matrix(values), missing="zeros", negative="keep", names=names)
+    if np.ptp(known.weights) > 0:
+        V = observed_only(V, weights=known.matrix(known.weights))
+    objective = float(known.weights @ left**2)
+    return {
+        "W": np.ascontiguousarray(W),
+        "H": np.ascontiguousarray(H.T),
+        "labels": labels,
+        "shares": shares_of(W.T @ W, H.T @ H),
+        "problem": Problem().bind(V),
+        "objective": objective,
+        "relative_error": float(np.sqrt(over(objective, known.weights @ values**2))),
+        "names": names,
+        "data": V,
+    }
 
 
-def _scores(offsets: Pair, fit: Factorization, users: Array, items: Array) -> Array:
-    tastes = np.asarray(fit.H).T[users] * fit.W[items]
-    return offsets[0][users] + offsets[1][items] + tastes.sum(axis=1)
+# --- hidden ratings and first factors, by hashes of who rated what and how ----------------------
+
+
+def _mixed(keys: Array) -> Array:
+    """Return a hash of 64 bits of each key."""
+    for _ in range(2):
+        keys = (keys ^ (keys >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    return keys ^ (keys >> np.uint64(32))
+
+
+def _keys(known: _Known) -> Pair:
+    """Return a key for each user and each item, which stays the same if they are permuted.
+
+    Users with equal ratings have equal keys; the keys of items see one of them.
+    """
+    kinds = np.unique(known.values, return_inverse=True)[1]
+    table = known.matrix(_mixed(1 + kinds.astype(np.uint64)))
+    rows = table @ _mixed(1 + np.arange(known.n_items, dtype=np.uint64))
+    is_first = np.zeros_like(rows)
+    is_first[np.unique(rows, return_index=True)[1]] = 1
+    users = is_first
+    for _ in range(2):
+        items = _mixed(table.T @ (users * is_first))
+        users = _mixed(table @ items)
+    return users, items
+
+
+def _parts(known: _Known, keys: Pair) -> Array:
+    """Return 0 for a tenth of the ratings, 1 for another one, and larger numbers for the others."""
+    users, items = keys
+    pairs = np.unique(_mixed(users[known.users] + items[known.items]), return_inverse=True)[1]
+    if pairs.max() + 1 < _LEAST:  # nearly all ratings are alike
+        pairs = np.arange(pairs.size)
+    return pairs // -(-(int(pairs.max()) + 1) // _FOLDS)
+
+
+def _first_rows(known: _Known, keys: Pair, K: int, size: float) -> Pair:
+    """Return the rows of users and items with which a fit begins."""
+    rows = []
+    for side, mean in zip(keys, (known.mean, 0.0), strict=True):
+        shares = _mixed(side[:, None] + np.arange(K + 1, dtype=np.uint64)) * 2.0**-64
+        rows.append(_BEGIN * size * (1 + shares))
+        rows[-1][:, 0] = mean
+    return rows[0], rows[1]
+
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+class _Fit(NamedTuple):
+    """Rows of users (N, 1 + K) and of items (F, 1 + K): an offset, then entries of the factors.
+
+    Also the row of the average user, the residuals, the penalties of offsets and factors with what
+    a rating adds to the latter, and the relative error, seconds and passes after each round.
+    """
+
+    rows: Pair
+    average: Array
+    left: Array
+    pulls: _Pulls
+    history: tuple[Array, Array, Array]
+
+    @property
+    def K(self) -> int:
+        """The number of components."""
+        return self.average.size - 1
+
+    def sorted(self) -> _Fit:
+        """Return the fit with the largest components first."""
+        users, items = self.rows
+        shares = shares_of(items[:, 1:].T @ items[:, 1:], users[:, 1:].T @ users[:, 1:])
+        order = np.concatenate([[0], 1 + sorting(shares, 0)])
+        rows = users[:, order], items[:, order]
+        return self._replace(rows=rows, average=self.average[order])
+
+
+class _Side(NamedTuple):
+    """Ratings grouped by user or by item.
+
+    Of the ratings in their order: the places among all, where each group starts, the group, and the
+    row of the other side. Also how often each group counts.
+    """
+
+    places: Array
+    starts: Array
+    own: Array
+    partners: Array
+    importance: Array
+
+    @classmethod
+    def of(cls, own: Array, partners: Array, importance: Array) -> _Side:
+        """Group ratings by `own`."""
+        places = np.argsort(own, kind="stable")
+        starts = np.searchsorted(own[places], np.arange(importance.size + 1))
+        return cls(places, starts, own[places], partners[places].astype(np.intp), importance)
+
+    def sums(self, values: Array) -> Array:
+        """Return the sum of values, one for each rating in this order, over each group."""
+        return np.bincount(self.own, values, self.importance.size)
+
+    def penalties(self, weights: Array, pulls: _Pulls, K: int) -> Array:
+        """Return the penalties of the rows, with a column for offsets."""
+        damping, penalty, per_rating = pulls
+        of_rows = penalty * self.importance + per_rating * self.sums(weights[self.places])
+        return np.column_stack([damping * self.importance, *[of_rows] * K])
+
+    def descend(
+        self,
+        weights: Array,
+        left: Array,
+        own: Array,
+        other: Array,
+        mean: Array,
+        penalties: Array,
+    ) -> None:
+        """Minimise over each entry of each row of `own` once, in place.
+
+        Entry k of row r minimises, with the others as they are, over its ratings p with the entries
+        c(p) of the rows of the other side (1 for offsets),
+
+            sum_p weight(p) (left(p) - c(p) step)^2 + penalty(r, k) (own(r, k) + step - mean(k))^2
+
+        All entries but the offsets, in the first column, stay at least 0. `left` are the residuals,
+        which are updated.
+        """
+        if kernels.AVAILABLE:
+            ratings = self.starts, self.places, self.partners, weights, left
+            kernels.rating_rows(*ratings, own, other, mean, penalties)
+            return
+        mine = left[self.places]
+        heavy = weights[self.places]
+        for k in range(own.shape[1]):
+            column = other[self.partners, k] if k else np.ones(left.size)
+            curvature = self.sums(heavy * column**2)
+            pull = self.sums(heavy * column * mine) + curvature * own[:, k]
+            pull += penalties[:, k] * mean[k]
+            new = pull / (curvature + penalties[:, k])
+            new = np.maximum(new, 0.0) if k else new
+            mine -= column * (new - own[:, k])[self.own]
+            own[:, k] = new
+        left[self.places] = mine
+
+
+def _fitted(
+    known: _Known,
+    sides: Sequence[_Side],
+    begin: Pair,
+    pulls: _Pulls,
+    max_iter: int,
+    average: Array | None = None,
+) -> _Fit:
+    """Fit rows of users and items, or of users alone if the average user is given."""
+    began = perf_counter()
+    rows = begin[0].copy(), begin[1].copy()
+    left = known.values - _scores(rows, known.users, known.items)
+    K = rows[0].shape[1] - 1
+    tables = [side.penalties(known.weights, pulls, K) for side in sides]
+    means = [np.append(known.mean, np.zeros(K)), np.zeros(K + 1)]
+    tol = _TOL
+    if average is not None:
+        means, tables, tol = [average], tables[:1], _FOLDED
+    history = []
+    value = np.inf
+    for _ in range(max_iter):
+        before, value = value, 0.0
+        for n, table in enumerate(tables):
+            own, mean = rows[n], means[n]
+            if average is None:
+                mean[1:] = np.einsum("rk,rk->k", table, own)[1:] / table.sum(axis=0)[1:]
+            sides[n].descend(known.weights, left, own, rows[1 - n], mean, table)
+            value += float(np.einsum("rk,rk->", table, (own - mean) ** 2))
+        squares = float(known.weights @ left**2)
+        value += squares
+        history.append((squares, perf_counter() - began, 0.0))
+        if before - value <= tol * value:
+            break
+    squares, elapsed, passes = np.array(history).T
+    return _Fit(rows, means[0], left, pulls, (squares, elapsed, passes))

@@ -40,6 +40,10 @@ _HARMLESS_CHUNK_BYTES = 1 << 20  # a chunk of this size is allowed with any budg
 
 def open_hdf5(path: Path, reading: Reading, read: Callable[..., NamedMatrix]) -> NamedMatrix:
     """Open an HDF5 file, which stays open as long as the matrix is in use."""
+    with open(path, "rb") as file:
+        if file.read(3) == b"CDF":
+            problem = "is NetCDF 3, which is not read: convert it with nccopy -k nc4 in.nc out.nc"
+            raise FileFormatError(f"{path} {problem}")
     # Several blocks in a row need a chunk that is larger than a block: keep it in memory.
     cache = max(1 << 20, reading.budget // 16)
     return read(require_package("h5py", path).File(path, "r", rdcc_nbytes=cache), path, reading)

@@ -593,7 +593,7 @@ Opener: TypeAlias = Callable[[Path, Reading], NamedMatrix]
 _ENDINGS: dict[Opener, str] = {
     open_npy: ".npy",
     open_npz: ".npz",
-    open_h5: ".h5 .hdf5 .h5ad",
+    open_h5: ".h5 .hdf5 .h5ad .nc .nc4",
     open_text: ".csv .csv.gz .tsv .tsv.gz .txt .txt.gz "
     ".all .exome .region "  # of SigProfiler
     ".data .dat",  # of MovieLens
@@ -671,7 +671,9 @@ def _opener(file: Path) -> Opener:
         raise FileFormatError(
             f"{file}: unknown file format; known are {', '.join(sorted(KINDS))}, folders that hold "
             "a Zarr store or the matrix.mtx of 10x, and folders of images or texts; save a "
-            "spreadsheet as CSV (UTF-8), samples in rows, titles of columns in the first line"
+            "spreadsheet as CSV (UTF-8), samples in rows, titles of columns in the first line; "
+            "read libsvm files with sklearn.datasets.load_svmlight_file, and save X with "
+            "scipy.sparse.save_npz"
         )
     return found[0]
 

@@ -129,11 +129,12 @@ class Dialect(NamedTuple):
     decimal: str
     columns: Columns
     remarks: Remarks = ()
+    has_units: bool = False
 
     @property
     def n_titles(self) -> int:
-        """How many lines of titles there are: 0 or 1."""
-        return int(self.columns.titles is not None)
+        """How many lines there are above the numbers: titles, and perhaps units below them."""
+        return int(self.columns.titles is not None) + self.has_units
 
 
 def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect:
@@ -176,7 +177,13 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
         has_points = any("." in field for column in numeric for field in column)
         decimal = "." if has_points else ","
     columns = Columns(width, first if header else None, named_by)
-    return Dialect(delimiter, decimal, _named_by_mutations(columns), remarks)
+    below = [field for n, field in enumerate(body[0] if body else ()) if n not in texts]
+    is_empty = all(_is_text(field) or field.strip() in _MISSING for field in below)
+    has_units = bool(header) and is_empty and sum(map(_is_text, below)) > 1
+    if has_units:
+        units = excerpt(", ".join(below))
+        remarks += (Message(f"the line below the titles has no numbers ({units}): left out"),)
+    return Dialect(delimiter, decimal, _named_by_mutations(columns), remarks, has_units)
 
 
 def _named_by_mutations(columns: Columns) -> Columns:

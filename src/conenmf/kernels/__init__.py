@@ -16,6 +16,7 @@ from .hals import (
 from .load import SMALLEST_SQUARE, clock, compiling, free_numba_lock, load_kernels
 from .nnls import nnls_memory, nnls_rows
 from .poisson import poisson_steps
+from .ratings import rating_rows
 from .sparse import (
     cone_products_columns,
     cone_products_rows,
@@ -41,6 +42,7 @@ __all__ = [
     "nnls_memory",
     "nnls_rows",
     "poisson_steps",
+    "rating_rows",
     "sparse_products",
 ]
 

@@ -159,6 +159,8 @@ class Loss(ABC):
         the sample times p^(1/degree), and the relative error is a share of the objective to the
         same power. With 0, weights are whole numbers, and runs keep the units of V.
     words : Words
+    advised : str
+        The loss to use for what this one does not support.
     noise : Noise or None
         The counting noise that the loss assumes. Entries with this noise cannot be rescaled.
     """
@@ -168,6 +170,7 @@ class Loss(ABC):
     constraints: frozenset[str] = frozenset()
     degree: int = 1
     words: Words = Words()
+    advised: str = "frobenius"
     noise: Noise | None = None
 
     @abstractmethod
@@ -221,7 +224,7 @@ class Loss(ABC):
         for name, what in asked.items():
             if name not in self.constraints:
                 loss = Option("loss", self.name)
-                other = Option("loss", "frobenius")
+                other = Option("loss", self.advised)
                 raise OptionError(loss, f" takes no {what} ({name}): use ", other)
 
     def data(self, V: DataMatrix) -> DataMatrix:

@@ -103,6 +103,7 @@ class BetaDivergence(Loss):
     name = "itakura-saito"
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
+    advised = "poisson"
     words = Words(
         aliases=("is",),
         share="share of the divergence left",
