@@ -33,7 +33,7 @@ from ..result import Factorization
 from ..signals import Interruption
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
-from ..solve.simplex import SCENE
+from ..solve.scenes import SCENE
 from ..types import Facts
 from .inputs import (
     about_samples,

@@ -105,7 +105,7 @@ class ItakuraSaito(Loss):
     ) -> Start:
         """Return W and H of an init, raised above zero; a named init has equal shares in H."""
         if not isinstance(init, str):
-            W, H, name = users_own(V, K, init, rng)
+            W, H, name, *_ = users_own(V, K, init, rng)
             W = self.admissible(V, W)
             return Start(W, _equal_coefficients(V, W) if H is None else _raised(V, W, H), name)
         start = super().initialize(V, K, init, solver, rng, **known)
