@@ -262,6 +262,7 @@ class Factorization:
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
         lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
+        lines.append(self.settings.get("reference", {}).get("words", ""))
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"

@@ -62,6 +62,9 @@ _MIN_SHADE = 1.2  # the squared error with sums of one, in units of that without
 _MIN_SHADE_OF_VARYING = 2.0  # ... if spectra vary, because variation looks like brightness
 _MIN_NOISE = 1e-7  # the least squared error, relative to the pixels
 _MIN_SPREAD = 0.02  # of brightness, relative to its mean
+_SATURATED_BANDS = 3  # at the largest value of the scene
+_SATURATED_SHARE = 0.05  # ... of the bands, if these are more
+_MIN_GAIN = 0.01  # in log-likelihood per pixel; two searches that end alike differ by less
 _ROUNDS = 50  # of exchanges of pixels
 _GAIN = 1e-9  # of the volume; exchanges that gain less are rounding
 
@@ -131,12 +134,32 @@ def choose_endmembers(
                 reason = f"a simplex has {misfit:.3g} times the squared error of K directions"
     shade = _MIN_SHADE_OF_VARYING if varies else _MIN_SHADE
     is_shaded = fit.with_sums > shade * fit.squared and fit.spread > _MIN_SPREAD
+    is_shaded = is_shaded and V.n_features > K  # else coefficients describe any pixel
     what = "means of nearly pure pixels" if varies else "corners of a simplex"
     sums = "sum to one"
     if is_shaded:
         sums = f"are divided by their sum, as brightness varies by {fit.spread:.0%}"
     model = "pure-pixels" if varies else "simplex"
-    return Endmembers(fit.W, model, f"endmembers: {what} ({reason}); abundances {sums}", is_shaded)
+    said = [f"endmembers: {what} ({reason})", f"abundances {sums}", *_unusable(X)]
+    return Endmembers(fit.W, model, "; ".join(said), is_shaded)
+
+
+def _unusable(X: Array) -> list[str]:
+    """Say which of the pixels X (F, n) and bands hold no measurements.
+
+    Saturated pixels have the largest value of the scene in several bands; others hardly ever do.
+    """
+    F = len(X)
+    is_top = (X == X.max()).sum(axis=0) >= max(_SATURATED_BANDS, _SATURATED_SHARE * F)
+    is_flat = bool((X == X[:, :1]).all())  # equal pixels
+    counts = {
+        "pixels are zero in all bands": (~X.any(axis=0)).sum(),
+        "pixels have the largest value in several bands, as if saturated": is_top.sum(),
+        "bands are zero in all pixels": (~X.any(axis=1)).sum(),
+    }
+    if is_flat:
+        return []
+    return [f"{count} {problem}: leave them out" for problem, count in counts.items() if count]
 
 
 class _Fit(NamedTuple):
@@ -172,7 +195,7 @@ def _best_simplex(
     W, loss_again = search(_largest_simplex(X, K, known))
     again = _fit(X, W)
     allowed = max(fit.squared, _MAX_MISFIT * least)
-    return again if loss_again < loss - _GAIN and again.squared <= allowed else fit
+    return again if loss_again < loss - _MIN_GAIN and again.squared <= allowed else fit
 
 
 def pure_pixels(
