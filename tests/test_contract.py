@@ -250,6 +250,9 @@ def fit_model(make, case, **options):
     A = np.asarray(model.fit_transform(case.table, **case.known))
     found = of_result(model.result_)
     assert (model.n_components_, model.relative_error_) == (found.K, found.error)
+    if model.result_.is_shaded:  # the coefficients of W H are brightness times abundances
+        np.testing.assert_allclose(A.sum(axis=1), 1, rtol=1e-6)
+        A = A * np.asarray(model.result_.brightness)[:, None]
     return found._replace(labels=np.asarray(model.labels_), factors=(A, model.components_))
 
 

@@ -28,7 +28,7 @@ from conenmf.errors import (
     OptionError,
 )
 from conenmf.estimator import sklearn_init
-from conenmf.solve.simplex import SCENE
+from conenmf.solve.scenes import SCENE
 from conenmf.solve.solvers import SOLVERS
 
 

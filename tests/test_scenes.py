@@ -1,6 +1,7 @@
 """Scenes: drawn ones with a known truth are unmixed, by the model and on the command line."""
 
 import json
+from itertools import product
 
 import h5py
 import numpy as np
@@ -11,9 +12,10 @@ from scipy.optimize import check_grad
 
 from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
-from conenmf.errors import ComponentsError, DataError, InputWarning
-from conenmf.judge.matching import match_spectra
+from conenmf.errors import ComponentsError, DataError, FileFormatError, InputWarning
+from conenmf.judge.matching import match_scene, match_spectra
 from conenmf.solve import simplex as module
+from conenmf.solve.scenes import _largest_simplex, abundances, choose_endmembers, pure_pixels
 from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 
 
@@ -168,6 +170,207 @@ def test_equal_pixels_are_one_material(shape, K):
     pixels = np.full(shape, 2.0)
     model = ConeNMF.for_scenes(K).fit(pixels)
     np.testing.assert_allclose(model.components_, pixels[:1], rtol=1e-12)
+
+
+def varied(pixels, spectra, shares, size, rng):
+    """Let the spectrum of each material vary from pixel to pixel, along two directions each."""
+    bands = np.linspace(0, 2 * np.pi, spectra.shape[1])
+    for k, spectrum in enumerate(spectra):
+        shapes = np.stack([np.sin((k + 1) * bands), np.cos((k + 2) * bands)])
+        change = size * rng.standard_normal((len(pixels), 2)) @ shapes
+        pixels = pixels + shares[:, [k]] * spectrum * change
+    return np.maximum(pixels, 0)
+
+
+def test_spectra_that_vary_are_means_of_nearly_pure_pixels():
+    rng = np.random.default_rng(3)
+    _, spectra, shares = draw_scene(3, purest=1.0, noise=0.0, seed=3)
+    shares = shares**4 / (shares**4).sum(axis=1, keepdims=True)  # many pixels are nearly pure
+    noise = 0.002 * rng.standard_normal((1600, 60))
+    pixels = varied(shares @ spectra, spectra, shares, 0.06, rng) + noise
+    model, corners = ConeNMF.for_scenes(3), ConeNMF.for_scenes(3, init="simplex")
+    angles = []
+    for one in (model, corners):
+        one.fit(pixels)
+        angles.append(match_spectra(spectra, one.components_).angles.mean())
+    assert model.result_.init_used == "pure-pixels"
+    assert any("spectra vary" in line for line in model.result_.summary())
+    assert angles[0] < min(4, angles[1])
+    again = ConeNMF.for_scenes(3).fit(pixels)
+    np.testing.assert_array_equal(again.components_, model.components_)
+
+
+def test_pure_pixels_are_found_and_averaged(rng):
+    _, spectra, shares = draw_scene(4, noise=0.0, seed=1)
+    shares[:40] = np.repeat(np.eye(4), 10, axis=0)
+    pixels = shares @ spectra + 0.003 * rng.standard_normal((1600, 60))
+    V = from_rows(pixels, negative="keep")
+    found = pure_pixels(V, 4).T
+    assert np.abs(found[match_spectra(spectra, found).order] - spectra).max() < 0.02
+    known = pure_pixels(V, 4, known=spectra[:2].T).T
+    np.testing.assert_array_equal(known[:2], spectra[:2])
+    assert match_spectra(spectra, known).angles.max() < 2
+
+
+def test_no_exchange_of_a_pixel_makes_the_simplex_larger(rng):
+    X = rng.random((4, 12))
+    mean = X.mean(axis=1, keepdims=True)
+    axes = np.linalg.svd(X - mean)[0][:, :2]
+
+    def area(corners):
+        flat = axes.T @ (corners - mean)
+        return abs(np.linalg.det(flat[:, 1:] - flat[:, :1]))
+
+    corners = _largest_simplex(X, 3, None)
+    for k, pixel in product(range(3), X.T):
+        other = corners.copy()
+        other[:, k] = pixel
+        assert area(other) <= area(corners) * (1 + 1e-8)
+
+
+def shaded_scene(seed=1, *, dark=False):
+    """A scene whose brightness varies by a quarter; maybe with a dark material."""
+    _, spectra, shares = draw_scene(3, seed=seed, noise=0.0)
+    if dark:
+        spectra[0] *= 0.1
+    rng = np.random.default_rng(seed)
+    bright = np.clip(1 + 0.25 * rng.standard_normal((1600, 1)), 0.4, 1.6)
+    pixels = bright * (shares @ spectra) + 0.003 * rng.standard_normal((1600, 60))
+    return pixels, spectra, shares, bright[:, 0]
+
+
+@pytest.mark.parametrize(("dark", "limit"), [(False, 0.02), (True, 0.05)])
+def test_abundances_do_not_depend_on_brightness(dark, limit):
+    pixels, spectra, shares, bright = shaded_scene(dark=dark)
+    model = ConeNMF.for_scenes(3)
+    found = model.fit_transform(pixels)
+    given = {"library_abundances": shares, "abundances": found}
+    assert match_spectra(spectra, model.components_, **given).rmse < limit
+    result = model.result_
+    assert result.is_shaded
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-9)
+    np.testing.assert_allclose(result.H.T, found * result.brightness[:, None], atol=1e-12)
+    np.testing.assert_allclose(result.coefficients, found, rtol=1e-9)
+    np.testing.assert_allclose(model.transform(pixels), found, atol=1e-6)
+    assert np.corrcoef(result.brightness, bright)[0, 1] > 0.95
+    error = np.linalg.norm(pixels - result.H.T @ result.W.T) / np.linalg.norm(pixels)
+    assert result.relative_error == pytest.approx(error, rel=1e-6)
+    assert any("brightness varies by 2" in line for line in result.summary())
+
+
+def test_a_saved_model_keeps_the_brightness(tmp_path):
+    pixels = shaded_scene()[0]
+    model = ConeNMF.for_scenes(3).fit(pixels)
+    model.save(tmp_path / "model.npz")
+    loaded = ConeNMF.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.transform(pixels), model.transform(pixels))
+    assert not model.result_.problem.penalties.sum_to_one
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_even_light_keeps_sums_of_one(seed):
+    pixels, spectra, shares = draw_scene(3, seed=seed)
+    chosen, plain = ConeNMF.for_scenes(3), ConeNMF.for_scenes(3, init="simplex")
+    errors = []
+    for model in (chosen, plain):
+        given = {"library_abundances": shares, "abundances": model.fit_transform(pixels)}
+        errors.append(match_spectra(spectra, model.components_, **given).rmse)
+    assert not chosen.result_.is_shaded
+    assert errors[0] <= 1.05 * errors[1]
+    assert "scene" not in plain.result_.settings
+
+
+def test_holes_and_known_spectra_keep_the_model():
+    pixels, spectra, *_ = shaded_scene(seed=2)
+    holes = np.where(np.random.default_rng(0).random(pixels.shape) < 0.01, np.nan, pixels)
+    model = ConeNMF.for_scenes(3, missing="nan").fit(holes)
+    assert (model.result_.init_used, model.result_.is_shaded) == ("simplex", True)
+    np.testing.assert_allclose(model.transform(holes).sum(axis=1), 1, rtol=1e-6)
+    known = ConeNMF.for_scenes(3, fixed=spectra[:1]).fit(pixels)
+    np.testing.assert_array_equal(known.components_[:1], spectra[:1])
+    assert known.result_.is_shaded
+    assert match_spectra(spectra, known.components_).angles.max() < 1
+
+
+def test_pixels_without_measurements_are_named():
+    pixels = np.maximum(draw_scene(3)[0], 0)
+    pixels[:7] = 0
+    pixels[10:15, 20:40] = 2.0
+    pixels[:, 50] = 0
+    said = choose_endmembers(from_rows(pixels), 3).reason
+    assert "7 pixels are zero in all bands: leave them out" in said
+    assert "5 pixels have the largest value in several bands, as if saturated" in said
+    assert "1 bands are zero in all pixels" in said
+    found = ConeNMF.for_scenes(3).fit_transform(pixels)
+    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+
+
+def test_abundances_of_a_black_pixel_are_equal():
+    found = abundances(np.array([[0.0, 0.0], [2.0, 6.0]]))
+    np.testing.assert_array_equal(found, [[0.5, 0.5], [0.25, 0.75]])
+
+
+def write_matlab(path, kind, **arrays):
+    if kind == "5":
+        savemat(path, arrays)
+        return
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, array in arrays.items():
+            file[name] = array.T
+            file[name].attrs["MATLAB_class"] = np.bytes_("double")
+
+
+@pytest.mark.parametrize("kind", ["5", "7.3"])
+def test_a_matlab_file_with_its_reference_is_a_scene(tmp_path, kind, refuses):
+    rng = np.random.default_rng(0)
+    shares, spectra = rng.dirichlet(np.ones(3), (6, 7)), rng.random((12, 3))
+    pixels = shares.reshape(-1, 3, order="F") @ spectra.T  # column by column, as MATLAB does
+    path = tmp_path / "scene.mat"
+    write_matlab(path, kind, Y=pixels.T, A=shares, M=spectra)
+    for options in ({}, {"samples_in": "columns"}):
+        V = open_data(path, **options)
+        assert V.names.pixels_shape == (7, 6)
+        assert "'Y' was read as a scene of 42 pixels and 12 bands" in V.remarks[0]
+        np.testing.assert_allclose(np.asarray(V.columns(np.arange(42))).T, pixels)
+    other = tmp_path / "two.mat"
+    write_matlab(other, kind, Y=pixels.T, Z=pixels.T, A=shares)
+    refuses(FileFormatError, "name one of them", open_data, other)
+
+
+def test_a_reference_is_compared_in_its_own_convention():
+    pixels, spectra, shares = draw_scene(3, noise=0.001)
+    V = from_rows(pixels, negative="keep")
+    plain = match_scene(V, spectra.T, spectra, [shares[::-1], shares])
+    assert plain.convention == "least squares with sums of one"
+    assert plain.rmse == plain.own_rmse < 0.01
+    scaled = spectra / spectra.max(axis=1, keepdims=True)
+    bright = np.random.default_rng(0).uniform(0.5, 1.5, (len(pixels), 1))
+    V = from_rows(bright * (shares @ scaled))
+    other = match_scene(V, 3 * spectra.T, scaled, [shares])
+    assert other.convention.startswith("coefficients")
+    assert other.rmse < 1e-6
+    assert "RMSE of abundances 0.000" in other.in_words()
+
+
+def test_the_command_line_compares_a_scene_with_its_reference(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    pixels, spectra, shares, _ = shaded_scene()
+    savemat("scene.mat", {"Y": np.maximum(pixels, 0).T, "A": shares.T, "M": spectra.T})
+    command = ["fit", "scene.mat", "-k", "3", "--no-report", "-q", "-o", "out", "--scene"]
+    assert main([*command, "--reference", "scene.mat"]) == 0
+    output = capsys.readouterr().out
+    assert "degrees to the reference, mean 0." in output
+    assert "RMSE of abundances 0.0" in output
+    assert "brightness varies" in output
+    table = pd.read_csv("out/coefficients.csv")
+    assert table.columns[-1] == "brightness"
+    columns = [name for name in table if name.startswith("component")]
+    np.testing.assert_allclose(table[columns].sum(axis=1), 1)
+    assert main(["transform", "out", "scene.mat", "-o", "again.npy", "-q"]) == 0
+    np.testing.assert_allclose(np.load("again.npy"), table[columns], atol=1e-9)
+    capsys.readouterr()
+    assert main([*command[:-1], "--reference", "scene.mat", "--force"]) != 0
+    assert "add --scene" in capsys.readouterr().err
 
 
 def test_scenes_that_cannot_be_unmixed_say_why(refuses):

@@ -164,3 +164,19 @@ def test_known_components_and_penalties_are_in_both_functions(three_kinds):
     np.testing.assert_array_equal(three_kinds.varm["conenmf"][:, :1], known)
     np.testing.assert_allclose(three_kinds.varm["conenmf"], found.W, rtol=1e-12)
     np.testing.assert_allclose(three_kinds.obsm["X_conenmf"], found.H.T, rtol=1e-9, atol=1e-12)
+
+
+def test_unknown_options_are_those_of_the_function_that_was_called(adata):
+    with pytest.raises(TypeError, match=r"tl\.nmf has no option 'max_iters': did you mean max_iter"):
+        conenmf.tl.nmf(adata, 3, max_iters=1)
+    with pytest.raises(TypeError, match=r"tl\.consensus has no option 'runs': did you mean n_runs"):
+        conenmf.tl.consensus(adata, 3, runs=5)
+
+
+def test_raw_counts_get_a_word(adata, capsys):
+    conenmf.tl.nmf(adata, 2)
+    assert "these are raw counts" in capsys.readouterr().err
+    conenmf.tl.nmf(adata, 2, loss="poisson")
+    adata.X = adata.X.astype(float).log1p()
+    conenmf.tl.nmf(adata, 2)
+    assert "raw counts" not in capsys.readouterr().err

@@ -62,7 +62,7 @@ from .solve.losses import Loss, get_loss
 from .solve.online import ConeStream
 from .solve.problem import Problem
 from .solve.run import Callback, StopReason
-from .solve.simplex import SCENE
+from .solve.scenes import SCENE, abundances_of
 from .solve.solvers import AnySolver
 from .types import Array, Facts, Function, Pair, PathLike
 
@@ -271,9 +271,15 @@ class ConeNMF(
         """Return a model that unmixes a hyperspectral scene, whose pixels are the rows of X.
 
         The components are the spectra of the materials (endmembers), and the coefficients are
-        their abundances, which sum to one in each pixel. No pixel needs to be pure; see
-        `conenmf.solve.simplex`. The model has ``init="simplex"``, ``solver=None``,
-        ``sum_to_one=True`` and ``negative="keep"``; `options` may replace these and add others.
+        their abundances, which sum to one in each pixel. The pixels decide whether endmembers are
+        the corners of a simplex, so that no pixel needs to be pure, or means of nearly pure pixels,
+        and whether brightness varies; ``result_.summary()`` says why. See `conenmf.solve.scenes`.
+
+        The model has ``init="scene"``, ``solver=None``, ``sum_to_one=True`` and
+        ``negative="keep"``; `options` may replace these and add others. With ``init="simplex"`` or
+        ``"pure-pixels"`` there is no choice, and brightness does not vary. If it varies, H of
+        ``result_`` is brightness times abundances, so that errors are those of W H;
+        `inverse_transform` of abundances has brightness 1.
 
         Parameters
         ----------
@@ -405,7 +411,10 @@ class ConeNMF(
             self.__dict__.pop(name, None)
         if advice := result.advice:  # stacklevel: the call goes through scikit-learn's wrapper
             warnings.warn(f"ConeNMF {advice}", ConvergenceWarning, stacklevel=3)
-        return result.H.T if is_elsewhere(X) else np.array(result.H.T)
+        Ht = result.H.T
+        if result.is_shaded:
+            Ht = abundances_of(V if V.unweighed is None else V.unweighed.V, result.H)
+        return Ht if is_elsewhere(X) else np.array(Ht)
 
     def __setstate__(self, state: Facts) -> None:
         if "stop_reason_" in state:  # a text in files of skops
@@ -681,7 +690,8 @@ class ConeNMF(
         >>> model.inverse_transform(A).round(6)
         array([[3., 6.]])
         """
-        return self._coefficients(X, unseen)[1]
+        V, A, *_ = self._coefficients(X, unseen)
+        return abundances_of(V, A.T) if self._is_shaded else A
 
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the reconstruction X C (n_samples, n_features) for coefficients X.
@@ -763,8 +773,14 @@ class ConeNMF(
         V, W = self._read_with_components(X)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         problem = Problem(self.loss, self._penalties(V))
+        if self._is_shaded:
+            problem = Problem(self.loss, replace(problem.penalties, sum_to_one=False))
         H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
+
+    @property
+    def _is_shaded(self) -> bool:
+        return hasattr(self, "result_") and self.result_.is_shaded
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""

@@ -32,6 +32,7 @@ from .judge.details import ConeDiagnosis
 from .judge.diagnosis import Diagnosis
 from .names import Names
 from .result import Factorization, result_of
+from .solve.scenes import abundances
 from .text import shown
 from .types import Array, Facts, PathLike, Texts, Titles
 
@@ -194,7 +195,7 @@ def write_tables(
     titles = result.component_names
     tables: list[Iterable[Facts]] = [
         _rows_of_factor("feature", names.feature_names, result.W, titles),
-        _rows_of_factor("sample", names.sample_names, result.H.T, titles),
+        _coefficients(result, titles),
         [{"sample": sample_names, "component": labels}],
         [history],
     ]
@@ -269,6 +270,18 @@ def _rows_of_factor(
         batch = slice(start, start + _BATCH_ROWS)
         rows = np.asarray(factor[batch])
         yield {header: row_names[batch], **dict(zip(titles, rows.T, strict=True))}
+
+
+def _coefficients(result: Factorization, titles: Titles) -> Iterator[Facts]:
+    """Yield coefficients; of a scene whose brightness varies, abundances and the brightness."""
+    for rows in _rows_of_factor("sample", result.names.sample_names, result.H.T, titles):
+        if not result.is_shaded:
+            yield rows
+            continue
+        (header, *columns) = rows
+        values = np.column_stack([rows[title] for title in columns])
+        shares = dict(zip(columns, abundances(values).T, strict=True))
+        yield {header: rows[header], **shares, "brightness": values.sum(axis=1)}
 
 
 def _write_batches(stream: BinaryIO, kind: str, batches: Iterator[Facts]) -> None:

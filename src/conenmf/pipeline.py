@@ -88,12 +88,12 @@ def factorize(
         says whether the estimate is proved, supported or a guess.
     init : str, callable, array (F, K) or pair of arrays (F, K), (K, N)
         "cr1", "cr1++", "cr1-robust", "random", "nndsvd", "nndsvda", "nndsvdar",
-        "nndsvd-rotated", "rank-two" (for K = 2), "spa", "snpa", "simplex" (for scenes), "spkm",
-        "kmeans", "kl-kmeans", "fuzzy", "acol", "random-c", "cur"; "auto", which starts with one of
-        them and tries others if they are likely to lower the error (`solve.race`); a function
-        ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
-        generator: `rng`, or one with the seed 0. If samples have weights, H belongs to the original
-        samples.
+        "nndsvd-rotated", "rank-two" (for K = 2), "spa", "snpa", "spkm", "kmeans", "kl-kmeans",
+        "fuzzy", "acol", "random-c", "cur"; for scenes "simplex", "pure-pixels", and "scene", which
+        chooses one of these two; "auto", which starts with one init and tries others if they are
+        likely to lower the error (`solve.race`); a function ``(V, K, rng) -> (W, H or None)``; your
+        own W, or W and H. The function always gets a generator: `rng`, or one with the seed 0. If
+        samples have weights, H belongs to the original samples.
     loss : {"frobenius", "poisson"}, another of `solve.losses.LOSSES`, a beta, or a Loss
         What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
         the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
@@ -279,6 +279,7 @@ class _Begun(NamedTuple):
     race: Race | None
     W: Array
     run: Run | None
+    about: Facts | None = None  # the endmembers of a scene
 
 
 def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
@@ -319,7 +320,10 @@ def _begin(task: _Task, K: int | str) -> _Begun:
             if watch.is_stopped:
                 run.reason = StopReason.CALLBACK
         reason = "user" if selection is None else selection.sentence
-        begun = _Begun(problem, start.name, reason, selection, None, start.W, run)
+        about = None
+        if start.reason:
+            about = {"scene": start.reason, "is_shaded": start.is_shaded}
+        begun = _Begun(problem, start.name, reason, selection, None, start.W, run, about)
         if task.saved is not None:
             task.saved.facts = _facts(begun, task.clock.seconds)
         return begun
@@ -530,7 +534,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         seconds=task.clock.seconds,
         first_certificate=certificate,
         passes=V.passes_here - passes,
-        settings=settings | goodness,
+        settings=settings | goodness | (begun.about or {}),
         K_decided_by=begun.K_decided_by,
         selection=begun.selection,
         init_used=begun.init_used,

@@ -42,6 +42,7 @@ from .save import saved_factorization, write_factorization
 from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
+from .solve.scenes import ENDMEMBERS, abundances
 from .text import counted
 from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
@@ -189,8 +190,21 @@ class Factorization:
 
     @property
     def coefficients(self) -> Aligned:
-        """The coefficients (N, K) of the samples, as `ConeNMF.transform` returns: H transposed."""
-        return self.H.T
+        """The coefficients (N, K) of the samples, as `ConeNMF.transform` returns: H transposed.
+
+        If the brightness of a scene varies, H is brightness times abundances; these are returned.
+        """
+        return abundances(self.H.T) if self.is_shaded else self.H.T
+
+    @property
+    def is_shaded(self) -> bool:
+        """Whether the brightness of the pixels of a scene varies, see `solve.scenes`."""
+        return bool(self.settings.get("is_shaded"))
+
+    @property
+    def brightness(self) -> Aligned:
+        """The brightness (N,) of the pixels of a scene, if it varies: the sums of H."""
+        return self.H.sum(axis=0)
 
     @property
     def component_names(self) -> Texts:
@@ -247,7 +261,8 @@ class Factorization:
         lines = [f"{K}; {self._error_in_words()}"]
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
-        lines.append(self.settings.get("ratings", ""))
+        lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
+        lines.append(self.settings.get("reference", {}).get("words", ""))
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"
@@ -358,7 +373,7 @@ class Factorization:
         if not np.isclose(squared, V.total, rtol=1e-6):
             raise DataChangedError(_CHANGED)
         max_iter = search_iterations(V, self.K, self.problem.loss) if n_splits else 0
-        is_whole = self.init_used == "simplex" and not self.n_iter
+        is_whole = self.init_used in ENDMEMBERS and not self.n_iter
         fit = Fit(
             V=V if V.unweighed is None else V.unweighed.V,
             W=self.W,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from .arguments import choice, flag, optional, text
 from .data.matrix import DataMatrix
+from .data.resample import holds_counts
 from .data.views import hold_copy, take_features
 from .errors import DataError, OptionError
 from .export import annotate, check_annotated
@@ -28,12 +30,16 @@ from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
 from .solve.problem import Problem
-from .types import Array, Facts
+from .types import Array, Facts, Function
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
 _TERMS = [*signature(Problem).parameters][:3]  # the loss, penalties, known components
 _MAX_ITER = signature(factorize).parameters["max_iter"].default
 _SILENT_SECONDS = 2.0  # before progress is shown
+_RAW_COUNTS = (
+    "tl.nmf: these are raw counts, and large ones dominate squared errors: give loss='poisson', "
+    "factor log-normalised counts, or use conenmf.find_programs\n"
+)
 _VARIABLE = "highly_variable"  # the column of var in which scanpy marks genes
 
 
@@ -86,9 +92,12 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
+    _check_options(options, "nmf", factorize)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
+    if verbose and V.observed is None and "loss" not in options and holds_counts(V):
+        sys.stderr.write(_RAW_COUNTS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
     with display.working("choosing the number of components"):
         if isinstance(n_components, int | str):
@@ -153,6 +162,7 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
+    _check_options(options, "consensus", stability_over)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
@@ -183,6 +193,17 @@ def consensus(
         "relative_errors": over.relative_errors,
     }
     return found
+
+
+def _check_options(options: Facts, name: str, function: Function) -> None:
+    """Reject an option that neither the function of this module nor the one it calls has."""
+    own = signature(globals()[name]).parameters
+    known = [*own, *_READING_OPTIONS, *signature(function).parameters]
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, 1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise TypeError(f"tl.{name} has no option {option!r}{hint}")
 
 
 def _open(

@@ -27,13 +27,14 @@ from ..export import (
 )
 from ..fields.measurements import write_displacement, write_residuals
 from ..fields.ratings import Ratings, fit_ratings
+from ..judge.matching import match_scene
 from ..pipeline import factorize
 from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
-from ..solve.simplex import SCENE
+from ..solve.scenes import SCENE
 from ..types import Facts
 from .inputs import (
     about_samples,
@@ -41,6 +42,7 @@ from .inputs import (
     labels_of,
     open_input,
     read_problem,
+    read_scene_reference,
     with_sample_weights,
 )
 from .options import (
@@ -87,6 +89,7 @@ _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
     *RUNNING,
     "tables",
     "anndata",
+    "reference",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -99,6 +102,7 @@ def fit(request: Request) -> int:
     conenmf fit faces/ -k 40 -o faces-40
     conenmf fit articles/ -k 20 -o topics
     conenmf fit scene.hdr -k 6 --scene
+    conenmf fit scene.mat -k 4 --scene --reference scene.mat
     conenmf fit reviews.csv --text-column review -k 10
     conenmf fit words.npz -k 20 --tfidf
     conenmf fit words.npz -k 20 --loss poisson
@@ -110,6 +114,8 @@ def fit(request: Request) -> int:
     Ctrl-C stops after the current iteration and saves the result so far. Later it ends the
     verdict, which keeps the finished splits.
     """
+    if request.reference is not None and not request.scene:
+        raise OptionError("--reference is for scenes: add --scene, or leave it out")
     if request.scene:
         request.read_as({**SCENE, "solver": "none"}, SCENE)
     drop_label_columns(request)
@@ -128,7 +134,12 @@ def fit(request: Request) -> int:
             labels = labels_of(request, V.n_samples, V.names)
             about = about_samples(request, V.n_samples)
             about["classes"] = labels.get("classes")
+        reference = read_scene_reference(request, V)
         result = _factorize(request, V, interruption)
+        if reference is not None:
+            match = match_scene(V, result.W, *reference)
+            found = {**match._asdict(), "words": match.in_words(), "angles": match.angles.tolist()}
+            result = replace(result, settings={**result.settings, "reference": found})
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
         elif not request.no_report:

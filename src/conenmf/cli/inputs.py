@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,10 @@ from ..data.prepare import Vocabulary, Words
 from ..data.resources import memory_budget
 from ..data.validate import SamplesIn
 from ..errors import ConeNMFError, DataError, Message, Option, OptionError
+from ..io.arrays import array_names
 from ..io.hdf5 import read_annotation, read_coordinates
 from ..io.limits import named_damage
-from ..io.open import open_data, prepare
+from ..io.open import open_data, prepare, split_member
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..names import Labelled, Names, in_order, mutation_types
@@ -111,6 +113,38 @@ def read_reference(request: Request, V: DataMatrix) -> tuple[Array, Texts] | Non
         M = _open_table(request, "reference", request.reference, "rows")
     names = tuple(M.names.sample(n) for n in range(M.n_samples))
     return _in_order_of(M, V, "--reference"), names
+
+
+def read_scene_reference(request: Request, V: DataMatrix) -> tuple[Array, list[Array]] | None:
+    """Read the spectra (n, F) and the abundances (N, n) of a reference; None without a file.
+
+    Each array of the file may be either, by its shape. Abundances of an image are returned in both
+    orders of its pixels.
+    """
+    if request.reference is None:
+        return None
+    file, member = split_member(request.reference)
+    F, N = V.shape
+    spectra = None
+    found: list[Array] = []
+    for name in [member] if member else array_names(Path(file)):
+        with suppress(ConeNMFError) if member is None else nullcontext():
+            M = open_data(file, dataset=name, negative="keep", max_memory=request.max_memory)
+            rows = exact(dense(M.columns(np.arange(M.n_samples)))).T
+            for one in (rows, rows.T):
+                if one.shape[1] == F and len(one) < N and spectra is None:
+                    spectra = one
+                elif len(one) == N and one.shape[1] < F:
+                    found.append(one)
+            if M.names.pixels_shape and len(rows) == N:
+                cube = rows.reshape(*M.names.pixels_shape, -1)
+                found.append(cube.swapaxes(0, 1).reshape(N, -1))
+    if spectra is None:
+        raise DataError(
+            Option("reference", request.reference),
+            f" has no spectra of {F} bands, one for each material",
+        )
+    return spectra, [one for one in found if one.shape[1] == len(spectra)]
 
 
 def _in_order_of(M: DataMatrix, V: DataMatrix, owner: str) -> Array:

@@ -134,7 +134,9 @@ class _Common:
     inits: Texts = option("Initialisations to compare.", _names, metavar="NAME,...")
     solvers: Texts = option("Solvers to compare.", _names, metavar="NAME,...")
     reference: str | None = option(
-        "Known components, such as COSMIC's signatures: a table, features matched by name.", _FILE
+        "Known components, such as COSMIC's signatures: a table, features matched by name. Of a "
+        "scene: FILE[:NAME] with spectra of its materials, and abundances; prints angles and RMSE.",
+        _FILE,
     )
     layer: str | None = option("The layer of counts of an .h5ad file; by default X.")
     labels: str | None = option(

@@ -18,6 +18,7 @@ from ..io.text import TABLE_SUFFIXES
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
+from ..solve.scenes import abundances_of
 from ..text import visible
 from ..types import Array
 from .inputs import (
@@ -75,7 +76,8 @@ def transform(request: Request) -> None:
     with request.display.working("computing the coefficients"), V.own_threads():
         W = result.W[features].astype(V.dtype, copy=False)
         H, labels, value = result.problem.coefficients(V, W)
-    write_coefficients(output, H.T, V.names, result.component_names)
+    A = abundances_of(V, H) if result.is_shaded else H.T
+    write_coefficients(output, A, V.names, result.component_names)
     error = 0.0
     if V.total:
         loss = result.problem.loss

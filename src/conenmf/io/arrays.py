@@ -29,6 +29,8 @@ from .limits import (
     choose_member,
     largest_matrix,
     only_matrix,
+    require_package,
+    scene_layout,
 )
 from .source import ArraySource, NamedMatrix, Reading, Remarks
 from .spectral import band_names
@@ -109,14 +111,32 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
                 check_fits(f"{path}: {name!r}", claimed, reading.budget)
     found = scipy_io.loadmat(path, spmatrix=False, variable_names=wanted or dataset)
     numeric = {name: array for name, array in found.items() if _is_numeric(array)}
+    layout = None
     if dataset is None:
         shapes = {name: array.shape for name, array in numeric.items()}
-        dataset, remarks = only_matrix(path, shapes)
+        layout = scene_layout(path, shapes)
+        dataset, remarks = (layout.dataset, ()) if layout else only_matrix(path, shapes)
     matrix = numeric.pop(choose_member(path, dataset, numeric))
     names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
         matrix = _checked(matrix)
-    return NamedMatrix(matrix, names, remarks)
+    return NamedMatrix(matrix, names, remarks).laid_out(layout)
+
+
+def array_names(path: Path) -> list[str | None]:
+    """Return the names of the arrays in a file of NumPy or MATLAB; [None] for other files."""
+    kind = path.suffix.lower()
+    if kind == ".npz":
+        with ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    if kind != ".mat":
+        return [None]
+    with open(path, "rb") as stream:
+        head = stream.read(516)
+    if _HDF5_SIGNATURE in (head[:4], head[512:]):
+        with require_package("h5py", path).File(path) as root:
+            return list(root)
+    return [name for name, _, _ in scipy_io.whosmat(path)]
 
 
 def _is_numeric(variable: Any) -> bool:

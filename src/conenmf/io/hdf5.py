@@ -29,6 +29,7 @@ from .limits import (
     named_damage,
     only_matrix,
     require_package,
+    scene_layout,
 )
 from .source import ArraySource, CompressedSource, NamedMatrix, Reading, Remarks
 from .spectral import band_names
@@ -244,9 +245,11 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     shapes = {name: _shape(root.get(name)) for name in root}
     dataset = reading.dataset
     remarks: Remarks = ()
+    layout = None
     if dataset is None:
         matrices = {name: shape for name, shape in shapes.items() if shape}
-        dataset, remarks = only_matrix(path, matrices)
+        layout = scene_layout(path, {name: sides[::-1] for name, sides in matrices.items()})
+        dataset, remarks = (layout.dataset, ()) if layout else only_matrix(path, matrices)
     member = find(root, dataset, path)
     sides = _shape(member)
     if not sides:
@@ -258,7 +261,8 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     matrix.slice_along(matrix.axes[:-1], matrix.axes[-1:])
     vectors = [name for name, shape in shapes.items() if len(shape) == 2 and 1 in shape]
     beside = (root[name][()] for name in vectors if max(shapes[name]) in (sides[0], sides[-1]))
-    return NamedMatrix(matrix, band_names(sides[::-1], beside), remarks)
+    names = band_names(sides[::-1], beside)
+    return NamedMatrix(matrix, names, remarks).laid_out(layout)
 
 
 def _shape(member: Member) -> Lengths:

@@ -12,11 +12,11 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ConeNMFError, FileFormatError, Message, Option, name_out_of_memory
 from ..text import excerpt, visible
-from ..types import Lengths
+from ..types import Lengths, Shape
 
 _HARMLESS_BYTES = 256 << 20  # a file of any size may expand to this
 MAX_EXPANSION_RATIO = 1100  # a larger ratio is impossible: deflate makes at most 1032 bytes of one
@@ -97,6 +97,56 @@ def largest_matrix(path: Path, shapes: Mapping[str, Lengths]) -> tuple[str, tupl
         "name it as the dataset"
     )
     return first, (Message(remark),)
+
+
+class Layout(NamedTuple):
+    """Which array of a file is a scene, and how its pixels lie.
+
+    Attributes
+    ----------
+    dataset : str
+    are_columns : bool
+        Whether the pixels are the columns of the array.
+    pixels_shape : (rows, columns) or None
+        The shape of the image, if a cube of the same pixels has it.
+    remark : Message
+    """
+
+    dataset: str
+    are_columns: bool
+    pixels_shape: Shape | None
+    remark: Message
+
+
+def scene_layout(path: Path, shapes: Mapping[str, Lengths]) -> Layout | None:
+    """Return the scene among arrays of the same pixels, the one with the most bands, or None.
+
+    The others are abundances or labels, and spectra of the same bands. The scene has more pixels
+    than bands, and no other array has as many bands.
+    """
+    readings: dict[int, list[tuple[int, str, bool]]] = {}
+    cubes: dict[int, Shape] = {}
+    for name, sides in shapes.items():
+        if len(sides) == 3:
+            rows, columns, bands = sides
+            readings.setdefault(rows * columns, []).append((bands, name, False))
+            cubes[rows * columns] = (rows, columns)
+        elif len(sides) == 2 and 1 not in sides:
+            readings.setdefault(sides[0], []).append((sides[1], name, False))
+            readings.setdefault(sides[1], []).append((sides[0], name, True))
+    shared = [n for n, found in readings.items() if len({name for _, name, _ in found}) > 1]
+    if not shared:
+        return None
+    pixels = max(shared)
+    (bands, dataset, are_columns), (others, *_), *_ = sorted(readings[pixels], reverse=True)
+    if others == bands or bands >= pixels:
+        return None
+    rest = listed(sorted(set(shapes) - {dataset}))
+    text = (
+        f"{dataset!r} was read as a scene of {pixels} pixels and {bands} bands, the most of the "
+        f"arrays of these pixels in {path.name}; to read {rest}, name it as the dataset"
+    )
+    return Layout(dataset, are_columns, cubes.get(pixels), Message(text))
 
 
 def listed(names: Iterable[object]) -> str:

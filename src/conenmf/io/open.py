@@ -518,7 +518,8 @@ def _read(
     n_axes = len(getattr(opened.matrix, "axes", opened.matrix.shape))
     if reading is not None and n_axes == 3 and not opened.fixed:
         opened = as_pixels(opened, samples_in)
-    elif samples_in == "columns":
+    elif samples_in == "columns" or opened.are_columns:
+        samples_in = "columns"
         opened = opened.turned()
     options: Facts = {"n_threads": n_threads, "block_samples": block_samples}
     options["names"] = opened.names if names is None else opened.names.updated(names)

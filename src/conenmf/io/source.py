@@ -21,7 +21,7 @@ from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from ..scale.disk import Source, Stamp, release
 from ..types import Array, Lengths, PathLike
-from .limits import check_fits, named_damage
+from .limits import Layout, check_fits, named_damage
 
 Remarks: TypeAlias = tuple[Message, ...]
 # A column of a table: its title, or its number, counted from 0.
@@ -66,6 +66,8 @@ class NamedMatrix(NamedTuple):
         Whether the file says which names are those of samples, so that they are not transposed.
     are_unknown : bool
         Whether entries that the sparse matrix does not store are unknown, not zero.
+    are_columns : bool
+        Whether other arrays of the file show that the samples are columns.
     """
 
     matrix: Any
@@ -74,6 +76,22 @@ class NamedMatrix(NamedTuple):
     fixed: str = ""
     roles_stored: bool = False
     are_unknown: bool = False
+    are_columns: bool = False
+
+    def laid_out(self, layout: Layout | None) -> NamedMatrix:
+        """Return the matrix with what the other arrays of its MATLAB file say of its pixels.
+
+        MATLAB stores an image column by column, so its rows are the columns of the image.
+        """
+        if layout is None:
+            return self
+        names = self.names
+        if layout.pixels_shape is not None and len(self.matrix.shape) == 2:
+            shape = layout.pixels_shape[::-1]
+            names = replace(names, pixels_shape=shape)
+            if layout.are_columns:  # until it is turned
+                names = replace(names, pixels_shape=None, image_shape=shape)
+        return self._replace(names=names, remarks=(layout.remark,), are_columns=layout.are_columns)
 
     def turned(self) -> NamedMatrix:
         """Return the transposed matrix: its columns are the samples."""

@@ -59,8 +59,8 @@ from ..names import in_order
 from ..text import function_name, shown
 from ..types import Array, DType, Pair, Shape
 from .coefficients import coefficients
+from .scenes import ENDMEMBERS
 from .separable import snpa, spa
-from .simplex import simplex
 from .solvers import ChosenSolver
 
 Generator: TypeAlias = np.random.Generator | None
@@ -83,11 +83,17 @@ class Start(NamedTuple):
     H : array (K, N) or None
     name : str
         The name of the init.
+    reason : str
+        Why the init chose these endmembers, if it chose among models of a scene.
+    is_shaded : bool
+        Whether the brightness of pixels varies, so that coefficients are not to sum to one.
     """
 
     W: Array
     H: Aligned | None
     name: str
+    reason: str = ""
+    is_shaded: bool = False
 
 
 def check_factor(value: ArrayLike, shape: Shape, name: str, dtype: npt.DTypeLike) -> Array:
@@ -485,7 +491,7 @@ def initialize(
     initial = (
         _named(V, K, init, rng, spectrum) if isinstance(init, str) else users_own(V, K, init, rng)
     )
-    W, H, name = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
+    W, H, name, *_ = initial = initial._replace(W=initial.W.astype(V.dtype, copy=False))
     if solver is None or (solver.first == "H" and not solver.lift_zeros):
         return initial._replace(H=H if solver is not None and solver.sweeps else None)
     exact = H is None or name in CONE_INITS  # zeros of such an H are exact, not guesses
@@ -573,6 +579,11 @@ def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     return W, coefficients(V, W)[0]
 
 
+def _endmembers(V: DataMatrix, K: int, rng: Generator, *, name: str) -> Factors:
+    """Return the spectra of the materials in a scene."""
+    return ENDMEMBERS[name](V, K).W, None
+
+
 def _samples(V: DataMatrix, indices: Array) -> Array:
     return np.ascontiguousarray(dense(V.columns(indices)), V.dtype)
 
@@ -590,5 +601,5 @@ INITS: dict[str, InitFunction] = {
     "cur": partial(_of_samples, make=_cur),
     "spa": lambda V, K, rng: (_samples(V, spa(V, K)), None),
     "snpa": lambda V, K, rng: (_samples(V, snpa(V, K)), None),
-    "simplex": lambda V, K, rng: (simplex(V, K), None),
+    **{name: partial(_endmembers, name=name) for name in ENDMEMBERS},
 }

@@ -27,6 +27,7 @@ from .constraints import NO_PENALTIES, Fixed, Penalties
 from .inits import Generator, Init, Start
 from .losses import Loss, Objective, get_loss
 from .run import Callback
+from .scenes import ENDMEMBERS
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
 
@@ -299,16 +300,17 @@ class Problem:
         vertices = None  # known ones, if the init finds the others together with them
         if self.fixed is not None and is_named:
             given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
-            if init == "simplex" and K > self.n_fixed:
+            if init in ENDMEMBERS and K > self.n_fixed:
                 vertices = given
             else:
                 H = loss.coefficients(source, given, unseen="ignore")[0]
                 source = what_is_left(source, given, H)
                 count = K - self.n_fixed
-        name = "fixed"
+        begun = None
         own = None
         if count and source.nonzero:
-            W, own, name = self._begin(source, count, init, solver, rng, vertices=vertices)
+            begun = self._begin(source, count, init, solver, rng, vertices=vertices)
+            W, own, *_ = begun
             if roots is not None:  # back to the units of the features
                 W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
         else:  # all components are known, or the known ones explain all of V
@@ -318,7 +320,10 @@ class Problem:
         own = own if isinstance(init, tuple) else None
         is_warm = is_named and solver is not None and solver.extrapolate
         more = (solver, self.penalties, self.n_fixed)
-        return loss.begin(V, K, W, own, *more, warm=is_warm)._replace(name=name)
+        start = loss.begin(V, K, W, own, *more, warm=is_warm)
+        if begun is None:
+            return start._replace(name="fixed")
+        return begun._replace(W=start.W, H=start.H)
 
     def _begin(
         self,
@@ -332,8 +337,10 @@ class Problem:
         vertices: Array | None = None,
     ) -> Start:
         """Return the start of an unrestricted fit."""
-        if vertices is not None:
-            return Start(simplex(V, K, known=vertices, spectrum=spectrum), None, "simplex")
+        if vertices is not None or (self.penalties.sum_to_one and init == "scene"):
+            found = ENDMEMBERS[str(init)](V, K, known=vertices, spectrum=spectrum)
+            is_shaded = found.is_shaded and solver is None
+            return Start(found.W, None, found.model, found.reason, is_shaded)
         own = solver if self.is_plain else None
         if isinstance(init, str) and init == "auto":  # the loss chooses
             return self.loss.initialize(V, K, init, own, rng, callback=callback)
@@ -343,7 +350,10 @@ class Problem:
         return start
 
     def weighed(self, start: Start, spectrum: KnownSpectrum) -> Problem:
-        """Return the problem with "auto" replaced by a volume weight that depends on V.
+        """Return the problem with what only the start decides: the volume weight, and the sums.
+
+        If the brightness of pixels varies, coefficients need not sum to one. Then "auto" is
+        replaced by a volume weight that depends on V.
 
         With uniform abundances and white noise of variance s^2, ||V - WH||^2 + N s^2 log det(W'W)
         is the negative log-likelihood, up to a factor and a constant. s^2 is estimated from the
@@ -359,6 +369,8 @@ class Problem:
         spectrum : Spectrum or None
         """
         penalties = self.penalties
+        if start.is_shaded:
+            return replace(self, penalties=replace(penalties, sum_to_one=False))
         if not isinstance(penalties.min_volume, str):
             return self
         if spectrum is None:

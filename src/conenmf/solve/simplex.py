@@ -58,11 +58,8 @@ from ..data.matrix import DataMatrix
 from ..data.validate import require_data_matrix
 from ..errors import ComponentsError, DataError, InputWarning, Message, Option
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..types import Array, Facts, Interval, Shape
+from ..types import Array, Interval, Pair
 from .constraints import sum_to_one
-
-# The options for unmixing a scene.
-SCENE: Facts = {"init": "simplex", "solver": None, "sum_to_one": True, "negative": "keep"}
 
 # `benchmarks/fields.py scenes` prints the angles and times for which these were chosen.
 _MAX_PIXELS = 10_000  # largest number of pixels in the likelihood
@@ -83,7 +80,11 @@ _ROOT = math.log(math.sqrt(2 * math.pi))
 
 
 def simplex(
-    V: DataMatrix, K: int, *, known: Array | None = None, spectrum: KnownSpectrum = None
+    V: DataMatrix,
+    K: int,
+    *,
+    known: Array | None = None,
+    spectrum: KnownSpectrum = None,
 ) -> Array:
     """Return the spectra W (F, K) of the materials in a scene whose pixels are the samples.
 
@@ -101,54 +102,75 @@ def simplex(
     >>> bool(np.abs(np.sort(found) - np.sort(W)).max() < 0.01)
     True
     """
+    return simplex_from(None, V, K, known=known, spectrum=spectrum)[0]
+
+
+def simplex_from(
+    corners: Array | None,
+    V: DataMatrix,
+    K: int,
+    *,
+    known: Array | None = None,
+    spectrum: KnownSpectrum = None,
+) -> tuple[Array, float]:
+    """Return `simplex` and its negative log-likelihood per pixel, for a search from other corners.
+
+    The likelihood has local optima. By default the search starts from distant pixels.
+    """
     require_data_matrix(V, nonzero=True)
     K = components(K)
-    _check_shape(V.shape, K)
     spectrum = Spectrum.of(V, spectrum)
-    largest = spectrum.noise(K)
-    F, N = V.shape
-    basis, squares = spectrum.leading_subspace(min(K + 1, F, N))
-    _check_rank(squares, K)
-    energy = float(squares[:K].sum())
-    left = max(V.total - energy, 0.0) / (N * max(F - K, 1))
-    unit = math.sqrt(energy / N)
-    noise = np.maximum(np.sqrt(np.sort([left, largest])) / unit, _MIN_NOISE)
-    sizes = np.sqrt(exact(squares[:K]) / N) / unit
-    basis = exact(basis[:, :K])
+    basis, squares = leading_directions(spectrum, K)
+    N = V.n_samples
+    unit = math.sqrt(squares.sum() / N)
+    variances = noise_variances(spectrum, K)
+    noise = np.maximum(np.sqrt(np.sort(variances)) / unit, _MIN_NOISE)
+    sizes = np.sqrt(squares / N) / unit
     lengths = sizes * unit
     project = (basis / lengths).T
     vertices = None if known is None else project @ known
-    Q = _facets(project @ _pixels(V), sizes, noise, vertices)
+    others = None if corners is None else project @ corners
+    Q, loss = _facets(project @ pixels_of(V), sizes, noise, vertices, others)
     W: Array = np.maximum(basis * lengths @ inv(Q), 0.0)
     if known is not None:
         W[:, : known.shape[1]] = known
-    return W.astype(V.dtype)
+    return W.astype(V.dtype), loss
 
 
-def _check_shape(shape: Shape, K: int) -> None:
-    F, N = shape
-    if min(F, N) < K:
+def leading_directions(spectrum: Spectrum, K: int) -> Pair:
+    """Return the K leading singular vectors (F, K) of a scene and their squared singular values.
+
+    A scene with fewer directions than materials is rejected.
+    """
+    F, N = shape = spectrum.V.shape
+    if min(shape) < K:
         raise ComponentsError(
-            f"a scene of {N} pixels and {F} bands has at most {min(F, N)} endmembers, not {K}"
+            f"a scene of {N} pixels and {F} bands has at most {min(shape)} endmembers, not {K}"
         )
     if F > N:
         problem = f"a scene of {N} pixels has fewer than its {F} bands: are bands in the rows?"
         advice = " If so, transpose the matrix, or give "
         message = Message(problem, advice, Option("samples_in", "columns"))
         warnings.warn(InputWarning(message), stacklevel=3)
-
-
-def _check_rank(squares: Array, K: int) -> None:
-    """Reject more endmembers than the pixels have directions that are not empty."""
+    basis, squares = spectrum.leading_subspace(min(K + 1, F, N))
     rank = (squares > _MIN_SQUARE * squares[0]).sum()
     if rank < K:
         raise ComponentsError(
             f"the pixels lie in {rank} dimensions, which is too few for {K} endmembers: "
             f"use at most {rank}"
         )
+    return exact(basis[:, :K]), exact(squares[:K])
 
 
-def _pixels(V: DataMatrix) -> Array:
+def noise_variances(spectrum: Spectrum, K: int) -> tuple[float, float]:
+    """Return the mean variance beyond K directions, and the largest along any, as white noise."""
+    V = spectrum.V
+    F, N = V.shape
+    left = V.total - float(spectrum.leading_subspace(K)[1][:K].sum())
+    return max(left, 0.0) / (N * max(F - K, 1)), spectrum.noise(K)
+
+
+def pixels_of(V: DataMatrix) -> Array:
     """Return all pixels (F, n), or 10,000 random ones."""
     chosen = np.arange(V.n_samples)
     if chosen.size > _MAX_PIXELS:
@@ -164,22 +186,29 @@ def volume_weight(V: DataMatrix, W: Array) -> float:
     (K - 1) weight.
     """
     W = exact(W)
-    X = _pixels(V)
+    X = pixels_of(V)
     H = sum_to_one(W.T @ W, X.T @ W)
     dW = W - W.mean(axis=1, keepdims=True)
     fall = np.vdot((X - W @ H.T) @ H, dW)
     return max(float(fall / (X**2).sum()), 0.0) / (W.shape[1] - 1)
 
 
-def _facets(Y: Array, sizes: Array, noise: Array, known: Array | None) -> Array:
+def _facets(
+    Y: Array, sizes: Array, noise: Array, known: Array | None, corners: Array | None
+) -> tuple[Array, float]:
     """Return Q (K, K) with the largest likelihood for pixels Y (K, n) and noise between two bounds.
+
+    The second value is the negative log-likelihood per pixel.
 
     At first no pixel is pure and the share of zeros is fixed. From a simplex around all pixels, a
     free share would become zero before any facet is near a pixel.
     """
     scale = lstsq(Y.T, np.ones(Y.shape[1]))[0]
     bright = scale @ Y
-    space = _Space(_first_facets(Y, bright, scale), scale)
+    distant, pixels = _distant_pixels(Y, bright)
+    if corners is not None and (scale @ corners).min() > _MIN_BRIGHTNESS:
+        distant = corners / (scale @ corners)
+    space = _Space(_around(pixels, distant, scale), scale)
     bright = np.maximum(bright, _MIN_BRIGHTNESS)
     log_noise = np.log(noise)
     some = slice(None, None, 1 + bright.size // _FIRST_PIXELS)
@@ -194,9 +223,9 @@ def _facets(Y: Array, sizes: Array, noise: Array, known: Array | None) -> Array:
     start = _search(start, scene, limits)
     if known is not None:
         space = _with_known(space.facets(start[:-3]), scale, known)
-        start = np.r_[space.start, start[-3:]]
-        start = _search(start, scene._replace(space=space), limits)
-    return space.facets(start[:-3])
+        scene = scene._replace(space=space)
+        start = _search(np.r_[space.start, start[-3:]], scene, limits)
+    return space.facets(start[:-3]), _loss(start, *scene)[0]
 
 
 def _search(start: Array, scene: _Scene, limits: list[Interval]) -> Array:
@@ -210,17 +239,22 @@ def _search(start: Array, scene: _Scene, limits: list[Interval]) -> Array:
     return np.array(least.x)
 
 
-def _first_facets(Y: Array, bright: Array, scale: Array) -> Array:
-    """Return facets of a simplex around all pixels: the enlarged simplex of K distant pixels.
+def _distant_pixels(Y: Array, bright: Array) -> Pair:
+    """Return K distant pixels (K, K), and all bright ones, at brightness 1.
 
     The pivots of a QR decomposition are the samples that `spa` chooses.
     """
-    K = len(Y)
     is_bright = bright > _MIN_START_BRIGHTNESS
     rest = Y[:, is_bright] / bright[is_bright]
     _, order = qr(rest, mode="r", pivoting=True)
-    Q = inv(rest[:, order[:K]])
-    growth = max(1.0 - K * (Q @ rest).min(), 1.0)
+    return rest[:, order[: len(Y)]], rest
+
+
+def _around(pixels: Array, corners: Array, scale: Array) -> Array:
+    """Return the facets of the simplex of K corners, enlarged until it holds the pixels."""
+    K = len(pixels)
+    Q = inv(corners)
+    growth = max(1.0 - K * (Q @ pixels).min(), 1.0)
     shift = (1 - 1 / growth) / K
     return Q / growth + shift * scale
 
@@ -256,16 +290,21 @@ class _Space:
         return np.vstack([rows, self.scale - rows.sum(axis=0)])
 
 
-def _with_known(Q: Array, scale: Array, known: Array) -> _Space:
-    """Return the space of facets through known vertices (K, m), beginning near Q."""
-    bright = scale @ known
-    m = bright.size
+def check_distinct(known: Array, bright: Array | float = 1.0) -> None:
+    """Reject known spectra (F, m) that are mixtures of each other, or without brightness."""
     rank = matrix_rank(known / norm(known, axis=0))
-    if bright.min() <= 0 or rank < m:
+    if np.min(bright) <= 0 or rank < known.shape[1]:
         raise DataError(
             "the fixed components cannot be told apart in this scene, or are not part of it: "
             "leave out those that no pixel contains, and give each only once"
         )
+
+
+def _with_known(Q: Array, scale: Array, known: Array) -> _Space:
+    """Return the space of facets through known vertices (K, m), beginning near Q."""
+    bright = scale @ known
+    m = bright.size
+    check_distinct(known, bright)
     if not _MIN_UNIT <= bright.min() <= bright.max() <= 1 / _MIN_UNIT:
         times = ", ".join(f"{one:.2g}" for one in bright)
         problem = f"fixed components are {times} times as bright as materials of the scene"

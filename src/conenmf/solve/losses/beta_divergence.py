@@ -153,7 +153,7 @@ class BetaDivergence(Loss):
     ) -> Start:
         """Return W and H of an init, raised above zero; a named init has equal shares in H."""
         if not isinstance(init, str):
-            W, H, name = users_own(V, K, init, rng)
+            W, H, name, *_ = users_own(V, K, init, rng)
             W = self.admissible(V, W)
             if H is None:
                 H = _equal_coefficients(V, W, self.beta)

@@ -244,7 +244,7 @@ class Poisson(Loss):
         totals = margins(V)
         mean = totals.mean
         if not isinstance(init, str):
-            W, H, name = users_own(V, K, init, rng)
+            W, H, name, *_ = users_own(V, K, init, rng)
             W = _with_counts(W, mean)
             H = regressions(V, W)[0] if H is None else H
         elif K == 1:
@@ -262,7 +262,7 @@ class Poisson(Loss):
             ).T
         else:
             source = unit_sums(V) if scaled is None else scaled.V
-            W, _, name = initialize(source, K, init, None, rng, spectrum=scaled)
+            W, _, name, *_ = initialize(source, K, init, None, rng, spectrum=scaled)
             W = _lifted(W, mean)
             H = None
         W = np.ascontiguousarray(W, V.dtype)
@@ -297,7 +297,7 @@ class Poisson(Loss):
                 with suppress(ComponentsError):
                     of_init = rng if init == _ROTATED else None  # cones need none
                     start = self.initialize(V, K, init, rng=of_init, scaled=spectrum)
-                    ((W, H, name),) = self.warm_up(V, [V], [start])
+                    ((W, H, name, *_),) = self.warm_up(V, [V], [start])
                     stopping = Stopping(0.0, max_iter=_BEGUN)
                     run = Run(self.on(V), W, H, solver, stopping, callback=callback)
                     run.run()
@@ -354,7 +354,7 @@ class Poisson(Loss):
         """
         runs = []
         stopping = Stopping(0.0, max_iter=_WARMING_ITERATIONS, exact=0.0)
-        for view, (W, H, _) in zip(views, starts, strict=True):
+        for view, (W, H, *_) in zip(views, starts, strict=True):
             objective = Divergence(self, view, n_fixed=n_fixed, rescale=False, is_judged=False)
             runs.append(Run(objective, W, H, self.solvers["mult"], stopping))
         for _ in run_together(V, runs):
