@@ -238,7 +238,7 @@ FUNCTIONS = {
         **KNOWN, "mask": ("weights?", None), "weights": ("weights?", None),
         "sigma": ("sigma?", None), "triples": ("columns?", None)},
     "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
-        ("flag", False), "normalize": ("flag", True)},
+        ("flag", False), "normalize": ("flag", True), "floor": ("share", 0.0)},
     "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},
     "tl.consensus": {"adata": ("annotated", AnnData(X)), "n_components": ("some", 2), "n_runs":
         ("size", 3), "layer": ("choice?", None), "key_added": ("text", "nmf"), **SCANPY, "options":
