@@ -7,7 +7,7 @@
     python benchmarks/fields.py scenes
     python benchmarks/fields.py ratings [--peer PYTHON] [--seeds 0 1 2]
     python benchmarks/fields.py windows [--count 24]
-    python benchmarks/fields.py shade
+    python benchmarks/fields.py shade [--kinds pines pavia]
     python benchmarks/fields.py audio
 
 ``--peer`` names the Python of an environment that has the package of the field.
@@ -786,13 +786,14 @@ def draw_shaded(
     return X + noise * rng.standard_normal(X.shape), spectra, shares
 
 
-def shade(seeds: tuple[int, ...] = (1, 3)) -> None:
+def shade(
+    kinds: tuple[str, ...] = ("uniform", "patches", "pines", "pavia"),
+    seeds: tuple[int, ...] = (1, 3),
+) -> None:
     """Abundances of drawn scenes with even and with uneven light."""
     print(f"conenmf {__version__}; angle in degrees, RMSE of abundances")
     print("| spectra | light | SNR, dB | simplex | for_scenes | exact | shaded |")
-    for kind, dark, spread, snr in product(
-        ("uniform", "patches", "pines", "pavia"), (False, True), (0.0, 0.25), (30, 40)
-    ):
+    for kind, dark, spread, snr in product(kinds, (False, True), (0.0, 0.25), (30, 40)):
         marks: dict[str, list[tuple[float, float]]] = {"simplex": [], "scene": []}
         exact: list[float] = []
         shaded: list[bool] = []

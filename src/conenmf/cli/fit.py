@@ -137,8 +137,8 @@ def fit(request: Request) -> int:
         reference = read_scene_reference(request, V)
         result = _factorize(request, V, interruption)
         if reference is not None:
-            match = match_scene(V, result.W, *reference)
-            found = {**match._asdict(), "words": match.in_words(), "angles": match.angles.tolist()}
+            match, words = match_scene(V, result.W, *reference)
+            found = {"angles": match.angles.tolist(), "rmse": match.rmse, "words": words}
             result = replace(result, settings={**result.settings, "reference": found})
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)

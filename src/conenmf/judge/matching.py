@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -159,40 +159,10 @@ def match_spectra(
     return SpectraMatch(order, angles, float(np.sqrt(((shares[:, order] - true) ** 2).mean())))
 
 
-class SceneMatch(NamedTuple):
-    """How an unmixed scene compares with its reference.
-
-    Attributes
-    ----------
-    angles : array (K,)
-        In degrees, in the order of the reference.
-    rmse : float or None
-        Of the abundances of the endmembers found, computed as those of the reference were.
-    own_rmse : float or None
-        The same for the endmembers of the reference itself.
-    convention : str
-        How the abundances of the reference were computed, as far as its endmembers tell.
-    """
-
-    angles: Array
-    rmse: float | None = None
-    own_rmse: float | None = None
-    convention: str = ""
-
-    def in_words(self) -> str:
-        """Return a sentence with the figures."""
-        angles = ", ".join(f"{angle:.1f}" for angle in self.angles)
-        said = f"{angles} degrees to the reference, mean {self.angles.mean():.2f}"
-        if self.rmse is None:
-            return said
-        own = f"{self.own_rmse:.3f} with the spectra of the reference"
-        return f"{said}; RMSE of abundances {self.rmse:.3f} ({self.convention}; {own})"
-
-
 def match_scene(
-    V: DataMatrix, W: Array, library: ArrayLike, abundances: Sequence[Array] = ()
-) -> SceneMatch:
-    """Match the endmembers W (F, K) of a scene V with those of its reference.
+    V: DataMatrix, W: Array, library: Array, abundances: Sequence[Array] = ()
+) -> tuple[SpectraMatch, str]:
+    """Match the endmembers W (F, K) of a scene V with those of its reference; say how well.
 
     References differ in how their abundances were computed, and in the order of pixels. Those that
     the endmembers of the reference reproduce best are used.
@@ -206,32 +176,36 @@ def match_scene(
     abundances : arrays (N, n)
         The abundances of the reference, in each order that the pixels may have.
     """
-    known = np.asarray(library, float)
-    plain = match_spectra(known, W.T)
-    best = SceneMatch(plain.angles)
-    for convention, unmix in _CONVENTIONS.items():
-        own, found = unmix(V, known), unmix(V, exact(W.T))
+    match = match_spectra(library, W.T)
+    angles = ", ".join(f"{angle:.1f}" for angle in match.angles)
+    said = f"{angles} degrees to the reference, mean {match.angles.mean():.2f}"
+    least = np.inf
+    for convention, divides in _CONVENTIONS.items():
+        own, found = (_unmixed(V, exact(E), divides) for E in (library, W.T))
         for true in abundances:
-            own_rmse = float(np.sqrt(((own - true) ** 2).mean()))
-            if best.own_rmse is None or own_rmse < best.own_rmse:
-                given = {"library_abundances": true, "abundances": found}
-                rmse = match_spectra(known, W.T, **given).rmse
-                best = SceneMatch(plain.angles, rmse, own_rmse, convention)
-    return best
+            own_rmse = np.sqrt(((own - true) ** 2).mean())
+            if own_rmse < least:
+                least = own_rmse
+                rmse = float(np.sqrt(((found[:, match.order] - true) ** 2).mean()))
+                more = f"{convention}; {own_rmse:.3f} with the spectra of the reference"
+                match = match._replace(rmse=rmse)
+    if match.rmse is not None:
+        said += f"; RMSE of abundances {match.rmse:.3f} ({more})"
+    return match, said
 
 
-def _with_sums_of_one(V: DataMatrix, E: Array) -> Array:
-    return sum_to_one(E @ E.T, np.asarray(V.sweep(multiplied, X=E.T)[0]))
+def _unmixed(V: DataMatrix, E: Array, divides: bool) -> Array:
+    """Return the abundances (N, K) for endmembers E (K, F)."""
+    if divides:
+        E = E / E.max(axis=1, keepdims=True)
+    G = E @ E.T
+    C = np.asarray(V.sweep(multiplied, X=E.T)[0])
+    return shares_of(nnls(G, C)) if divides else sum_to_one(G, C)
 
 
-def _over_their_sum(V: DataMatrix, E: Array) -> Array:
-    E = E / E.max(axis=1, keepdims=True)
-    return shares_of(nnls(E @ E.T, np.asarray(V.sweep(multiplied, X=E.T)[0])))
-
-
-_CONVENTIONS: dict[str, Callable[[DataMatrix, Array], Array]] = {
-    "least squares with sums of one": _with_sums_of_one,
-    "coefficients of endmembers of maximum one, over their sum": _over_their_sum,
+_CONVENTIONS = {
+    "least squares with sums of one": False,
+    "coefficients of endmembers of maximum one, over their sum": True,
 }
 
 
