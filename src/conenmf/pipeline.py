@@ -42,6 +42,7 @@ from .scale.checkpoint import (
 )
 from .solve.constraints import Fixed, Penalties
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
+from .solve.loss import AnyObjective
 from .solve.losses import Loss
 from .solve.problem import Problem
 from .solve.race import PATIENCE, Race, hold_race, may_pay
@@ -476,7 +477,7 @@ def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
     bound = problem.lower_bound(task.data, K, task.known)
     if 1 - bound / run.errors[-1] <= min_gap:
         return begun
-    begin = partial(_rival, task, problem, K, _Watch(task))
+    begin = partial(_rival, task, problem, K, run.approximation, _Watch(task))
     winner, race = hold_race(run, rivals, begin, stopping, task.rng, bound)
     winner.callback = run.callback
     winner.save = run.save
@@ -486,8 +487,16 @@ def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
     return begun
 
 
-def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng: Generator) -> Run:
-    """Return the run of another init, for a race."""
+def _rival(
+    task: _Task,
+    problem: Problem,
+    K: int,
+    approximation: AnyObjective | None,
+    watch: _Watch,
+    init: Init,
+    rng: Generator,
+) -> Run:
+    """Return the run of another init, for a race; it minimises what the first run minimises."""
     assert task.solver is not None
     start = _start(task, problem, K, init, rng, watch)
     run = Run(
@@ -498,6 +507,7 @@ def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng
         task.stopping,
         callback=None if task.callback is None else watch,
         began=(task.clock.began, task.passes),
+        approximation=approximation,
     )
     run.init = start.name
     return run

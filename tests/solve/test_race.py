@@ -6,7 +6,7 @@ import pytest
 from conenmf import factorize, from_columns, make_cones
 from conenmf.errors import InputWarning
 from conenmf.scale.checkpoint import Checkpoint
-from conenmf.solve.race import PATIENCE, Race
+from conenmf.solve.race import PATIENCE, Race, hold_race
 
 
 @pytest.fixture
@@ -34,15 +34,60 @@ def test_where_the_bound_is_reached_no_other_init_competes():
     assert certificate.gap <= 1e-3 * certificate.relative_error
 
 
-def test_large_data_are_raced_only_if_the_error_still_falls_far_above_the_bound(rng):
-    V = from_columns(rng.random((150, 600)) ** 3)
+@pytest.fixture
+def large(rng):
+    """A large matrix on which a run still falls after 100 iterations, but slowly."""
+    return from_columns(rng.random((150, 600)) ** 3)
+
+
+def test_large_data_are_raced_only_if_the_error_still_falls_far_above_the_bound(large, monkeypatch):
+    V = large
     assert V.shape[0] * V.shape[1] > 1 << 16
     assert factorize(V, 40, tol=1e-3).race is None
     slow = factorize(V, 40, tol=0, max_iter=PATIENCE + 20)
-    assert [one.init for one in slow.race.entrants] == ["nndsvd", "cr1-robust", "random", "random"]
+    assert [one.init for one in slow.race.entrants] == ["nndsvd", "cr1-robust", "random"]
     assert slow.race.entrants[0].iterations == PATIENCE
+    monkeypatch.setattr("conenmf.solve.race._SLOW_FALL", 0.0)
+    fast = factorize(V, 40, tol=0, max_iter=PATIENCE + 20)
+    assert [one.init for one in fast.race.entrants] == ["nndsvd", "cr1-robust", "random", "random"]
+    iterations = sorted(one.iterations for one in fast.race.entrants)
+    assert 20 < iterations[0] <= iterations[1] <= 30 < iterations[2]
     assert factorize(V, 40, tol=0, max_iter=PATIENCE).race is None
     assert factorize(V, 40, tol=0, max_iter=PATIENCE + 20, init="nndsvd").race is None
+
+
+@pytest.mark.parametrize("lags", [(0.01, 0.0), (-1.0, 0.0), (1.0, 1.0)])
+def test_others_end_when_they_lag_behind_a_slow_run(large, lags, monkeypatch):
+    monkeypatch.setattr("conenmf.solve.race._SLOW_ROUNDS", dict(zip((20, 30), lags, strict=True)))
+    first = factorize(large, 40, tol=0, max_iter=PATIENCE, init="nndsvd").history.relative_error
+    race = factorize(large, 40, tol=0, max_iter=PATIENCE + 1).race
+    begun = {}
+    for one, rng in zip(race.entrants[1:], (None, np.random.default_rng(1)), strict=True):
+        run = factorize(large, 40, tol=0, max_iter=30, init=one.init, rng=rng)
+        begun[one] = run.history.relative_error
+    allowed = [one for one in begun if begun[one][19] < (1 + lags[0]) * first[19]]
+    for one in begun:
+        if one not in allowed:
+            assert one.iterations == 20
+    ahead = [one for one in allowed if begun[one][29] < (1 + lags[1]) * first[29]]
+    leader = min(ahead, key=lambda one: begun[one][29], default=None)
+    assert all(20 < one.iterations <= 30 for one in allowed if one is not leader)
+    assert leader is None or leader.iterations > 30
+
+
+def test_others_minimise_what_the_first_run_minimises(large, monkeypatch):
+    kinds = []
+
+    def spy(first, rivals, begin, *others):
+        run = begin("random", np.random.default_rng(0))
+        kinds.extend([first.V.dtype, run.V.dtype])
+        assert run.V is first.V
+        return hold_race(first, rivals, begin, *others)
+
+    monkeypatch.setattr("conenmf.pipeline.hold_race", spy)
+    result = factorize(large, 40, tol=0, max_iter=PATIENCE + 1)
+    assert kinds == [np.float32, np.float32]
+    assert result.race is not None
 
 
 @pytest.mark.parametrize("solver", ["hals", "nnlsb"])

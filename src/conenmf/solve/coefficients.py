@@ -159,10 +159,11 @@ def _best_rows(
     Also returns the squared error and, with `judge`, further sums; W in that order and in its
     units; and the arguments with which `sorted_rows` restores the caller's order.
     """
-    W = np.ascontiguousarray(W, dtype=float)
     rows = () if given is None else (given,)
-    order = own_order(W) if given is None else np.arange(W.shape[1])
-    shared = finishing(V, W[:, order], penalties) | {"judge": judge, "keep": given is not None}
+    is_plain = penalties.are_none and V.observed is None
+    columns = _columns(W, is_plain, is_ordered=given is None)
+    order = columns.order
+    shared = _finishing(V, columns, penalties) | {"judge": judge, "keep": given is not None}
     if V.observed is None:
         Ht, sums = V.sweep(_exact_rows, V.norms_squared, *rows, **shared)
     else:
@@ -173,17 +174,52 @@ def _best_rows(
     return Ht, sums, shared["W"], {"order": np.argsort(order), "sizes": sizes}
 
 
-def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> Facts:
+class _Columns(NamedTuple):
+    """The columns of W in an order, divided by powers of two; their norms, and W'W."""
+
+    order: Array
+    W: Array
+    units: Array
+    norms: Array
+    G: Array
+
+
+_MAX_KEPT_BYTES = 1 << 24  # of W
+_kept: dict[tuple[bool, bool], tuple[Array, _Columns]] = {}  # the last W and its columns
+
+
+def _columns(W: Array, is_plain: bool, *, is_ordered: bool) -> _Columns:
+    """Return what the exact H needs of W alone.
+
+    For a single sample this takes most of the time of `transform`, so the last one is kept. A copy
+    of W shows whether the next W equals it.
+    """
+    W = np.asarray(W)
+    kept = _kept.get((is_plain, is_ordered))
+    if kept is not None and kept[0].dtype == W.dtype and np.array_equal(kept[0], W):
+        return kept[1]
+    rows = np.ascontiguousarray(W, dtype=float)  # the memory order decides the last bits of W'W
+    order = own_order(rows) if is_ordered else np.arange(rows.shape[1])
+    rows = np.ascontiguousarray(rows[:, order])
+    units = column_units(rows) if is_plain else np.ones(order.size)  # penalties see W itself
+    rows = rows / units
+    columns = _Columns(order, rows, units, np.sqrt((rows * rows).sum(axis=0)), rows.T @ rows)
+    if W.nbytes <= _MAX_KEPT_BYTES:
+        _kept[is_plain, is_ordered] = W.copy("K"), columns
+    return columns
+
+
+def _finishing(V: DataMatrix, columns: _Columns, penalties: Penalties = NO_PENALTIES) -> Facts:
     """Return what every block needs for the exact H: W in units of powers of two, and W'W."""
-    W = np.ascontiguousarray(W, dtype=float)  # the memory order decides the last bits of W'W
-    is_plain = penalties.are_none and V.observed is None
-    units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W itself
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
-    W = W / units
-    W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
+    _, W, units, norms, G = columns
+    is_tiny = ~(norms * units > largest)
+    if is_tiny.any():
+        W = np.where(is_tiny, 0.0, W)
+        G = W.T @ W
     return {
         "W": W,
-        "G": W.T @ W,
+        "G": G,
         "units": units,
         "term": penalties.on_H,
         "simplex": penalties.sum_to_one,
@@ -402,7 +438,8 @@ def held_out_share(
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    fitted = finishing(V, np.asarray(W))["W"]
+    is_plain = V.observed is None
+    fitted = _finishing(V, _columns(np.asarray(W), is_plain, is_ordered=False))["W"]
     folds = feature_folds(V.n_features, n_folds)
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
     grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])

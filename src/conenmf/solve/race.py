@@ -8,9 +8,14 @@ least squares, NNDSVD ends within 0.5% of the best of many inits on nearly every
 - the error still falls after 100 iterations, and exceeds its lower bound by 5% or more. Such a run
   is probably leaving a plateau that other inits may avoid.
 
-The lower bound is estimated at no cost from the singular vectors of the first init. The other inits
-run 30 iterations each, in shared passes. The best of them continues until it has run as long as the
-first one, and wins if its error is then lower.
+The lower bound is estimated from the singular vectors of the first init. The other inits run 30
+iterations each, in shared passes, in single precision if the first one still does. The best of them
+continues until it has run as long as the first one, and wins if its error is then lower.
+
+Where the first run of large data falls slowly, not far above its bound, a race rarely lowers the
+error by much. Then only two other inits compete. They end after 20 iterations if the error is 1%
+above that of the first run at this iteration, and after 30 if it is above it at all
+(``benchmarks/races.py``).
 """
 
 from __future__ import annotations
@@ -33,7 +38,13 @@ PATIENCE = 100
 _MAX_SMALL_ENTRIES = 1 << 16
 _MIN_GAP_OF_SMALL = 1e-3  # of the error
 _MIN_GAP = 0.05
+_SLOW_ITERATIONS = 20
+_SLOW_FALL = 2e-3  # of the error, over so many iterations: a run of large data that falls by less
+_WIDE_GAP = 0.25  # ... is slow unless its gap, as a share of the error, is wider than this
 _ROUND_ITERATIONS = 30
+# How far others may lag behind the first run after so many iterations, as a share of the error.
+_ROUNDS = {_ROUND_ITERATIONS: np.inf}
+_SLOW_ROUNDS = {20: 0.01, _ROUND_ITERATIONS: 0.0}
 _ROUND_TOL = 1e-4
 _TIE_SHARE = 1e-5  # relative difference up to which errors count as equal
 
@@ -119,24 +130,45 @@ def hold_race(
     lower_bound : float
         Lower bound of the relative error, which is stored with the race.
     """
+    is_slow = _is_slow(first, lower_bound)
+    rivals = rivals[:2] if is_slow else rivals
     seeds = range(len(rivals)) if rng is None else rng.integers(2**32, size=len(rivals)).tolist()
-    limits = replace(stopping, tol=_ROUND_TOL, max_iter=min(_ROUND_ITERATIONS, stopping.max_iter))
     runs = [first]
     for rival, seed in zip(rivals, seeds, strict=True):
         with suppress(ComponentsError):
-            run = begin(rival, default_rng(seed))
-            run.continue_with(limits)
-            runs.append(run)
-    ended = [run for _, run in run_together(runs[-1].V, runs[1:])]
-    if ended and all(run.reason is not StopReason.CALLBACK for run in ended):
-        leader = _leader(runs[1:], stopping.exact)
-        leader.continue_with(replace(limits, max_iter=max(first.n_iter, limits.max_iter)))
+            runs.append(begin(rival, default_rng(seed)))
+    ahead = runs[1:]
+    limits = replace(stopping, tol=_ROUND_TOL)
+    for iterations, lag in (_SLOW_ROUNDS if is_slow else _ROUNDS).items():
+        for run in ahead:
+            run.continue_with(replace(limits, max_iter=min(iterations, stopping.max_iter)))
+        for _ in run_together(runs[-1].V, ahead):
+            pass
+        ahead = [run for run in ahead if _lag(run, first) < lag]
+    if ahead and all(run.reason is not StopReason.CALLBACK for run in runs):
+        leader = _leader(ahead, stopping.exact)
+        most = max(first.n_iter, min(_ROUND_ITERATIONS, stopping.max_iter))
+        leader.continue_with(replace(limits, max_iter=most))
         leader.run()
     winner = _leader(runs, stopping.exact)
     if any(run.reason is StopReason.CALLBACK for run in runs):
         winner.reason = StopReason.CALLBACK
     entrants = tuple(Entrant(run.init, run.errors[-1], run.n_iter) for run in runs)
     return winner, Race(entrants, runs.index(winner), lower_bound)
+
+
+def _is_slow(run: Run, lower_bound: float) -> bool:
+    """Return whether a run of large data falls slowly, not far above its bound."""
+    F, N = run.V.shape
+    error = run.errors[-1]
+    is_large = F * N > _MAX_SMALL_ENTRIES
+    is_near = lower_bound > (1 - _WIDE_GAP) * error
+    return is_large and is_near and run.errors[-_SLOW_ITERATIONS - 1] < (1 + _SLOW_FALL) * error
+
+
+def _lag(run: Run, first: Run) -> float:
+    """Return the share by which the error of a run is above that of the first at its iteration."""
+    return run.errors[-1] / first.errors[min(run.n_iter, first.n_iter) - 1] - 1
 
 
 def _leader(runs: list[Run], exact: float) -> Run:

@@ -324,6 +324,11 @@ class Run:
         """The number of iterations."""
         return len(self.errors)
 
+    @property
+    def approximation(self) -> AnyObjective | None:
+        """The similar objective that this run still uses, or None."""
+        return None if self._exact is None else self.objective
+
     def run(self) -> None:
         """Iterate until a limit is reached.
 
@@ -334,7 +339,6 @@ class Run:
                 self.step()
                 if self._exact is not None and self._is_blurred():
                     self._continue_with(self._exact)
-                self._given = None
 
     def _is_blurred(self) -> bool:
         """Return whether the approximation no longer shows how the error falls."""
@@ -372,6 +376,8 @@ class Run:
         """Choose the factors for the next pass; before the first iteration, save."""
         if self.save is not None:
             self.save(self, False)
+        if self.errors:
+            self._given = None
         W = self.W
         gram = self._gram
         if self.solver.first == "W":

@@ -146,7 +146,8 @@ _ROTATED = "nndsvd-rotated"
 _SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
 _COMPARED = 10  # the iteration at which the remaining runs are compared
-_MANY_ENTRIES = 1 << 18
+_MAX_LAG = 0.01  # of the lowest value: a run that is further behind does not continue
+_MANY_ENTRIES = 1 << 16
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
 _IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
@@ -279,8 +280,9 @@ class Poisson(Loss):
         first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
         leading one nearly always ends lower. A callback may end the sprint, so one run advances far
         before others start; it is then judged by its value after as many iterations as they have
-        run. The rotated init rarely wins with many counts, and does not take part there. No init
-        depends on the order of samples or features, up to ties.
+        run. Runs that lag behind end early. The rotated init rarely wins with many counts, and does
+        not take part there. No init depends on the order of samples or features, up to ties and to
+        the accuracy of rough singular vectors.
         """
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
@@ -289,7 +291,8 @@ class Poisson(Loss):
             if init == _ROTATED and V.n_entries > _MANY_ENTRIES:
                 continue
             if isinstance(init, int):
-                begun = [run for run in runs if run.n_iter <= _BEGUN]
+                highest = (1 + _MAX_LAG) * min(run.errors[:_BEGUN][-1] for run in runs)
+                begun = [run for run in runs if run.n_iter <= _BEGUN and run.errors[-1] <= highest]
                 for run in begun and [_leader(begun)]:
                     run.continue_with(Stopping(0.0, max_iter=init))
                     run.run()
