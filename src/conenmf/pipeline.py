@@ -139,7 +139,7 @@ def factorize(
         With a number, run so many random starts to their end, beside the first init of "auto", and
         return the best. With a named init, run so many starts of it. ``result.race`` has the error
         and the seed of each. "auto" tries other inits if they are likely to lower the error: if
-        entries have different weights, up to 40 random starts, until four agree with the best.
+        entries have different weights, up to 30 random starts, until four agree with the best.
 
     Examples
     --------
