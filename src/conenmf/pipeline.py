@@ -75,6 +75,7 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "auto",
+    n_init: int | str = "auto",
     loss: str = "frobenius",
     solver: AnySolver | None = "auto",
     max_iter: int = 200,
@@ -85,7 +86,6 @@ def factorize(
     checkpoint: Place = None,
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
-    n_init: int | str = "auto",
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -103,6 +103,11 @@ def factorize(
         ``(V, K, rng) -> (W, H or None)``; your own W, or W and H. The function always gets a
         generator: `rng`, or one with the seed 0. If samples have weights, H belongs to the original
         samples.
+    n_init : int or "auto"
+        With a number, run so many random starts to their end, beside the first init of "auto", and
+        return the best. With a named init, run so many starts of it. ``result.race`` has the error
+        and the seed of each. "auto" tries other inits if they are likely to lower the error: if
+        entries have different weights, up to 40 random starts, until four agree with the best.
     loss : {"frobenius", "poisson"}, or another of `solve.losses.LOSSES`
         What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
         the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
@@ -135,11 +140,6 @@ def factorize(
     penalties : Penalties, optional
         Penalties that are added to the loss, or the constraint that coefficients sum to one.
         `objective` and the history include the penalties; `relative_error` does not.
-    n_init : int or "auto"
-        With a number, run so many random starts to their end, beside the first init of "auto", and
-        return the best. With a named init, run so many starts of it. ``result.race`` has the error
-        and the seed of each. "auto" tries other inits if they are likely to lower the error: if
-        entries have different weights, up to 30 random starts, until four agree with the best.
 
     Examples
     --------

@@ -43,7 +43,7 @@ from .matrix import Aligned, DataMatrix, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
-from .views import MappedMatrix, take_samples, times_samples
+from .views import MappedMatrix, take_features, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT = 1e100  # the smallest weight is its inverse
@@ -280,6 +280,31 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     twin = copy.copy(V)
     twin.observed = Observed.of(V, V.by_rows(_is_positive, V.observed.weights))
     return twin
+
+
+def scale_sigma(V: DataMatrix, factors: Array, features: Array) -> DataMatrix:
+    """Return V with some of its features, each with its uncertainties times a factor.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        With uncertainties.
+    factors : array (n,)
+        One for each of these features.
+    features : array of integers (n,)
+        In increasing order.
+    """
+    bare = copy.copy(V)
+    bare.observed = None
+    change = partial(_scaled_sigma, factors=factors, features=features)
+    sigma = V.by_rows(change, V.observed.weights)
+    return observed_only(take_features(bare, features), sigma=sigma)
+
+
+def _scaled_sigma(index: range, weights: Array, *, factors: Array, features: Array) -> Array:
+    own = np.asarray(weights[:, features], float)
+    known = own > 0
+    return np.divide(factors, np.sqrt(own), out=np.full(own.shape, np.nan), where=known)
 
 
 def _warn_of_empty(now: Observed, before: Observed | None) -> None:

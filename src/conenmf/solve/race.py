@@ -46,7 +46,7 @@ _START_ITERATIONS = 25
 _FINALISTS = 4  # of a round
 _AGREEING = 5  # runs, with the leader; with 3 of them, both may have missed the same minimum
 _AGREED = 5e-4  # relative difference of errors, or 0.1 % of Q
-_MOST_STARTS = 30
+_MOST_STARTS = 40
 _FEW_STARTS = 10
 _MAX_ENTRIES = 1 << 20  # with more, iterations take too long for a race of starts
 
