@@ -159,8 +159,8 @@ WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["ma
 ESTIMATOR = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, **STARTS, "n_threads": ("size?", 1),
         "negative": ("choice", "raise"), "max_memory": ("memory?", "1GB"),
-        "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
-        KNOWN["missing"]},
+        "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED,
+        "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"]},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 from conenmf import ConeNMF, factorize, from_rows
 from conenmf.cli import main
@@ -46,6 +47,17 @@ def test_weak_species_have_three_times_the_uncertainty_and_bad_ones_are_left_out
     left = (X[:, kept] - (fit.W @ fit.H).T) / expected
     assert fit.settings["Q"] == pytest.approx(np.nansum(left**2), rel=1e-9)
     assert "weak: Zn; left out: Cd; total: mass" in V.remarks
+
+
+@pytest.mark.parametrize("missing", ["raise", "nan", "zeros"])
+def test_bad_species_need_no_uncertainties(air, missing):
+    X = np.where(np.isnan(air[0]), 0 if missing == "raise" else np.nan, air[0])
+    X = np.nan_to_num(X) if missing == "zeros" else X
+    for table in (X, sp.csr_array(X)) if missing == "zeros" else (X,):
+        V = measurements(table, missing=missing, bad=[1, 3])
+        plain = from_rows(table[:, [0, 2, 4]], missing=missing)
+        assert factorize(V, 2).relative_error == pytest.approx(factorize(plain, 2).relative_error)
+        assert "Q" not in factorize(V, 2).settings
 
 
 def test_an_open_matrix_and_the_estimator_take_them(air):
@@ -132,7 +144,7 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     total = pd.read_csv(tmp_path / "out" / "total.csv", index_col=0)
     components = pd.read_csv(tmp_path / "out" / "components.csv", index_col=0)
     coefficients = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0)
-    expected = coefficients.to_numpy()[:, -2:] * components["mass"].to_numpy()
+    expected = coefficients.to_numpy()[:, -2:] * components.loc["mass"].to_numpy()
     np.testing.assert_allclose(total.to_numpy(), expected, rtol=1e-9)
     found = pd.read_csv(tmp_path / "out" / "bootstrap.csv")
     assert len(found) == 8

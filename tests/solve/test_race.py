@@ -5,6 +5,7 @@ import pytest
 
 from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import CheckpointError, InputWarning, OptionError
+from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.race import PATIENCE, Race
 
 
@@ -200,11 +201,14 @@ def test_starts_end_with_the_callback_and_resume_from_a_checkpoint(tmp_path):
     stopped = factorize(V, 5, n_init=9, callback=lambda now: asked.append(now) or len(asked) > 60)
     assert stopped.stop_reason == "callback"
     assert len(asked) < 75
-    whole = factorize(V, 5, n_init=5, checkpoint=tmp_path / "whole")
-    again = factorize(V, 5, n_init=5, checkpoint=tmp_path / "whole")
+    whole = factorize(V, 5, n_init=5)
+    place = Checkpoint(tmp_path / "run", every=0)
+    for limit in (12, 200):  # the first call leaves a checkpoint of its first run
+        again = factorize(V, 5, n_init=5, max_iter=limit, checkpoint=place)
     np.testing.assert_array_equal(again.W, whole.W)
+    assert again.race == whole.race
     with pytest.raises(CheckpointError):
-        factorize(V, 5, n_init=6, checkpoint=tmp_path / "whole")
+        factorize(V, 5, n_init=6, checkpoint=place)
 
 
 def test_starts_work_in_every_storage_without_weights(main_backend, hard):

@@ -282,23 +282,29 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     return twin
 
 
-def scale_sigma(V: DataMatrix, factors: Array, features: Array) -> DataMatrix:
+def choose_features(V: DataMatrix, features: Array, factors: Array) -> DataMatrix:
     """Return V with some of its features, each with its uncertainties times a factor.
 
     Parameters
     ----------
     V : DataMatrix (F, N)
-        With uncertainties.
-    factors : array (n,)
-        One for each of these features.
+        Without uncertainties, factors do not matter.
     features : array of integers (n,)
         In increasing order.
+    factors : array (n,)
+        One for each of these features.
     """
     bare = copy.copy(V)
     bare.observed = None
+    view = take_features(bare, features)
+    if V.observed is None:
+        return view
+    if V.observed.weights is None:
+        return observed_only(view, missing="zeros")
+    if not V.observed.of_sigma:
+        return observed_only(view, weights=V.observed.weights[:, features])
     change = partial(_scaled_sigma, factors=factors, features=features)
-    sigma = V.by_rows(change, V.observed.weights)
-    return observed_only(take_features(bare, features), sigma=sigma)
+    return observed_only(view, sigma=V.by_rows(change, V.observed.weights))
 
 
 def _scaled_sigma(index: range, weights: Array, *, factors: Array, features: Array) -> Array:

@@ -17,7 +17,7 @@ from numpy.random import default_rng
 
 from ..arguments import generator, integer, number, optional
 from ..data.blocks import over
-from ..data.known import observed_only, scale_sigma
+from ..data.known import choose_features, observed_only
 from ..data.matrix import DataMatrix
 from ..data.views import take_samples
 from ..errors import NotAvailableError, Option, OptionError
@@ -58,7 +58,7 @@ class Species:
         Parameters
         ----------
         V : DataMatrix (F, N)
-            With uncertainties.
+            With uncertainties, if a species is weak or the total.
         """
         F = V.n_features
         weak = V.names.positions("weak", self.weak, F)
@@ -66,16 +66,16 @@ class Species:
         total = [] if self.total is None else V.names.positions("total", [self.total], F)
         if not (weak or bad or total):
             return V
-        if V.observed is None or not V.observed.of_sigma:
+        if (weak or total) and (V.observed is None or not V.observed.of_sigma):
             raise OptionError(
-                "categories of species change uncertainties, and there are none: give ",
+                "weak and total species change uncertainties, and there are none: give ",
                 Option("sigma"),
             )
         for both in sorted({*bad} & {*weak, *total}):
             raise OptionError(f"{V.names.feature(both)} is bad, and weak or the total: choose one")
         kept = np.setdiff1d(np.arange(F), bad)
         factors = np.where(np.isin(kept, weak + total), _OF_WEAK, 1.0)
-        chosen = scale_sigma(V, factors, kept)
+        chosen = choose_features(V, kept, factors)
         remarks = []
         for kind, places in (("weak", weak), ("left out", bad), ("total", total)):
             if places:
