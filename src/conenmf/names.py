@@ -6,6 +6,7 @@ characters are replaced by visible escapes when a name is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -427,6 +428,16 @@ MUTATION_CLASSES = {one: class_ for class_ in MUTATION_COLOURS for one in _types
 
 _TYPES = [*MUTATION_CLASSES]
 _CATALOGUES = (_TYPES[:96], _TYPES[96:179], _TYPES[179:])
+CATALOGUE_SIZES = tuple(map(len, _CATALOGUES))
+
+
+def looks_like_type(name: str) -> bool:
+    """Whether a name has the form of a substitution with its neighbours.
+
+    >>> looks_like_type("A[C>A]A"), looks_like_type("C[C>A]Q"), looks_like_type("TP53")
+    (True, True, False)
+    """
+    return re.fullmatch(r"\w\[\w>\w\]\w", name) is not None
 
 
 def type_name(*parts: str) -> str:

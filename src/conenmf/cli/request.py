@@ -106,7 +106,11 @@ class Request(Options):
             return self.K
         candidates = self.K if isinstance(self.K, range) else None
         problem = Problem(self.loss) if problem is None else problem
-        self.selection = select_k(V, candidates, problem=problem)
+
+        def show(what: str, _: int) -> None:
+            self.display.update("", None, f"choosing K: {what}")
+
+        self.selection = select_k(V, candidates, problem=problem, callback=show)
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 
