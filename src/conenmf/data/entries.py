@@ -80,7 +80,7 @@ def pack(W: Array) -> Array:
     """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
     first, second = upper_half(W.shape[1])
     columns = exact(W).T
-    return np.ascontiguousarray((columns[first] * columns[second]).T)
+    return (columns[first] * columns[second]).T
 
 
 @lru_cache
