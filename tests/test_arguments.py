@@ -229,7 +229,7 @@ FUNCTIONS = {
     "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
         "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
     "fields.measurements.measurements": {"X": ("matrix", X), "sigma": ("sigma?", np.ones((N, F))),
-        "weak": ("places", [0]), "bad": ("places", [1]), "total": ("place?", 2), "options":
+        "weak": ("places", []), "bad": ("places", [1]), "total": ("place?", None), "options":
         (ANYTHING, {})},
     "fields.measurements.bootstrap": {**SHOWN, "n_runs": ("size", 2), "min_correlation": ("share",
         0.6), **DRAWING},

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.random import default_rng
 
-from ..arguments import generator, integer, number, optional
+from ..arguments import generator, instance, integer, number, optional
 from ..data.blocks import over
 from ..data.known import choose_features, observed_only
 from ..data.matrix import DataMatrix
@@ -134,6 +134,7 @@ def Q_of_starts(result: Factorization) -> Array:
     ----------
     result : Factorization
     """
+    result = instance("result", result, Factorization)
     if "Q" not in result.settings or result.race is None:
         raise NotAvailableError(
             "Q of starts needs a fit with uncertainties and several starts: fit with ",
@@ -193,6 +194,7 @@ def bootstrap(
     >>> bootstrap(factorize(measurements(X, 0.1 + 0 * X), 2), 10).found
     array([10, 10])
     """
+    result = instance("result", result, Factorization)
     integer("n_runs", n_runs, at_least=2)
     number("min_correlation", min_correlation, at_least=0, at_most=1)
     optional(generator, "rng", rng)
