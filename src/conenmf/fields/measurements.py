@@ -34,6 +34,7 @@ DISPLACEMENT_FILE = "displacement.csv"
 BOOTSTRAP_FILE = "bootstrap.csv"
 TOTAL_FILE = "total.csv"
 RATIO = "Q / expected Q"
+_MOST_RUNS = 10_000  # of a bootstrap, whose profiles are held in memory
 _OF_WEAK = 3.0  # times the uncertainties of a weak species, as in EPA PMF
 _LIMITS = (0.05, 0.95)  # quantiles of shares in a bootstrap
 
@@ -195,7 +196,7 @@ def bootstrap(
     array([10, 10])
     """
     result = instance("result", result, Factorization)
-    integer("n_runs", n_runs, at_least=2)
+    integer("n_runs", n_runs, at_least=2, at_most=_MOST_RUNS)
     number("min_correlation", min_correlation, at_least=0, at_most=1)
     optional(generator, "rng", rng)
     draws = default_rng(0) if rng is None else rng
