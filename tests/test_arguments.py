@@ -44,6 +44,7 @@ V = from_columns(MODEL.V)
 X = np.ascontiguousarray(MODEL.V.T)
 COUNTS = from_columns(np.floor(9 * MODEL.V))
 RESULT = factorize(V, K, init="cr1")
+OF_SIGMA = factorize(from_rows(X, sigma=np.ones((N, F)) + X), K, n_init=2)
 W, H = RESULT.W, RESULT.H
 LABELS = cluster_cones(V, K).labels
 SPECTRUM = Spectrum(V)
@@ -104,9 +105,12 @@ WRONG = {
     "annotated": [None, 3, "zebra", [], {}, X],
     "verbosity": [-1, NAN, 2.5, "zebra", [3], {}],
     "some": [0, -1, True, NAN, 2.5, "zebra", {}],
+    "starts": [0, -1, True, NAN, 2.5, "zebra", [3], {}],
     "rank": [0, -1, True, NAN, 2.5, "zebra", [3], {}],
     "column": [True, NAN, 2.5, [3], {}],
     "columns": [None, True, 2.5, [None], [2.5], [[1]]],
+    "place": [True, NAN, 2.5, [3], {}, "zebra", 10**9],
+    "places": [3, True, "zebra", [-1], [2.5], [True], ["a"], [10**9], [NAN]],
     "ks": [3, True, "zebra", [0], [-1], [2.5], [True], ["a"], [10**9], [], [NAN]],
 }
 ANYTHING = "anything"  # such as the y of scikit-learn, which is ignored
@@ -130,6 +134,7 @@ KNOWN = {"missing": ("missing", "raise"), "mask": ("weights?", np.ones((N, F), b
     ("weights?", np.ones((N, F))), "sigma": ("sigma?", np.ones((N, F)))}
 FITTING = {"init": ("init", "cr1"), "loss": ("loss", "frobenius"), "solver": ("solver?",
     "hals"), **LIMITS, "callback": ("function?", quiet), "checkpoint": ("path?", None)}
+STARTS = {"n_init": ("starts", "auto")}
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
 PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
     False)}
@@ -153,10 +158,10 @@ FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?",
 WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["mask"], "weights":
     KNOWN["weights"], "sigma": KNOWN["sigma"]}
 ESTIMATOR = {
-    "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
-        ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
-        "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
-        KNOWN["missing"]},
+    "ConeNMF": {"n_components": ("size", K), **FITTING, **STARTS, "n_threads": ("size?", 1),
+        "negative": ("choice", "raise"), "max_memory": ("memory?", "1GB"),
+        "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED,
+        "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"]},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
@@ -186,8 +191,8 @@ OPTIONS = {  # classes in which users state what they want
         **PENALISED},
 }
 FUNCTIONS = {
-    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
-        "penalties": ("object?", Penalties(l1_h=0.1))},
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **STARTS, **DRAWING, "fixed": ("factor?",
+        W[:, :1]), "penalties": ("object?", Penalties(l1_h=0.1))},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
@@ -224,6 +229,12 @@ FUNCTIONS = {
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
     "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
         "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
+    "fields.measurements.measurements": {"X": ("matrix", X), "sigma": ("sigma?", np.ones((N, F))),
+        "weak": ("places", []), "bad": ("places", [1]), "total": ("place?", None), "options":
+        (ANYTHING, {})},
+    "fields.measurements.bootstrap": {**SHOWN, "n_runs": ("size", 2), "min_correlation": ("share",
+        0.6), **DRAWING},
+    "fields.measurements.Q_of_starts": {"result": ("object", OF_SIGMA)},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2), "callback": ("function?", None)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,

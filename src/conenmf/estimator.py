@@ -147,6 +147,12 @@ class ConeNMF(
         name, such as "cr1" (cones, Algorithm 2 of the paper), "nndsvd" or "random"; a function
         ``(V, K, rng) -> (W, H or None)`` in the paper's letters; your own components (n_components,
         n_features); or a pair of coefficients (n_samples, n_components) and components.
+    n_init : int or "auto"
+        How many random starts run to their end, beside the first one of "auto"; the best is
+        returned, and ``result_.race`` has the error and the seed of each. With a named init, the
+        number of its starts. With "auto", other inits compete only if this is likely to help. If
+        entries have different weights, up to 40 random starts compete, until four agree with the
+        best.
     loss : {"frobenius", "poisson", "itakura-saito"}, float or Loss
         What the fit minimises: the squared error; the Kullback-Leibler divergence ("kl"), which is
         the Poisson likelihood of counts; the Itakura-Saito divergence ("is"), for power spectra;
@@ -245,6 +251,7 @@ class ConeNMF(
     n_components: int | str = "auto"
     _: KW_ONLY
     init: Init | None = "auto"
+    n_init: int | str = "auto"
     loss: str | float | Loss = "frobenius"
     solver: AnySolver | None = "auto"
     max_iter: int = 200
@@ -392,6 +399,7 @@ class ConeNMF(
                 V,
                 n_components,
                 init=init,
+                n_init=self.n_init,
                 callback=callback,
                 rng=_generator(self.random_state),
                 loss=self.loss,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from conenmf import factorize, from_columns, make_cones
-from conenmf.errors import InputWarning
+from conenmf import factorize, from_columns, from_rows, make_cones
+from conenmf.errors import CheckpointError, InputWarning, OptionError
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.race import PATIENCE, Race, hold_race
 
@@ -199,3 +199,86 @@ def test_a_resumed_run_keeps_its_race(tmp_path, hard):
     assert stopped.race == again.race == whole.race
     assert again.init_used == whole.init_used == whole.race.winner.init
     np.testing.assert_array_equal(again.W, whole.W)
+
+
+# --- random starts ----------------------------------------------------------------------------
+
+
+def with_sigma(seed, shape=(60, 20), K=5):
+    """Data in which random starts end in several minima, with uncertainties."""
+    rng = np.random.default_rng(seed)
+    truth = rng.gamma(0.3, size=(shape[0], K)) @ rng.gamma(0.3, size=(K, shape[1]))
+    sigma = 0.3 * truth + 0.02 * truth.mean(axis=0)
+    return np.maximum(truth + sigma * rng.standard_normal(shape), 0), sigma
+
+
+def test_as_many_starts_as_are_asked_for_run_to_their_end():
+    X, sigma = with_sigma(0)
+    V = from_rows(X, sigma=sigma)
+    result = factorize(V, 5, n_init=12)
+    first, *others = result.race.entrants
+    assert (first.init, first.seed) == ("nndsvd", None)
+    assert [one.seed for one in others] == [*range(12)]
+    alone = [factorize(V, 5, init="random", rng=np.random.default_rng(seed)) for seed in range(12)]
+    for one, fit in zip(others, alone, strict=True):
+        assert one.relative_error == fit.history.relative_error[-1]
+        assert one.iterations == fit.n_iter
+    assert result.objective <= min(fit.objective for fit in alone) * (1 + 1e-6)
+    assert result.settings["n_init"] == 12
+    winner = result.race.winner.seed
+    if winner is not None:
+        np.testing.assert_array_equal(result.W, alone[winner].W)
+
+
+def test_starts_of_a_named_init_are_those_of_their_seeds():
+    X, sigma = with_sigma(1)
+    V = from_rows(X, sigma=sigma)
+    for rng in (None, np.random.default_rng(3)):
+        race = factorize(V, 4, init="random-c", n_init=3, rng=rng).race
+        assert len({one.seed for one in race.entrants}) == 3
+        for one in race.entrants:
+            own = np.random.default_rng(one.seed)
+            alone = factorize(V, 4, init="random-c", rng=own)
+            assert alone.history.relative_error[-1] == one.relative_error
+    assert factorize(V, 4, init="random", n_init=1).race.winner.seed == 0
+
+
+@pytest.mark.parametrize("options", [{"init": np.ones((20, 3))}, {"solver": None}])
+def test_an_own_start_or_no_solver_is_not_one_of_several(options):
+    X, sigma = with_sigma(2)
+    with pytest.raises(OptionError, match=r"n_init=4 .*leave one of the two out"):
+        factorize(from_rows(X, sigma=sigma), 3, n_init=4, **options)
+
+
+def test_weights_alone_let_random_starts_compete_until_five_runs_agree():
+    X, sigma = with_sigma(4)
+    race = factorize(from_rows(X, sigma=sigma), 3).race
+    assert {one.init for one in race.entrants[1:]} == {"random"}
+    assert len(race.entrants) == 41 or race.n_agreeing >= 5
+    plain = factorize(from_rows(X), 3).race
+    masked = factorize(from_rows(X, mask=np.arange(X.size).reshape(X.shape) % 9 > 0), 3).race
+    for other in (plain, masked):
+        assert other is None or len(other.entrants) == 4
+
+
+def test_starts_end_with_the_callback_and_resume_from_a_checkpoint(tmp_path):
+    X, sigma = with_sigma(5)
+    V = from_rows(X, sigma=sigma)
+    asked = []
+    stopped = factorize(V, 5, n_init=9, callback=lambda now: asked.append(now) or len(asked) > 60)
+    assert stopped.stop_reason == "callback"
+    assert len(asked) < 75
+    whole = factorize(V, 5, n_init=5)
+    place = Checkpoint(tmp_path / "run", every=0)
+    for limit in (12, 200):  # the first call leaves a checkpoint of its first run
+        again = factorize(V, 5, n_init=5, max_iter=limit, checkpoint=place)
+    np.testing.assert_array_equal(again.W, whole.W)
+    assert again.race == whole.race
+    with pytest.raises(CheckpointError):
+        factorize(V, 5, n_init=6, checkpoint=place)
+
+
+def test_starts_work_in_every_storage_without_weights(main_backend, hard):
+    here, there = (factorize(V, 5, n_init=3) for V in (from_columns(hard), main_backend(hard)))
+    np.testing.assert_allclose(errors(there.race), errors(here.race), rtol=1e-8)
+    assert here.race.winner.relative_error == errors(here.race).min()

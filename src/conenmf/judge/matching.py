@@ -18,6 +18,7 @@ from ..solve.scenes import abundances as shares_of
 from ..types import Array, Pair, Texts
 
 KNOWN_COSINE = 0.9  # from which on two components count as the same
+_SIMILAR = 0.8  # from which on a component may be a part of a known one
 
 
 def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
@@ -77,7 +78,8 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
     Returns
     -------
     component_names : tuple of K str
-        The name of the known component, or "new" with the number of the component.
+        The name of the known component, or "new" with the number of the component, or "like", if
+        another component has the name.
     known_as : tuple of K str
         The known component and the cosine, in words.
 
@@ -96,12 +98,49 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
         nearest = int(similarity[k].argmax())
         name = f"new {k}"
         said = f"new (nearest: {names[nearest]}, cosine {similarity[k, nearest]:.2f})"
+        if similarity[k, nearest] >= KNOWN_COSINE:
+            name = f"like {names[nearest]} {k}"
+            said = f"another component like {names[nearest]} (cosine {similarity[k, nearest]:.2f})"
         if cosine >= KNOWN_COSINE:
             name = names[order[k]]
             said = f"known as {name} (cosine {cosine:.2f})"
         component_names.append(name)
         known_as.append(said)
     return tuple(component_names), tuple(known_as)
+
+
+def repeated_names(W: Array, reference: Array, names: Sequence[str], own: Sequence[str]) -> str:
+    """Say which components resemble a known one that another component has the name of.
+
+    Parameters
+    ----------
+    W, reference : arrays (F, K), (F, n)
+    names : list of n str
+    own : list of K str
+        The names of the components, see `named_after`.
+
+    Examples
+    --------
+    >>> W = np.array([[1.0, 1.0, 0.0], [0.0, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    >>> repeated_names(W, W[:, [0, 2]], ["SBS1", "SBS5"], ["SBS1", "new 1", "SBS5"])
+    'component 1 resembles SBS1 (cosine 0.86), as component 0 does: try 2 components'
+    """
+    similarity = unit_columns(W).T @ unit_columns(reference)
+    parts = []
+    n_repeated = 0
+    for place, name in enumerate(names):
+        is_like = (similarity.argmax(axis=1) == place) & (similarity[:, place] >= _SIMILAR)
+        others = [k for k in np.flatnonzero(is_like).tolist() if own[k] not in names]
+        if not others or name not in own:
+            continue
+        n_repeated += len(others)
+        which = ", ".join(map(str, others))
+        values = ", ".join(f"{similarity[k, place]:.2f}" for k in others)
+        is_one = len(others) == 1
+        verb = "component {} resembles {}" if is_one else "components {} resemble {}"
+        said = f"{verb.format(which, name)} (cosine{'' if is_one else 's'} {values})"
+        parts.append(f"{said}, as component {list(own).index(name)} does")
+    return f"{'; '.join(parts)}: try {W.shape[1] - n_repeated} components" if parts else ""
 
 
 class SpectraMatch(NamedTuple):

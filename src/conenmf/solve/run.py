@@ -245,9 +245,12 @@ class Run:
         Why the run has ended, or None.
     init : str
         The name of its init, for a race.
+    seed : int or None
+        The seed of its init, if it is one of several starts.
     """
 
     init = ""
+    seed: int | None = None
     _given: tuple[Array, Aligned | None] | None = None
 
     def __init__(

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...data.blocks import Block, exact, products, slices, weighted_sums
-from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
+from ...data.entries import observed_residual, pack, row_grams, upper_half, weigh, weighted_grams
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
@@ -594,7 +594,7 @@ def _gram(W: Array) -> Array:
 
 def _squares_of_fit(grams: Array, W: Array) -> float:
     """Return the weighted squares of W H, from the Gram matrix of each feature."""
-    first, second = np.triu_indices(W.shape[1])
+    first, second = upper_half(W.shape[1])
     return float(np.vdot(pack(W) * np.where(first == second, 1.0, 2.0), grams))
 
 
