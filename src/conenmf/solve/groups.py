@@ -39,7 +39,8 @@ from .run import Run, Stopping, StopReason
 _PARTS = 4  # of each group
 _SMALLEST = 0.01  # variance of scales that a test should notice
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
-_ITERATIONS = 8  # of the run between two estimates of scales
+_ITERATIONS = 8  # of the run between two estimates of scales, at most
+_SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
 _DECIDED = 10, 15, 20  # stretches before which the table is decided
 _SHARES = 0.15, 0.06, 0.03  # of the largest support: a group with less does not use a component
 
@@ -131,9 +132,7 @@ class Scales:
     significance: float
 
 
-def estimate_scales(
-    of_data: Array, fitted: Array, table: Array | None = None, *, is_first: bool = False
-) -> Scales:
+def estimate_scales(of_data: Array, fitted: Array, *, is_first: bool = False) -> Scales:
     """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
     _, G, F = of_data.shape
     S = of_data.sum(axis=0)
@@ -155,7 +154,7 @@ def estimate_scales(
         variance = max(float(mean) * (G / (G - 1)), 0.0)
     if not variance or (is_first and significance < _FOUND):
         return Scales(np.ones((G, F)), np.ones(F), np.ones(G), 0.0, significance)
-    return _normed(_shrunk(S, M, noise / variance), M.sum(axis=0), table, variance, significance)
+    return _normed(_shrunk(S, M, noise / variance), M.sum(axis=0), variance, significance)
 
 
 def _noise(of_data: Array, fitted: Array) -> Array:
@@ -174,9 +173,7 @@ def _shrunk(S: Array, M: Array, prior: Array) -> Array:
     return np.log(np.where(is_known, S, 1.0) / np.where(is_known, M, 1.0))
 
 
-def _normed(
-    logs: Array, weights: Array, table: Array | None, variance: float, significance: float
-) -> Scales:
+def _normed(logs: Array, weights: Array, variance: float, significance: float) -> Scales:
     """Return scales whose geometric means are one, for groups that share components."""
     weights = weights / weights.sum()
     features = logs.mean(axis=0)
@@ -194,19 +191,18 @@ def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) ->
     groups = problem.groups
     assert isinstance(groups, Groups)
     sums = sums_of(V, groups)
-    left = max(stopping.max_iter - run.n_iter, 0) if groups.scales is None else stopping.max_iter
-    length = max(1, min(_ITERATIONS, left // (_DECIDED[-1] + 4)))
+    length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _DECIDED[-1]))
     while run.stretch < _DECIDED[-1] and not _is_over(run, stopping):
         if groups.scales is not None:
             most = min(stopping.max_iter, run.since + length)
             run.continue_with(replace(stopping, max_iter=most, tol=0.0))
             run.run()
         W, H = run.factors()
-        found = estimate_scales(
-            sums.of_data, _fitted_sums(V, sums, W, H), groups.table, is_first=groups.scales is None
-        )
-        if groups.scales is None and not found.variance:
-            return replace(problem, groups=groups.fitted(np.ones(sums.of_data.shape[1:]), None))
+        fitted = _fitted_sums(V, sums, W, H)
+        is_known = groups.scales is not None and bool((groups.scales != 1).any())
+        found = estimate_scales(sums.of_data, fitted, is_first=not is_known)
+        if groups.scales is None:
+            groups = replace(groups, matter=found.significance)
         table = groups.table
         if run.stretch + 1 in _DECIDED:
             share = _SHARES[_DECIDED.index(run.stretch + 1)]
