@@ -42,7 +42,7 @@ _SMALLEST = 0.01  # variance of scales that a test should notice
 _PLAIN_ITERATIONS = 5  # from given factors, before groups count
 _NEW_ROUNDS = 3  # of estimates for new groups, one pass each
 _HELD = 6  # stretches in which the variance of scales is assumed to be at least ...
-_LEAST = 0.05  # ... this: programs that have taken the scales give them back
+_LEAST = 0.1  # ... this: programs that have taken the scales give them back
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
@@ -245,7 +245,8 @@ def _table(
         H = free.coefficients(V, W, unseen="ignore")[0]
     objective = problem.objective(V)
     support = objective.support(W, H.T, V.align(groups.codes_of(V)), len(groups.names))
-    return support >= share * support.max(axis=0)
+    is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
+    return is_small[:, None] | (support >= share * support.max(axis=0))
 
 
 def _is_over(run: Run, stopping: Stopping) -> bool:
