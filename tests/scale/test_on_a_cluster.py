@@ -65,7 +65,7 @@ def start(V, K, rng):
 OPTIONS = {"init": start, "max_iter": 3, "tol": 0.0}
 
 
-def chunked(X, size=60):
+def chunked(X, size=110):
     return da.from_array(X, chunks=(size, X.shape[1]))
 
 
@@ -84,7 +84,7 @@ def plain(X):
 
 
 def from_zarr(X, folder):
-    zarr.create_array(folder / "x.zarr", data=X, chunks=(60, F))
+    zarr.create_array(folder / "x.zarr", data=X, chunks=(110, F))
     return da.from_zarr(str(folder / "x.zarr"))
 
 
