@@ -156,7 +156,7 @@ ESTIMATOR = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
         "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
-        KNOWN["missing"]},
+        KNOWN["missing"], "robust": ("choice?", None)},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
@@ -186,7 +186,7 @@ OPTIONS = {  # classes in which users state what they want
         **PENALISED},
 }
 FUNCTIONS = {
-    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "robust": ("choice?", None), "fixed": ("factor?", W[:, :1]),
         "penalties": ("object?", Penalties(l1_h=0.1))},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":

@@ -69,10 +69,20 @@ from .output import (
 from .request import Request, command
 
 # If one of these options is given, ratings are fitted like other data.
-_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
+_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "robust"}
 
 
-_SOLVING = ("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "scene")
+_SOLVING = (
+    "K",
+    "init",
+    "loss",
+    "solver",
+    "fixed",
+    "robust",
+    "sample_weight",
+    "checkpoint",
+    "scene",
+)
 _JUDGING = ("no_report", "quick", "n_splits", "effort", "uniqueness", "displacement")
 _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
 
@@ -90,6 +100,7 @@ _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
     "tables",
     "anndata",
     "reference",
+    "robust",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -188,7 +199,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
-    how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
+    how = request.chosen(("init", "loss", "checkpoint", "robust", *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
     with request.display.working(request.choosing()):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)

@@ -114,6 +114,7 @@ class Frobenius(Loss):
             "sigma",
             "stream",
             "sparse",
+            "robust",
         )
     )
     degree = 2
