@@ -186,8 +186,8 @@ OPTIONS = {  # classes in which users state what they want
         **PENALISED},
 }
 FUNCTIONS = {
-    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "robust": ("choice?", None), "fixed": ("factor?", W[:, :1]),
-        "penalties": ("object?", Penalties(l1_h=0.1))},
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
+        "penalties": ("object?", Penalties(l1_h=0.1)), "robust": ("choice?", None)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
