@@ -267,6 +267,8 @@ class Factorization:
             lines.append(self.K_decided_by)
         lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
         lines += [self.settings.get(name, {}).get("words", "") for name in ("reference", "robust")]
+        if self.problem.groups is not None:
+            lines.append(self.problem.groups.sentence)
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"
@@ -500,7 +502,26 @@ class Factorization:
             raise DataChangedError(_CHANGED)
         return certificate
 
+    @property
+    def groups(self) -> Texts | None:
+        """The names of the groups of a fit with groups; otherwise None."""
+        groups = self.problem.groups
+        return None if groups is None else groups.names
+
+    @property
+    def group_scales(self) -> Array | None:
+        """How much larger each feature is in each group (G, F), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.scales
+
+    @property
+    def group_table(self) -> Array | None:
+        """Which components each group uses (G, K), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.table
+
     def _require_data(self, function: str) -> DataMatrix:
+        self.problem.require_no_effects(function.partition("(")[0])
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "
