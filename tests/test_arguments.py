@@ -162,7 +162,8 @@ ESTIMATOR = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, **STARTS, "n_threads": ("size?", 1),
         "negative": ("choice", "raise"), "max_memory": ("memory?", "1GB"),
         "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED,
-        "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"]},
+        "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"],
+        "robust": ("choice?", None)},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
@@ -195,7 +196,8 @@ OPTIONS = {  # classes in which users state what they want
 }
 FUNCTIONS = {
     "factorize": {**DATA, "K": ("size", K), **FITTING, **STARTS, **DRAWING, "fixed": ("factor?",
-        W[:, :1]), "penalties": ("object?", Penalties(l1_h=0.1)), "groups": ("groups?", None)},
+        W[:, :1]), "penalties": ("object?", Penalties(l1_h=0.1)), "groups": ("groups?", None),
+        "robust": ("choice?", None)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},

@@ -78,7 +78,7 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "_unknown",
 )
 _CONSTRAINTS = ("orthogonality", "min_volume", "sum_to_one")
-_SETTINGS_OF_X = ("Q", "Q_expected")
+_SETTINGS_OF_X = ("Q", "Q_expected", "robust")
 # What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
 _SAVED_ARRAYS = ("feature_names_in_", "_weights", "_unknown")
@@ -122,6 +122,8 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
                 return Option(name, value)
     if model.fixed is not None:
         return Option("fixed")
+    if model.robust is not None:
+        return Option("robust", model.robust)
     if isinstance(model.missing, str) and model.missing == "zeros":
         return Option("missing", "zeros")
     return None if getattr(model, "_weights", None) is None else Option("weights")
@@ -200,6 +202,10 @@ class ConeNMF(
         such as unknown ratings. With a number such as -999, entries equal to it, and NaN.
         `transform` uses the known entries of each sample, and `inverse_transform` imputes the
         missing ones.
+    robust : {"samples", "entries"} or None
+        Do not let a few wild samples, or wild entries, decide the components. The fit weighs them
+        down, for least squares without penalties; ``result_.sample_weights`` has the weights of
+        samples. "samples" needs complete data, "entries" dense data. `transform` does not change.
     n_threads : int or None
         Number of threads; None uses all processors. It does not change the result, not even by
         rounding.
@@ -272,6 +278,7 @@ class ConeNMF(
     sum_to_one: bool = False
     fixed: object = None
     missing: str | float = "raise"
+    robust: str | None = None
     n_threads: int | None = None
     negative: Negative = "raise"
     max_memory: MemorySize = None
@@ -422,9 +429,11 @@ class ConeNMF(
                 max_iter=self.max_iter,
                 tol=self.tol,
                 max_time=self.max_time,
+                robust=self.robust,
             )
         self._take(result)
-        deviance = loss.on(V, rescale=False).deviance(result.relative_error)
+        fitted = V if result.data is None else result.data
+        deviance = loss.on(fitted, rescale=False).deviance(result.relative_error)
         self.reconstruction_err_ = math.sqrt(deviance)
         self._unknown = None if V.observed is None else V.observed.empty_features
         for name in ("n_samples_seen_", "_stream"):
@@ -464,10 +473,10 @@ class ConeNMF(
         the fit had been equal to their reconstruction. `fit` starts again from the beginning.
         `n_components` must be a number. Only the options `n_threads`, `negative`, `max_memory` and
         ``solver=None`` are used. The method does not exist (`hasattr` is False) with another loss,
-        penalties, `fixed`, `sum_to_one`, ``missing="zeros"``, or after a fit with weights of
-        features. With ``solver=None`` the components are the axes of the cones
-        found so far; for samples in cones, their error is at most 1.05 times the error of cr1-nmf
-        on all samples at once. Attributes that describe the samples of a fit (`labels_`, `result_`
+        penalties, `fixed`, `sum_to_one`, `robust`, ``missing="zeros"``, or after a fit with weights
+        of features. With ``solver=None`` the components are the axes of the cones found so far; for
+        samples in cones, their error is at most 1.05 times the error of cr1-nmf on all samples at
+        once. Attributes that describe the samples of a fit (`labels_`, `result_`
         and so on) are removed. Components that have no samples yet are zero.
         `conenmf.solve.online.ConeStream` states the guarantees.
 
@@ -610,6 +619,7 @@ class ConeNMF(
             objective=end.objective,
             relative_error=error,
             settings=settings,
+            sample_weights=None,
             problem=problem,
             names=replace(result.names, sample_names=None, pixels_shape=None).updated(V.names),
             data=V,

@@ -23,7 +23,7 @@ from .arguments import choice, components, function, generator, integer, optiona
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
-from .errors import ComponentsError, InputWarning, Message, Option, OptionError
+from .errors import ComponentsError, InputWarning, Message, NotAvailableError, Option, OptionError
 from .io.open import as_data
 from .judge.certificate import AnyCertificate, Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
@@ -54,6 +54,7 @@ from .solve.race import (
     race_starts,
     seeds_of,
 )
+from .solve.reweigh import ENDED, Robust, in_words, reweigh
 from .solve.run import (
     GROUP_SCALES,
     GROUP_TABLE,
@@ -91,6 +92,7 @@ def factorize(
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
     groups: ArrayLike | None = None,
+    robust: str | None = None,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -149,6 +151,10 @@ def factorize(
         The group of each sample, such as its donor, batch or day. Every group gets a scale for each
         feature, and a table says which components it uses: x_n ~ diag(b_d) W T_d h_n for a sample
         of group d. The fit begins without groups; `max_iter` counts all iterations.
+    robust : {"samples", "entries"}, optional
+        Least squares that a few wild samples, or wild entries, do not decide (`solve.reweigh`).
+        The result is that of the last weighted fit: `sample_weights` has the weights of samples,
+        and `relative_error` and the history belong to the weighted data.
 
     Examples
     --------
@@ -170,6 +176,10 @@ def factorize(
     if problem.groups is not None and solver is None:
         raise OptionError(Option("solver", None), " takes no groups, which a run estimates")
     K = check_k(K, V, problem.n_fixed)
+    if robust is not None:
+        how: Facts = {"init": init, "n_init": n_init, "loss": loss, "solver": solver}
+        how |= {"rng": rng, "fixed": fixed}
+        return _robust_fit(Robust(robust, V, problem), K, how, stopping, callback, checkpoint)
     settings = _settings(K, init, n_init, problem.loss, solver, stopping)
     passes = V.passes_here
     time = _Clock()
@@ -201,6 +211,58 @@ def factorize(
         end = _run(task, begun or _begin(task, K))
         del begun  # its run may have a large H
         return _finish(task, end, settings, passes)
+
+
+def _robust_fit(
+    robust: Robust,
+    K: int | str,
+    how: Facts,
+    stopping: Stopping,
+    callback: Callback | None,
+    checkpoint: Place,
+) -> Factorization:
+    """Return the last of the weighted fits of a robust fit; the first one decides K."""
+    asked = Option("robust", robust.kind)
+    if how["solver"] is None or checkpoint is not None:
+        other = Option("solver", None) if how["solver"] is None else Option("checkpoint")
+        raise NotAvailableError(asked, " is a series of fits: leave out ", other)
+    V = robust.V
+    passes = V.passes_here
+    began = clock()
+    solver = robust.problem.loss.solver(how["solver"])
+    how |= {"max_iter": stopping.max_iter, "tol": stopping.tol, "callback": callback}
+    start = factorize(robust.first(), K, max_time=stopping.max_time, **how)
+    W = start.W
+    if robust.is_of_samples and start.K < min(V.shape) and start.stop_reason not in ENDED:
+        if not isinstance(init := how["init"], str) and not callable(init):
+            init = "auto"  # arrays have K components
+        left = stopping.after(clock() - began).max_time
+        more = factorize(robust.first(), start.K + 1, max_time=left, **{**how, "init": init})
+        W = robust.without_one(W, more.W)
+    with V.own_threads():
+        found = reweigh(robust, W, solver, stopping.after(clock() - began), callback)
+    reason = start.stop_reason if start.stop_reason in ENDED else found.reason
+    if reason in ENDED:  # one iteration, which sorts the components
+        how["max_iter"] = min(stopping.max_iter, 1)
+    how |= {
+        "init": (found.W, found.H),
+        "n_init": "auto",
+        "max_time": stopping.after(clock() - began).max_time,
+    }
+    last = factorize(found.view, start.K, **how)
+    about = {"kind": robust.kind, "scale": found.scale, "words": in_words(robust, found)}
+    return replace(
+        last,
+        settings={**start.settings, "max_time": stopping.max_time, "robust": about},
+        stop_reason=reason if reason in ENDED else last.stop_reason,
+        sample_weights=found.weights if robust.is_of_samples else None,
+        K_decided_by=start.K_decided_by,
+        selection=start.selection,
+        init_used=start.init_used,
+        race=start.race,
+        seconds={**start.seconds, "solve": clock() - began},
+        passes=V.passes_here - passes,
+    )
 
 
 def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:

@@ -107,6 +107,9 @@ class Factorization:
     preparation : Preparation or None
         The steps that `prepare` applied to the data, so that `apply_preparation` can repeat them on
         new samples.
+    sample_weights : array (N,), or None
+        The weights of the samples in a robust fit: near 1 for a sample that the components
+        describe, near 0 for a wild one.
     selection : Selection or None
         The evidence for the number of components, if it was estimated.
     spectrum, data : Spectrum or None, DataMatrix or None
@@ -148,6 +151,7 @@ class Factorization:
     names: Names = field(default_factory=Names)
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
+    sample_weights: Array | None = field(default=None, repr=False)
     selection: Selection | None = field(default=None, repr=False)
     spectrum: KnownSpectrum = field(default=None, repr=False)
     data: DataMatrix | None = field(default=None, repr=False)
@@ -262,7 +266,7 @@ class Factorization:
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
         lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
-        lines.append(self.settings.get("reference", {}).get("words", ""))
+        lines += [self.settings.get(name, {}).get("words", "") for name in ("reference", "robust")]
         if self.problem.groups is not None:
             lines.append(self.problem.groups.sentence)
         if (Q := self.settings.get("Q")) is not None:

@@ -76,6 +76,7 @@ from .request import Request, command
 
 # If one of these options is given, ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "n_init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
+_PLAIN |= {"robust"}
 
 
 _SOLVING = (
@@ -107,6 +108,7 @@ _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
     "tables",
     "anndata",
     "reference",
+    "robust",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -209,7 +211,7 @@ def _factorize(
     problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
-    how = request.chosen(("init", "n_init", "loss", "checkpoint", *STOPPING))
+    how = request.chosen(("init", "n_init", "loss", "checkpoint", "robust", *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
     takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
     if solver is not None and takes_groups:

@@ -29,6 +29,7 @@ from ..result import Factorization
 from ..solve.constraints import Penalties
 from ..solve.inits import INITS
 from ..solve.losses import LOSSES, SOLVER_NAMES
+from ..solve.reweigh import KINDS
 from ..types import Facts, Shape, Texts
 
 # --- values -----------------------------------------------------------------------------------
@@ -259,6 +260,9 @@ class _Known:
     )
     sample_weight: str | None = option(
         "Weight of each sample: a text file with a number per line, or a .npy vector.", _FILE
+    )
+    robust: str | None = option(
+        "Do not let a few wild samples, or entries, decide the components.", Choice(KINDS)
     )
     fixed: str | None = option(
         "Known components to keep fixed: one per row, features matched by name.", _FILE

@@ -25,7 +25,7 @@ less than the two objectives may differ.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -174,6 +174,16 @@ class Stopping:
         if self.max_time is not None and elapsed >= self.max_time:
             return StopReason.MAX_TIME
         return None
+
+    def after(self, seconds: float) -> Stopping:
+        """Return the same limits when some seconds are gone.
+
+        >>> Stopping(max_time=3.0).after(2.0).max_time, Stopping().after(2.0).max_time
+        (1.0, None)
+        """
+        if self.max_time is None:
+            return self
+        return replace(self, max_time=max(self.max_time - seconds, 0.0))
 
     def fall(self, errors: list[float]) -> float:
         """Return the share by which the error fell over the window; infinite before it is full."""

@@ -117,6 +117,7 @@ class Frobenius(Loss):
             "sigma",
             "stream",
             "sparse",
+            "robust",
         )
     )
     degree = 2
