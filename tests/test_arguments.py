@@ -143,7 +143,7 @@ PROBLEM = {"problem": ("object?", None)}
 REPLICATES = {**PROBLEM, "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
     "n_runs": ("size", 3), "loss": ("choice", "frobenius"), "resample": ("choice",
     "start"), "dispersion": ("number?", 0.1), "max_iter": ("integer", 3), "tol": ("share", 1e-3),
-    "checkpoint": ("path?", None), **DRAWING}
+    "checkpoint": ("path?", None), "classes": ("classes?", LABELS), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
     "exact")}
 NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
@@ -203,7 +203,7 @@ FUNCTIONS = {
         ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
         "max_iter": ("integer", 3), "tol": ("share", 1e-3), "checkpoint": ("path?", None),
         **DRAWING, "callback": ("function?",
-        quiet)},
+        quiet), "classes": ("classes?", LABELS)},
     "cones.counting.estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4),
         "normalize": ("flag",
         False), **SPECTRAL},

@@ -19,8 +19,9 @@ from .arguments import choice, flag, optional, text
 from .data.matrix import DataMatrix
 from .data.views import hold_copy, take_features
 from .errors import DataError, OptionError
-from .export import annotate, check_annotated
+from .export import annotate, check_annotated, unstructured
 from .io.open import from_rows
+from .judge.association import followers, likely_classes, shares_by_class
 from .judge.choose_k import select_k
 from .judge.stability import Stability, stability_over
 from .names import Names
@@ -28,6 +29,7 @@ from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
 from .solve.problem import Problem
+from .text import visible
 from .types import Array, Facts
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
@@ -52,7 +54,9 @@ def nmf(
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
     cell, as a category for scanpy's groups, and ``adata.uns["conenmf"]`` a dict with settings and
-    results of the fit.
+    results of the fit. ``result.summary()`` says which components follow a column of ``adata.obs``,
+    such as the donor: columns of texts or categories with 20 cells or more for each, unless ``uns``
+    has an entry of their name, as it has for clusters.
 
     Parameters
     ----------
@@ -98,7 +102,11 @@ def nmf(
             chosen = select_k(V, n_components, problem=Problem(**terms))
             result = factorize(V, chosen.K, **options)
             result = replace(result, K_decided_by=chosen.sentence, selection=chosen)
+        shares = shares_by_class(result.W, result.H, _classes(adata, key_added))
+        result = replace(result, settings={**result.settings, "class_shares": shares})
     annotate(adata, result, key_added, genes)
+    if verbose:
+        _tell(followers(shares))
     return result
 
 
@@ -118,7 +126,7 @@ def consensus(
     The consensus is added in the same places as the result of `nmf`.
     ``adata.uns["conenmf_stability"]`` has the share of runs that contain each component, and its
     silhouette. It also has the mean silhouette and the error for each number of components that was
-    tried.
+    tried. As in `nmf`, the result says which components follow a column of ``adata.obs``.
 
     Parameters
     ----------
@@ -162,6 +170,7 @@ def consensus(
         display.update(f"{one.K} components are {one.verdict}")
 
     with display.working(f"fitting {n_runs} times"):
+        options.setdefault("classes", _classes(adata, key_added) or None)
         over = stability_over(V, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
         problem = options.get("problem") or Problem(found.loss)
@@ -181,8 +190,21 @@ def consensus(
         "ks": over.ks,
         "mean_silhouettes": over.silhouettes,
         "relative_errors": over.relative_errors,
+        "class_shares": unstructured(found.class_shares),
     }
+    if verbose:
+        _tell(followers(found.class_shares))
     return found
+
+
+def _classes(adata: Any, key_added: str) -> Facts:
+    """Return the columns of obs that may be classes, without those that were computed."""
+    return likely_classes(adata.obs, [key_added, *adata.uns])
+
+
+def _tell(lines: list[str]) -> None:
+    for line in lines:
+        print(visible(line, None), file=sys.stderr)
 
 
 def _open(

@@ -8,7 +8,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 
 from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import DataError
-from conenmf.judge.diagnosis import agreement, class_shares, grade_components
+from conenmf.judge.association import class_shares
+from conenmf.judge.diagnosis import agreement, grade_components
 from conenmf.judge.halves import HalfFit, Structure, _better, splits, units_of
 from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from conenmf.judge.association import class_shares
 from conenmf.judge.diagnosis import (
     Evidence,
     Row,
     agreement,
-    class_shares,
     components_row,
     data_row,
     number_row,
@@ -21,7 +21,8 @@ from conenmf.judge.pitfalls import Pitfall
 
 
 def evidence(structure=None, shares=(0.0, 0.0, 0.0), sampled=()):
-    return Evidence(np.ones((4, 3)), structure, "too few", np.array(shares), "class", list(sampled))
+    names = ["class", "class", "class"]
+    return Evidence(np.ones((4, 3)), structure, "too few", np.array(shares), names, list(sampled))
 
 
 def grades(**labels):

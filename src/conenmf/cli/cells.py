@@ -26,7 +26,7 @@ from ..io.text import read_names
 from ..report import write_report
 from ..text import visible
 from ..types import Facts
-from .inputs import open_input
+from .inputs import classes_of, open_input
 from .options import OUTPUT, RUNNING
 from .output import locked_folder, save_picture
 from .request import Request, command
@@ -46,6 +46,7 @@ _OWN = (
     "negative",
     "sample_names",
     "no_report",
+    "classes",
 )
 # How options differ from the same options of other commands.
 _CHANGES: dict[str, Facts] = {
@@ -132,6 +133,7 @@ def _find(
             rng=request.rng,
             callback=show,
             checkpoint=runs,
+            classes=classes_of(request, V),
             **fitting,
         )
     request.K_decided_by = programs.settings["K_decided_by"]

@@ -16,9 +16,9 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import lstsq
@@ -44,6 +44,7 @@ from ..export import (
     write_lines,
 )
 from ..io.open import as_data, prepare
+from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
@@ -147,7 +148,7 @@ class Programs:
             cells = counted(int(sizes[k]), "cell")
             markers = ", ".join(names)
             rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}; {markers}")
-        rows += str(self.stability).splitlines()[K + 2 :]
+        rows += self.stability.in_sentences("program", 1)
         return "\n".join(rows)
 
 
@@ -167,6 +168,7 @@ def find_programs(
     rng: Rng = None,
     callback: Progress | None = None,
     checkpoint: PathLike | None = None,
+    classes: Any = None,
 ) -> Programs:
     """Find gene programs in raw counts, in any storage, by the consensus of many fits.
 
@@ -208,6 +210,9 @@ def find_programs(
     checkpoint : path, optional
         A folder in which fits are saved every minute and when they end; the same call, even with
         more runs, resumes from it.
+    classes : array (N,) or table of N rows, optional
+        Known classes of the cells, such as donors: one column, or a dict or data frame with
+        several. The result says which programs follow them.
 
     Returns
     -------
@@ -232,6 +237,7 @@ def find_programs(
     refine = 0 if log1p else integer("refine", refine, at_least=0)
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
+    columns = named_columns("classes", classes, V.n_samples)
     report = optional(function, "callback", callback, takes=2) or (lambda *_: None)
     named = None if genes is None else _places_of_genes(V.names, genes)
     with V.own_threads():
@@ -269,6 +275,7 @@ def find_programs(
         tpm, score = _spectra_of_all(V, statistics, H.T)
         report("computing usages", 0.98)
         usages, labels = _usages_of(V, statistics, chosen, tpm)
+        found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
         "K_decided_by": reason,
@@ -588,6 +595,7 @@ def run_facts(programs: Programs) -> Facts:
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
         "found_in": found.found_in,
+        "class_shares": found.class_shares,
         "silhouettes": found.silhouettes,
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,

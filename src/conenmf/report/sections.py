@@ -6,9 +6,9 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from ..arguments import classes as numbers_of_classes
 from ..components import largest_features
 from ..data.blocks import exact, unit_columns
 from ..errors import DataError, Option, OptionError
+from ..judge.association import followers
 from ..judge.certificate import AnyCertificate
 from ..judge.details import shrink, thumbnails
 from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
@@ -320,8 +321,10 @@ class Context:
         return image(pixels, white, description)
 
 
-def _number_classes(values: ArrayLike, N: int) -> Classes:
-    """Number the classes, the largest first."""
+def _number_classes(values: Any, N: int) -> Classes:
+    """Number the classes, the largest first; of a table, those of the first column."""
+    if isinstance(values, Mapping):
+        values = next(iter(values.values()))
     count = numbers_of_classes("classes", values).size
     if count != N:
         raise DataError(f"there are {count} classes for {N} samples: give one for each")
@@ -344,7 +347,12 @@ def verdict(context: Context) -> list[Row]:
     rows = list(context.diagnosis.rows)
     if context.stability is not None:
         names = [row.name for row in rows]
-        rows.insert(names.index("Components") + 1, _stability_row(context.stability))
+        more = [_stability_row(context.stability)]
+        following = followers(context.stability.class_shares)
+        if following:
+            advice = "compare them within single classes before you name them"
+            more.append(Row("Classes", "fair", "; ".join(following), advice))
+        rows[names.index("Components") + 1 :] = [*more, *rows[names.index("Components") + 1 :]]
     return rows
 
 
