@@ -338,14 +338,16 @@ def scaled_rounds(
 
 
 def clustered(draw: Draw, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Fit each donor with as many programs as it has, and cluster them; mean spectra, then NNLS."""
+    """Fit each donor with 4 to 9 programs, as GeneNMF does, and cluster them; then NNLS.
+
+    The spectrum of a cluster is its mean.
+    """
     X = to_one(draw.counts)
     deviation = np.maximum(X.std(axis=0), 1e-9)
     found = []
-    truly = means_of(draw.usages, draw.donors) > _TRULY_PRESENT
-    for d, own in enumerate(truly.sum(axis=1)):
-        part = X[draw.donors == np.unique(draw.donors)[d]] / deviation
-        found.append(factorize(from_rows(part), int(own)).W)
+    for d in np.unique(draw.donors):
+        part = X[draw.donors == d] / deviation
+        found += [factorize(from_rows(part), k).W for k in range(4, min(10, len(part)))]
     spectra = to_one(np.hstack(found), axis=0).T
     clusters = fcluster(linkage(spectra, "average", metric="cosine"), K, "maxclust")
     W = np.array([spectra[clusters == k].mean(axis=0) for k in np.unique(clusters)]).T
@@ -415,3 +417,30 @@ def integrated(draw: Draw, K: int) -> tuple[np.ndarray, np.ndarray]:
     for d, H in zip(np.unique(draw.donors), found.H, strict=True):
         usages[draw.donors == d] = H
     return usages, found.W.T * np.mean(scales, axis=0)[:, None]
+
+
+def principal(draw: Draw, K: int = 30) -> np.ndarray:
+    """Principal components (N, K) of standardised logarithms, for Harmony."""
+    X = np.log1p(1e4 * to_one(draw.counts))
+    X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    U, S, _ = np.linalg.svd(X, full_matrices=False)
+    return U[:, :K] * S[:K]
+
+
+def corrected(draw: Draw, memberships: np.ndarray) -> np.ndarray:
+    """Counts of variance one, corrected as in cNMF by the clusters (N, C) that Harmony found.
+
+    In each cluster, what a ridge regression ascribes to the donor is subtracted; then entries below
+    zero become zero.
+    """
+    X = draw.counts / np.maximum(draw.counts.std(axis=0), 1e-9)
+    d = np.unique(draw.donors, return_inverse=True)[1]
+    design = np.column_stack([np.ones(len(X)), np.eye(d.max() + 1)[d]])
+    ridge = np.diag([0.0, *np.ones(d.max() + 1)])
+    left = X.copy()
+    for weights in memberships.T:
+        weighted = design * weights[:, None]
+        slopes = np.linalg.solve(weighted.T @ design + ridge, weighted.T @ X)
+        slopes[0] = 0
+        left -= weighted @ slopes
+    return np.maximum(left, 0)
