@@ -106,7 +106,7 @@ def nmf(
         result = replace(result, settings={**result.settings, "class_shares": shares})
     annotate(adata, result, key_added, genes)
     if verbose:
-        _tell(followers(shares))
+        _tell(shares)
     return result
 
 
@@ -193,7 +193,7 @@ def consensus(
         "class_shares": unstructured(found.class_shares),
     }
     if verbose:
-        _tell(followers(found.class_shares))
+        _tell(found.class_shares)
     return found
 
 
@@ -202,8 +202,8 @@ def _classes(adata: Any, key_added: str) -> Facts:
     return likely_classes(adata.obs, [key_added, *adata.uns])
 
 
-def _tell(lines: list[str]) -> None:
-    for line in lines:
+def _tell(shares: Facts) -> None:
+    for line in followers(shares):
         print(visible(line, None), file=sys.stderr)
 
 

@@ -12,7 +12,6 @@ from conenmf.cli import main
 from conenmf.errors import DataError
 from conenmf.fields.cells import find_programs
 from conenmf.judge.association import (
-    class_shares,
     followers,
     likely_classes,
     named_columns,
@@ -22,6 +21,11 @@ from conenmf.judge.stability import Stability, stability
 from conenmf.report import render
 
 DONORS = np.repeat(["D1", "D2", "D3"], 60)
+
+
+def shares_of(W, H, labels):
+    """The shares (K,) that one column of classes explains."""
+    return np.array(shares_by_class(W, H, {"class": labels})["class"])
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +63,14 @@ def test_what_shuffled_classes_explain_as_well_does_not_follow(n_same, expected)
     labels = np.arange(80) // 2
     usage = np.zeros(80)
     usage[:n_same] = 0.9
-    assert class_shares(*one_component(usage), labels)[0] == pytest.approx(expected)
+    assert shares_of(*one_component(usage), labels)[0] == pytest.approx(expected)
 
 
 def test_noise_never_follows_small_classes():
     rng = np.random.default_rng(0)
     for _ in range(100):
         usage = rng.dirichlet([0.05, 1], 30)[:, 0]
-        shares = class_shares(*one_component(usage), rng.permutation(30) // 3)
+        shares = shares_of(*one_component(usage), rng.permutation(30) // 3)
         assert (shares <= 0.5).all()
 
 

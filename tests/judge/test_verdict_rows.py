@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from conenmf.judge.association import class_shares
+from conenmf.judge.association import shares_by_class
 from conenmf.judge.diagnosis import (
     Evidence,
     Row,
@@ -18,6 +18,11 @@ from conenmf.judge.diagnosis import (
 )
 from conenmf.judge.halves import Structure
 from conenmf.judge.pitfalls import Pitfall
+
+
+def shares_of(W, H, labels):
+    """The shares (K,) that one column of classes explains."""
+    return np.array(shares_by_class(W, H, {"class": labels})["class"])
 
 
 def evidence(structure=None, shares=(0.0, 0.0, 0.0), sampled=()):
@@ -53,8 +58,8 @@ def test_classes_explain_a_share_of_what_each_sample_uses():
     chance = 3 / 49
     expected = np.clip((1 - within / total - chance) / (1 - chance), 0, 1)
     assert expected.max() > 0
-    np.testing.assert_allclose(class_shares(W, H, labels), expected, atol=1e-12)
-    np.testing.assert_allclose(class_shares(W, H * rng.random(50), labels), expected, atol=1e-12)
+    np.testing.assert_allclose(shares_of(W, H, labels), expected, atol=1e-12)
+    np.testing.assert_allclose(shares_of(W, H * rng.random(50), labels), expected, atol=1e-12)
 
 
 def test_the_gravest_pitfall_comes_first():

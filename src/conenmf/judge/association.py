@@ -74,29 +74,29 @@ def likely_classes(table: Any, leave_out: Iterable[str] = ()) -> dict[str, Array
     return dict(found.values())
 
 
-def usage_shares(W: Array, H: Aligned) -> Array:
-    """Return the share (N, K) of each component in samples, as lengths of w_k h_kn."""
-    amounts = np.asarray(H, dtype=float).T * norm(exact(W), axis=0)
-    return over(amounts, amounts.sum(axis=1, keepdims=True))
+def shares_by_class(W: Array, H: Aligned, columns: Mapping[str, Array]) -> dict[str, list[float]]:
+    """Return the share of the variation of each component that each column of classes explains.
 
-
-def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
-    """Return the share (K,) of the variation of each component that classes explain.
-
-    It is eta squared of the share of the component in each sample, less what chance gives. It is 0
-    for a component of which shuffled classes explain as much.
+    It is eta squared of the share of the component in each sample (of at most 200,000), less what
+    chance gives. It is 0 for a component of which shuffled classes explain as much.
 
     >>> H = np.repeat([[3.0, 1.0], [1.0, 3.0]], 6, axis=1)
-    >>> numbers = np.arange(12)
-    >>> [class_shares(np.eye(2), H, one).tolist() for one in (numbers // 6, numbers % 2)]
-    [[1.0, 1.0], [0.0, 0.0]]
+    >>> shares_by_class(np.eye(2), H, {"kind": np.arange(12) // 6, "turn": np.arange(12) % 2})
+    {'kind': [1.0, 1.0], 'turn': [0.0, 0.0]}
     """
-    return _class_shares(usage_shares(W, H), labels)
+    if not columns:
+        return {}
+    some = _some(H.shape[1], _MAX_SAMPLES)
+    amounts = np.asarray(H[:, some], dtype=float).T * norm(exact(W), axis=0)
+    usages = over(amounts, amounts.sum(axis=1, keepdims=True))
+    return {name: _shares(usages, own[some]).tolist() for name, own in columns.items()}
 
 
-def _class_shares(usages: Array, labels: Array) -> Array:
+def _shares(usages: Array, labels: Array) -> Array:
+    """Return the share (K,) that the classes of samples explain of the usages (N, K)."""
     chance = (np.unique(labels).size - 1) / max(labels.size - 1, 1)
-    shares = np.clip((_explained(usages, labels) - chance) / max(1 - chance, 1e-12), 0.0, 1.0)
+    shares = (_explained(usages, labels) - chance) / max(1 - chance, 1e-12)
+    shares = np.clip(shares, 0.0, 1.0)
     large = np.flatnonzero(shares > MAX_CLASS_SHARE)
     if large.size:
         some = _some(labels.size, _MAX_SHUFFLED)
@@ -123,15 +123,6 @@ def _some(N: int, count: int) -> Array:
     return np.sort(default_rng(0).permutation(N)[:count])
 
 
-def shares_by_class(W: Array, H: Aligned, columns: Mapping[str, Array]) -> dict[str, list[float]]:
-    """Return `class_shares` for each column of classes; of at most 200,000 samples."""
-    if not columns:
-        return {}
-    some = _some(H.shape[1], _MAX_SAMPLES)
-    usages = usage_shares(W, H[:, some])
-    return {name: _class_shares(usages, own[some]).tolist() for name, own in columns.items()}
-
-
 def followers(
     shares: Mapping[str, Sequence[float]], unit: str = "component", first: int = 0
 ) -> list[str]:
@@ -145,9 +136,9 @@ def followers(
         own = [k for k, share in enumerate(values) if share > MAX_CLASS_SHARE]
         if not own:
             continue
-        numbers = [str(k + first) for k in own]
-        listed = " and ".join(filter(None, (", ".join(numbers[:-1]), numbers[-1])))
+        numbers = ", ".join(str(k + first) for k in own)
+        numbers = " and".join(numbers.rsplit(",", 1))
         percents = ", ".join(f"{values[k]:.0%}" for k in own)
-        verb, plural = ("follow", "s") if own[1:] else ("follows", "")
-        lines.append(f"{unit}{plural} {listed} {verb} the {name} ({percents})")
+        subject = f"{unit}s {numbers} follow" if own[1:] else f"{unit} {numbers} follows"
+        lines.append(f"{subject} the {name} ({percents})")
     return lines

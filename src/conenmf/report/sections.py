@@ -6,7 +6,7 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -346,23 +346,21 @@ def verdict(context: Context) -> list[Row]:
     """Return the rows of the diagnosis, and a row of the stability if known."""
     rows = list(context.diagnosis.rows)
     if context.stability is not None:
-        names = [row.name for row in rows]
-        more = [_stability_row(context.stability)]
-        following = followers(context.stability.class_shares)
-        if following:
-            advice = "compare them within single classes before you name them"
-            more.append(Row("Classes", "fair", "; ".join(following), advice))
-        rows[names.index("Components") + 1 :] = [*more, *rows[names.index("Components") + 1 :]]
+        place = [row.name for row in rows].index("Components") + 1
+        rows[place:place] = _rows_of_stability(context.stability)
     return rows
 
 
-def _stability_row(found: Stability) -> Row:
-    n_stable = int(found.is_stable.sum())
+def _rows_of_stability(found: Stability) -> Iterator[Row]:
     finding = found.in_sentences()[0]
-    if n_stable == found.K:
-        return Row("Stability", "good", finding)
     advice = "interpret only the stable components, or try a smaller K"
-    return Row("Stability", "fair" if n_stable else "poor", finding, advice)
+    if found.is_stable.all():
+        yield Row("Stability", "good", finding)
+    else:
+        yield Row("Stability", "fair" if found.is_stable.any() else "poor", finding, advice)
+    following = followers(found.class_shares)
+    if following:
+        yield Row("Classes", "fair", "; ".join(following), "compare them within single classes")
 
 
 # --- components ---------------------------------------------------------------------------------
