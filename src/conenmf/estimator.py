@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .arguments import array, as_generator, choice, components, factor
 from .components import components_frame, largest_features, matched_rows, named_features
 from .cones.rank_one import cr1_nmf
+from .data.groups import Groups
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import apply_preparation
@@ -56,6 +57,7 @@ from .result import Factorization
 from .save import saved_factorization, write_factorization
 from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
+from .solve.groups import problem_of_groups
 from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import get_loss
 from .solve.online import ConeStream
@@ -217,6 +219,9 @@ class ConeNMF(
         After `partial_fit` only: the number of samples so far, including those of an earlier `fit`.
     history_, stop_reason_ : History, StopReason
         As in `Factorization`.
+    groups_, group_scales_, group_table_ : tuple of str, array (G, n_features), array (G, K)
+        After a fit with groups: their names, how much larger each feature is in each, and which
+        components each uses; otherwise None.
     result_ : Factorization
         The result in the paper's letters, with more attributes; it can be saved. It keeps a
         reference to X, which `certify` needs, until it is pickled.
@@ -292,6 +297,7 @@ class ConeNMF(
         mask: object = None,
         weights: object = None,
         sigma: object = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
@@ -315,6 +321,9 @@ class ConeNMF(
         sigma : array like X, optional
             The uncertainties of the entries. Their weights are 1 / sigma^2, so that the fit
             minimises Q, see `Factorization.residuals`.
+        groups : array (n_samples,), optional
+            The group of each sample, such as its donor, batch or day. Every group gets a scale for
+            each feature, and a table says which components it uses; see `factorize`.
 
         Examples
         --------
@@ -331,6 +340,7 @@ class ConeNMF(
             mask=mask,
             weights=weights,
             sigma=sigma,
+            groups=groups,
         )
         return self
 
@@ -344,6 +354,7 @@ class ConeNMF(
         mask: object = None,
         weights: object = None,
         sigma: object = None,
+        groups: ArrayLike | None = None,
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
@@ -352,7 +363,7 @@ class ConeNMF(
 
         Parameters
         ----------
-        X, y, sample_weight, feature_names, mask, weights, sigma
+        X, y, sample_weight, feature_names, mask, weights, sigma, groups
             As in `fit`.
         """
         V = self._read(
@@ -377,6 +388,7 @@ class ConeNMF(
                 loss=self.loss,
                 fixed=problem.fixed,
                 penalties=problem.penalties,
+                groups=groups,
                 solver=self.solver,
                 checkpoint=self.checkpoint,
                 max_iter=self.max_iter,
@@ -407,6 +419,9 @@ class ConeNMF(
         self.history_ = result.history
         self.relative_error_ = result.relative_error
         self.stop_reason_ = result.stop_reason
+        self.groups_ = result.groups
+        self.group_scales_ = result.group_scales
+        self.group_table_ = result.group_table
 
     @_ForBatches
     def partial_fit(
@@ -551,6 +566,7 @@ class ConeNMF(
             return factorize(V, W.shape[1], init=W, solver=None)
         if V is result.data:
             return result
+        result.problem.require_no_effects("a judgement on other samples")
         problem = result.problem.of_components(V, W)
         end, error = problem.finish(V, W, sort=False, near=self._near(V))
         settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
@@ -641,7 +657,9 @@ class ConeNMF(
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
-    def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
+    def transform(
+        self, X: object, *, unseen: str = "warn", groups: ArrayLike | None = None
+    ) -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
         For the samples of the fit, `fit_transform` returns the same, as the coefficients depend on
@@ -658,6 +676,10 @@ class ConeNMF(
         unseen : {"warn", "raise"}
             The counts of a feature that is zero in all components, such as a new word, make the
             Poisson loss infinite. Leave them out with a warning, or raise an error.
+        groups : array (n_samples,), optional
+            The group of each sample, for a model that was fitted with groups. Groups of the fit
+            keep their scales. A new group of at least 20 samples gets its own from all its samples
+            in X; with fewer, its scales are one. Without groups all scales are one.
 
         Examples
         --------
@@ -666,7 +688,7 @@ class ConeNMF(
         >>> model.inverse_transform(A).round(6)
         array([[3., 6.]])
         """
-        return self._coefficients(X, unseen)[1]
+        return self._coefficients(X, unseen, groups)[1]
 
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the reconstruction X C (n_samples, n_features) for coefficients X.
@@ -743,13 +765,24 @@ class ConeNMF(
         return 1.0 - value / (get_loss(self.loss).on(V, rescale=False).total if V.nonzero else 1.0)
 
     def _coefficients(
-        self, X: object, unseen: str = "warn"
+        self, X: object, unseen: str = "warn", groups: ArrayLike | None = None
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
         V, W = self._read_with_components(X)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         problem = Problem(self.loss, self._penalties(V))
+        problem = problem_of_groups(V, problem, W, self._groups_for(V), groups)
         H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
+
+    def _groups_for(self, V: DataMatrix) -> Groups | None:
+        """Return the groups of the fit, with scales in the order of the features of V."""
+        groups: Groups | None = None
+        if hasattr(self, "result_"):
+            groups = self.result_.problem.groups
+        if groups is None or groups.scales is None:
+            return groups
+        names = self.result_.names
+        return groups.fitted(matched_rows(groups.scales.T, names, V).T, groups.table)
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""

@@ -23,9 +23,9 @@ from .arguments import components, function, generator, optional
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
-from .errors import ComponentsError, InputWarning, Message, Option
+from .errors import ComponentsError, InputWarning, Message, Option, OptionError
 from .io.open import as_data
-from .judge.certificate import first_certificate
+from .judge.certificate import AnyCertificate, Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
 from .linalg.svd import Spectrum
@@ -41,11 +41,14 @@ from .scale.checkpoint import (
     identity_of,
 )
 from .solve.constraints import Fixed, Penalties
+from .solve.groups import run_groups
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
 from .solve.losses import Loss
 from .solve.problem import Problem
 from .solve.race import PATIENCE, Race, hold_race, may_pay
 from .solve.run import (
+    GROUP_SCALES,
+    GROUP_TABLE,
     Callback,
     History,
     Iteration,
@@ -59,6 +62,7 @@ from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
 from .text import counted, function_name
 from .types import Array, Facts, PathLike, Rng
 
+_PLAIN_SHARE = 4  # one in so many iterations comes before groups are taken into account
 _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 
 
@@ -77,6 +81,7 @@ def factorize(
     checkpoint: Place = None,
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
+    groups: ArrayLike | None = None,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -126,6 +131,10 @@ def factorize(
     penalties : Penalties, optional
         Penalties that are added to the loss, or the constraint that coefficients sum to one.
         `objective` and the history include the penalties; `relative_error` does not.
+    groups : array (N,), optional
+        The group of each sample, such as its donor, batch or day. Every group gets a scale for each
+        feature, and a table says which components it uses: x_n ~ diag(b_d) W T_d h_n for a sample
+        of group d. The fit begins without groups; `max_iter` counts all iterations.
 
     Examples
     --------
@@ -140,9 +149,11 @@ def factorize(
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
-    problem = Problem(loss, penalties, fixed)
+    problem = Problem(loss, penalties, fixed, groups=groups)
     chosen = None if solver is None else problem.loss.solver(solver)
     problem = problem.bind(V, chosen)
+    if problem.groups is not None and solver is None:
+        raise OptionError(Option("solver", None), " takes no groups, which a run estimates")
     K = check_k(K, V, problem.n_fixed)
     settings = _settings(K, init, problem.loss, solver, stopping)
     passes = V.passes_here
@@ -219,6 +230,7 @@ def _identity(settings: Facts, init: Init, solver: AnySolver | None, problem: Pr
         **{name: settings[name] for name in ("K", "init", "loss", "solver")},
         "penalties": problem.penalties.plain(),
         "fixed": None if problem.fixed is None else described(problem.fixed),
+        "groups": None if problem.groups is None else described(problem.groups),
         "arrays": described([np.asarray(array, float) for array in arrays]),
         "code": [described(one) for one in functions],
     }
@@ -290,6 +302,10 @@ def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
     W = parts.arrays["W"]
     name = facts["init_used"]
     problem = replace(task.problem, penalties=Penalties.of_plain(facts["penalties"]))
+    scales = parts.arrays.get(GROUP_SCALES)
+    if problem.groups is not None and scales is not None:
+        groups = problem.groups.fitted(scales, parts.arrays.get(GROUP_TABLE))
+        problem = replace(problem, groups=groups)
     task.clock.seconds.update(facts["seconds"])
     run = _first_run(task, problem, Start(W, None, name), parts)
     race = Race.of_plain(facts["race"])
@@ -314,7 +330,7 @@ def _begin(task: _Task, K: int | str) -> _Begun:
         start = _start(task, task.problem, K, init, task.rng, watch)
         problem = task.problem.weighed(start, task.spectrum)
         run = None
-        if task.solver is not None and problem.n_fixed < K:
+        if task.solver is not None and (problem.n_fixed < K or problem.groups is not None):
             run = _first_run(task, problem, start)
             if watch.is_stopped:
                 run.reason = StopReason.CALLBACK
@@ -444,8 +460,7 @@ def _run(task: _Task, begun: _Begun) -> _End:
         assert run is not None
         assert task.solver is not None
         if run.reason is not StopReason.CALLBACK:
-            run.continue_with(task.stopping)
-            run.run()
+            begun = _continue(task, begun, run)
         W, H = run.factors()
         near = begun.problem.loss.near(H)
         if task.solver.floored:
@@ -453,6 +468,21 @@ def _run(task: _Task, begun: _Begun) -> _End:
         assert run.reason is not None
         W = begun.problem.restored(W)
         return _End(begun._replace(run=None), W, run.history(), run.reason, near)
+
+
+def _continue(task: _Task, begun: _Begun, run: Run) -> _Begun:
+    """Continue the run to its end; with groups, first without them, then with what they change."""
+    problem = begun.problem
+    stopping = task.stopping
+    if problem.groups is None:
+        run.continue_with(stopping)
+        run.run()
+        return begun
+    if not problem.has_effects:
+        most = -(-stopping.max_iter // _PLAIN_SHARE)
+        run.continue_with(replace(stopping, max_iter=min(stopping.max_iter, most)))
+        run.run()
+    return begun._replace(problem=run_groups(run, problem, task.data, stopping))
 
 
 def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
@@ -508,17 +538,20 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
     with task.clock.measure("finish"):
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)
+    groups = None if problem.groups is None else problem.groups.sorted(last.order)
     own = V if V.unweighed is None else V.unweighed.V
-    certificate = first_certificate(
-        V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
-    )
+    certificate: AnyCertificate | None = Certificate.of(error, last.kkt_residual)
+    if not problem.has_effects:
+        certificate = first_certificate(
+            V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
+        )
     goodness = {} if V.observed is None else _goodness(V, V.observed, problem, end.W, error)
     return Factorization(
         W=np.ascontiguousarray(end.W[:, last.order]),
         H=last.H,
         labels=last.labels,
         shares=last.shares,
-        problem=replace(problem, entries=entries),
+        problem=replace(problem, entries=entries, groups=groups),
         objective=last.objective,
         relative_error=error,
         history=end.history,
@@ -531,7 +564,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         selection=begun.selection,
         init_used=begun.init_used,
         race=begun.race,
-        spectrum=task.spectrum,
+        spectrum=None if problem.has_effects else task.spectrum,
         preparation=own.preparation,
         names=own.names,
         vocabulary=own.vocabulary,

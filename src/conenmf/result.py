@@ -483,7 +483,26 @@ class Factorization:
             raise DataChangedError(_CHANGED)
         return certificate
 
+    @property
+    def groups(self) -> Texts | None:
+        """The names of the groups of a fit with groups; otherwise None."""
+        groups = self.problem.groups
+        return None if groups is None else groups.names
+
+    @property
+    def group_scales(self) -> Array | None:
+        """How much larger each feature is in each group (G, F), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.scales
+
+    @property
+    def group_table(self) -> Array | None:
+        """Which components each group uses (G, K), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.table
+
     def _require_data(self, function: str) -> DataMatrix:
+        self.problem.require_no_effects(function.partition("(")[0])
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

@@ -992,5 +992,5 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss, "select_k").bind(V)
     return choose_k(V, problem, candidates, max_time=budget, callback=callback)

@@ -130,7 +130,7 @@ def displacement(
     W = exact(factor("W", W, (V.n_features, "K")))
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
-    minimised = _check(problem_of(problem, "frobenius").bind(V))
+    minimised = _check(problem_of(problem, "frobenius", "displacement").bind(V))
     n_fixed = check_known(minimised, W)
     X, weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
     squares = _Squares(X, weights, minimised.penalties, n_fixed)

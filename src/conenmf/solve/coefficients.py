@@ -40,12 +40,13 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.entries import observed_residual, pack, row_grams, unpack, weigh, weighted_grams
+from ..data.groups import Groups
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
 from ..types import Array, Facts, Interval
-from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
+from .constraints import NO_PENALTIES, Penalties, Term, barred, best_rows, times_gram, unit_steps
 
 # Sizes within this range are not rescaled.
 ORDINARY = 1e-6, 1e6
@@ -87,7 +88,10 @@ class Finish(NamedTuple):
 
 
 def coefficients(
-    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES
+    V: DataMatrix,
+    W: Array,
+    penalties: Penalties = NO_PENALTIES,
+    groups: Groups | None = None,
 ) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
@@ -105,7 +109,7 @@ def coefficients(
         ||V - W H||^2, exact to rounding.
     """
     with V.own_threads():
-        Ht, sums, _, how = _best_rows(V, W, penalties)
+        Ht, sums, _, how = _best_rows(V, W, penalties, groups=groups)
         Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how)
     return Ht.T, labels, float(sums["squared"])
 
@@ -118,6 +122,7 @@ def finished(
     n_first: int = 0,
     n_fixed: int = 0,
     given: Aligned | None = None,
+    groups: Groups | None = None,
 ) -> Finish:
     """Return the best H for W, sorted except for the first components, and the errors of both.
 
@@ -125,7 +130,7 @@ def finished(
     K), its errors are computed without changing it.
     """
     with V.own_threads():
-        Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given)
+        Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given, groups=groups)
         HH = sums["HH"]
         VH = sums["VH"]
         penalty = sums["penalty"]
@@ -153,6 +158,7 @@ def _best_rows(
     *,
     judge: bool = False,
     given: Aligned | None = None,
+    groups: Groups | None = None,
 ) -> tuple[Aligned, Facts, Array, Facts]:
     """Return the best H' (N, K), or the given one, with its columns in their own order.
 
@@ -161,8 +167,12 @@ def _best_rows(
     """
     W = np.ascontiguousarray(W, dtype=float)
     rows = () if given is None else (given,)
+    table = None if groups is None else groups.bars
     order = own_order(W) if given is None else np.arange(W.shape[1])
     shared = finishing(V, W[:, order], penalties) | {"judge": judge, "keep": given is not None}
+    shared["table"] = None if table is None else table[:, order]
+    if table is not None and groups is not None:
+        rows = (*rows, V.align(groups.codes_of(V)))
     if V.observed is None:
         Ht, sums = V.sweep(_exact_rows, V.norms_squared, *rows, **shared)
     else:
@@ -245,6 +255,7 @@ def _exact_rows(
     units: Array,
     judge: bool,
     keep: bool,
+    table: Array | None,
     **how: Any,
 ) -> tuple[Array, Facts]:
     """Step: return the exact H, its squared error, and the sums for the stationarity residual.
@@ -254,13 +265,14 @@ def _exact_rows(
     """
     entries = exact(block)
     C = products(entries, W)
+    seen = C if table is None else barred(C, table[given[-1]])
     returned = (
-        given[0] if keep else (best_rows(G, C, **how) / units).astype(block.dtype, copy=False)
+        given[0] if keep else (best_rows(G, seen, **how) / units).astype(block.dtype, copy=False)
     )
     H = exact(returned) * units
     sums: Facts = {"squared": float(residual_squared(entries, squared, C, G, W, H).sum())}
     if judge:
-        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **_judged(G, C, H, **how)}
+        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **_judged(G, seen, H, **how)}
     return returned, sums
 
 
@@ -271,6 +283,7 @@ def _exact_known_rows(
     is_weighted: bool,
     judge: bool,
     keep: bool,
+    table: Array | None,
     term: Term | None,
     simplex: bool,
     **_: Array,
@@ -280,13 +293,14 @@ def _exact_known_rows(
     K = W.shape[1]
     entries = weigh(block, weights)
     pairs = pack(W)
-    C = products(entries, W)
+    C = barred(products(entries, W), None if table is None else table[given[-1]])
+    kept = given[int(is_weighted)] if keep else None
     H = np.empty((block.shape[1], K))
     judged: Facts = {"steps": 0.0, "penalty": 0.0}
     for rows in slices(len(H), max(1, _GRAM_NUMBERS // (K * K))):
         part = None if weights is None else weights[rows]
         grams = unpack(row_grams(block[:, rows], part, pairs), K)
-        H[rows] = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)
+        H[rows] = best_rows(grams, C[rows], term, simplex) if kept is None else kept[rows]
         if judge:
             judged = add(judged, _judged(grams, C[rows], H[rows], term, simplex))
     returned = H.astype(block.dtype, copy=False)

@@ -22,6 +22,7 @@ from .. import kernels
 from ..arguments import choice
 from ..data.blocks import Block
 from ..data.entries import EntryWeights
+from ..data.groups import Groups
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
@@ -151,9 +152,9 @@ class Loss(ABC):
         Solvers by name; "auto" uses the first.
     constraints : frozenset of str
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
-        "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "resampling" of samples, "sigma" (uncertainties of
-        entries, so that the loss is Q), "stream" and "sparse" data.
+        "one factor" (a penalty on one factor alone), "fixed", "groups" of samples, "missing" (or
+        weighted entries), "negative" entries, "sample weights", "resampling" of samples, "sigma"
+        (uncertainties of entries, so that the loss is Q), "stream" and "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
@@ -178,8 +179,9 @@ class Loss(ABC):
         n_fixed: int = 0,
         *,
         rescale: bool = True,
+        groups: Groups | None = None,
     ) -> AnyObjective:
-        """Return the objective for factors of V, with penalties and known components."""
+        """Return the objective for factors of V, with penalties, known components and groups."""
 
     def coefficients(
         self,
@@ -187,6 +189,7 @@ class Loss(ABC):
         W: Array,
         penalties: Penalties = NO_PENALTIES,
         unseen: str = "warn",
+        groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
 
@@ -194,7 +197,7 @@ class Loss(ABC):
         this, `unseen` says whether to "warn" that they are left out, to "raise" an error, or to
         "ignore" it.
         """
-        return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
+        return self.on(V, penalties, rescale=False, groups=groups).finish(W, sort=False)[:3]
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver for a name or function that the user passes."""
@@ -363,11 +366,14 @@ class Rows(NamedTuple):
     H : array (n, K)
     before : array (n, K) or None
         The H before the last update, if H is extrapolated.
+    codes : array (n,) or None
+        The groups of the samples, if they matter.
     """
 
     own: tuple[Array, ...]
     H: Array
     before: Array | None = None
+    codes: Array | None = None
 
     @property
     def weights(self) -> EntryWeights:
@@ -452,6 +458,10 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         The transposed V, if W is updated by the step for samples on it.
     takes_products : bool
         Whether the step and `update_W` accept the products of V with the given factor as C.
+    groups : Groups or None
+        The groups of samples with their scales and table; None if they change nothing.
+    codes : tuple of arrays (N,)
+        The group of each sample, if the step needs it.
     """
 
     Sums: type[SumsT]
@@ -466,6 +476,8 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     aligned: tuple[Aligned, ...] = ()
     turned: DataMatrix | None = None
     takes_products: bool = False
+    groups: Groups | None = None
+    codes: tuple[Aligned, ...] = ()
 
     def __init__(
         self,
@@ -475,6 +487,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         n_fixed: int = 0,
         *,
         rescale: bool = True,
+        groups: Groups | None = None,
     ) -> None:
         require_data_matrix(V, nonzero=True, holes="missing" in loss.constraints)
         self.loss = loss
@@ -482,6 +495,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         self.dtype = V.dtype
         self.penalties = penalties
         self.n_fixed = n_fixed
+        self.groups = None if groups is None or groups.are_neutral else groups
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
@@ -592,9 +606,11 @@ def step_of_run(
     shared: NamedTuple,
     move: Move,
     C: Array | None = None,
+    has_codes: bool = False,
 ) -> Results:
     """Step of a run: that of an objective, with its rows by name."""
-    H, *before = arrays[n_own:]
-    rows = Rows(arrays[:n_own], H, before[0] if before else None)
+    codes = arrays[n_own] if has_codes else None
+    H, *before = arrays[n_own + has_codes :]
+    rows = Rows(arrays[:n_own], H, before[0] if before else None, codes)
     H, updated, sums = objective.step(block, rows, shared, move, C)
     return (H, updated, sums) if before else (H, sums)

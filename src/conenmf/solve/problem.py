@@ -7,17 +7,19 @@ once and saves it with the result; whatever judges the fit asks it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import instance
+from ..data.groups import Groups
 from ..data.imputation import fill_missing
 from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
-from ..errors import ComponentsError, Option, OptionError
+from ..errors import ComponentsError, NotAvailableError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import counted
 from ..types import Array, Facts, Texts
@@ -78,6 +80,8 @@ class Problem:
         of a data frame are matched with the features of V by name.
     entries : Entries
         What is known of the entries of V; functions that get V find it out themselves.
+    groups : array (N,) or Groups, optional
+        The group of each sample, such as its donor. A fit estimates what is different in each.
 
     Attributes
     ----------
@@ -85,6 +89,8 @@ class Problem:
     penalties : Penalties
     fixed : Fixed or None
     entries : Entries
+    groups : Groups or None
+        `bind` reads labels.
 
     Examples
     --------
@@ -103,6 +109,7 @@ class Problem:
     penalties: Penalties
     fixed: Fixed | None
     entries: Entries
+    groups: Any
 
     def __init__(
         self,
@@ -110,6 +117,7 @@ class Problem:
         penalties: Penalties | None = None,
         fixed: Fixed | ArrayLike | None = None,
         entries: Entries = ALL_KNOWN,
+        groups: Groups | ArrayLike | None = None,
     ) -> None:
         penalties = NO_PENALTIES if penalties is None else penalties
         if fixed is not None and not isinstance(fixed, Fixed):
@@ -119,6 +127,7 @@ class Problem:
             penalties=instance("penalties", penalties, Penalties),
             fixed=fixed,
             entries=instance("entries", entries, Entries),
+            groups=groups,
         )
 
     def __getstate__(self) -> Facts:
@@ -139,7 +148,20 @@ class Problem:
         self.loss.check(V, solver, self.penalties, self.fixed)
         fixed = None if self.fixed is None else self.fixed.bind(V)
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
-        return Problem(self.loss, self.penalties, fixed, entries)
+        groups = None if self.groups is None else Groups.of(self.groups, V)
+        if groups is not None:
+            self._check_groups(solver)
+        return Problem(self.loss, self.penalties, fixed, entries, groups)
+
+    def _check_groups(self, solver: ChosenSolver) -> None:
+        """Raise an error for options that make no sense with groups."""
+        option = Option("groups")
+        if "groups" not in self.loss.constraints:
+            other = Option("loss", "frobenius")
+            raise OptionError(Option("loss", self.loss.name), " takes no groups: use ", other)
+        if self.penalties.sum_to_one:
+            problem = " need coefficients of any size, because groups differ in scale: leave out "
+            raise OptionError(option, problem, Option("sum_to_one"))
 
     @property
     def n_fixed(self) -> int:
@@ -154,7 +176,28 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether all entries of V have equal weight, without known components or penalties."""
-        return self.is_free and self.entries == ALL_KNOWN
+        return self.is_free and self.entries == ALL_KNOWN and not self.has_effects
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether groups differ in scales or in the components that they use."""
+        return isinstance(self.groups, Groups) and not self.groups.are_neutral
+
+    def require_no_effects(self, what: str) -> None:
+        """Raise an error if groups of samples differ, which `what` does not know.
+
+        Parameters
+        ----------
+        what : str
+        """
+        are_same = isinstance(self.groups, Groups) and self.groups.scales is not None
+        if self.groups is not None and (self.has_effects or not are_same):
+            raise NotAvailableError(
+                f"{what} is not available for a fit with groups, because the scales and the table "
+                "of the groups change what is true of the components: fit without ",
+                Option("groups"),
+                ", or fit each group alone",
+            )
 
     def scaled(self, share: float) -> Problem:
         """Return the problem for a share of the samples, beside which penalties weigh as much.
@@ -189,7 +232,8 @@ class Problem:
         rescale : bool
             Whether the factors may be those of V divided by a unit.
         """
-        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
+        more = {"groups": self.groups} if self.has_effects else {}
+        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, **more)
 
     def finish(
         self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
@@ -401,6 +445,8 @@ class Problem:
         near : array (N, K), optional
         unseen : str
         """
+        if self.has_effects:
+            return self.loss.coefficients(V, W, self.penalties, unseen, self.groups)
         if near is None:
             return self.loss.coefficients(V, W, self.penalties, unseen)
         objective = self.objective(V, rescale=False)
@@ -416,7 +462,13 @@ class Problem:
         }
 
     @classmethod
-    def of_plain(cls, plain: Facts, W: Array, features: Texts | None = None) -> Problem:
+    def of_plain(
+        cls,
+        plain: Facts,
+        W: Array,
+        features: Texts | None = None,
+        groups: Groups | None = None,
+    ) -> Problem:
         """Return the problem of plain values and the components W (F, K) of its fit.
 
         Parameters
@@ -425,22 +477,28 @@ class Problem:
         W : array (F, K)
         features : tuple of str, optional
             The names of the features.
+        groups : Groups, optional
+            The groups of its samples.
         """
         fixed = plain["fixed"]
         if fixed is not None:
             fixed = Fixed(W[:, : fixed["count"]], fixed["names"], features)
         penalties = Penalties.of_plain(plain["penalties"])
-        return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]))
+        return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]), groups)
 
 
-def problem_of(problem: Problem | None, loss: str) -> Problem:
-    """Return what a caller says of a fit: its problem, or its loss alone."""
+def problem_of(problem: Problem | None, loss: str, what: str) -> Problem:
+    """Return what a caller says of a fit: its problem, or its loss alone.
+
+    Raise an error if groups differ, which no judge knows; `what` is the name of the judge.
+    """
     if problem is None:
         return Problem(loss)
     problem = instance("problem", problem, Problem)
     if get_loss(loss) not in (Problem().loss, problem.loss):
         others = f" is not the loss of the problem, {problem.loss.name!r}: leave one of them out"
         raise OptionError(Option("loss", loss), others)
+    problem.require_no_effects(what)
     return problem
 
 

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.random import default_rng
 
 from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
-from ...data.entries import weighted_grams
+from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -77,7 +77,9 @@ from .count_bounds import CountBounds
 from .counts import (
     TIE_SHARE,
     CountShared,
+    GroupRates,
     known_counts,
+    logs_of_scales,
     margins,
     margins_together,
     regressions,
@@ -164,7 +166,16 @@ class Poisson(Loss):
     name = "poisson"
     solvers = POISSON_SOLVERS
     constraints = frozenset(
-        ("l1", "l2", "fixed", "missing", "sample weights", "resampling", "sparse")
+        (
+            "l1",
+            "l2",
+            "fixed",
+            "groups",
+            "missing",
+            "sample weights",
+            "resampling",
+            "sparse",
+        )
     )
     degree = 1
     noise = Noise()
@@ -186,9 +197,10 @@ class Poisson(Loss):
         W: Array,
         penalties: Penalties = NO_PENALTIES,
         unseen: str = "warn",
+        groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
-        H, labels, sums = regressions(V, W, penalties)
+        H, labels, sums = regressions(V, W, penalties, groups=groups)
         if sums.unseen.any() and unseen != "ignore":
             report_unseen(V, sums.unseen, unseen)
         return H, labels, max(sums.divergence, 0.0)
@@ -447,6 +459,10 @@ class Divergence(Objective[CountSums, CountShared]):
         self._counts = self.margins.total / self.unit
         self.turned = _turned(V)
         self.aligned = V.aligned_weights
+        self._logs = self.margins.of_weights
+        if self.groups is not None:
+            self.codes = (V.align(self.groups.codes_of(V)),)
+            self._logs += logs_of_scales(V, self.groups)
         self._is_judged = is_judged
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
@@ -470,11 +486,11 @@ class Divergence(Objective[CountSums, CountShared]):
         """Update a block's rows of H and return them with the required sums; see `Objective`."""
         weights = rows.weights
         counts = known_counts(block, weights, shared.unit)
-        side = shared.side_of(block, weights)
+        side = shared.side_of(block, weights, rows.codes)
         updated = move.update(counts, side, rows.H)
         moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
-        of_H = weighted_grams(block, weights, H) if shared.has_holes else H.sum(axis=0)
+        of_H = shared.sums_of(block, weights, H, rows.codes)
         if shared.in_both_orders:
             return Stepped(moved, updated, CountSums(of_H))
         ratios = ratios_of(counts, side, moved)
@@ -489,7 +505,8 @@ class Divergence(Objective[CountSums, CountShared]):
     def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> CountShared:
         """Return W with its column sums, and how V is stored."""
         has_holes = self.V.observed is not None
-        return CountShared(Side.of(W), self.unit, self.turned is not None, has_holes)
+        rates = GroupRates.of(self.groups, W)
+        return CountShared(Side.of(W), self.unit, self.turned is not None, has_holes, rates)
 
     def update_W(
         self,
@@ -503,9 +520,10 @@ class Divergence(Objective[CountSums, CountShared]):
         """Update W by the step for samples on the transposed data, or from the sums of the pass."""
         held = self._held[1]
         if self.turned is not None:
-            shared = self.shared(np.asarray(Ht))
-            how: Facts = {"update": update, "shared": shared, "is_judged": self._is_judged}
-            rows, logs = self.turned.sweep(_step_of_features, W, **how)
+            side = Side.of(np.asarray(Ht))
+            how: Facts = {"update": update, "unit": self.unit, "is_judged": self._is_judged}
+            own = (sums.H,) if sums.H.ndim == 2 else ()
+            rows, logs = self.turned.sweep(_step_of_features, W, *own, side=side, **how)
             self.V._count(1.0)
             updated = np.asarray(rows)
             return Updated(updated, self.value(sums._replace(logs=logs), updated, Ht))
@@ -521,7 +539,7 @@ class Divergence(Objective[CountSums, CountShared]):
         """Return the divergence of V / unit, at least 0 in spite of rounding, and the penalties."""
         value = self.total
         if self._is_judged:
-            logs = sums.logs - self.margins.of_weights / self.unit
+            logs = sums.logs - self._logs / self.unit
             value = logs + _mass(W, sums.H) - self._counts
         if not np.isfinite(value):
             problem = "the factors give a rate of zero where a count is not zero: begin with "
@@ -537,13 +555,15 @@ class Divergence(Objective[CountSums, CountShared]):
         """
         held = self._held[1]
         n_first = self.n_fixed if sort else W.shape[1]
-        H, labels, sums = regressions(self.V, W, self.penalties)
+        H, labels, sums = regressions(self.V, W, self.penalties, groups=self.groups)
         if sums.unseen.any():
             report_unseen(self.V, sums.unseen)
         W = exact(W)
         gaps = dual_gaps(sums.ratios, sums.known, W, self.margins.features, held)
         gap = (sums.gap + float(gaps.sum())) / self.margins.total
         masses = W.sum(axis=0) * sums.H
+        if self.groups is not None:
+            masses = (W * sums.known).sum(axis=0)
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
@@ -560,11 +580,21 @@ def _reorder(
 
 
 def _step_of_features(
-    block: Block, W: Array, *, update: Update, shared: CountShared, is_judged: bool
+    block: Block,
+    W: Array,
+    sums: Array | None = None,
+    *,
+    update: Update,
+    side: Side,
+    unit: float,
+    is_judged: bool,
 ) -> tuple[Array, float]:
-    """Step on the transposed data: update rows of W, and return sum v log(v / x) after it."""
-    counts = known_counts(block, None, shared.unit)
-    side = shared.side_of(block, None)
+    """Step on the transposed data: update rows of W, and return sum v log(v / x) after it.
+
+    With holes or groups, each feature has its own `sums` of H.
+    """
+    counts = known_counts(block, None, unit)
+    side = side if sums is None else side._replace(sums=sums)
     updated = update(counts, side, W)
     if not is_judged:
         return updated, 0.0
