@@ -23,10 +23,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.linalg import lstsq
 from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
 from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
 from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
+from ..data.groups import Groups
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import require_nonnegative
@@ -46,15 +48,17 @@ from ..export import (
 from ..io.open import as_data, prepare
 from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
-from ..judge.stability import Stability, StabilityRange, stability_over
+from ..judge.stability import Stability, StabilityRange, stability, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
 from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
+from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
+from .donors import first_scales, fit_donors, scales_of_all
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -64,6 +68,8 @@ _HELD_ENTRIES = 1 << 25  # of the chosen genes: up to this number, they are stor
 _CELLS_FOR_K = 20_000  # largest number of cells from which the number of programs is estimated
 _CELL_TOTAL = 1e4  # sum to which cells are scaled before taking logarithms
 _RESAMPLINGS = ("start", "samples")
+_N_EARLY_RUNS = 5  # from which the scales of donors are estimated
+_SCALE_ROUNDS = 2  # of scales and spectra of all genes
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +175,7 @@ def find_programs(
     callback: Progress | None = None,
     checkpoint: PathLike | None = None,
     classes: Any = None,
+    groups: ArrayLike | None = None,
 ) -> Programs:
     """Find gene programs in raw counts, in any storage, by the consensus of many fits.
 
@@ -213,6 +220,10 @@ def find_programs(
     classes : array (N,) or table of N rows, optional
         Known classes of the cells, such as donors: one column, or a dict or data frame with
         several. The result says which programs follow them.
+    groups : array (N,), optional
+        The donor of each cell, or its batch or sample. Each donor gets a scale for each gene and a
+        table of the programs that it uses, so that differences between donors become fewer programs
+        and usages can be compared between donors; see `fields.donors`. Logarithms take no groups.
 
     Returns
     -------
@@ -235,6 +246,8 @@ def find_programs(
     n_genes = integer("n_genes", n_genes, at_least=1)
     log1p = flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
+    if log1p and groups is not None:
+        raise OptionError(Option("groups"), " are for counts: leave out ", Option("log1p"))
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
     columns = named_columns("classes", classes, V.n_samples)
@@ -245,36 +258,61 @@ def find_programs(
         statistics = gene_statistics(V)
         chosen = _choose_genes(statistics, n_genes) if named is None else named
         data = scaled_genes(V, statistics, chosen, log1p)
-        ks, reason, tried = _choose_number(K, data)
-        report(f"fitting {n_runs} times", 0.05)
         how: Facts = {
             "resample": resample,
             "density_threshold": density_threshold,
             "max_iter": max_iter,
             "tol": tol,
         }
+        counts = data if log1p else _held(take_features(V, chosen, dtype="float32"))
+        deviation = np.sqrt(statistics.variance[chosen])[:, None]
+        donors = None if groups is None else first_scales(counts, groups)
+        if donors is not None:
+            report("estimating scales of donors", 0.02)
+            early = _held(donors.divided(data))
+            few = stability(early, _choose_number(K, early)[0][-1], _N_EARLY_RUNS, rng=rng, **how)
+            donors = fit_donors(counts, donors, few.W * deviation, few.H).groups
+            data = _held(donors.divided(data))
+        ks, reason, tried = _choose_number(K, data)
+        report(f"fitting {n_runs} times", 0.05)
 
         def report_one(one: Stability) -> None:
             report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
 
-        over = stability_over(
+        compared = stability_over(
             data, ks, n_runs, rng=rng, checkpoint=checkpoint, callback=report_one, **how
         )
-        K = over.K
-        found = over.found[over.K]
+        K = compared.K
+        found = compared.found[K]
         if isinstance(ks, range):
-            reason = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}"
-            tried = over
+            reason = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {compared.reason}"
+            tried = compared
         spectra = found.W
         H = found.H
-        if refine:
+        if donors is not None:
+            report("fitting scales of donors", 0.91)
+            fit = fit_donors(counts, donors, spectra * deviation, H)
+            spectra = _with_sum_one(fit.W / deviation, spectra)
+            H = fit.H * (fit.W / deviation).sum(axis=0)[:, None]
+        elif refine:
             report("refining the consensus", 0.91)
-            spectra = _refine(V, spectra, H, statistics, chosen, refine)
+            W = _refine(counts, spectra * deviation, H, refine)
+            spectra = _with_sum_one(W / deviation, spectra)
             H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
         tpm, score = _spectra_of_all(V, statistics, H.T)
         report("computing usages", 0.98)
-        usages, labels = _usages_of(V, statistics, chosen, tpm)
+        if donors is None:
+            usages, labels = _usages_of(V, statistics, chosen, tpm)
+        else:
+            for _ in range(_SCALE_ROUNDS):
+                shares = over(H.T, H.T.sum(axis=1, keepdims=True))
+                in_counts = shares * (statistics.totals / TPM)[:, None]
+                donors = scales_of_all(V, fit.groups, in_counts, tpm)
+                tpm, score = _spectra_of_all(donors.divided(V), statistics, H.T)
+            scales = np.asarray(donors.scales)[:, chosen]
+            some = donors.fitted(scales, donors.table)
+            usages, labels = _counted_usages(counts, statistics, some, tpm[chosen] / TPM)
         found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
@@ -334,7 +372,10 @@ def scaled_genes(
     if not (variance > 0).all():
         gene = V.names.feature(int(genes[np.argmin(variance)]))
         raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
-    view = take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32")
+    return _held(take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32"))
+
+
+def _held(view: DataMatrix) -> DataMatrix:
     return hold_copy(view) if view.n_entries <= _HELD_ENTRIES else view
 
 
@@ -368,26 +409,27 @@ def _choose_number(
 # --- spectra ----------------------------------------------------------------------------------
 
 
-def _refine(
-    V: DataMatrix,
-    spectra: Array,
-    H: Aligned,
-    statistics: GeneStatistics,
-    genes: Array,
-    n_iter: int,
-) -> Array:
-    """Refine the spectra with some iterations of the Poisson loss, in the same units and order."""
-    counts: DataMatrix = take_features(V, genes, dtype="float32")
-    counts = hold_copy(counts) if counts.n_entries <= _HELD_ENTRIES else counts
-    deviation = np.sqrt(statistics.variance[genes])[:, None]
+def _refine(counts: DataMatrix, W: Array, H: Aligned, n_iter: int) -> Array:
+    """Refine spectra in counts with some iterations of the Poisson loss."""
     loss = get_loss("poisson")
-    start = loss.initialize(counts, spectra.shape[1], (spectra * deviation, H))
+    start = loss.initialize(counts, W.shape[1], (W, H))
     how: Facts = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": loss.on(counts)}
-    W = alternate(counts, start.W, start.H, "newton", **how).W / deviation
+    return alternate(counts, start.W, start.H, "newton", **how).W
+
+
+def _with_sum_one(W: Array, before: Array) -> Array:
+    """Return spectra that sum to one; those from before if no cell uses a program any more."""
     sums = W.sum(axis=0)
-    if not (sums > 0).all():  # no cell uses a program any more
-        return spectra
-    return np.asarray(W / sums, spectra.dtype)
+    return np.asarray(W / sums, before.dtype) if (sums > 0).all() else before
+
+
+def _counted_usages(
+    counts: DataMatrix, statistics: GeneStatistics, groups: Groups, W: Array
+) -> Pair:
+    """Return the usages that best explain the counts of genes with the scales of donors."""
+    H, labels, _ = Problem("poisson", groups=groups).coefficients(counts, W, unseen="ignore")
+    usages = over(np.asarray(H.T, dtype=float), np.asarray(statistics.totals)[:, None])
+    return np.ascontiguousarray(usages), np.asarray(labels)
 
 
 def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) -> Pair:
@@ -398,8 +440,9 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     """
     (sums,) = V.sweep(_regress, statistics.totals, usages)
     K = len(sums["U"])
-    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
-    centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
+    tpm = nnls(sums["PP"], sums["TPM"][:, K : 2 * K])
+    mean = sums["TPM"][:, -1] / V.n_samples
+    centred = sums["TPM"][:, :K] - np.outer(mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
     standardised = centred / deviation[:, None]
     score = lstsq(sums["UU"], standardised.T, rcond=None)[0]
@@ -410,7 +453,7 @@ def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
     U = exact(usages)
     P = over(U, U.sum(axis=1, keepdims=True))
     tpm = _to_tpm(block, totals)
-    sums = weighted_sums(tpm, np.hstack([U, P]))
+    sums = weighted_sums(tpm, np.hstack([U, P, np.ones((len(U), 1))]))
     return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
 
 
