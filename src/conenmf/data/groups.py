@@ -47,13 +47,16 @@ class Groups:
         How much larger each feature is in each group; None before a fit.
     table : array (G, K), or None
         Which components each group uses; None if it may use all.
+    matter : float
+        The evidence that scales differ, from samples that were left out, in standard errors.
     """
 
     codes: Array
     names: Texts
     scales: Array | None = None
     table: Array | None = None
-    _repeated: Array | None = None  # the codes of samples that weights repeat
+    matter: float = 0.0
+    repeated: Array | None = None  # the codes of samples that weights repeat
 
     @classmethod
     def of(
@@ -82,7 +85,7 @@ class Groups:
         codes = np.argsort(order)[codes]
         repeated = None if V.unweighed is None else V.unweighed.repeated
         again = None if repeated is None else codes[repeated]
-        groups = cls(codes, tuple(found[order].tolist()), _repeated=again)
+        groups = cls(codes, tuple(found[order].tolist()), repeated=again)
         if is_new:
             return groups
         groups._check(labels)
@@ -111,8 +114,8 @@ class Groups:
         ----------
         V : DataMatrix (F, N)
         """
-        is_own = self._repeated is None or len(self.codes) == V.n_samples
-        return self.codes if is_own else self._repeated
+        is_own = self.repeated is None or len(self.codes) == V.n_samples
+        return self.codes if is_own else self.repeated
 
     def among(self, V: DataMatrix, fitted: Groups) -> Groups:
         """Return these groups with those of a fit: first all groups of the fit, then new ones.
@@ -132,8 +135,8 @@ class Groups:
             scales = np.vstack([scales, np.ones((n_new, scales.shape[1]))])
         if table is not None:
             table = np.vstack([table, np.ones((n_new, table.shape[1]), bool)])
-        again = None if self._repeated is None else places[self._repeated]
-        return Groups(places[self.codes], tuple(names), scales, table, again)
+        again = None if self.repeated is None else places[self.repeated]
+        return Groups(places[self.codes], tuple(names), scales, table, repeated=again)
 
     def sorted(self, order: Array) -> Groups:
         """Return the groups with components in this order.
@@ -142,9 +145,12 @@ class Groups:
         ----------
         order : array (K,), integers
         """
-        return self if self.table is None else replace(self, table=self.table[:, order])
+        table = self.table
+        if table is None:
+            table = np.ones((len(self.names), len(order)), bool)
+        return replace(self, table=table[:, order])
 
-    def fitted(self, scales: Array, table: Array | None) -> Groups:
+    def fitted(self, scales: Array | None, table: Array | None) -> Groups:
         """Return the groups with scales (G, F) and a table (G, K).
 
         Parameters

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..data.blocks import Block, exact, over
+from ..data.blocks import TINY, Block, exact, over
 from ..data.entries import EntryWeights, weigh, weighted_grams
 from ..data.groups import SMALL_GROUP, Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
@@ -37,9 +37,12 @@ from .problem import Problem
 from .run import Run, Stopping, StopReason
 
 _PARTS = 4  # of each group
+_SMALLEST = 0.01  # variance of scales that a test should notice
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
-_ITERATIONS = 8  # of the run between two estimates of scales
-_SETTLED = 0.01  # root mean square of the change of log b from which on scales are settled
+_ITERATIONS = 8  # of the run between two estimates of scales, at most
+_SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
+_DECIDED = 10, 15, 20  # stretches before which the table is decided
+_SHARES = 0.15, 0.06, 0.03  # of the largest support: a group with less does not use a component
 
 
 class Sums(NamedTuple):
@@ -129,7 +132,7 @@ class Scales:
     significance: float
 
 
-def estimate_scales(of_data: Array, fitted: Array, table: Array | None = None) -> Scales:
+def estimate_scales(of_data: Array, fitted: Array, *, is_first: bool = False) -> Scales:
     """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
     _, G, F = of_data.shape
     S = of_data.sum(axis=0)
@@ -141,22 +144,17 @@ def estimate_scales(of_data: Array, fitted: Array, table: Array | None = None) -
     of_pairs = over(products, pairs)
     spread = over(noise, M)  # the variance of S / M
     is_told = (pairs > 0) & (spread > 0)
-    variance = 0.0
-    significance = 0.0
+    weights = over(1.0, (_SMALLEST + spread) ** 2) * is_told
+    errors = np.sqrt(((weights * of_pairs) ** 2).sum())
+    significance = float((weights * of_pairs).sum() / errors) if errors > 0 else 0.0
+    variance = _SMALLEST
     for _ in range(4):
         weights = over(1.0, (variance + spread) ** 2) * is_told
-        total = weights.sum()
-        if total <= 0:
-            break
-        if not variance:
-            deviation = np.sqrt(((weights * of_pairs) ** 2).sum())
-            significance = float((weights * of_pairs).sum() / deviation) if deviation > 0 else 0.0
-        variance = max(float((weights * of_pairs).sum() / total), 0.0) * (G / (G - 1))
-        if not variance:
-            break
-    if significance < _FOUND or not variance:
+        mean = (weights * of_pairs).sum() / max(weights.sum(), TINY)
+        variance = max(float(mean) * (G / (G - 1)), 0.0)
+    if not variance or (is_first and significance < _FOUND):
         return Scales(np.ones((G, F)), np.ones(F), np.ones(G), 0.0, significance)
-    return _normed(_shrunk(S, M, noise / variance), M.sum(axis=0), table, variance, significance)
+    return _normed(_shrunk(S, M, noise / variance), M.sum(axis=0), variance, significance)
 
 
 def _noise(of_data: Array, fitted: Array) -> Array:
@@ -175,9 +173,7 @@ def _shrunk(S: Array, M: Array, prior: Array) -> Array:
     return np.log(np.where(is_known, S, 1.0) / np.where(is_known, M, 1.0))
 
 
-def _normed(
-    logs: Array, weights: Array, table: Array | None, variance: float, significance: float
-) -> Scales:
+def _normed(logs: Array, weights: Array, variance: float, significance: float) -> Scales:
     """Return scales whose geometric means are one, for groups that share components."""
     weights = weights / weights.sum()
     features = logs.mean(axis=0)
@@ -195,39 +191,51 @@ def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) ->
     groups = problem.groups
     assert isinstance(groups, Groups)
     sums = sums_of(V, groups)
-    while not _is_over(run, stopping):
-        if groups.scales is not None and run.n_iter < run.since + _ITERATIONS:
-            most = min(stopping.max_iter, run.since + _ITERATIONS)
+    length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _DECIDED[-1]))
+    while run.stretch < _DECIDED[-1] and not _is_over(run, stopping):
+        if groups.scales is not None:
+            most = min(stopping.max_iter, run.since + length)
             run.continue_with(replace(stopping, max_iter=most, tol=0.0))
             run.run()
-            continue
         W, H = run.factors()
-        found = estimate_scales(sums.of_data, _fitted_sums(V, sums, W, H), groups.table)
-        if groups.scales is None and not found.variance:
-            groups = groups.fitted(np.ones(sums.of_data.shape[1:]), None)
-            problem = replace(problem, groups=groups)
-            break
-        is_settled = groups.scales is not None and _change(groups.scales, found.scales) < _SETTLED
-        groups = groups.fitted(found.scales, groups.table)
+        fitted = _fitted_sums(V, sums, W, H)
+        is_known = groups.scales is not None and bool((groups.scales != 1).any())
+        found = estimate_scales(sums.of_data, fitted, is_first=not is_known)
+        if groups.scales is None:
+            groups = replace(groups, matter=found.significance)
+        table = groups.table
+        if run.stretch + 1 in _DECIDED:
+            share = _SHARES[_DECIDED.index(run.stretch + 1)]
+            table = _table(V, problem, groups, W, H, share)
+        groups = groups.fitted(found.scales, table)
         problem = replace(problem, groups=groups)
         W, H = _rescaled(V, problem, found, W, H)
         run.continue_from(problem.objective(V), W, H, stopping)
-        if is_settled:
-            break
     if not _is_over(run, stopping):
         run.continue_with(stopping)
         run.run()
     return problem
 
 
+def _table(
+    V: DataMatrix, problem: Problem, groups: Groups, W: Array, H: Aligned, share: float
+) -> Array:
+    """Return which component each group uses (G, K), decided anew from factors.
+
+    A group does not use a component if it supports it far less than the group that supports it
+    most. A component that groups use alike, however little, stays in all of them.
+    """
+    if groups.table is not None:  # let all groups use all components again
+        free = replace(problem, groups=groups.fitted(groups.scales, None))
+        H = free.coefficients(V, W, unseen="ignore")[0]
+    objective = problem.objective(V)
+    support = objective.support(W, H.T, V.align(groups.codes_of(V)), len(groups.names))
+    return support >= share * support.max(axis=0)
+
+
 def _is_over(run: Run, stopping: Stopping) -> bool:
     """Return whether the user or a limit has ended a run."""
     return run.reason in _OVER or run.n_iter >= stopping.max_iter
-
-
-def _change(before: Array, now: Array) -> float:
-    """Return the root mean square of the change of log scales."""
-    return float(np.sqrt(np.mean(np.log(now / before) ** 2)))
 
 
 class GroupFit(NamedTuple):
@@ -289,13 +297,17 @@ def _rescaled(
     W = np.array(W)
     n_fixed = problem.n_fixed
     W[:, n_fixed:] *= found.features[:, None].astype(W.dtype)
-    codes = problem.groups.codes_of(V)
-    Ht = V.map(_times_group, H.T, codes, factors=found.groups)[0]
+    groups = problem.groups
+    codes = groups.codes_of(V)
+    factors = found.groups[:, None] * np.ones(W.shape[1])
+    if groups.table is not None:
+        factors *= groups.table
+    Ht = V.map(_times_group, H.T, codes, factors=factors)[0]
     return W, Ht.T
 
 
 def _times_group(index: range, H: Array, codes: Array, *, factors: Array) -> tuple[Array, None]:
-    return H * factors[codes][:, None].astype(H.dtype), None
+    return H * factors[codes].astype(H.dtype), None
 
 
 def problem_of_groups(

@@ -20,9 +20,9 @@ from numpy.linalg import norm
 
 from .. import kernels
 from ..arguments import choice
-from ..data.blocks import Block
+from ..data.blocks import Block, exact
 from ..data.entries import EntryWeights
-from ..data.groups import Groups
+from ..data.groups import Groups, sums_by
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
@@ -36,6 +36,8 @@ from .constraints import NO_PENALTIES, Penalties, Term
 from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
 from .solvers import ChosenSolver, Solver, Update
+
+_RIDGE = 1e-9  # of the mean of the diagonal: curvatures may be singular
 
 # The sums of a pass over the samples, and what all its blocks share: both are NamedTuples.
 SumsT = TypeVar("SumsT", bound=NamedTuple)
@@ -565,6 +567,26 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         that is `near` where it is better.
         """
 
+    def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
+        """Return how strongly each group of samples supports each component, (count, K).
+
+        It is the root mean square, over the samples of the group, of h^2 / [A^-1]_kk, where A is
+        the curvature of the loss of a sample: twice what the loss rises, to second order, if the
+        sample does not use the component. Components are compared by it, so its unit is free.
+
+        Parameters
+        ----------
+        W : array (F, K)
+        Ht : aligned (N, K)
+        codes : array (N,), integers
+        count : int
+            The number of groups.
+        """
+        G = exact(W).T @ exact(W)
+        strength = 1 / np.diagonal(inverse_of(G))
+        (sums,) = self.V.map(_sum_fourth, Ht, codes, strength=strength, count=count)
+        return root_mean(sums)
+
     def is_blurred(self, error: float, fall: float, tol: float, n_iter: int) -> bool:
         """Return whether an approximation no longer shows how the error falls.
 
@@ -592,6 +614,30 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         if of_H is not None:
             value += float(self.V.map(lambda _, rows: (of_H.value(rows),), Ht)[0])
         return value
+
+
+def inverse_of(A: Array) -> Array:
+    """Return the inverse of symmetric matrices (..., K, K), which may be singular."""
+    K = A.shape[-1]
+    size = np.trace(A, axis1=-2, axis2=-1)[..., None, None] / K
+    ridge = _RIDGE * np.where(size > 0, size, 1.0) * np.eye(K)
+    return np.asarray(np.linalg.inv(A + ridge))
+
+
+def root_mean(sums: Array) -> Array:
+    """Return the root mean squares (G, K) of sums (G, K + 1), whose last column counts samples."""
+    return np.sqrt(sums[:, :-1] / np.maximum(sums[:, -1:], 1.0))
+
+
+def sums_of_squares(gains: Array, codes: Array, count: int) -> Array:
+    """Return sums (count, K + 1) of squares for `root_mean`."""
+    return sums_by(codes, np.column_stack([gains**2, np.ones(len(gains))]), count)
+
+
+def _sum_fourth(
+    index: range, H: Array, codes: Array, *, strength: Array, count: int
+) -> tuple[Array]:
+    return (sums_of_squares(exact(H) ** 2 * strength, codes, count),)
 
 
 # The objective of any loss.

@@ -257,7 +257,10 @@ class Problem:
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
-            own = self.objective(V, rescale=False)
+            problem = self
+            if self.groups is not None:
+                problem = replace(self, groups=self.groups.sorted(end.order))
+            own = problem.objective(V, rescale=False)
             again = own.finish(W[:, end.order], sort=False)
             end = end._replace(H=again.H, labels=again.labels)
         require_finite(V, W, end.H, end.objective)

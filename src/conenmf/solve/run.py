@@ -247,9 +247,12 @@ class Run:
         Why the run has ended, or None.
     init : str
         The name of its init, for a race.
+    stretch : int
+        How often the run has continued with another objective; see `continue_from`.
     """
 
     init = ""
+    stretch = 0
     _is_same = True  # whether earlier errors are those of the same objective, up to rounding
     _given: tuple[Array, Aligned | None] | None = None
 
@@ -380,6 +383,7 @@ class Run:
         self.sums = None
         self._rests = True  # errors of two objectives cannot be compared
         self._is_same = False
+        self.stretch += 1
         self.continue_with(stopping)
 
     def _use(self, objective: AnyObjective) -> None:
@@ -579,7 +583,7 @@ class Run:
             "value": self.value,
             "history": [self.errors, self.elapsed, self.passes],
             "since": self._since,
-            "same": self._is_same,
+            "stretch": [self.stretch, self._is_same],
             "momentum": [self._beta, self._ceiling, self._rests],
         }
         return Parts(arrays, aligned, plain)
@@ -604,7 +608,7 @@ class Run:
         self.sums = self.objective.Sums(**sums) if sums else None
         self.value = plain["value"]
         self._since = plain["since"]
-        self._is_same = plain["same"]
+        self.stretch, self._is_same = plain["stretch"]
         self.errors, self.elapsed, self.passes = plain["history"]
         self._beta, self._ceiling, self._rests = plain["momentum"]
         self.relocate(aligned)

@@ -241,7 +241,8 @@ class GroupRates(NamedTuple):
 
 def logs_of_scales(V: DataMatrix, groups: Groups) -> float:
     """Return the sum of v log b over all counts v and the scales b of their groups; one pass."""
-    rates = GroupRates.of(groups, np.zeros((V.n_features, 0)))
+    free = replace(groups, table=None)
+    rates = GroupRates.of(free, np.zeros((V.n_features, 0)))
     codes = groups.codes_of(V)
     (logs,) = V.sweep(_log_scales, codes, *V.aligned_weights, rates=rates)
     return float(logs)

@@ -44,7 +44,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import default_rng
 
-from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
+from ...data.blocks import (
+    Block,
+    exact,
+    features_scaled,
+    first_largest,
+    over,
+    products,
+    slices,
+    weighted_sums,
+    with_data,
+)
+from ...data.entries import EntryWeights, pack, unpack
 from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
@@ -70,7 +81,20 @@ from ..coefficients import (
 )
 from ..constraints import NO_PENALTIES, Penalties
 from ..inits import Generator, Init, Start, initialize, users_own
-from ..loss import Loss, Move, Noise, Objective, Rows, Stepped, Updated, Updates, Words
+from ..loss import (
+    Loss,
+    Move,
+    Noise,
+    Objective,
+    Rows,
+    Stepped,
+    Updated,
+    Updates,
+    Words,
+    inverse_of,
+    root_mean,
+    sums_of_squares,
+)
 from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import ChosenSolver, Solver, Update
 from .count_bounds import CountBounds
@@ -151,6 +175,7 @@ _COMPARED = 10  # the iteration at which the remaining runs are compared
 _MANY_ENTRIES = 1 << 18
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
+_GRAM_NUMBERS = 1 << 20  # in the curvatures of samples that are inverted at a time
 _IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _KEPT_SHARE = 0.1  # of an entry: extrapolation leaves at least this
 
@@ -547,6 +572,12 @@ class Divergence(Objective[CountSums, CountShared]):
             raise DataError(problem + advice, Option("init", "auto"))
         return self._penalised(max(float(value), 0.0), W, Ht)
 
+    def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
+        """Return how strongly each group supports each component; see `Objective`; one pass."""
+        how: Facts = {"W": exact(W), "count": count}
+        (sums,) = self.V.sweep(_support, Ht, codes, *self.aligned, **how)
+        return root_mean(sums)
+
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with the divergence and the duality gaps; see `regressions`.
 
@@ -570,6 +601,23 @@ class Divergence(Objective[CountSums, CountShared]):
         value = max(sums.divergence, 0.0)
         objective = value + sums.penalty + term_of(held).value(W)
         return Finish(Ht.T, labels, value, objective, gap, order, shares[order])
+
+
+def _support(
+    block: Block, H: Array, codes: Array, weights: EntryWeights = None, *, W: Array, count: int
+) -> tuple[Array]:
+    """Step: sum the squares of h^2 / [A^-1]_kk over the samples of each group."""
+    counts = known_counts(block, weights)
+    K = W.shape[1]
+    gains = np.empty(H.shape)
+    for part in slices(len(H), 1 + _GRAM_NUMBERS // K**2):
+        Y = exact(H[part])
+        some = counts[:, part]
+        ratios = ratios_of(some, Side.of(W), Y)
+        curved = with_data(some, ratios.data**2 / exact(some.data))
+        A = unpack(products(curved, pack(W)), K)
+        gains[part] = Y**2 / np.diagonal(inverse_of(A), axis1=1, axis2=2)
+    return (sums_of_squares(gains, codes, count),)
 
 
 def _reorder(
