@@ -9,6 +9,7 @@ counts divided by those.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..data.groups import Groups, sums_by
@@ -36,6 +37,7 @@ def first_scales(counts: DataMatrix, labels: Any) -> Groups | None:
 
 def fit_donors(counts: DataMatrix, groups: Groups, W: Array, H: Aligned) -> GroupFit:
     """Fit counts (F, N) from these factors, whose scales of donors are known in part."""
+    groups = replace(groups, table=None)  # it was of other components
     start = get_loss("poisson").initialize(counts, W.shape[1], (W, H))
     return fit_groups(counts, groups, "poisson", start.W, start.H, stopping=_STOPPING)
 
