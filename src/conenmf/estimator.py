@@ -779,10 +779,12 @@ class ConeNMF(
         groups: Groups | None = None
         if hasattr(self, "result_"):
             groups = self.result_.problem.groups
-        if groups is None or groups.scales is None:
+        if groups is None or groups.scales is None or groups.weights is None:
             return groups
         names = self.result_.names
-        return groups.fitted(matched_rows(groups.scales.T, names, V).T, groups.table)
+        rows = np.column_stack([groups.scales.T, groups.weights])
+        *scales, weights = matched_rows(rows, names, V).T
+        return replace(groups, scales=np.array(scales), weights=weights)
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""

@@ -209,15 +209,17 @@ def test_transform(drawn, loss, tmp_path):
     A = model.fit_transform(X, groups=labels)
     np.testing.assert_array_equal(model.transform(X, groups=labels), A)
     some = np.flatnonzero(labels == "elm")[:5]
-    np.testing.assert_array_equal(model.transform(X[some], groups=["elm"] * 5), A[some])
+    np.testing.assert_allclose(model.transform(X[some], groups=["elm"] * 5), A[some], rtol=1e-8)
     with pytest.warns(InputWarning, match="scales of one are used"):
         plain = model.transform(X[some])
     assert not np.array_equal(plain, A[some])
     with pytest.warns(InputWarning, match="1 new group of fewer than 20 samples, such as 'fir'"):
-        np.testing.assert_array_equal(model.transform(X[some], groups=["fir"] * 5), plain)
+        A_of_five = model.transform(X[some], groups=["fir"] * 5)
+    np.testing.assert_allclose(A_of_five, plain, rtol=1e-8)
     own = labels == "oak"
-    new = model.transform(X[own], groups=["fir"] * own.sum())
-    assert np.abs(new - A[own]).mean() < np.abs(model_without_groups(model, X[own]) - A[own]).mean()
+    given = model_without_groups(model, X[own]), model.transform(X[own], groups=["fir"] * own.sum())
+    without, new = (np.abs(shares(one) - shares(A[own])).mean() for one in given)
+    assert new < 0.8 * without
     model.save(tmp_path / "model.npz")
     loaded = ConeNMF.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(loaded.transform(X, groups=labels), A)
@@ -228,6 +230,10 @@ def test_transform(drawn, loss, tmp_path):
     assert result.problem.groups.codes.tolist() == model.result_.problem.groups.codes.tolist()
 
 
+def shares(A):
+    return A / A.sum(axis=1, keepdims=True)
+
+
 def model_without_groups(model, X):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
@@ -235,11 +241,11 @@ def model_without_groups(model, X):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("stop", [3, 25, 70])
+@pytest.mark.parametrize("stop", [3, 20, 36])
 def test_an_interrupted_fit_resumes_with_the_same_bits(drawn, loss, stop, tmp_path):
     """In the plain part, in a stretch, and after the table was decided."""
     V, labels, *_ = drawn
-    limits = {"init": "cr1", "max_iter": 90, "tol": 0.0}
+    limits = {"init": "cr1", "max_iter": 40, "tol": 0.0}
 
     def killed(now):
         if now.iteration == stop:
@@ -273,7 +279,9 @@ def test_the_variance_of_scales_is_that_of_the_truth(rng):
         assert found.variance == pytest.approx(0.3**2, rel=0.4)
         logs = np.log(truth)
         logs = logs - logs.mean(axis=0)
-        assert np.corrcoef(np.log(found.scales).ravel(), logs.ravel())[0, 1] > 0.8
+        raw = np.log(np.maximum(noisy.sum(axis=0), 0.5) / fitted_sums.sum(axis=0))
+        errors = [((one - logs) ** 2).mean() for one in (np.log(found.scales), raw, 0 * raw)]
+        assert errors[0] < min(errors[1:])
 
 
 def test_no_variance_gives_scales_of_one():
@@ -340,17 +348,11 @@ def test_labels_are_matched_with_samples_by_name():
     V = from_rows(frame)
     groups = Groups.of(labels.sample(frac=1.0, random_state=0), V)
     assert groups.codes.tolist() == [0] * 20 + [1] * 25
-    for labels in (np.repeat([1, 10, 2], 15), np.repeat([1.0, 10.0, 2.0], 15)):
-        assert Groups.of(labels, SAMPLES_OF_45).names == ("1", "2", "10")
+    for labels in (np.repeat([1, 10, 2], 20), np.repeat([1.0, 10.0, 2.0], 20)):
+        assert Groups.of(labels, LONGER).names == ("1", "2", "10")
 
 
-SAMPLES_OF_45 = from_columns(np.ones((2, 45)))
-
-
-def small(function, *given, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InputWarning)
-        return function(*given, **options)
+LONGER = from_columns(np.ones((2, 60)))
 
 
 def test_refused_options(drawn, refuses):

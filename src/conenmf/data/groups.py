@@ -47,6 +47,8 @@ class Groups:
         How much larger each feature is in each group; None before a fit.
     table : array (G, K), or None
         Which components each group uses; None if it may use all.
+    weights : array (F,), or None
+        The weights of features in the geometric mean of the scales of a group, which is one.
     matter : float
         The evidence that scales differ, from samples that were left out, in standard errors.
     """
@@ -55,6 +57,7 @@ class Groups:
     names: Texts
     scales: Array | None = None
     table: Array | None = None
+    weights: Array | None = None
     matter: float = 0.0
     repeated: Array | None = None  # the codes of samples that weights repeat
 
@@ -136,7 +139,10 @@ class Groups:
         if table is not None:
             table = np.vstack([table, np.ones((n_new, table.shape[1]), bool)])
         again = None if self.repeated is None else places[self.repeated]
-        return Groups(places[self.codes], tuple(names), scales, table, repeated=again)
+        codes = places[self.codes]
+        return replace(
+            fitted, codes=codes, names=tuple(names), scales=scales, table=table, repeated=again
+        )
 
     def sorted(self, order: Array) -> Groups:
         """Return the groups with components in this order.

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import norm
 from numpy.typing import ArrayLike
 
 from ..data.blocks import TINY, Block, exact, over
@@ -38,6 +39,8 @@ from .run import Run, Stopping, StopReason
 
 _PARTS = 4  # of each group
 _SMALLEST = 0.01  # variance of scales that a test should notice
+_PLAIN_ITERATIONS = 5  # from given factors, before groups count
+_NEW_ROUNDS = 3  # of estimates for new groups, one pass each
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
@@ -119,6 +122,8 @@ class Scales:
         What W takes: the factor of each feature.
     groups : array (G,)
         What H takes: the factor of each group.
+    weights : array (F,)
+        The weights of features in the geometric mean of the scales of a group, which is one.
     variance : float
         The variance of the scales.
     significance : float
@@ -128,6 +133,7 @@ class Scales:
     scales: Array
     features: Array
     groups: Array
+    weights: Array
     variance: float
     significance: float
 
@@ -137,24 +143,32 @@ def estimate_scales(of_data: Array, fitted: Array, *, is_first: bool = False) ->
     _, G, F = of_data.shape
     S = of_data.sum(axis=0)
     M = fitted.sum(axis=0)
-    noise = _noise(of_data, fitted)
     deviations = of_data - fitted
-    products = (S - M) ** 2 - (deviations**2).sum(axis=0)
+    squares = (deviations**2).sum(axis=0)
+    of_pairs = (S - M) ** 2 - squares  # the products of the deviations of pairs of parts
     pairs = M**2 - (fitted**2).sum(axis=0)
-    of_pairs = over(products, pairs)
-    spread = over(noise, M)  # the variance of S / M
+    found = over(of_pairs, pairs)
+    # No weight may depend on the signs of deviations, or samples without any scales show some.
+    spread = over(over(squares.sum(axis=0), M.sum(axis=0)), M)
     is_told = (pairs > 0) & (spread > 0)
-    weights = over(1.0, (_SMALLEST + spread) ** 2) * is_told
-    errors = np.sqrt(((weights * of_pairs) ** 2).sum())
-    significance = float((weights * of_pairs).sum() / errors) if errors > 0 else 0.0
     variance = _SMALLEST
-    for _ in range(4):
+    significance = 0.0
+    for number in range(4):
         weights = over(1.0, (variance + spread) ** 2) * is_told
-        mean = (weights * of_pairs).sum() / max(weights.sum(), TINY)
-        variance = max(float(mean) * (G / (G - 1)), 0.0)
+        total = float((weights * found).sum())
+        if number == 0:
+            significance = total / max(float(norm(weights * found)), TINY)
+        variance = max(total / max(weights.sum(), TINY) * (G / (G - 1)), 0.0)
+    weights = M.sum(axis=0) / max(M.sum(), TINY)
     if not variance or (is_first and significance < _FOUND):
-        return Scales(np.ones((G, F)), np.ones(F), np.ones(G), 0.0, significance)
-    return _normed(_shrunk(S, M, noise / variance), M.sum(axis=0), variance, significance)
+        ones = np.ones((G, F))
+        return Scales(ones, ones[0], ones[:, 0], weights, 0.0, significance)
+    logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
+    features = logs.mean(axis=0)
+    logs = logs - features
+    of_groups = logs @ weights
+    scales = np.exp(logs - of_groups[:, None])
+    return Scales(scales, np.exp(features), np.exp(of_groups), weights, variance, significance)
 
 
 def _noise(of_data: Array, fitted: Array) -> Array:
@@ -171,16 +185,6 @@ def _shrunk(S: Array, M: Array, prior: Array) -> Array:
     M = M + prior
     is_known = (S > 0) & (M > 0)
     return np.log(np.where(is_known, S, 1.0) / np.where(is_known, M, 1.0))
-
-
-def _normed(logs: Array, weights: Array, variance: float, significance: float) -> Scales:
-    """Return scales whose geometric means are one, for groups that share components."""
-    weights = weights / weights.sum()
-    features = logs.mean(axis=0)
-    logs = logs - features
-    of_groups = logs @ weights
-    logs = logs - of_groups[:, None]
-    return Scales(np.exp(logs), np.exp(features), np.exp(of_groups), variance, significance)
 
 
 def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) -> Problem:
@@ -207,7 +211,7 @@ def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) ->
         if run.stretch + 1 in _DECIDED:
             share = _SHARES[_DECIDED.index(run.stretch + 1)]
             table = _table(V, problem, groups, W, H, share)
-        groups = groups.fitted(found.scales, table)
+        groups = replace(groups, scales=found.scales, table=table, weights=found.weights)
         problem = replace(problem, groups=groups)
         W, H = _rescaled(V, problem, found, W, H)
         run.continue_from(problem.objective(V), W, H, stopping)
@@ -283,6 +287,8 @@ def fit_groups(
             run.run()
             G = Groups(np.zeros(V.n_samples, int), ("all",))
             return GroupFit(*run.factors(), G.fitted(np.ones((1, V.n_features)), None))
+        run.continue_with(replace(stopping, max_iter=min(_PLAIN_ITERATIONS, stopping.max_iter)))
+        run.run()  # so that W H has the sums of V
         problem = run_groups(run, problem, data, stopping)
         return GroupFit(*run.factors(), problem.groups)
 
@@ -315,8 +321,8 @@ def problem_of_groups(
 ) -> Problem:
     """Return the problem of new samples V, whose groups are those of a fit or new ones.
 
-    A new group gets scales from all its samples, in two passes: one for their coefficients with
-    scales of one, one for the sums. Small groups keep scales of one.
+    A new group gets scales from all its samples, in a few passes before the last one. Small groups
+    keep scales of one.
     """
     if labels is None:
         if fitted is not None and not fitted.are_neutral:
@@ -341,17 +347,22 @@ def problem_of_groups(
             warnings.warn(InputWarning(text), stacklevel=5)
         if is_large.any():
             scales = _new_scales(V, problem, W, groups, fitted)
-            groups = groups.fitted(np.where(is_large[:, None], scales, groups.scales), groups.table)
+            groups = replace(groups, scales=np.where(is_large[:, None], scales, groups.scales))
     return replace(problem, groups=groups)
 
 
 def _new_scales(V: DataMatrix, problem: Problem, W: Array, groups: Groups, fitted: Groups) -> Array:
     """Return the scales of all groups of new samples, shrunk as strongly as those of the fit."""
     assert fitted.scales is not None
-    H, _, _ = problem.coefficients(V, W, unseen="ignore")
+    assert fitted.weights is not None
     sums = sums_of(V, groups)
-    M = _fitted_sums(V, sums, W, H)
-    noise = _noise(sums.of_data, M)
-    logs = _shrunk(sums.of_data.sum(axis=0), M.sum(axis=0), noise / np.var(np.log(fitted.scales)))
-    weights = W.sum(axis=1)
-    return np.exp(logs - (logs @ weights / weights.sum())[:, None])
+    variance = float(np.var(np.log(fitted.scales)))
+    scales = np.ones(sums.of_data.shape[1:])
+    for _ in range(_NEW_ROUNDS):
+        now = replace(problem, groups=replace(groups, scales=scales))
+        H = now.coefficients(V, W, unseen="ignore")[0]
+        M = _fitted_sums(V, sums, W, H)
+        noise = _noise(sums.of_data, M)
+        logs = _shrunk(sums.of_data.sum(axis=0), M.sum(axis=0), noise / variance)
+        scales = np.exp(logs - (logs @ fitted.weights)[:, None])
+    return scales
