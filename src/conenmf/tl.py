@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import choice, flag, optional, text
+from .arguments import choice, flag, optional, several, text
 from .data.matrix import DataMatrix
 from .data.views import hold_copy, take_features
-from .errors import DataError, OptionError
+from .errors import DataError, Option, OptionError
 from .export import annotate, check_annotated, unstructured
 from .io.open import from_rows
 from .judge.association import followers, likely_classes, shares_by_class
@@ -46,6 +46,7 @@ def nmf(
     layer: str | None = None,
     key_added: str = "conenmf",
     use_highly_variable: bool = True,
+    groups: str | None = None,
     verbose: bool = True,
     **options: Any,
 ) -> Factorization:
@@ -70,6 +71,9 @@ def nmf(
     use_highly_variable : bool
         Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
         column. Other genes have zeros in varm.
+    groups : str, optional
+        A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
+        ``varm["conenmf_scales"]``, and a table of the components that it uses.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -92,19 +96,20 @@ def nmf(
     """
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
+    labels = _labels(adata, groups, options)
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
     with display.working("choosing the number of components"):
         if isinstance(n_components, int | str):
-            result = factorize(V, n_components, **options)
+            result = factorize(V, n_components, groups=labels, **options)
         else:
             terms = {name: options[name] for name in _TERMS if name in options}
             chosen = select_k(V, n_components, problem=Problem(**terms))
-            result = factorize(V, chosen.K, **options)
+            result = factorize(V, chosen.K, groups=labels, **options)
             result = replace(result, K_decided_by=chosen.sentence, selection=chosen)
         shares = shares_by_class(result.W, result.H, _classes(adata, key_added))
         result = replace(result, settings={**result.settings, "class_shares": shares})
-    annotate(adata, result, key_added, genes)
+    _annotate(adata, result, key_added, genes)
     if verbose:
         _tell(shares)
     return result
@@ -118,6 +123,7 @@ def consensus(
     layer: str | None = None,
     key_added: str = "conenmf",
     use_highly_variable: bool = True,
+    groups: str | None = None,
     verbose: bool = True,
     **options: Any,
 ) -> Stability:
@@ -141,6 +147,9 @@ def consensus(
     use_highly_variable : bool
         Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
         column. Other genes have zeros in varm.
+    groups : str, optional
+        A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
+        ``varm["conenmf_scales"]``, and a table of the components that it uses.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -163,6 +172,7 @@ def consensus(
     """
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
+    labels = _labels(adata, groups, options)
     ks = [n_components] if isinstance(n_components, int) else n_components
     display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
 
@@ -171,19 +181,21 @@ def consensus(
 
     with display.working(f"fitting {n_runs} times"):
         options.setdefault("classes", _classes(adata, key_added) or None)
-        over = stability_over(V, ks, n_runs, callback=show, **options)
+        problem = options.get("problem") or Problem(options.get("loss", "frobenius"))
+        terms: Facts = {"loss": problem.loss.name, "penalties": problem.penalties}
+        terms["fixed"] = problem.fixed
+        data = V
+        if labels is not None:
+            early = factorize(
+                V, max(several("n_components", ks, "integers")), groups=labels, **terms
+            )
+            data = early.problem.groups.divided(V) if early.groups else V
+        over = stability_over(data, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
-        problem = options.get("problem") or Problem(found.loss)
-        result = factorize(
-            V,
-            found.K,
-            init=found.W,
-            loss=found.loss,
-            solver=None,
-            penalties=problem.penalties,
-            fixed=problem.fixed,
-        )
-    annotate(adata, result, key_added, genes)
+        solver = None if labels is None else "auto"
+        how: Facts = {"init": found.W, "solver": solver, "groups": labels}
+        result = factorize(V, found.K, **how, **terms)
+    _annotate(adata, result, key_added, genes)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
@@ -195,6 +207,32 @@ def consensus(
     if verbose:
         _tell(found.class_shares)
     return found
+
+
+def _labels(adata: Any, groups: Any, options: Facts) -> Any:
+    """Return the column of obs that has the groups; None without groups."""
+    for name in ("batch", "batch_key"):
+        if name in options:
+            raise OptionError(Option(name, options[name]), " is called ", Option("groups"), " here")
+    if groups is None:
+        return None
+    if not isinstance(groups, str) and np.iterable(groups):
+        raise OptionError(
+            Option("groups", groups),
+            ", expected one column: join several in a new column of obs, and name that as ",
+            Option("groups"),
+        )
+    return adata.obs[choice("groups", groups, [*map(str, adata.obs.columns)])]
+
+
+def _annotate(adata: Any, result: Factorization, key: str, genes: Array | None) -> None:
+    """Add a result, and the scales of groups if there are any."""
+    annotate(adata, result, key, genes)
+    scales = result.group_scales
+    if scales is not None:
+        values = np.ones((adata.shape[1], len(scales)))
+        values[slice(None) if genes is None else genes] = scales.T
+        adata.varm[f"{key}_scales"] = values
 
 
 def _classes(adata: Any, key_added: str) -> Facts:

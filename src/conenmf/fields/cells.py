@@ -48,9 +48,10 @@ from ..export import (
 from ..io.open import as_data, prepare
 from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
-from ..judge.stability import Stability, StabilityRange, stability, stability_over
+from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
+from ..pipeline import factorize
 from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
@@ -58,7 +59,7 @@ from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
-from .donors import first_scales, fit_donors, scales_of_all
+from .donors import Donors, first_scales, fit_donors, scales_of_all
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -68,7 +69,6 @@ _HELD_ENTRIES = 1 << 25  # of the chosen genes: up to this number, they are stor
 _CELLS_FOR_K = 20_000  # largest number of cells from which the number of programs is estimated
 _CELL_TOTAL = 1e4  # sum to which cells are scaled before taking logarithms
 _RESAMPLINGS = ("start", "samples")
-_N_EARLY_RUNS = 5  # from which the scales of donors are estimated
 _SCALE_ROUNDS = 2  # of scales and spectra of all genes
 
 
@@ -103,6 +103,8 @@ class Programs:
     tried : Selection, StabilityRange or None
         The evidence for the number of programs, or the stability for each number of a range;
         ``tried.plot()`` plots it. None if the number was given.
+    donors : Donors or None
+        With groups: their scales of all genes, which programs they use, and their mean usages.
 
     Examples
     --------
@@ -125,6 +127,7 @@ class Programs:
     names: Names
     settings: Facts
     tried: Selection | StabilityRange | None = None
+    donors: Donors | None = None
 
     @property
     def K(self) -> int:
@@ -153,7 +156,10 @@ class Programs:
             share = self.stability.found_in[k]
             cells = counted(int(sizes[k]), "cell")
             markers = ", ".join(names)
-            rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}; {markers}")
+            where = "" if self.donors is None else f", {self.donors.in_words(k)}"
+            rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}{where}; {markers}")
+        if self.donors is not None:
+            rows += self.donors.in_sentences(self.names)
         rows += self.stability.in_sentences("program", 1)
         return "\n".join(rows)
 
@@ -267,11 +273,12 @@ def find_programs(
         counts = data if log1p else _held(take_features(V, chosen, dtype="float32"))
         deviation = np.sqrt(statistics.variance[chosen])[:, None]
         donors = None if groups is None else first_scales(counts, groups)
+        of_donors = None
         if donors is not None:
             report("estimating scales of donors", 0.02)
             early = _held(donors.divided(data))
-            few = stability(early, _choose_number(K, early)[0][-1], _N_EARLY_RUNS, rng=rng, **how)
-            donors = fit_donors(counts, donors, few.W * deviation, few.H).groups
+            few = factorize(early, _choose_number(K, early)[0][-1], max_iter=max_iter, tol=tol)
+            donors = fit_donors(counts, donors, few.W * deviation, few.H, is_early=True).groups
             data = _held(donors.divided(data))
         ks, reason, tried = _choose_number(K, data)
         report(f"fitting {n_runs} times", 0.05)
@@ -313,6 +320,7 @@ def find_programs(
             scales = np.asarray(donors.scales)[:, chosen]
             some = donors.fitted(scales, donors.table)
             usages, labels = _counted_usages(counts, statistics, some, tpm[chosen] / TPM)
+            of_donors = Donors.of(donors, usages)
         found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
@@ -324,7 +332,18 @@ def find_programs(
         **how,
     }
     return Programs(
-        usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings, tried
+        usages,
+        labels,
+        spectra,
+        tpm,
+        score,
+        chosen,
+        statistics,
+        found,
+        V.names,
+        settings,
+        tried,
+        of_donors,
     )
 
 
@@ -484,6 +503,8 @@ _TABLES = {
     "score": "{name}.gene_spectra_score.{run}.txt",
     "starcat": "{name}.starcat_spectra.{run}.txt",
     "facts": "{name}.run.{run}.json",
+    "donors": "{name}.donors.k_{K}.txt",
+    "scales": "{name}.donor_scales.k_{K}.txt",
     "annotated": "{name}.{run}.h5ad",
 }
 _PICTURES = {"number": "{name}.k_selection.png", "clusters": "{name}.clustering.{run}.png"}
@@ -499,7 +520,7 @@ def file_names(
     'atlas.usages.k_20.dt_0_5.consensus.txt'
     """
     run = f"k_{K}.dt_{str(density_threshold).replace('.', '_')}"
-    return {what: pattern.format(name=name, run=run) for what, pattern in patterns.items()}
+    return {what: pattern.format(name=name, run=run, K=K) for what, pattern in patterns.items()}
 
 
 def runs_folder(name: str) -> str:
@@ -586,12 +607,15 @@ def write_programs(
         An .h5ad file. If given, a copy of it is annotated, and the file itself is not changed.
         ``obsm["X_conenmf"]`` gets the usages, ``varm["conenmf"]`` the spectra in TPM,
         ``varm["conenmf_score"]`` the scores, ``obs["conenmf"]`` the labels as categories,
-        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts.
+        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts. With
+        groups, ``varm["conenmf_scales"]`` gets the scales of genes in each donor.
     """
     target = Path(folder)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
         del names["annotated"]
+    if programs.donors is None:
+        del names["donors"], names["scales"]
     facts = json_values({**run_facts(programs), "source": source, "genes": genes})
     with writing(target):
         target.mkdir(exist_ok=True)
@@ -634,6 +658,16 @@ def run_facts(programs: Programs) -> Facts:
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
     }
+    donors = programs.donors
+    if donors is not None:
+        facts["donors"] = {
+            "names": donors.names,
+            "n_cells": donors.sizes,
+            "found_in": donors.found_in,
+            "uses": donors.table,
+            "usages": donors.usages,
+            "moved_genes": donors.moved(programs.names),
+        }
     return facts | {
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
@@ -651,7 +685,10 @@ def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
     was_factored = np.zeros(len(programs.spectra_tpm), bool)
     was_factored[programs.genes] = True
     of_cells = categories(programs.labels, first=1)
+    donors = programs.donors
+    more = [] if donors is None else [("varm", "conenmf_scales", donors.scales.T)]
     return [
+        *more,
         ("obsm", "X_conenmf", programs.usages),
         ("varm", "conenmf", programs.spectra_tpm),
         ("varm", "conenmf_score", programs.spectra_score),
@@ -682,6 +719,12 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
     }
+    donors = programs.donors
+    if donors is not None:
+        titles = [no_formula(name) for name in donors.names]
+        shown = np.column_stack([donors.found_in, np.where(donors.table, donors.usages, 0.0).T])
+        tables["donors"] = _rows(shown, numbers, ["donors", *titles])
+        tables["scales"] = _rows(donors.scales.T, all_genes, titles)
     return tables | {
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
         "starcat": _rows(_starcat(programs).T, starcat_names, chosen),

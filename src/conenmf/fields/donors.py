@@ -3,23 +3,27 @@
 Differences between donors look like programs, so a consensus of plain fits contains some. Here each
 donor has a scale for each gene (`solve.groups`), and the consensus is formed of counts that are
 divided by them. The scales are found in two steps: from the mean expression of each donor, halved,
-since a part of it comes from which programs the donor uses; and again from a small consensus of
-counts divided by those.
+since a part of it comes from which programs the donor uses; and again from a fit of counts divided
+by those.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from ..data.groups import Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
+from ..names import Names
 from ..solve.groups import GroupFit, estimate_scales, fit_groups, sums_of
 from ..solve.losses import get_loss
 from ..solve.run import Stopping
-from ..types import Array
+from ..text import counted
+from ..types import Array, Texts
 
-_STOPPING = Stopping(1e-4, max_iter=100)
+_EARLY, _FULL = Stopping(1e-4, max_iter=100), Stopping(1e-4, max_iter=60)
 _COMPOSITION = 0.5  # power of the ratio of means that is taken for a scale at first
 
 
@@ -35,11 +39,14 @@ def first_scales(counts: DataMatrix, labels: Any) -> Groups | None:
     return groups.fitted(scales**_COMPOSITION, None)
 
 
-def fit_donors(counts: DataMatrix, groups: Groups, W: Array, H: Aligned) -> GroupFit:
+def fit_donors(
+    counts: DataMatrix, groups: Groups, W: Array, H: Aligned, *, is_early: bool = False
+) -> GroupFit:
     """Fit counts (F, N) from these factors, whose scales of donors are known in part."""
     groups = replace(groups, table=None)  # it was of other components
+    stopping = _EARLY if is_early else _FULL
     start = get_loss("poisson").initialize(counts, W.shape[1], (W, H))
-    return fit_groups(counts, groups, "poisson", start.W, start.H, stopping=_STOPPING)
+    return fit_groups(counts, groups, "poisson", start.W, start.H, stopping=stopping)
 
 
 def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> Groups:
@@ -49,3 +56,107 @@ def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> G
     fitted = sums_by(sums.parts, usages, G * P) @ tpm.T
     fitted = fitted.reshape(G, P, F).swapaxes(0, 1)
     return groups.fitted(estimate_scales(sums.of_data, fitted).scales, groups.table)
+
+
+# --- what is said of donors -------------------------------------------------------------------
+
+_N_MOVED = 5  # genes that are named for a donor
+
+
+@dataclass(frozen=True, eq=False)
+class Donors:
+    """What each of G donors does with F genes and K programs.
+
+    Attributes
+    ----------
+    names : tuple of str
+    sizes : array (G,)
+        The number of cells.
+    scales : array (G, F)
+        How much larger each gene is in a donor than in the programs. The geometric mean over donors
+        is one.
+    table : array (G, K)
+        Whether a donor uses a program, by the test of `solve.groups`.
+    usages : array (G, K)
+        The mean usage.
+    """
+
+    names: Texts
+    sizes: Array
+    scales: Array
+    table: Array
+    usages: Array
+
+    @classmethod
+    def of(cls, groups: Groups, usages: Array) -> Donors:
+        """Return what groups with scales of all genes, and usages (N, K) of their cells, say."""
+        sizes = groups.sizes
+        sums = sums_by(groups.codes, usages, len(sizes))
+        table = np.full(sums.shape, True) if groups.table is None else groups.table
+        return cls(groups.names, sizes, np.asarray(groups.scales), table, sums / sizes[:, None])
+
+    def divided(self, V: DataMatrix, labels: Any, genes: Array) -> DataMatrix:
+        """Return a view of some genes divided by their scales.
+
+        Parameters
+        ----------
+        V : DataMatrix (n, N)
+        labels : array (N,)
+            The donors of the cells.
+        genes : array (n,), integers
+        """
+        groups = Groups.of(labels, V, is_new=True)
+        assert groups is not None
+        return groups.fitted(self.scales[:, genes], None).divided(V)
+
+    @property
+    def found_in(self) -> Array:
+        """The number of donors (K,) that use each program."""
+        return np.asarray(self.table.sum(axis=0))
+
+    def in_words(self, k: int) -> str:
+        """Return which share of the donors uses program k, such as "in 17 of 20 donors".
+
+        Parameters
+        ----------
+        k : int
+        """
+        count = int(self.found_in[k])
+        if count == 1:
+            return f"private, in {self.names[int(self.table[:, k].argmax())]} alone"
+        return f"in {count} of {counted(len(self.names), 'donor')}"
+
+    def moved(self, names: Names, n: int = _N_MOVED) -> dict[str, list[str]]:
+        """Return the genes that move most with each donor, with the factor.
+
+        Parameters
+        ----------
+        names : Names
+        n : int
+            How many for each donor.
+        """
+        order = np.argsort(-np.abs(np.log(self.scales)), axis=1, kind="stable")[:, :n]
+        found: dict[str, list[str]] = {}
+        for d, own in enumerate(order.tolist()):
+            moved = [f for f in own if self.scales[d, f] != 1]
+            genes = [f"{names.feature(f)} x {self.scales[d, f]:.2g}" for f in moved]
+            found[self.names[d]] = genes
+        return found
+
+    def in_sentences(self, names: Names) -> list[str]:
+        """Say which programs are private, and which genes move with which donor.
+
+        Parameters
+        ----------
+        names : Names
+        """
+        n_private = int((self.found_in == 1).sum())
+        K = self.table.shape[1]
+        donors = counted(len(self.names), "donor")
+        lines = [f"{donors}; {n_private} of {counted(K, 'program')} private to one"]
+        for name, genes in self.moved(names).items():
+            if genes:
+                lines.append(f"genes that move with {name}: {', '.join(genes)}")
+        if not lines[1:]:
+            lines.append("the donors have no effect of their own on genes")
+        return lines
