@@ -249,6 +249,8 @@ class Factorization:
         if self.K_decided_by != "user":
             lines.append(self.K_decided_by)
         lines.append(self.settings.get("ratings", ""))
+        if self.problem.groups is not None:
+            lines.append(self.problem.groups.sentence)
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"

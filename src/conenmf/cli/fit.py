@@ -34,7 +34,7 @@ from ..signals import Interruption
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.simplex import SCENE
-from ..types import Facts
+from ..types import Array, Facts
 from .inputs import (
     about_samples,
     drop_label_columns,
@@ -123,15 +123,15 @@ def fit(request: Request) -> int:
         check_view(request.view, V.names)
         replaces = bool(earlier_files(target))
         about: Facts = {}
-        labels: Facts = {}
+        labels = labels_of(request, V.n_samples, V.names)
         if not request.no_report:
-            labels = labels_of(request, V.n_samples, V.names)
             about = about_samples(request, V.n_samples)
             about["classes"] = labels.get("classes")
-        result = _factorize(request, V, interruption)
+        result = _factorize(request, V, interruption, labels.get("groups"))
+        has_effects = result.problem.has_effects  # which no judge knows
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
-        elif not request.no_report:
+        elif not request.no_report and not has_effects:
             with interruption.optional():
                 request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
@@ -164,8 +164,10 @@ def result_folder(request: Request, kind: str) -> Path:
     return target
 
 
-def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
-    """Fit the data with the given weights, known components and penalties.
+def _factorize(
+    request: Request, own: DataMatrix, interruption: Interruption, groups: Array | None
+) -> Factorization:
+    """Fit the data with the given weights, known components, penalties and groups.
 
     A sparse matrix whose stored entries are the known ones contains ratings. `fit_ratings` fits it,
     unless options say otherwise.
@@ -179,6 +181,9 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     solver = None if request.solver == "none" else request.solver
     how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
+    takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
+    if solver is not None and takes_groups:
+        how["groups"] = groups
     with request.display.working(request.choosing()):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)

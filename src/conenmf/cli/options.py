@@ -334,8 +334,9 @@ class _Output:
         metavar="COLUMN|FILE",
     )
     groups: str | None = option(
-        "Groups of samples that belong together, such as donors, given like --classes. The "
-        "verdict then compares groups, and says which components follow them.",
+        "Groups of samples that belong together, such as donors, given like --classes. A fit of "
+        "least squares or counts gives each group its own scales of features; a verdict compares "
+        "groups, and says which components follow them.",
         metavar="COLUMN|FILE",
     )
     title: str | None = option("Heading of the report; by default the name of the file.")

@@ -110,6 +110,27 @@ class Groups:
         """The table if a group does not use some component; otherwise None."""
         return None if self.table is None or self.table.all() else self.table
 
+    @property
+    def sentence(self) -> str:
+        """Whether the groups matter, after a fit."""
+        if self.are_neutral or self.scales is None:
+            return "groups have no effect: the scales of features are the same in all of them"
+        said = []
+        if (self.scales != 1).any():
+            spread = float(np.std(np.log(self.scales)))
+            said.append(
+                f"scales differ by {np.expm1(spread):.0%}, and those from some samples of a group "
+                f"hold in its others ({self.matter:.0f} standard errors)"
+            )
+        if self.bars is not None:
+            users = self.bars.sum(axis=0)
+            private = int((users == 1).sum())
+            said.append(
+                f"{int((users == len(self.names)).sum())} of {users.size} components are used by "
+                f"all groups, {private} by one alone"
+            )
+        return "groups matter: " + "; ".join(said)
+
     def codes_of(self, V: DataMatrix) -> Any:
         """Return the group of each sample of V, whose samples may be repeated by weights.
 

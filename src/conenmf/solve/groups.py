@@ -41,6 +41,8 @@ _PARTS = 4  # of each group
 _SMALLEST = 0.01  # variance of scales that a test should notice
 _PLAIN_ITERATIONS = 5  # from given factors, before groups count
 _NEW_ROUNDS = 3  # of estimates for new groups, one pass each
+_HELD = 6  # stretches in which the variance of scales is assumed to be at least ...
+_LEAST = 0.1  # ... this: programs that have taken the scales give them back
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
@@ -138,14 +140,16 @@ class Scales:
     significance: float
 
 
-def estimate_scales(of_data: Array, fitted: Array, *, is_first: bool = False) -> Scales:
+def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Scales:
     """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
-    _, G, F = of_data.shape
+    P, G, F = of_data.shape
     S = of_data.sum(axis=0)
     M = fitted.sum(axis=0)
     deviations = of_data - fitted
     squares = (deviations**2).sum(axis=0)
-    of_pairs = (S - M) ** 2 - squares  # the products of the deviations of pairs of parts
+    # The products of the deviations of pairs of parts. W fits the sums over all parts, which lowers
+    # the products by a share of the squares.
+    of_pairs = (S - M) ** 2 - squares * (1 - (P - 1) / (P * G - 1))
     pairs = M**2 - (fitted**2).sum(axis=0)
     found = over(of_pairs, pairs)
     # No weight may depend on the signs of deviations, or samples without any scales show some.
@@ -160,7 +164,10 @@ def estimate_scales(of_data: Array, fitted: Array, *, is_first: bool = False) ->
             significance = total / max(float(norm(weights * found)), TINY)
         variance = max(total / max(weights.sum(), TINY) * (G / (G - 1)), 0.0)
     weights = M.sum(axis=0) / max(M.sum(), TINY)
-    if not variance or (is_first and significance < _FOUND):
+    if significance < _FOUND:
+        variance = 0.0
+    variance = max(variance, least)
+    if not variance:
         ones = np.ones((G, F))
         return Scales(ones, ones[0], ones[:, 0], weights, 0.0, significance)
     logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
@@ -203,15 +210,19 @@ def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) ->
             run.run()
         W, H = run.factors()
         fitted = _fitted_sums(V, sums, W, H)
-        is_known = groups.scales is not None and bool((groups.scales != 1).any())
-        found = estimate_scales(sums.of_data, fitted, is_first=not is_known)
-        if groups.scales is None:
-            groups = replace(groups, matter=found.significance)
+        least = _LEAST if run.stretch < _HELD else 0.0
+        found = estimate_scales(sums.of_data, fitted, least=least)
         table = groups.table
         if run.stretch + 1 in _DECIDED:
             share = _SHARES[_DECIDED.index(run.stretch + 1)]
             table = _table(V, problem, groups, W, H, share)
-        groups = replace(groups, scales=found.scales, table=table, weights=found.weights)
+        groups = replace(
+            groups,
+            scales=found.scales,
+            table=table,
+            weights=found.weights,
+            matter=found.significance,
+        )
         problem = replace(problem, groups=groups)
         W, H = _rescaled(V, problem, found, W, H)
         run.continue_from(problem.objective(V), W, H, stopping)
@@ -234,7 +245,8 @@ def _table(
         H = free.coefficients(V, W, unseen="ignore")[0]
     objective = problem.objective(V)
     support = objective.support(W, H.T, V.align(groups.codes_of(V)), len(groups.names))
-    return support >= share * support.max(axis=0)
+    is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
+    return is_small[:, None] | (support >= share * support.max(axis=0))
 
 
 def _is_over(run: Run, stopping: Stopping) -> bool:
