@@ -1,6 +1,7 @@
 """Programs of cells of several donors: what is found, said and written, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -63,6 +64,7 @@ def test_scales_and_the_table_are_those_of_the_draw(atlas, programs):
     (private,) = np.flatnonzero(donors.found_in == 1)
     assert donors.in_words(private) == "private, in d2 alone"
     assert sorted(donors.found_in.tolist()) == [1, 4, 4, 4]
+    np.testing.assert_array_equal(donors.returns, donors.found_in > 1)  # one half lacks d2
     means = [programs.usages[atlas[1] == name].mean(axis=0) for name in donors.names]
     np.testing.assert_allclose(donors.usages, means, rtol=1e-6)
 
@@ -76,12 +78,14 @@ def test_cells_of_a_donor_have_no_usage_of_what_it_does_not_use(atlas, programs)
 
 def test_the_genes_that_move_are_named_with_their_factor():
     scales = np.array([[1.0, 2.0, 0.25], [1.0, 0.5, 4.0]])
-    found = Donors(("a", "b"), np.array([5, 5]), scales, np.full((2, 1), True), np.ones((2, 1)))
+    sizes, table, means = np.array([5, 5]), np.full((2, 1), True), np.ones((2, 1))
+    found = Donors(("a", "b"), sizes, scales, table, means, table[0])
     names = Names.of(["c"], ["x", "y", "z"])
     assert found.moved(names, 2) == {"a": ["z x 0.25", "y x 2"], "b": ["z x 4", "y x 0.5"]}
     assert found.in_words(0) == "in 2 of 2 donors"
-    assert found.in_sentences(names)[0] == "2 donors; 0 of 1 program private to one"
-    same = Donors(("a", "b"), found.sizes, np.ones((2, 3)), found.table, found.usages)
+    line = "2 donors; 0 of 1 program private to one; of the others, 1 return in both halves of the"
+    assert found.in_sentences(names)[0] == f"{line} donors"
+    same = replace(found, scales=np.ones((2, 3)))
     assert same.in_sentences(names)[-1] == "the donors have no effect of their own on genes"
 
 
@@ -164,6 +168,7 @@ def test_the_command_takes_a_column(atlas, tmp_path, monkeypatch, capsys):
     assert "private, in d2 alone" in capsys.readouterr().out
     folder = tmp_path / "programs"
     assert (folder / "atlas.donors.k_4.txt").is_file()
+    assert (folder / "atlas.donors.k_4.png").read_bytes().startswith(b"\x89PNG")
     assert "genes that move with d1" in (folder / "atlas.report.k_4.html").read_text()
     assert main([*words, "--batch", "donor_id"]) == 2
     assert "batches and donors are --groups COLUMN" in capsys.readouterr().err

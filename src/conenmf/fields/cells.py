@@ -25,6 +25,7 @@ from numpy.linalg import lstsq
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
+from .. import plots
 from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
 from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
@@ -59,7 +60,7 @@ from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
-from .donors import Donors, first_scales, fit_donors, scales_of_all
+from .donors import Donors, first_scales, fit_donors, returning, scales_of_all
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -320,7 +321,7 @@ def find_programs(
             scales = np.asarray(donors.scales)[:, chosen]
             some = donors.fitted(scales, donors.table)
             usages, labels = _counted_usages(counts, statistics, some, tpm[chosen] / TPM)
-            of_donors = Donors.of(donors, usages)
+            of_donors = Donors.of(donors, usages, returning(data, donors, spectra))
         found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
@@ -507,7 +508,11 @@ _TABLES = {
     "scales": "{name}.donor_scales.k_{K}.txt",
     "annotated": "{name}.{run}.h5ad",
 }
-_PICTURES = {"number": "{name}.k_selection.png", "clusters": "{name}.clustering.{run}.png"}
+_PICTURES = {
+    "number": "{name}.k_selection.png",
+    "clusters": "{name}.clustering.{run}.png",
+    "donors": "{name}.donors.k_{K}.png",
+}
 _STARCAT_SUM = 1e6
 
 
@@ -639,7 +644,8 @@ def pictures(programs: Programs, name: str) -> Facts:
     """Return the figures of a run by file names, which are those of cNMF.
 
     One figure shows the clusters of the fits. If the number of programs was chosen, another shows
-    the evidence for it, or the stability and error for each number of a range.
+    the evidence for it, or the stability and error for each number of a range. With groups, one
+    shows usages by donor and the scales of genes.
     """
     threshold = programs.settings["density_threshold"]
     names = file_names(name, programs.K, threshold, _PICTURES)
@@ -647,6 +653,10 @@ def pictures(programs: Programs, name: str) -> Facts:
     drawn = {names["clusters"]: axes[0].figure}
     if programs.tried is not None:
         drawn[names["number"]] = programs.tried.plot()[0].figure
+    donors = programs.donors
+    if donors is not None:
+        axes = plots.donors(donors.names, donors.usages, donors.table, donors.scales)
+        drawn[names["donors"]] = axes[0].figure
     return drawn
 
 
@@ -666,6 +676,7 @@ def run_facts(programs: Programs) -> Facts:
             "found_in": donors.found_in,
             "uses": donors.table,
             "usages": donors.usages,
+            "returns_in_both_halves": donors.returns,
             "moved_genes": donors.moved(programs.names),
         }
     return facts | {

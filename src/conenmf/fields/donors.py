@@ -13,12 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from ..data.groups import Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
+from ..judge.halves import HalfFit, cosines_in_halves, half_spectra, units_of
+from ..judge.matching import KNOWN_COSINE
 from ..names import Names
 from ..solve.groups import GroupFit, estimate_scales, fit_groups, sums_of
 from ..solve.losses import get_loss
+from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted
 from ..types import Array, Texts
@@ -58,6 +62,19 @@ def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> G
     return groups.fitted(estimate_scales(sums.of_data, fitted).scales, groups.table)
 
 
+def returning(data: DataMatrix, groups: Groups, W: Array) -> Array:
+    """Return which components (K,) are in fits of both halves of the donors, in one of 2 splits.
+
+    `data` are divided by the scales of the donors; a component is in a fit if its cosine with one
+    of the fit's is above 0.9.
+    """
+    K = W.shape[1]
+    units = units_of(data, groups.codes)
+    spectra = half_spectra(data, K, HalfFit(Problem()), units, default_rng(0), 2)
+    is_there = cosines_in_halves(W, spectra) > KNOWN_COSINE
+    return np.asarray(is_there.reshape(-1, 2, K).all(axis=1).any(axis=0))
+
+
 # --- what is said of donors -------------------------------------------------------------------
 
 _N_MOVED = 5  # genes that are named for a donor
@@ -79,6 +96,8 @@ class Donors:
         Whether a donor uses a program, by the test of `solve.groups`.
     usages : array (G, K)
         The mean usage.
+    returns : array (K,)
+        Whether each program is in fits of both halves of the donors, in a split at random.
     """
 
     names: Texts
@@ -86,14 +105,17 @@ class Donors:
     scales: Array
     table: Array
     usages: Array
+    returns: Array
 
     @classmethod
-    def of(cls, groups: Groups, usages: Array) -> Donors:
+    def of(cls, groups: Groups, usages: Array, returns: Array) -> Donors:
         """Return what groups with scales of all genes, and usages (N, K) of their cells, say."""
         sizes = groups.sizes
         sums = sums_by(groups.codes, usages, len(sizes))
         table = np.full(sums.shape, True) if groups.table is None else groups.table
-        return cls(groups.names, sizes, np.asarray(groups.scales), table, sums / sizes[:, None])
+        return cls(
+            groups.names, sizes, np.asarray(groups.scales), table, sums / sizes[:, None], returns
+        )
 
     def divided(self, V: DataMatrix, labels: Any, genes: Array) -> DataMatrix:
         """Return a view of some genes divided by their scales.
@@ -153,7 +175,11 @@ class Donors:
         n_private = int((self.found_in == 1).sum())
         K = self.table.shape[1]
         donors = counted(len(self.names), "donor")
-        lines = [f"{donors}; {n_private} of {counted(K, 'program')} private to one"]
+        n_again = int((self.returns & (self.found_in > 1)).sum())
+        lines = [
+            f"{donors}; {n_private} of {counted(K, 'program')} private to one; of the others, "
+            f"{n_again} return in both halves of the donors"
+        ]
         for name, genes in self.moved(names).items():
             if genes:
                 lines.append(f"genes that move with {name}: {', '.join(genes)}")
