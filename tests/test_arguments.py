@@ -76,6 +76,7 @@ WRONG = {
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], None],
+    "groups": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], np.arange(N)],
     "indices": [None, 3, "zebra", {}, [0.5], [-1], [10**9], [True], [[0]], ["a"]],
     "features": [3, "zebra", [0.5], [-1], [10**9], [True], [[0]], ["a"]],
     "matrix": [None, 3, "zebra", {}, [], [[1], [1, 2]], [["a"]], [[NAN]], [[-1.0]]],
@@ -161,7 +162,8 @@ ESTIMATOR = {
     "ConeNMF.fit_predict": FITTED,
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?",
         [1.0] * N)},
-    "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
+    "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn"), "groups": ("groups?",
+        None)},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
         * N)},
@@ -180,13 +182,13 @@ OPTIONS = {  # classes in which users state what they want
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
     "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries())},
+        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()), "groups": (ANYTHING, None)},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
 FUNCTIONS = {
     "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
-        "penalties": ("object?", Penalties(l1_h=0.1))},
+        "penalties": ("object?", Penalties(l1_h=0.1)), "groups": ("groups?", None)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},

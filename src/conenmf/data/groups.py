@@ -51,6 +51,8 @@ class Groups:
         The weights of features in the geometric mean of the scales of a group, which is one.
     matter : float
         The evidence that scales differ, from samples that were left out, in standard errors.
+    repeated : array, or None
+        The group of each sample if weights repeat samples.
     """
 
     codes: Array
@@ -59,7 +61,7 @@ class Groups:
     table: Array | None = None
     weights: Array | None = None
     matter: float = 0.0
-    repeated: Array | None = None  # the codes of samples that weights repeat
+    repeated: Array | None = None
 
     @classmethod
     def of(
@@ -240,10 +242,13 @@ def read_labels(labels: Any, V: DataMatrix) -> Array:
     own = V if V.unweighed is None else V.unweighed.V
     labels = in_order(own.names, "groups", labels, "sample")
     is_missing = np.ma.getmaskarray(labels) if np.ma.isMaskedArray(labels) else False
-    values = np.asarray(labels)
     N = own.n_samples
+    expected = f", expected one label for each of the {N} samples"
+    try:
+        values = np.asarray(labels)
+    except ValueError as problem:
+        raise DataError(Option("groups"), " has rows of several lengths", expected) from problem
     if values.shape != (N,):
-        expected = f", expected one label for each of the {N} samples"
         raise DataError(Option("groups"), f" has the shape {values.shape}", expected)
     texts = [_name(one) for one in values.tolist()]
     is_missing = is_missing | np.array([text is None for text in texts])

@@ -43,6 +43,8 @@ _PLAIN_ITERATIONS = 5  # from given factors, before groups count
 _NEW_ROUNDS = 3  # of estimates for new groups, one pass each
 _HELD = 6  # stretches in which the variance of scales is assumed to be at least ...
 _LEAST = 0.1  # ... this: programs that have taken the scales give them back
+_USUAL = 0.95  # of features: the others vary most, perhaps by a component of one group
+_WIDEST = 2.5  # standard deviations: larger scales are perhaps a component of one group
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
@@ -159,6 +161,8 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
     significance = 0.0
     for number in range(4):
         weights = over(1.0, (variance + spread) ** 2) * is_told
+        of_features = over((weights * found).sum(axis=0), weights.sum(axis=0))
+        weights = weights * (of_features <= np.quantile(of_features, _USUAL))
         total = float((weights * found).sum())
         if number == 0:
             significance = total / max(float(norm(weights * found)), TINY)
@@ -171,6 +175,7 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
         ones = np.ones((G, F))
         return Scales(ones, ones[0], ones[:, 0], weights, 0.0, significance)
     logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
+    logs = np.clip(logs, -_WIDEST * np.sqrt(variance), _WIDEST * np.sqrt(variance))
     features = logs.mean(axis=0)
     logs = logs - features
     of_groups = logs @ weights
@@ -342,8 +347,8 @@ def problem_of_groups(
             warnings.warn(InputWarning(text), stacklevel=5)
         return problem
     if fitted is None:
-        option = Option("groups")
-        raise OptionError("the model was fitted without groups: leave out ", option)
+        problem_of_model = " was given, and the model was fitted without groups: leave it out"
+        raise OptionError(Option("groups", labels), problem_of_model)
     groups = Groups.of(labels, V, is_new=True)
     assert groups is not None
     groups = groups.among(V, fitted)
