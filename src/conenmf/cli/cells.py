@@ -81,7 +81,7 @@ def cells(request: Request) -> None:
     conenmf cells atlas.h5ad -k 20
     conenmf cells atlas.h5ad --layer counts -k 20 --runs 50 -o programs
     conenmf cells filtered_feature_bc_matrix/ -k 12 --genes 3000
-    conenmf cells atlas.h5ad -k 20 --groups donor_id
+    conenmf cells cohort.h5ad --groups donor_id
     """
     fitting = request.chosen(_FITTING)
     request.log1p = False  # log1p applies to the chosen genes, not to the counts that are read

@@ -109,7 +109,15 @@ class Donors:
 
     @classmethod
     def of(cls, groups: Groups, usages: Array, returns: Array) -> Donors:
-        """Return what groups with scales of all genes, and usages (N, K) of their cells, say."""
+        """Return what groups say, and the usages of their cells.
+
+        Parameters
+        ----------
+        groups : Groups
+            With scales of all genes.
+        usages : array (N, K)
+        returns : array (K,)
+        """
         sizes = groups.sizes
         sums = sums_by(groups.codes, usages, len(sizes))
         table = np.full(sums.shape, True) if groups.table is None else groups.table
