@@ -183,7 +183,8 @@ OPTIONS = {  # classes in which users state what they want
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
     "Problem": {"loss": ("choice", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()), "groups": (ANYTHING, None)},
+        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()),
+        "groups": (ANYTHING, None)},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }

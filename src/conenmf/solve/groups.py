@@ -146,6 +146,8 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
     """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
     P, G, F = of_data.shape
     S = of_data.sum(axis=0)
+    left = over(S.sum(axis=0), fitted.sum(axis=(0, 1)))
+    fitted = fitted * left
     M = fitted.sum(axis=0)
     deviations = of_data - fitted
     squares = (deviations**2).sum(axis=0)
@@ -180,7 +182,9 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
     logs = logs - features
     of_groups = logs @ weights
     scales = np.exp(logs - of_groups[:, None])
-    return Scales(scales, np.exp(features), np.exp(of_groups), weights, variance, significance)
+    return Scales(
+        scales, left * np.exp(features), np.exp(of_groups), weights, variance, significance
+    )
 
 
 def _noise(of_data: Array, fitted: Array) -> Array:
