@@ -59,8 +59,9 @@ def test_scales_and_the_table_are_those_of_the_draw(atlas, programs):
     donors = programs.donors
     assert donors.names == ("d0", "d1", "d2", "d3")
     np.testing.assert_allclose(np.exp(np.log(donors.scales).mean(axis=0)), 1, rtol=1e-6)
-    found = np.corrcoef(np.log(donors.scales).ravel(), np.log(factors).ravel())[0, 1]
-    assert found > 0.9
+    others = [0, 1, 3]  # the scales of d2 and its private program trade genes
+    logs = np.log(donors.scales[others]), np.log(factors[others])
+    assert np.corrcoef(logs[0].ravel(), logs[1].ravel())[0, 1] > 0.9
     (private,) = np.flatnonzero(donors.found_in == 1)
     assert donors.in_words(private) == "private, in d2 alone"
     assert sorted(donors.found_in.tolist()) == [1, 4, 4, 4]
