@@ -1,6 +1,7 @@
-"""Beside programs of the fields: cells (cNMF), signatures, measurements (esat), scenes, ratings.
+"""Beside programs of fields: cells (cNMF), donors, signatures, measurements (esat), ratings.
 
     python benchmarks/fields.py cells [--peer PYTHON] [--seeds 1 2 3]
+    python benchmarks/fields.py donors [NAME ...] [--peer PYTHON] [--seeds 1 3 5] [--methods groups]
     python benchmarks/fields.py signatures [--levels Moderate Realistic] [--seeds 1 3 5]
     python benchmarks/fields.py measurements [--peer PYTHON]
     python benchmarks/fields.py starts [--before DIR] [--seeds 1 2]
@@ -19,6 +20,12 @@
 one thread. Printed are CPU seconds and the mean cosine of the spectra (TPM) with the truth. Then
 the sorted cells in the folder ``pbmc_facs`` of CONENMF_DATA, if they are there, with as many
 programs as types.
+``donors``: cells of several donors, as ``donors.py`` draws and measures them; NAME is one of the
+kinds of draws in DRAWS. Printed are means over draws, for methods that know K: the consensus of 20
+fits (``today``); the same with groups, whose scales may be held at one; scales and a table at fixed
+shares, at once and in steps; fits of donors with 4 to 9 programs each, clustered; integrative NMF
+with as many programs as are shared, and one more; and with ``--peer``, an environment that has
+harmonypy, the correction of cNMF. Even seeds chose the constants; odd ones did not.
 ``signatures``: drawn catalogues with K given and 8 runs. Printed are the score and in what share of
 the larger bars the limits hold the truth, without and with dropped activities; these are dropped
 as was best on even seeds. Then synthetic catalogues with their truth, in the folder ``signatures``
@@ -87,15 +94,30 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from time import process_time
+from unittest import mock
 
 import anndata
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+from donors import (
+    Draw,
+    clustered,
+    corrected,
+    draw_ambient,
+    draw_disjoint,
+    draw_donors,
+    draw_identities,
+    integrated,
+    measures,
+    principal,
+    scaled_rounds,
+)
 from measure import DATA, command, heading, numbers, output_of, row, timed
 from scipy.linalg import qr
 from scipy.ndimage import gaussian_filter
@@ -105,11 +127,13 @@ from sklearn.metrics import adjusted_rand_score as adjusted_rand
 
 import conenmf
 from conenmf import ConeNMF, __version__, factorize, fit_ratings, from_columns, from_rows, prepare
+from conenmf.fields.cells import find_programs
 from conenmf.judge.choose_k import select_k
 from conenmf.judge.matching import match_components, match_spectra
 from conenmf.judge.stability import stability
 from conenmf.linalg.nnls import nnls as solve_nnls
 from conenmf.solve.constraints import sum_to_one
+from conenmf.solve.groups import Scales, estimate_scales
 from conenmf.solve.separable import snpa
 
 N_GENES, N_CELLS, PROGRAMS = 3000, 5000, 7
@@ -311,6 +335,124 @@ def _both(
                 usages = tables[1].loc[rows.index].to_numpy()
                 found[name] = float(seconds.split()[-1]), spectra, usages
     return found
+
+
+HARMONY = """
+import logging, sys
+import harmonypy
+import numpy as np
+import pandas as pd
+logging.disable(logging.CRITICAL)
+given = np.load(sys.argv[1])
+labels = pd.DataFrame({"donor": given["donors"].astype(str)})
+found = harmonypy.run_harmony(given["places"], labels, ["donor"])
+np.save(sys.argv[2], found.R)
+"""
+
+
+def _shuffled(draw: Draw) -> Draw:
+    return draw.grouped(np.random.default_rng(0).permutation(draw.donors))
+
+
+def _of_five(draw: Draw) -> Draw:
+    return draw.grouped(np.arange(len(draw.donors)) // 5)
+
+
+many = partial(draw_donors, D=16, n_cells=100, shared=8)
+wide = partial(draw_donors, sd=0.0, D=20, n_cells=60, F=5000)
+DRAWS = {
+    "sd-0.4": draw_donors,
+    "sd-0.8": partial(draw_donors, sd=0.8),
+    "16-donors": many,
+    "identities": draw_identities,
+    "ambient": draw_ambient,
+    "no-effect": partial(draw_donors, sd=0.0),
+    "shuffled": lambda seed: _shuffled(draw_donors(seed, 0.0)),
+    "of-five": lambda seed: _of_five(draw_donors(seed, 0.0)),
+    "5000-genes": wide,
+    "private-0": partial(draw_donors, sd=0.0, constant="private"),
+    "private-0.4": partial(draw_donors, constant="private"),
+    "disjoint": draw_disjoint,
+    "treatment": partial(draw_donors, constant="treatment"),
+}
+
+
+def _programs(draw: Draw, more: int = 0, **options: object) -> tuple[np.ndarray, np.ndarray]:
+    """Usages and spectra of gene programs."""
+    found = find_programs(draw.counts, draw.K + more, 20, n_genes=2000, **options)
+    return found.usages, found.spectra_tpm
+
+
+def _without_scales(draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+    """Usages and spectra of programs whose groups have scales of one."""
+
+    def neutral(*given: object, **options: object) -> Scales:
+        found = estimate_scales(*given, **options)
+        same = {
+            name: np.ones_like(getattr(found, name)) for name in ("scales", "features", "groups")
+        }
+        return replace(found, variance=0.0, **same)
+
+    with (
+        mock.patch("conenmf.solve.groups.estimate_scales", neutral),
+        mock.patch("conenmf.fields.donors.estimate_scales", neutral),
+    ):
+        return _programs(draw, groups=draw.donors)
+
+
+def _with_harmony(draw: Draw, python: str) -> tuple[np.ndarray, np.ndarray]:
+    """Usages and spectra of the consensus of counts that are corrected as in cNMF."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "given.npz")
+        np.savez(file, places=principal(draw), donors=draw.donors)
+        run(python, HARMONY, file, Path(folder, "found.npy"))
+        memberships = np.load(Path(folder, "found.npy"))
+    found = stability(from_rows(corrected(draw, memberships)), draw.K, 20, resample="start")
+    return found.H.T, found.W * draw.counts.std(axis=0)[:, None]
+
+
+AT_ONCE = ((120, 0.05),)
+IN_STEPS = ((60, 0.01), (100, 0.02), (140, 0.03), (180, 0.04))
+
+
+def donors(
+    *names: str,
+    seeds: tuple[int, ...] = (1, 3, 5),
+    methods: tuple[str, ...] = ("",),
+    peer: str = "",
+) -> None:
+    """Programs of cells of many donors, beside other methods."""
+    print(f"conenmf {__version__}; means over seeds {', '.join(map(str, seeds))}")
+    for name in names or DRAWS:
+        marks: dict[str, list[dict[str, float]]] = {}
+        for seed in seeds:
+            draw = DRAWS[name](seed)
+            spent, today = timed(lambda draw=draw: _programs(draw))
+            contenders = {
+                "today": lambda today=today: today,
+                "groups": lambda draw=draw: _programs(draw, groups=draw.donors),
+                "groups, scales of one": lambda draw=draw: _without_scales(draw),
+                "groups, K - 3": lambda draw=draw: _programs(draw, -3, groups=draw.donors),
+                "groups, K + 3": lambda draw=draw: _programs(draw, 3, groups=draw.donors),
+                "shares of 5 % at once": lambda d=draw, t=today: scaled_rounds(d, *t, AT_ONCE),
+                "shares in steps": lambda d=draw, t=today: scaled_rounds(d, *t, IN_STEPS),
+                "single donors": lambda draw=draw: clustered(draw, draw.K),
+                "integrative NMF": lambda d=draw: integrated(d, int(d.is_shared.sum()) + 1),
+                "Harmony as in cNMF": lambda draw=draw: _with_harmony(draw, peer),
+            }
+            for method, find in contenders.items():
+                if (methods[0] and method not in methods) or ("Harmony" in method and not peer):
+                    continue
+                seconds, found = timed(find)
+                seconds += spent if method == "today" else 0
+                figures = {**measures(draw, *found), "CPU s": seconds}
+                marks.setdefault(method, []).append(figures)
+        print(f"\n{name}, {len(seeds)} draws")
+        columns = [*next(iter(marks.values()))[0]]
+        heading("method", *columns)
+        for method, figures in marks.items():
+            means = [float(np.mean([one[key] for one in figures])) for key in columns]
+            row(method, *(f"{mean:.3f}" for mean in means))
 
 
 def score(W: np.ndarray, truth: np.ndarray) -> float:
@@ -1098,6 +1240,6 @@ def audio(seeds: tuple[int, ...] = (10, 11, 12, 13)) -> None:
 
 if __name__ == "__main__":
     command(
-        __doc__, cells, signatures, measurements, starts, hyperspy, scenes, windows, shade, ratings,
-        audio, robust,
+        __doc__, cells, donors, signatures, measurements, starts, hyperspy, scenes, windows, shade,
+        ratings, audio, robust,
     )  # fmt: skip

@@ -144,13 +144,14 @@ DRAWING = {"rng": ("rng?", RNG)}
 DRAWN = {"angles": ("vector", [0.2] * K), "rates": ("vector", [1.0] * K), "weights": ("vector?",
     [1.0] * K)}
 FACTORS = {"W": ("factor", W), "H": ("factor", H)}
-SCANPY = {"use_highly_variable": ("flag", False), "verbose": ("flag", False)}
+SCANPY = {"use_highly_variable": ("flag", False), "verbose": ("flag", False),
+    "groups": (ANYTHING, None)}
 SHOWN = {"result": ("object", RESULT)}
 PROBLEM = {"problem": ("object?", None)}
 REPLICATES = {**PROBLEM, "density_threshold": ("share", 0.5), "max_excess": ("limit", 0.1),
     "n_runs": ("size", 3), "loss": ("loss", "frobenius"), "resample": ("choice",
     "start"), "dispersion": ("number?", 0.1), "max_iter": ("integer", 3), "tol": ("share", 1e-3),
-    "checkpoint": ("path?", None), **DRAWING}
+    "checkpoint": ("path?", None), "classes": ("classes?", LABELS), **DRAWING}
 CHOSEN = {**DATA, "K": ("size", K), **DRAWING, "first": ("integer?", 0), "method": ("choice",
     "exact")}
 NAMING = {"sample_names": ("texts?", ("a",)), "feature_names": ("texts?", ("a",)),
@@ -214,7 +215,7 @@ FUNCTIONS = {
         ("integer", 1), "resample": ("choice", "start"), "density_threshold": ("share", 0.5),
         "max_iter": ("integer", 3), "tol": ("share", 1e-3), "checkpoint": ("path?", None),
         **DRAWING, "callback": ("function?",
-        quiet)},
+        quiet), "classes": ("classes?", LABELS), "groups": (ANYTHING, None)},
     "cones.counting.estimate_rank": {**DATA, "k_min": ("size", 2), "k_max": ("size?", 4),
         "normalize": ("flag",
         False), **SPECTRAL},

@@ -56,8 +56,7 @@ from .solve.race import (
 )
 from .solve.reweigh import ENDED, Robust, in_words, reweigh
 from .solve.run import (
-    GROUP_SCALES,
-    GROUP_TABLE,
+    GROUP_PREFIX,
     Callback,
     History,
     Iteration,
@@ -398,10 +397,14 @@ def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
     W = parts.arrays["W"]
     name = facts["init_used"]
     problem = replace(task.problem, penalties=Penalties.of_plain(facts["penalties"]))
-    scales = parts.arrays.get(GROUP_SCALES)
-    if problem.groups is not None and scales is not None:
-        groups = problem.groups.fitted(scales, parts.arrays.get(GROUP_TABLE))
-        problem = replace(problem, groups=groups)
+    if problem.groups is not None and parts.plain["stretch"][0]:
+        found = {
+            name.removeprefix(GROUP_PREFIX): array
+            for name, array in parts.arrays.items()
+            if name.startswith(GROUP_PREFIX)
+        }
+        found.setdefault("scales", np.ones((len(problem.groups.names), task.V.n_features)))
+        problem = replace(problem, groups=replace(problem.groups, **found))
     task.clock.seconds.update(facts["seconds"])
     run = _first_run(task, problem, Start(W, None, name), parts)
     run.seed = facts["seed"]

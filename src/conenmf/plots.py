@@ -24,7 +24,7 @@ from .data.matrix import Aligned
 from .errors import DataError, Option, OptionError
 from .names import Names
 from .solve.run import History
-from .types import Array, Pair, Range, Shape, Titles
+from .types import Array, Pair, Range, Shape, Texts, Titles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -210,6 +210,25 @@ def stability_and_error(
     right.plot(ks, errors, marker="s", color="C1")
     right.set_ylabel("relative error", color="C1")
     return ax, right
+
+
+def donors(names: Texts, usages: Array, table: Array, scales: Array, axes: object = None) -> Array:
+    """Draw the mean usage (G, K) of each program by each donor, and the scales (G, F).
+
+    Programs that a donor does not use are blank.
+    """
+    drawn = _grid(axes, 2, "parts", width=5.0, height=4.2)
+    image = drawn[0].imshow(np.where(table, usages, np.nan), cmap="viridis", vmin=0, aspect="auto")
+    labels = [str(k + 1) for k in range(table.shape[1])]
+    drawn[0].set_xticks(np.arange(len(labels)), labels)
+    drawn[0].set_yticks(np.arange(len(names)), names)
+    drawn[0].set(xlabel="program", title="mean usage by donor")
+    drawn[0].figure.colorbar(image, ax=drawn[0], shrink=0.8)
+    drawn[1].boxplot(np.log2(scales.T), orientation="horizontal", sym=".")
+    drawn[1].set_yticks(np.arange(len(names)) + 1, names)
+    drawn[1].invert_yaxis()
+    drawn[1].set(xlabel="log2 of the scales of genes", title="what moves with the donor")
+    return drawn
 
 
 def clustergram(

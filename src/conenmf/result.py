@@ -22,6 +22,7 @@ from .components import components_frame, largest_features, named_features
 from .data.matrix import Aligned, DataMatrix, measure_block
 from .data.prepare import Preparation, Vocabulary
 from .errors import DataChangedError, NotAvailableError, Option
+from .judge.association import followers
 from .judge.certificate import (
     AnyCertificate,
     Certificate,
@@ -275,6 +276,7 @@ class Factorization:
             if expected > 0:
                 said = f"Q {Q:.6g}, {Q / expected:.4g} of the expected {expected:.0f}"
             lines.append("; ".join(filter(None, (said, advice_on_sigma(Q, expected)))))
+        lines += followers(self.settings.get("class_shares", {}))
         return list(filter(None, lines))
 
     def _error_in_words(self) -> str:

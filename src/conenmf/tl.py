@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from .arguments import choice, flag, optional, text
+from .arguments import choice, flag, optional, several, text
 from .data.matrix import DataMatrix
 from .data.resample import holds_counts
 from .data.views import hold_copy, take_features
-from .errors import DataError, OptionError
-from .export import annotate, check_annotated
+from .errors import DataError, Option, OptionError
+from .export import annotate, check_annotated, unstructured
 from .io.open import from_rows
+from .judge.association import followers, likely_classes, shares_by_class
 from .judge.choose_k import select_k
 from .judge.stability import Stability, stability_over
 from .names import Names
@@ -30,6 +31,7 @@ from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
 from .solve.problem import Problem
+from .text import visible
 from .types import Array, Facts, Function
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
@@ -50,6 +52,7 @@ def nmf(
     layer: str | None = None,
     key_added: str = "conenmf",
     use_highly_variable: bool = True,
+    groups: str | None = None,
     verbose: bool = True,
     **options: Any,
 ) -> Factorization:
@@ -58,7 +61,9 @@ def nmf(
     ``adata.obsm["X_conenmf"]`` gets the coefficients of the cells, ``adata.varm["conenmf"]`` the
     loadings of the genes, ``adata.obs["conenmf"]`` the component that contributes most to each
     cell, as a category for scanpy's groups, and ``adata.uns["conenmf"]`` a dict with settings and
-    results of the fit.
+    results of the fit. ``result.summary()`` says which components follow a column of ``adata.obs``,
+    such as the donor: columns of texts or categories with 20 cells or more for each, unless ``uns``
+    has an entry of their name, as it has for clusters.
 
     Parameters
     ----------
@@ -72,6 +77,9 @@ def nmf(
     use_highly_variable : bool
         Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
         column. Other genes have zeros in varm.
+    groups : str, optional
+        A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
+        ``varm["conenmf_scales"]``, and a table of the components that it uses.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -92,6 +100,7 @@ def nmf(
     >>> result.K, adata.obsm["X_conenmf"].shape, adata.varm["conenmf"].shape
     (4, (200, 4), (60, 4))
     """
+    labels = _labels(adata, groups, options)
     _check_options(options, "nmf", factorize)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
@@ -101,13 +110,17 @@ def nmf(
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
     with display.working("choosing the number of components"):
         if isinstance(n_components, int | str):
-            result = factorize(V, n_components, **options)
+            result = factorize(V, n_components, groups=labels, **options)
         else:
             terms = {name: options[name] for name in _TERMS if name in options}
             chosen = select_k(V, n_components, problem=Problem(**terms))
-            result = factorize(V, chosen.K, **options)
+            result = factorize(V, chosen.K, groups=labels, **options)
             result = replace(result, K_decided_by=chosen.sentence, selection=chosen)
-    annotate(adata, result, key_added, genes)
+        shares = shares_by_class(result.W, result.H, _classes(adata, key_added))
+        result = replace(result, settings={**result.settings, "class_shares": shares})
+    _annotate(adata, result, key_added, genes)
+    if verbose:
+        _tell(shares)
     return result
 
 
@@ -119,6 +132,7 @@ def consensus(
     layer: str | None = None,
     key_added: str = "conenmf",
     use_highly_variable: bool = True,
+    groups: str | None = None,
     verbose: bool = True,
     **options: Any,
 ) -> Stability:
@@ -127,7 +141,7 @@ def consensus(
     The consensus is added in the same places as the result of `nmf`.
     ``adata.uns["conenmf_stability"]`` has the share of runs that contain each component, and its
     silhouette. It also has the mean silhouette and the error for each number of components that was
-    tried.
+    tried. As in `nmf`, the result says which components follow a column of ``adata.obs``.
 
     Parameters
     ----------
@@ -142,6 +156,9 @@ def consensus(
     use_highly_variable : bool
         Factor only the genes that ``adata.var["highly_variable"]`` marks, if there is such a
         column. Other genes have zeros in varm.
+    groups : str, optional
+        A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
+        ``varm["conenmf_scales"]``, and a table of the components that it uses.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -162,6 +179,7 @@ def consensus(
     >>> found.verdict, adata.obsm["X_conenmf"].shape
     ('stable', (27, 3))
     """
+    labels = _labels(adata, groups, options)
     _check_options(options, "consensus", stability_over)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
@@ -172,26 +190,32 @@ def consensus(
         display.update(f"{one.K} components are {one.verdict}")
 
     with display.working(f"fitting {n_runs} times"):
-        over = stability_over(V, ks, n_runs, callback=show, **options)
+        options.setdefault("classes", _classes(adata, key_added) or None)
+        problem = options.get("problem") or Problem(options.get("loss", "frobenius"))
+        terms: Facts = {"loss": problem.loss.name, "penalties": problem.penalties}
+        terms["fixed"] = problem.fixed
+        data = V
+        if labels is not None:
+            early = factorize(
+                V, max(several("n_components", ks, "integers")), groups=labels, **terms
+            )
+            data = early.problem.groups.divided(V) if early.groups else V
+        over = stability_over(data, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
-        problem = options.get("problem") or Problem(found.loss)
-        result = factorize(
-            V,
-            found.K,
-            init=found.W,
-            loss=found.loss,
-            solver=None,
-            penalties=problem.penalties,
-            fixed=problem.fixed,
-        )
-    annotate(adata, result, key_added, genes)
+        solver = None if labels is None else "auto"
+        how: Facts = {"init": found.W, "solver": solver, "groups": labels}
+        result = factorize(V, found.K, **how, **terms)
+    _annotate(adata, result, key_added, genes)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,
         "silhouettes": found.silhouettes,
         "ks": over.ks,
         "mean_silhouettes": over.silhouettes,
         "relative_errors": over.relative_errors,
+        "class_shares": unstructured(found.class_shares),
     }
+    if verbose:
+        _tell(found.class_shares)
     return found
 
 
@@ -204,6 +228,42 @@ def _check_options(options: Facts, name: str, function: Function) -> None:
             near = get_close_matches(option, known, 1)
             hint = f": did you mean {near[0]}?" if near else ""
             raise TypeError(f"tl.{name} has no option {option!r}{hint}")
+
+
+def _labels(adata: Any, groups: Any, options: Facts) -> Any:
+    """Return the column of obs that has the groups; None without groups."""
+    for name in ("batch", "batch_key"):
+        if name in options:
+            raise OptionError(Option(name, options[name]), " is called ", Option("groups"), " here")
+    if groups is None:
+        return None
+    if not isinstance(groups, str) and np.iterable(groups):
+        raise OptionError(
+            Option("groups", groups),
+            ", expected one column: join several in a new column of obs, and name that as ",
+            Option("groups"),
+        )
+    return adata.obs[choice("groups", groups, [*map(str, adata.obs.columns)])]
+
+
+def _annotate(adata: Any, result: Factorization, key: str, genes: Array | None) -> None:
+    """Add a result, and the scales of groups if there are any."""
+    annotate(adata, result, key, genes)
+    scales = result.group_scales
+    if scales is not None:
+        values = np.ones((adata.shape[1], len(scales)))
+        values[slice(None) if genes is None else genes] = scales.T
+        adata.varm[f"{key}_scales"] = values
+
+
+def _classes(adata: Any, key_added: str) -> Facts:
+    """Return the columns of obs that may be classes, without those that were computed."""
+    return likely_classes(adata.obs, [key_added, *adata.uns])
+
+
+def _tell(shares: Facts) -> None:
+    for line in followers(shares):
+        print(visible(line, None), file=sys.stderr)
 
 
 def _open(

@@ -8,13 +8,19 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, loa
 
 from conenmf import factorize, from_columns, from_rows, make_cones
 from conenmf.errors import DataError
-from conenmf.judge.diagnosis import agreement, class_shares, grade_components
+from conenmf.judge.association import shares_by_class
+from conenmf.judge.diagnosis import agreement, grade_components
 from conenmf.judge.halves import HalfFit, Structure, _better, splits, units_of
 from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.losses import get_loss
 from conenmf.solve.problem import Problem
+
+
+def shares_of(W, H, labels):
+    """The shares (K,) that one column of classes explains."""
+    return np.array(shares_by_class(W, H, {"class": labels})["class"])
 
 
 def mixtures(rng, N=240, F=60, K=4, noise=0.02):
@@ -186,9 +192,9 @@ def test_a_component_that_follows_a_group_is_interpreted_with_care(rng):
 def test_the_share_of_classes_is_eta_squared_without_chance(rng):
     labels = rng.integers(5, size=400)
     H = np.vstack([labels == 1, rng.random(400)]) + 0.1
-    shares = class_shares(np.eye(2), H, labels)
+    shares = shares_of(np.eye(2), H, labels)
     assert shares[0] > 0.3
-    null = [class_shares(np.eye(2), H, rng.permutation(labels))[0] for _ in range(20)]
+    null = [shares_of(np.eye(2), H, rng.permutation(labels))[0] for _ in range(20)]
     assert np.mean(null) < 0.02
     usages = H / H.sum(axis=0)
     total = usages[0].var()

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from conenmf.judge.association import shares_by_class
 from conenmf.judge.diagnosis import (
     Evidence,
     Row,
     agreement,
-    class_shares,
     components_row,
     data_row,
     number_row,
@@ -20,8 +20,14 @@ from conenmf.judge.halves import Structure
 from conenmf.judge.pitfalls import Pitfall
 
 
+def shares_of(W, H, labels):
+    """The shares (K,) that one column of classes explains."""
+    return np.array(shares_by_class(W, H, {"class": labels})["class"])
+
+
 def evidence(structure=None, shares=(0.0, 0.0, 0.0), sampled=()):
-    return Evidence(np.ones((4, 3)), structure, "too few", np.array(shares), "class", list(sampled))
+    names = ["class", "class", "class"]
+    return Evidence(np.ones((4, 3)), structure, "too few", np.array(shares), names, list(sampled))
 
 
 def grades(**labels):
@@ -52,8 +58,8 @@ def test_classes_explain_a_share_of_what_each_sample_uses():
     chance = 3 / 49
     expected = np.clip((1 - within / total - chance) / (1 - chance), 0, 1)
     assert expected.max() > 0
-    np.testing.assert_allclose(class_shares(W, H, labels), expected, atol=1e-12)
-    np.testing.assert_allclose(class_shares(W, H * rng.random(50), labels), expected, atol=1e-12)
+    np.testing.assert_allclose(shares_of(W, H, labels), expected, atol=1e-12)
+    np.testing.assert_allclose(shares_of(W, H * rng.random(50), labels), expected, atol=1e-12)
 
 
 def test_the_gravest_pitfall_comes_first():

@@ -263,6 +263,9 @@ def test_an_interrupted_fit_resumes_with_the_same_bits(drawn, loss, stop, tmp_pa
     np.testing.assert_array_equal(resumed.W, whole.W)
     np.testing.assert_array_equal(resumed.group_scales, whole.group_scales)
     np.testing.assert_array_equal(resumed.group_table, whole.group_table)
+    groups = [one.problem.groups for one in (resumed, whole)]
+    assert groups[0].matter == groups[1].matter
+    np.testing.assert_array_equal(groups[0].weights, groups[1].weights)
     with pytest.raises(CheckpointError, match="the groups of the samples are not those"):
         fitted(V, labels[::-1], loss, checkpoint=place, **limits)
 

@@ -160,7 +160,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except click.UsageError as error:
         where = "conenmf" if error.ctx is None else error.ctx.command_path
-        return _say(f"{error.format_message()} (try '{where} --help')", 2)
+        advice = f"try '{where} --help'"
+        if getattr(error, "option_name", "").startswith("--batch"):
+            advice = "batches and donors are --groups COLUMN"
+        return _say(f"{error.format_message()} ({advice})", 2)
     except (KeyboardInterrupt, click.Abort):
         return _say(f"interrupted; {_LEFT}", 130)
     except Terminated:

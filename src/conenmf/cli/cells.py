@@ -30,8 +30,8 @@ from ..io.text import read_names
 from ..report import write_report
 from ..text import visible
 from ..types import Facts
-from .inputs import open_input
-from .options import OUTPUT, RUNNING
+from .inputs import classes_of, labels_of, open_input
+from .options import LABELS, OUTPUT, RUNNING
 from .output import locked_folder, save_picture
 from .request import Request, command
 
@@ -50,6 +50,7 @@ _OWN = (
     "negative",
     "sample_names",
     "no_report",
+    *LABELS,
 )
 # How options differ from the same options of other commands.
 _CHANGES: dict[str, Facts] = {
@@ -66,6 +67,10 @@ _CHANGES: dict[str, Facts] = {
         "help": "Whether to write an .h5ad file with the counts and the programs.",
     },
     "force": {"help": "Replace the files of another run."},
+    "groups": {
+        "help": "The donor, batch or sample of each cell, given like --classes. Each gets a scale "
+        "for each gene, and a table says which programs it uses."
+    },
 }
 
 
@@ -80,6 +85,7 @@ def cells(request: Request) -> None:
     conenmf cells atlas.h5ad -k 20
     conenmf cells atlas.h5ad --layer counts -k 20 --runs 50 -o programs
     conenmf cells filtered_feature_bc_matrix/ -k 12 --genes 3000
+    conenmf cells cohort.h5ad --groups donor_id
     """
     fitting = request.chosen(_FITTING)
     request.log1p = False  # log1p applies to the chosen genes, not to the counts that are read
@@ -143,6 +149,9 @@ def _find(
     def show(step: str, share: float) -> None:
         request.display.update("", share, step)
 
+    groups = None
+    for labels in labels_of(request, V.n_samples, V.names).get("groups", {}).values():
+        groups = labels
     with request.display.working("measuring genes"):
         programs = find_programs(
             V,
@@ -152,6 +161,8 @@ def _find(
             rng=request.rng,
             callback=show,
             checkpoint=runs,
+            classes=classes_of(request, V),
+            groups=groups,
             **fitting,
         )
     request.K_decided_by = programs.settings["K_decided_by"]
@@ -169,6 +180,10 @@ def _find(
         with request.display.working("judging the consensus"):
             log1p = programs.settings["log1p"]
             factored = scaled_genes(V, programs.statistics, programs.genes, log1p)
-            result = request.describe(consensus_of(factored, found))
+            more: Facts = {}
+            if programs.donors is not None:
+                factored = programs.donors.divided(factored, groups, programs.genes)
+                more["donors"] = programs.donors.in_sentences(programs.names)
+            result = request.describe(consensus_of(factored, found), **more)
             write_report(result, paths[-1], title=name, stability=found)
     return programs, V, paths

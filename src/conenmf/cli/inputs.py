@@ -16,11 +16,12 @@ from ..data.resources import memory_budget
 from ..data.validate import SamplesIn
 from ..errors import ConeNMFError, DataError, Message, Option, OptionError
 from ..io.arrays import array_names
-from ..io.hdf5 import read_annotation, read_coordinates
+from ..io.hdf5 import read_annotation, read_coordinates, read_observations
 from ..io.limits import named_damage
 from ..io.open import open_data, prepare, split_member
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
+from ..judge.association import likely_classes
 from ..names import Labelled, Names, in_order, mutation_types
 from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.losses import get_loss
@@ -187,6 +188,9 @@ def _rows(block: Block) -> PerSample:
 # --- samples ----------------------------------------------------------------------------------
 
 
+_SINGULAR = {"classes": "class", "groups": "group"}  # what files have, which have no names
+
+
 def drop_label_columns(request: Request) -> None:
     """Do not read columns of classes and groups as features."""
     for given in request.chosen(LABELS).values():
@@ -198,8 +202,20 @@ def labels_of(request: Request, N: int, names: Names) -> Facts:
     """Read the classes and the groups of the N samples, those that are given."""
     labels: Facts = {}
     for option, given in request.chosen(LABELS).items():
-        labels[option] = _labels(request, option, given, N, names)
+        title = _SINGULAR[option] if Path(given).is_file() else given
+        labels[option] = {title: _labels(request, option, given, N, names)}
     return labels
+
+
+def classes_of(request: Request, V: DataMatrix) -> Facts | None:
+    """Read the given classes, or else the columns of obs of an .h5ad file that may be classes."""
+    if request.classes is not None:
+        labels: Facts = labels_of(request, V.n_samples, V.names)["classes"]
+        return labels
+    if request.suffix != ".h5ad":
+        return None
+    table = read_observations(request.path)
+    return (likely_classes(table) or None) if len(table) == V.n_samples else None
 
 
 def about_samples(request: Request, N: int) -> Facts:

@@ -28,6 +28,7 @@ from ..text import visible
 from ..types import Facts
 from .fit import result_folder, write_result
 from .inputs import (
+    classes_of,
     drop_label_columns,
     labels_of,
     open_input,
@@ -214,7 +215,7 @@ def compare(request: Request) -> None:
 
 
 _RUNS = ("K", "n_runs", "resample")
-_MANY_FITS = (*OUTPUT, *_RUNS, *_PROBLEM, "tables", "plot", "no_report", "effort")
+_MANY_FITS = (*OUTPUT, *_RUNS, *_PROBLEM, "tables", "plot", "no_report", "effort", "classes")
 _FOLDER = (
     "Folder for the results and each finished fit; by default DATA-{}. The same command continues "
     "there, also with more --runs."
@@ -274,14 +275,16 @@ def _fit_many(request: Request, kind: str) -> None:
     """Fit many times; write the consensus, its certificate and a report."""
     check_picture(request.plot)
     target = result_folder(request, kind)
+    drop_label_columns(request)
     V = open_input(request)
     if kind == "signatures" and (question := check_catalogue(V)):
         V.remarks += (question,)
+    classes = classes_of(request, V)
     reference = read_reference(request, V)
     problem = read_problem(request, V)
     lines = []
     with new_result(target) as folder:
-        found = _replicates(V, problem, request, kind, target / RUNS_FOLDER)
+        found = _replicates(V, problem, request, kind, target / RUNS_FOLDER, classes)
         result = request.describe(consensus_of(V, found, problem))
         if request.K_decided_by != "user":
             lines.append(request.K_decided_by)
@@ -316,7 +319,12 @@ def _fit_many(request: Request, kind: str) -> None:
 
 
 def _replicates(
-    V: DataMatrix, problem: Problem, request: Request, kind: str, checkpoint: Path
+    V: DataMatrix,
+    problem: Problem,
+    request: Request,
+    kind: str,
+    checkpoint: Path,
+    classes: Facts | None,
 ) -> Stability:
     """Choose the number of components, and fit many times."""
     with request.display.working("choosing the number of components"):
@@ -331,6 +339,7 @@ def _replicates(
             prune=kind == "signatures",
             rng=request.rng,
             checkpoint=checkpoint,
+            classes=classes,
             **request.chosen(("n_runs", "resample")),
         )
 
@@ -352,4 +361,5 @@ def _answer(found: Stability) -> Facts:
         "stable": found.is_stable.tolist(),
         "moves_in_degrees": np.degrees(found.moves),
         "withheld_limits": found.withheld,
+        "class_shares": found.class_shares,
     }

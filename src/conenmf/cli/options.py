@@ -367,7 +367,8 @@ class _Output:
     view: str = option("How the report draws components.", Choice(VIEWS))
     classes: str | None = option(
         "Known classes: a column of DATA (of obs in .h5ad), or a text file with one class per "
-        "sample. The verdict says which components follow them; they colour the report.",
+        "sample. The answer says which components follow them; they colour the report. cells, "
+        "stability and signatures also look at the columns of obs if none is named.",
         metavar="COLUMN|FILE",
     )
     groups: str | None = option(

@@ -16,17 +16,20 @@ from __future__ import annotations
 import glob
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.linalg import lstsq
 from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
+from .. import plots
 from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
 from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
+from ..data.groups import Groups
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import require_nonnegative
@@ -44,16 +47,20 @@ from ..export import (
     write_lines,
 )
 from ..io.open import as_data, prepare
+from ..judge.association import named_columns, shares_by_class
 from ..judge.choose_k import Selection, select_k
 from ..judge.stability import Stability, StabilityRange, stability_over
 from ..linalg.nnls import nnls
 from ..names import Names
+from ..pipeline import factorize
 from ..solve.alternate import alternate
 from ..solve.coefficients import coefficients
 from ..solve.losses import get_loss
+from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted, excerpt, visible
 from ..types import Array, Arrays, Facts, Pair, PathLike, Rng
+from .donors import Donors, first_scales, fit_donors, returning, scales_of_all
 from .genes import TPM, GeneStatistics, gene_statistics, overdispersion
 
 # Called with the current step and the share of the work that is done.
@@ -63,6 +70,7 @@ _HELD_ENTRIES = 1 << 25  # of the chosen genes: up to this number, they are stor
 _CELLS_FOR_K = 20_000  # largest number of cells from which the number of programs is estimated
 _CELL_TOTAL = 1e4  # sum to which cells are scaled before taking logarithms
 _RESAMPLINGS = ("start", "samples")
+_SCALE_ROUNDS = 2  # of scales and spectra of all genes
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +104,8 @@ class Programs:
     tried : Selection, StabilityRange or None
         The evidence for the number of programs, or the stability for each number of a range;
         ``tried.plot()`` plots it. None if the number was given.
+    donors : Donors or None
+        With groups: their scales of all genes, which programs they use, and their mean usages.
 
     Examples
     --------
@@ -118,6 +128,7 @@ class Programs:
     names: Names
     settings: Facts
     tried: Selection | StabilityRange | None = None
+    donors: Donors | None = None
 
     @property
     def K(self) -> int:
@@ -146,8 +157,11 @@ class Programs:
             share = self.stability.found_in[k]
             cells = counted(int(sizes[k]), "cell")
             markers = ", ".join(names)
-            rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}; {markers}")
-        rows += str(self.stability).splitlines()[K + 2 :]
+            where = "" if self.donors is None else f", {self.donors.in_words(k)}"
+            rows.append(f"program {k + 1}: in {share:.0%} of the runs, {cells}{where}; {markers}")
+        if self.donors is not None:
+            rows += self.donors.in_sentences(self.names)
+        rows += self.stability.in_sentences("program", 1)
         return "\n".join(rows)
 
 
@@ -167,6 +181,8 @@ def find_programs(
     rng: Rng = None,
     callback: Progress | None = None,
     checkpoint: PathLike | None = None,
+    classes: Any = None,
+    groups: ArrayLike | None = None,
 ) -> Programs:
     """Find gene programs in raw counts, in any storage, by the consensus of many fits.
 
@@ -208,6 +224,13 @@ def find_programs(
     checkpoint : path, optional
         A folder in which fits are saved every minute and when they end; the same call, even with
         more runs, resumes from it.
+    classes : array (N,) or table of N rows, optional
+        Known classes of the cells, such as donors: one column, or a dict or data frame with
+        several. The result says which programs follow them.
+    groups : array (N,), optional
+        The donor of each cell, or its batch or sample. Each donor gets a scale for each gene and a
+        table of the programs that it uses, so that differences between donors become fewer programs
+        and usages can be compared between donors; see `fields.donors`. Logarithms take no groups.
 
     Returns
     -------
@@ -230,8 +253,11 @@ def find_programs(
     n_genes = integer("n_genes", n_genes, at_least=1)
     log1p = flag("log1p", log1p)
     refine = 0 if log1p else integer("refine", refine, at_least=0)
+    if log1p and groups is not None:
+        raise OptionError(Option("groups"), " are for counts: leave out ", Option("log1p"))
     resample = choice("resample", resample, _RESAMPLINGS)
     rng = default_rng(0) if rng is None else generator("rng", rng)
+    columns = named_columns("classes", classes, V.n_samples)
     report = optional(function, "callback", callback, takes=2) or (lambda *_: None)
     named = None if genes is None else _places_of_genes(V.names, genes)
     with V.own_threads():
@@ -239,36 +265,64 @@ def find_programs(
         statistics = gene_statistics(V)
         chosen = _choose_genes(statistics, n_genes) if named is None else named
         data = scaled_genes(V, statistics, chosen, log1p)
-        ks, reason, tried = _choose_number(K, data)
-        report(f"fitting {n_runs} times", 0.05)
         how: Facts = {
             "resample": resample,
             "density_threshold": density_threshold,
             "max_iter": max_iter,
             "tol": tol,
         }
+        counts = data if log1p else _held(take_features(V, chosen, dtype="float32"))
+        deviation = np.sqrt(statistics.variance[chosen])[:, None]
+        donors = None if groups is None else first_scales(counts, groups)
+        of_donors = None
+        if donors is not None:
+            report("estimating scales of donors", 0.02)
+            early = _held(donors.divided(data))
+            few = factorize(early, _choose_number(K, early)[0][-1], max_iter=max_iter, tol=tol)
+            donors = fit_donors(counts, donors, few.W * deviation, few.H, is_early=True).groups
+            data = _held(donors.divided(data))
+        ks, reason, tried = _choose_number(K, data)
+        report(f"fitting {n_runs} times", 0.05)
 
         def report_one(one: Stability) -> None:
             report(f"fitting; {one.K} programs are {one.verdict}", 0.5)
 
-        over = stability_over(
+        compared = stability_over(
             data, ks, n_runs, rng=rng, checkpoint=checkpoint, callback=report_one, **how
         )
-        K = over.K
-        found = over.found[over.K]
+        K = compared.K
+        found = compared.found[K]
         if isinstance(ks, range):
-            reason = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {over.reason}"
-            tried = over
+            reason = f"{counted(K, 'program')} of {ks[0]} to {ks[-1]}: {compared.reason}"
+            tried = compared
         spectra = found.W
         H = found.H
-        if refine:
+        if donors is not None:
+            report("fitting scales of donors", 0.91)
+            fit = fit_donors(counts, donors, spectra * deviation, H)
+            spectra = _with_sum_one(fit.W / deviation, spectra)
+            H = fit.H * (fit.W / deviation).sum(axis=0)[:, None]
+        elif refine:
             report("refining the consensus", 0.91)
-            spectra = _refine(V, spectra, H, statistics, chosen, refine)
+            W = _refine(counts, spectra * deviation, H, refine)
+            spectra = _with_sum_one(W / deviation, spectra)
             H = coefficients(data, spectra)[0]
         report("computing spectra of all genes", 0.95)
         tpm, score = _spectra_of_all(V, statistics, H.T)
         report("computing usages", 0.98)
-        usages, labels = _usages_of(V, statistics, chosen, tpm)
+        if donors is None:
+            usages, labels = _usages_of(V, statistics, chosen, tpm)
+        else:
+            for _ in range(_SCALE_ROUNDS):
+                shares = over(H.T, H.T.sum(axis=1, keepdims=True))
+                in_counts = shares * (statistics.totals / TPM)[:, None]
+                donors = scales_of_all(V, fit.groups, in_counts, tpm)
+                tpm, score = _spectra_of_all(donors.divided(V), statistics, H.T)
+            scales = np.asarray(donors.scales)[:, chosen]
+            some = donors.fitted(scales, donors.table)
+            usages, labels = _counted_usages(counts, statistics, some, tpm[chosen] / TPM)
+            of_donors = Donors.of(donors, usages, returning(data, donors, spectra))
+        found = replace(found, class_shares=shares_by_class(tpm, usages.T, columns))
     settings = {
         "n_components": K,
         "K_decided_by": reason,
@@ -279,7 +333,18 @@ def find_programs(
         **how,
     }
     return Programs(
-        usages, labels, spectra, tpm, score, chosen, statistics, found, V.names, settings, tried
+        usages,
+        labels,
+        spectra,
+        tpm,
+        score,
+        chosen,
+        statistics,
+        found,
+        V.names,
+        settings,
+        tried,
+        of_donors,
     )
 
 
@@ -327,7 +392,10 @@ def scaled_genes(
     if not (variance > 0).all():
         gene = V.names.feature(int(genes[np.argmin(variance)]))
         raise OptionError(f"gene {excerpt(gene)!r} is the same in all cells: leave it out")
-    view = take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32")
+    return _held(take_features(source, genes, factors=1 / np.sqrt(variance), dtype="float32"))
+
+
+def _held(view: DataMatrix) -> DataMatrix:
     return hold_copy(view) if view.n_entries <= _HELD_ENTRIES else view
 
 
@@ -361,26 +429,27 @@ def _choose_number(
 # --- spectra ----------------------------------------------------------------------------------
 
 
-def _refine(
-    V: DataMatrix,
-    spectra: Array,
-    H: Aligned,
-    statistics: GeneStatistics,
-    genes: Array,
-    n_iter: int,
-) -> Array:
-    """Refine the spectra with some iterations of the Poisson loss, in the same units and order."""
-    counts: DataMatrix = take_features(V, genes, dtype="float32")
-    counts = hold_copy(counts) if counts.n_entries <= _HELD_ENTRIES else counts
-    deviation = np.sqrt(statistics.variance[genes])[:, None]
+def _refine(counts: DataMatrix, W: Array, H: Aligned, n_iter: int) -> Array:
+    """Refine spectra in counts with some iterations of the Poisson loss."""
     loss = get_loss("poisson")
-    start = loss.initialize(counts, spectra.shape[1], (spectra * deviation, H))
+    start = loss.initialize(counts, W.shape[1], (W, H))
     how: Facts = {"stopping": Stopping(0.0, max_iter=n_iter), "objective": loss.on(counts)}
-    W = alternate(counts, start.W, start.H, "newton", **how).W / deviation
+    return alternate(counts, start.W, start.H, "newton", **how).W
+
+
+def _with_sum_one(W: Array, before: Array) -> Array:
+    """Return spectra that sum to one; those from before if no cell uses a program any more."""
     sums = W.sum(axis=0)
-    if not (sums > 0).all():  # no cell uses a program any more
-        return spectra
-    return np.asarray(W / sums, spectra.dtype)
+    return np.asarray(W / sums, before.dtype) if (sums > 0).all() else before
+
+
+def _counted_usages(
+    counts: DataMatrix, statistics: GeneStatistics, groups: Groups, W: Array
+) -> Pair:
+    """Return the usages that best explain the counts of genes with the scales of donors."""
+    H, labels, _ = Problem("poisson", groups=groups).coefficients(counts, W, unseen="ignore")
+    usages = over(np.asarray(H.T, dtype=float), np.asarray(statistics.totals)[:, None])
+    return np.ascontiguousarray(usages), np.asarray(labels)
 
 
 def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) -> Pair:
@@ -391,8 +460,9 @@ def _spectra_of_all(V: DataMatrix, statistics: GeneStatistics, usages: Aligned) 
     """
     (sums,) = V.sweep(_regress, statistics.totals, usages)
     K = len(sums["U"])
-    tpm = nnls(sums["PP"], sums["TPM"][:, K:])
-    centred = sums["TPM"][:, :K] - np.outer(statistics.tpm_mean, sums["U"])
+    tpm = nnls(sums["PP"], sums["TPM"][:, K : 2 * K])
+    mean = sums["TPM"][:, -1] / V.n_samples
+    centred = sums["TPM"][:, :K] - np.outer(mean, sums["U"])
     deviation = np.sqrt(np.maximum(statistics.tpm_variance, 1e-12))
     standardised = centred / deviation[:, None]
     score = lstsq(sums["UU"], standardised.T, rcond=None)[0]
@@ -403,7 +473,7 @@ def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
     U = exact(usages)
     P = over(U, U.sum(axis=1, keepdims=True))
     tpm = _to_tpm(block, totals)
-    sums = weighted_sums(tpm, np.hstack([U, P]))
+    sums = weighted_sums(tpm, np.hstack([U, P, np.ones((len(U), 1))]))
     return ({"UU": U.T @ U, "U": U.sum(axis=0), "PP": P.T @ P, "TPM": sums},)
 
 
@@ -434,9 +504,15 @@ _TABLES = {
     "score": "{name}.gene_spectra_score.{run}.txt",
     "starcat": "{name}.starcat_spectra.{run}.txt",
     "facts": "{name}.run.{run}.json",
+    "donors": "{name}.donors.k_{K}.txt",
+    "scales": "{name}.donor_scales.k_{K}.txt",
     "annotated": "{name}.{run}.h5ad",
 }
-_PICTURES = {"number": "{name}.k_selection.png", "clusters": "{name}.clustering.{run}.png"}
+_PICTURES = {
+    "number": "{name}.k_selection.png",
+    "clusters": "{name}.clustering.{run}.png",
+    "donors": "{name}.donors.k_{K}.png",
+}
 _STARCAT_SUM = 1e6
 
 
@@ -449,7 +525,7 @@ def file_names(
     'atlas.usages.k_20.dt_0_5.consensus.txt'
     """
     run = f"k_{K}.dt_{str(density_threshold).replace('.', '_')}"
-    return {what: pattern.format(name=name, run=run) for what, pattern in patterns.items()}
+    return {what: pattern.format(name=name, run=run, K=K) for what, pattern in patterns.items()}
 
 
 def runs_folder(name: str) -> str:
@@ -536,12 +612,15 @@ def write_programs(
         An .h5ad file. If given, a copy of it is annotated, and the file itself is not changed.
         ``obsm["X_conenmf"]`` gets the usages, ``varm["conenmf"]`` the spectra in TPM,
         ``varm["conenmf_score"]`` the scores, ``obs["conenmf"]`` the labels as categories,
-        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts.
+        ``var["conenmf"]`` whether a gene was factored, and ``uns["conenmf"]`` the facts. With
+        groups, ``varm["conenmf_scales"]`` gets the scales of genes in each donor.
     """
     target = Path(folder)
     names = file_names(name, programs.K, programs.settings["density_threshold"])
     if counts is None and copy_of is None:
         del names["annotated"]
+    if programs.donors is None:
+        del names["donors"], names["scales"]
     facts = json_values({**run_facts(programs), "source": source, "genes": genes})
     with writing(target):
         target.mkdir(exist_ok=True)
@@ -565,7 +644,8 @@ def pictures(programs: Programs, name: str) -> Facts:
     """Return the figures of a run by file names, which are those of cNMF.
 
     One figure shows the clusters of the fits. If the number of programs was chosen, another shows
-    the evidence for it, or the stability and error for each number of a range.
+    the evidence for it, or the stability and error for each number of a range. With groups, one
+    shows usages by donor and the scales of genes.
     """
     threshold = programs.settings["density_threshold"]
     names = file_names(name, programs.K, threshold, _PICTURES)
@@ -573,6 +653,10 @@ def pictures(programs: Programs, name: str) -> Facts:
     drawn = {names["clusters"]: axes[0].figure}
     if programs.tried is not None:
         drawn[names["number"]] = programs.tried.plot()[0].figure
+    donors = programs.donors
+    if donors is not None:
+        axes = plots.donors(donors.names, donors.usages, donors.table, donors.scales)
+        drawn[names["donors"]] = axes[0].figure
     return drawn
 
 
@@ -584,10 +668,22 @@ def run_facts(programs: Programs) -> Facts:
         "n_cells": len(programs.usages),
         "n_all_genes": len(programs.spectra_tpm),
     }
+    donors = programs.donors
+    if donors is not None:
+        facts["donors"] = {
+            "names": donors.names,
+            "n_cells": donors.sizes,
+            "found_in": donors.found_in,
+            "uses": donors.table,
+            "usages": donors.usages,
+            "returns_in_both_halves": donors.returns,
+            "moved_genes": donors.moved(programs.names),
+        }
     return facts | {
         "verdict": found.verdict,
         "no_consensus": found.no_consensus,
         "found_in": found.found_in,
+        "class_shares": found.class_shares,
         "silhouettes": found.silhouettes,
         "relative_error": found.relative_error,
         "best_relative_error": found.best_relative_error,
@@ -600,7 +696,10 @@ def _annotations(programs: Programs, facts: Facts) -> list[Annotation]:
     was_factored = np.zeros(len(programs.spectra_tpm), bool)
     was_factored[programs.genes] = True
     of_cells = categories(programs.labels, first=1)
+    donors = programs.donors
+    more = [] if donors is None else [("varm", "conenmf_scales", donors.scales.T)]
     return [
+        *more,
         ("obsm", "X_conenmf", programs.usages),
         ("varm", "conenmf", programs.spectra_tpm),
         ("varm", "conenmf_score", programs.spectra_score),
@@ -631,6 +730,12 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
         "usages": _rows(programs.usages, cells, numbers),
         "tpm": _rows(tpm.T, numbers, all_genes),
     }
+    donors = programs.donors
+    if donors is not None:
+        titles = [no_formula(name) for name in donors.names]
+        shown = np.column_stack([donors.found_in, np.where(donors.table, donors.usages, 0.0).T])
+        tables["donors"] = _rows(shown, numbers, ["donors", *titles])
+        tables["scales"] = _rows(donors.scales.T, all_genes, titles)
     return tables | {
         "score": _rows(programs.spectra_score.T, numbers, all_genes),
         "starcat": _rows(_starcat(programs).T, starcat_names, chosen),

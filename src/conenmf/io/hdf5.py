@@ -214,6 +214,13 @@ def open_object(member: Member) -> NamedMatrix:
 # --- other parts of AnnData -------------------------------------------------------------------
 
 
+def read_observations(path: Path) -> Any:
+    """Read obs of AnnData, without columns that have an entry of their name in uns."""
+    h5py = require_package("h5py", path)
+    with named_damage(path), h5py.File(path) as root:
+        return _element(root["obs"]).drop(columns=[*root.get("uns", ())], errors="ignore")
+
+
 def read_annotation(path: Path, column: str) -> list[str]:
     """Read a column of obs of AnnData as texts; categories become their names."""
     h5py = require_package("h5py", path)

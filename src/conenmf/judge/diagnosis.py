@@ -24,20 +24,19 @@ from numpy.linalg import norm
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import classes as numbered
 from ..arguments import integer
-from ..data.blocks import exact, over
+from ..data.blocks import exact
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
 from ..data.validate import check_factors
 from ..data.views import take_samples
-from ..errors import DataError
 from ..io.open import as_data
 from ..solve.coefficients import sorted_rows
 from ..solve.losses import Loss
 from ..solve.problem import Problem, problem_of
 from ..text import counted, visible
 from ..types import Array, Texts
+from .association import MAX_CLASS_SHARE, named_columns, shares_by_class
 from .certificate import AnyCertificate, certify
 from .choose_k import GUESS
 from .details import Details, cones_in_words, describe
@@ -66,7 +65,6 @@ _ALIKE_COSINE = 0.8  # in most halves: something like it returns
 _MIN_STRUCTURE = 0.45  # share of samples that components predict better than one does
 _MIN_FAR_STRUCTURE = 0.3  # ... if neighbouring features are hidden too
 _NEARLY_SAME_COSINE = 0.9  # without structure, in all halves but one
-_MAX_CLASS_SHARE = 0.5  # of the variation of a component; above, it follows the class
 
 _SINGLE_FEATURES = "single features tell the cones apart, so none predicts another"
 _MAX_HELD_ENTRIES = 1 << 25  # of the samples that are fitted again
@@ -287,8 +285,8 @@ class Evidence(NamedTuple):
         Why the structure was not tested; "" if it was.
     class_shares : array (K,)
         As in `Diagnosis`.
-    class_name : str
-        What the classes are called.
+    class_names : list of K str
+        What the classes are called that explain most of each component.
     sampled : list of str
         How many of the samples were fitted again; empty if all were.
     """
@@ -297,13 +295,13 @@ class Evidence(NamedTuple):
     structure: Structure | None
     why_open: str
     class_shares: Array
-    class_name: str
+    class_names: list[str]
     sampled: list[str]
 
     @property
     def follows(self) -> Array:
         """Which components (K,) follow the classes."""
-        return self.class_shares > _MAX_CLASS_SHARE
+        return self.class_shares > MAX_CLASS_SHARE
 
 
 def gather(
@@ -321,15 +319,19 @@ def gather(
     V = fit.V
     K = fit.W.shape[1]
     indices = evenly_spaced(V.n_samples, _n_held(V))
-    of_groups = _labels("groups", groups, V.n_samples, indices)
-    of_classes = _labels("classes", classes, V.n_samples, indices)
-    labels = of_classes if of_groups is None else of_groups
+    of_groups = named_columns("groups", groups, V.n_samples, "group")
+    columns = {**named_columns("classes", classes, V.n_samples), **of_groups}
     shares = np.full(K, np.nan)
-    if labels is not None:
-        shares = class_shares(fit.W, fit.H[:, indices], labels)
+    names = [""] * K
+    if columns:
+        found = shares_by_class(fit.W, fit.H, columns)
+        largest = np.argmax([*found.values()], axis=0)
+        shares = np.max([*found.values()], axis=0)
+        names = [[*columns][place] for place in largest]
     part = take_samples(V, indices)
-    equal = units_of(part)
-    units = equal if of_groups is None else units_of(part, of_groups)
+    equal = units = units_of(part)
+    for labels in of_groups.values():
+        units = units_of(part, labels[indices])
     if units.max() < 1:  # a single sample or group has no halves
         n_splits = 0
     why_open = "not tested: no halves of the samples were fitted"
@@ -337,52 +339,19 @@ def gather(
         few = "not tested: a few large features decide" if features.is_of_few else ""
         why_open = why_untested(part, K, equal) or few
     rng = default_rng(0)
-    found = None if why_open else structure(part, K, fit.how.problem.loss, units, equal, rng)
+    predicts = None if why_open else structure(part, K, fit.how.problem.loss, units, equal, rng)
     spectra = half_spectra(part, K, fit.how, units, rng, n_splits, watch)
     cosines = cosines_in_halves(fit.W, spectra)
-    class_name = "class" if of_groups is None else "group"
     sampled = []
     if len(indices) < V.n_samples:
         sampled.append(f"judged on {len(indices):,} of {V.n_samples:,} samples")
-    return Evidence(cosines, found, why_open, shares, class_name, sampled)
-
-
-def _labels(name: str, values: ArrayLike | None, n_samples: int, indices: Array) -> Array | None:
-    """Number the classes of some samples; None if they are not known."""
-    if values is None:
-        return None
-    given = numbered(name, values)
-    if given.size != n_samples:
-        raise DataError(
-            f"{name} has {given.size} labels for {n_samples} samples: give one for each"
-        )
-    return np.unique(given[indices], return_inverse=True)[1]
+    return Evidence(cosines, predicts, why_open, shares, names, sampled)
 
 
 def _n_held(V: DataMatrix) -> int:
     """Return how many samples are fitted again: all, unless they take too much memory."""
     per_sample = max(V.n_entries / V.n_samples, 1.0)
     return max(int(_MAX_HELD_ENTRIES / per_sample), 1)
-
-
-def class_shares(W: Array, H: Aligned, labels: Array) -> Array:
-    """Return the share (K,) of the variation of each component that classes explain.
-
-    It is eta squared of the share of the component in each sample, less what chance gives.
-
-    >>> H = np.array([[3.0, 3.0, 1.0, 1.0], [1.0, 1.0, 3.0, 3.0]])
-    >>> [class_shares(np.eye(2), H, np.array(one)) for one in ([0, 0, 1, 1], [0, 1, 0, 1])]
-    [array([1., 1.]), array([0., 0.])]
-    """
-    amounts = np.asarray(H, dtype=float).T * norm(exact(W), axis=0)
-    usages = over(amounts, amounts.sum(axis=1, keepdims=True))
-    usages -= usages.mean(axis=0)
-    sizes = np.bincount(labels)
-    sums = np.zeros((sizes.size, usages.shape[1]))
-    np.add.at(sums, labels, usages)
-    explained = over((sums**2 / sizes[:, None]).sum(axis=0), (usages**2).sum(axis=0))
-    chance = (sizes.size - 1) / max(labels.size - 1, 1)
-    return np.clip((explained - chance) / max(1 - chance, 1e-12), 0.0, 1.0)
 
 
 # --- grades -------------------------------------------------------------------------------------
@@ -449,7 +418,7 @@ def _judged(evidence: Evidence, fit: Fit, *, are_apart: bool) -> tuple[list[str]
             reason = f"{same} (typical cosine {typical:.2f})"
         if evidence.follows[k]:
             share = f"{evidence.class_shares[k]:.0%} of its variation"
-            reason += f"; follows the {evidence.class_name} ({share})"
+            reason += f"; follows the {evidence.class_names[k]} ({share})"
             if k >= fit.n_fixed and grade == "interpret":
                 grades[k] = "with care"
         reasons.append(f"{reason}; {fit.others.in_words(k, fit.names)}")
@@ -515,14 +484,16 @@ def components_row(
             words = "do not interpret" if grade == "do not" else grade
             shown = ", ".join(own) if K <= _MAX_LISTED else f"{len(own)} of {K}"
             parts.append(f"{words}: {shown}")
-    following = [label for k, label in enumerate(labels) if evidence.follows[k]]
-    if following:
-        parts.append(f"follow the {evidence.class_name}: {', '.join(following)}")
+    following: dict[str, list[str]] = {}
+    for k in map(int, np.flatnonzero(evidence.follows)):
+        following.setdefault(evidence.class_names[k], []).append(labels[k])
+    for name, own in following.items():
+        parts.append(f"follow the {name}: {', '.join(own)}")
     finding = "; ".join([*parts, *evidence.sampled])
     good = by_grade["interpret"]
     if len(good) == K:
         return Row("Components", "good", finding)
-    all_follow = {*labels} == {*good, *following}
+    all_follow = {*labels} == {*good, *chain(*following.values())}
     advice = _next_step(evidence, data, all_follow=all_follow)
     return Row("Components", "fair" if good else "poor", finding, advice)
 
@@ -535,7 +506,8 @@ def _next_step(evidence: Evidence, data: Row, *, all_follow: bool) -> str:
     if found is not None and found.share < _MIN_STRUCTURE:
         return ""
     if all_follow:
-        return f"fit the samples of one {evidence.class_name} alone"
+        name = evidence.class_names[int(evidence.class_shares.argmax())]
+        return f"fit the samples of one {name} alone"
     return "try another number of components, or more samples"
 
 
@@ -666,7 +638,7 @@ def diagnose(
     groups : array (N,), optional
         The group of each sample, such as its donor. Halves of the samples are then halves of the
         groups, and a component that follows a group is to be interpreted with care.
-    classes : array (N,), optional
+    classes : array (N,) or table of N rows, optional
         Known classes of the samples; a component that follows them is marked too.
     n_splits : int
         The number of splits into halves; both halves of each are fitted. With 0, components are

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import compress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.linalg import norm, pinv
@@ -55,6 +56,7 @@ from ..solve.problem import Problem, check_count, problem_of
 from ..solve.run import Stopping
 from ..text import counted
 from ..types import Array, Facts, PathLike, Texts
+from .association import followers, named_columns, shares_by_class
 from .details import samples_and_weights
 from .dispersion import POISSON, edge_of, likelihoods, noise_of, quasi_divergence
 from .dispersion import dispersion as estimated_dispersion
@@ -147,6 +149,9 @@ class Stability:
     is_pruned : bool
         Whether activities that noise explains were set to zero for W. The statistics of the runs,
         with their silhouettes and part of the limits, describe the runs before this step.
+    class_shares : dict
+        For each column of classes that was given, the share of the variation of each component that
+        they explain; see `judge.association`.
 
     Examples
     --------
@@ -181,6 +186,7 @@ class Stability:
     no_consensus: str
     no_moves: str = ""
     is_pruned: bool = False
+    class_shares: Facts = field(default_factory=dict)
 
     @property
     def K(self) -> int:
@@ -246,7 +252,7 @@ class Stability:
         arrays: Facts = {}
         facts: Facts = {"format": FORMAT, "names": vars(self.names)}
         for name, value in vars(self).items():
-            if isinstance(value, str | int | float):
+            if isinstance(value, str | int | float | dict):
                 facts[name] = value
             elif name != "names":
                 arrays[name] = value
@@ -298,8 +304,16 @@ class Stability:
             words += f"; withheld for {', '.join(which)}: {reason}"
         return words
 
-    def in_sentences(self) -> list[str]:
-        """Return the verdict, the errors and the number of distinct solutions, in sentences."""
+    def in_sentences(self, unit: str = "component", first: int = 0) -> list[str]:
+        """Return the verdict, the errors, distinct solutions and followed classes, in sentences.
+
+        Parameters
+        ----------
+        unit : str
+            What components are called that follow a class.
+        first : int
+            The number of the first of them.
+        """
         n_stable = int(self.is_stable.sum())
         n_kept = int(self.is_kept.sum())
         error = get_loss(self.loss).words.of_runs
@@ -326,7 +340,7 @@ class Stability:
             )
         if self.K > (F := self.W.shape[0]):
             sentences.append(f"{self.K} components of {F} features: at most {F} can be independent")
-        return sentences
+        return sentences + followers(self.class_shares, unit, first)
 
     def plot(self, axes: object = None) -> Array:
         """Draw the components with the limits of their entries; return the matplotlib axes.
@@ -393,6 +407,7 @@ def stability(
     tol: float = 1e-5,
     rng: Generator | None = None,
     checkpoint: Place = None,
+    classes: Any = None,
 ) -> Stability:
     """Fit resampled data many times, and measure how stable each component is.
 
@@ -437,6 +452,9 @@ def stability(
     checkpoint : path or Checkpoint, optional
         A folder in which runs are saved every minute and when they end. The same call, even with
         more runs, resumes and gives the same result as an uninterrupted call.
+    classes : array (N,) or table of N rows, optional
+        Known classes of the samples, such as donors: one column, or a dict or data frame with
+        several. The result says which components follow them.
 
     Notes
     -----
@@ -462,6 +480,7 @@ def stability(
     max_excess = number("max_excess", max_excess, at_least=0, or_infinite=True)
     stopping = Stopping(tol, max_iter=integer("max_iter", max_iter, at_least=1))
     rng = optional(generator, "rng", rng) or default_rng(0)
+    columns = named_columns("classes", classes, V.n_samples)
     require_data_matrix(V, holes=fitted.noise is None and resample != "counts")
     if "resampling" not in fitted.constraints and resample != "start":
         advice = " does not depend on the scale of a sample, so samples have no weights: use "
@@ -495,7 +514,8 @@ def stability(
                 found, ends = replicates.pruned(found, spectra[is_kept], generators, threshold)
                 shown[is_kept] = ends
         stable = _statistics(V, shown, errors, is_kept, found, best, problem, resample, can_prune)
-        return replace(stable, spectra=spectra)
+        shares = shares_by_class(stable.W, stable.H, columns)
+        return replace(stable, spectra=spectra, class_shares=shares)
 
 
 def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
@@ -740,6 +760,7 @@ def stability_over(
     rng: Generator | None = None,
     checkpoint: Place = None,
     callback: Callable[[Stability], object] | None = None,
+    classes: Any = None,
 ) -> StabilityRange:
     """Compare the stability of several numbers of components, and recommend one.
 
@@ -762,6 +783,8 @@ def stability_over(
         A folder with a subfolder for each number, in which `stability` saves its runs.
     callback : callable, optional
         Called with the `Stability` of each number as soon as it is known.
+    classes : array (N,) or table of N rows, optional
+        As in `stability`.
 
     Examples
     --------
@@ -802,6 +825,7 @@ def stability_over(
                 tol=tol,
                 rng=rng,
                 checkpoint=here,
+                classes=classes,
             )
             if tell is not None:
                 tell(one)

@@ -6,9 +6,9 @@ import base64
 import io
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from ..arguments import classes as numbers_of_classes
 from ..components import largest_features
 from ..data.blocks import exact, unit_columns
 from ..errors import DataError, Option, OptionError
+from ..judge.association import followers
 from ..judge.certificate import AnyCertificate
 from ..judge.details import shrink, thumbnails
 from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
@@ -320,8 +321,10 @@ class Context:
         return image(pixels, white, description)
 
 
-def _number_classes(values: ArrayLike, N: int) -> Classes:
-    """Number the classes, the largest first."""
+def _number_classes(values: Any, N: int) -> Classes:
+    """Number the classes, the largest first; of a table, those of the first column."""
+    if isinstance(values, Mapping):
+        values = next(iter(values.values()))
     count = numbers_of_classes("classes", values).size
     if count != N:
         raise DataError(f"there are {count} classes for {N} samples: give one for each")
@@ -343,18 +346,24 @@ def verdict(context: Context) -> list[Row]:
     """Return the rows of the diagnosis, and a row of the stability if known."""
     rows = list(context.diagnosis.rows)
     if context.stability is not None:
-        names = [row.name for row in rows]
-        rows.insert(names.index("Components") + 1, _stability_row(context.stability))
+        place = [row.name for row in rows].index("Components") + 1
+        rows[place:place] = _rows_of_stability(context.stability)
+    donors = context.result.settings.get("donors")
+    if donors:
+        rows.append(Row("Donors", "good", "; ".join(donors)))
     return rows
 
 
-def _stability_row(found: Stability) -> Row:
-    n_stable = int(found.is_stable.sum())
+def _rows_of_stability(found: Stability) -> Iterator[Row]:
     finding = found.in_sentences()[0]
-    if n_stable == found.K:
-        return Row("Stability", "good", finding)
     advice = "interpret only the stable components, or try a smaller K"
-    return Row("Stability", "fair" if n_stable else "poor", finding, advice)
+    if found.is_stable.all():
+        yield Row("Stability", "good", finding)
+    else:
+        yield Row("Stability", "fair" if found.is_stable.any() else "poor", finding, advice)
+    following = followers(found.class_shares)
+    if following:
+        yield Row("Classes", "fair", "; ".join(following), "compare them within single classes")
 
 
 # --- components ---------------------------------------------------------------------------------

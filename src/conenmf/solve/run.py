@@ -43,8 +43,7 @@ from .coefficients import column_units
 from .loss import AnyObjective, Move, Updated, step_of_run
 from .solvers import FLOOR, Solver
 
-GROUP_SCALES = "scales of groups"  # names of arrays in a checkpoint
-GROUP_TABLE = "table of groups"
+GROUP_PREFIX = "group "  # starts the names of what groups change, in a checkpoint
 _SUM_PREFIX = "sum "  # starts the name of each sum of the loss, in a checkpoint
 _SMALL_ENTRY = 1e-2  # beside a larger entry of a column, the floor does not matter
 _FLOOR_SHARE = 1e-11  # of ||V||: smaller contributions do not matter
@@ -608,12 +607,11 @@ class Run:
         return Parts(arrays, aligned, plain)
 
     def _found(self) -> Facts:
-        """Return the scales and the table of groups, on which the objective depends."""
+        """Return what groups change, on which the objective depends."""
         groups = self.objective.groups
-        if groups is None:
-            return {}
-        found = {GROUP_SCALES: groups.scales, GROUP_TABLE: groups.table}
-        return {name: array for name, array in found.items() if array is not None}
+        names = () if groups is None else ("scales", "table", "weights", "matter")
+        found = {GROUP_PREFIX + name: getattr(groups, name) for name in names}
+        return {name: np.asarray(one) for name, one in found.items() if one is not None}
 
     def _resume(self, parts: Parts) -> None:
         arrays, aligned, plain = parts
