@@ -29,7 +29,7 @@ def test_save_and_load(tmp_path, cones):
     assert back.init_used == "nndsvd"
     assert os.listdir(tmp_path) == ["result.npz"]
     with np.load(tmp_path / "result.npz", allow_pickle=False) as stored:
-        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-11"
+        assert json.loads(str(stored["facts"]))["format"] == "conenmf-factorization-12"
 
 
 def test_any_damage_is_named(tmp_path, cones, rng):

@@ -64,6 +64,7 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.scenes import SCENE, abundances_of
 from .solve.solvers import AnySolver
+from .solve.symmetric import refuse_symmetric
 from .types import Array, Facts, Function, Pair, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
@@ -122,6 +123,8 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
         return Option("fixed")
     if isinstance(model.missing, str) and model.missing == "zeros":
         return Option("missing", "zeros")
+    if model.symmetric:
+        return Option("symmetric", True)
     return None if getattr(model, "_weights", None) is None else Option("weights")
 
 
@@ -198,6 +201,11 @@ class ConeNMF(
     negative : {"raise", "clip", "keep"}
         What to do with negative entries: raise an error; replace them by zeros if they are as small
         as rounding errors; or keep them as noise around zero.
+    symmetric : bool
+        Whether X has the weights of the edges of a graph, so that X ~ W S W'. W, with a row for
+        each node, has unit columns and is ``components_.T``; S is ``result_.affinities``; the
+        coefficients are W S. `labels_` has the group of each node, the largest entry of its row of
+        W. New nodes and judges of W H are not available: `transform`, `diagnose`, `stability`.
     max_memory : int or str, optional
         Memory for data and results, such as "4GB"; larger files are read in blocks. The default is
         half of the memory of the machine.
@@ -262,6 +270,7 @@ class ConeNMF(
     missing: str | float = "raise"
     n_threads: int | None = None
     negative: Negative = "raise"
+    symmetric: bool = False
     max_memory: MemorySize = None
     random_state: int | Generator | np.random.RandomState | None = None
     verbose: int = 0
@@ -397,6 +406,7 @@ class ConeNMF(
                 loss=self.loss,
                 fixed=problem.fixed,
                 penalties=problem.penalties,
+                symmetric=problem.symmetric,
                 solver=self.solver,
                 checkpoint=self.checkpoint,
                 max_iter=self.max_iter,
@@ -583,6 +593,7 @@ class ConeNMF(
             H=end.H,
             labels=end.labels,
             shares=end.shares,
+            affinities=end.affinities,
             objective=end.objective,
             relative_error=error,
             settings=settings,
@@ -744,7 +755,7 @@ class ConeNMF(
         sample_weight : array (n_samples,), optional
             The weight of each sample, at least 0.
         """
-        check_is_fitted(self)
+        self._require_one_sided()
         V = self._read(X, reset=False)
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
@@ -770,6 +781,7 @@ class ConeNMF(
     def _coefficients(
         self, X: object, unseen: str = "warn"
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
+        self._require_one_sided()
         V, W = self._read_with_components(X)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         problem = Problem(self.loss, self._penalties(V))
@@ -777,6 +789,11 @@ class ConeNMF(
             problem = Problem(self.loss, replace(problem.penalties, sum_to_one=False))
         H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
+
+    def _require_one_sided(self) -> None:
+        check_is_fitted(self)
+        if hasattr(self, "result_") and self.result_.problem.symmetric:
+            refuse_symmetric()
 
     @property
     def _is_shaded(self) -> bool:
@@ -903,7 +920,7 @@ class ConeNMF(
     def _problem(self, V: DataMatrix) -> Problem:
         """Return what a fit of V minimises."""
         fixed = None if self.fixed is None else self._fixed_in_letters(V)
-        return Problem(self.loss, self._penalties(V), fixed)
+        return Problem(self.loss, self._penalties(V), fixed, symmetric=self.symmetric)
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed:
         """Return known components, given as rows, as columns in the order of the features of V."""

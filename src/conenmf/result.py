@@ -43,6 +43,7 @@ from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .solve.scenes import ENDMEMBERS, abundances
+from .solve.symmetric import in_words, refuse_symmetric
 from .text import counted
 from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
@@ -62,7 +63,7 @@ class Factorization:
     H : array (K, N)
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample that uses none.
+        sample that uses none. Of a graph, the largest entry in each row of W.
     shares : array (K,)
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
         to 1. Components are sorted by share, the largest first; without a solver they keep the
@@ -101,8 +102,12 @@ class Factorization:
         The result of `diagnose()`; None until it is called.
     known_uniqueness : Uniqueness or None
         The result of `uniqueness()`; None until it is called.
-    names, vocabulary : Names, Vocabulary or None
-        The names of samples and features, if the data have any; the words of texts and their
+    names : Names
+        The names of samples and features, if the data have any.
+    affinities : array (K, K) or None
+        S of a graph V ~ W S W', if the fit was ``symmetric``.
+    vocabulary : Vocabulary or None
+        The words of texts and their
         weights, which `from_texts` needs to read new texts.
     preparation : Preparation or None
         The steps that `prepare` applied to the data, so that `apply_preparation` can repeat them on
@@ -146,6 +151,7 @@ class Factorization:
     diagnosis: Diagnosis | None = None
     known_uniqueness: Uniqueness | None = None
     names: Names = field(default_factory=Names)
+    affinities: Array | None = None
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
     selection: Selection | None = field(default=None, repr=False)
@@ -263,6 +269,8 @@ class Factorization:
             lines.append(self.K_decided_by)
         lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
         lines.append(self.settings.get("reference", {}).get("words", ""))
+        if self.affinities is not None:
+            lines.append(in_words(self.affinities))
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"
@@ -368,6 +376,8 @@ class Factorization:
                 self.certify(effort=effort)
             return self.diagnosis
         V = self._require_data("diagnose(V, W, H)")
+        if self.problem.symmetric:
+            refuse_symmetric()
         n_splits = integer("n_splits", n_splits, at_least=0)
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):

@@ -69,7 +69,7 @@ from .output import (
 from .request import Request, command
 
 # If one of these options is given, ratings are fitted like other data.
-_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
+_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "symmetric"}
 
 
 _SOLVING = ("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "scene")
@@ -90,6 +90,7 @@ _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
     "tables",
     "anndata",
     "reference",
+    "symmetric",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -109,6 +110,7 @@ def fit(request: Request) -> int:
     conenmf fit ratings.csv
     conenmf fit spectra.csv -k 5 --fixed library.csv
     conenmf fit cells.h5ad -k 10 --groups donor
+    conenmf fit graph.mtx -k 6 --symmetric
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far. Later it ends the
@@ -142,7 +144,7 @@ def fit(request: Request) -> int:
             result = replace(result, settings={**result.settings, "reference": found})
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
-        elif not request.no_report:
+        elif not (request.no_report or request.symmetric):
             with interruption.optional():
                 request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
@@ -188,7 +190,7 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
-    how = request.chosen(("init", "loss", "checkpoint", *STOPPING))
+    how = request.chosen(("init", "loss", "checkpoint", "symmetric", *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
     with request.display.working(request.choosing()):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)

@@ -123,6 +123,7 @@ class _Common:
     scene: bool = option(
         "Unmix a scene: endmembers, and abundances of each pixel that sum to one.", bool
     )
+    symmetric: bool = option("Find groups of nodes; DATA has the edges of a graph.", bool)
     init: str = option("Initialisation of the factors.", Choice(["auto", *INITS]))
     missing: str | float = option(
         "Which entries are missing: nan; zeros (if DATA is sparse, entries that are not "

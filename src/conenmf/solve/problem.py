@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import instance
+from ..arguments import flag, instance
 from ..data.imputation import fill_missing
 from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
@@ -30,6 +30,7 @@ from .run import Callback
 from .scenes import ENDMEMBERS
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
+from .symmetric import check_graph, finish_symmetric, refuse_symmetric
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class Problem:
         of a data frame are matched with the features of V by name.
     entries : Entries
         What is known of the entries of V; functions that get V find it out themselves.
+    symmetric : bool
+        Whether H = S W' with a symmetric S; see `symmetric`. Only fits and `certify` take such a
+        problem.
 
     Attributes
     ----------
@@ -87,6 +91,7 @@ class Problem:
     penalties : Penalties
     fixed : Fixed or None
     entries : Entries
+    symmetric : bool
 
     Examples
     --------
@@ -105,6 +110,7 @@ class Problem:
     penalties: Penalties
     fixed: Fixed | None
     entries: Entries
+    symmetric: bool
 
     def __init__(
         self,
@@ -112,6 +118,7 @@ class Problem:
         penalties: Penalties | None = None,
         fixed: Fixed | ArrayLike | None = None,
         entries: Entries = ALL_KNOWN,
+        symmetric: bool = False,
     ) -> None:
         penalties = NO_PENALTIES if penalties is None else penalties
         if fixed is not None and not isinstance(fixed, Fixed):
@@ -121,6 +128,7 @@ class Problem:
             penalties=instance("penalties", penalties, Penalties),
             fixed=fixed,
             entries=instance("entries", entries, Entries),
+            symmetric=flag("symmetric", symmetric),
         )
 
     def __getstate__(self) -> Facts:
@@ -133,18 +141,26 @@ class Problem:
     def __setstate__(self, state: Facts) -> None:
         vars(self).update(state, loss=get_loss(state["loss"]))
 
-    def bind(self, V: DataMatrix, solver: ChosenSolver = None) -> Problem:
+    def bind(
+        self, V: DataMatrix, solver: ChosenSolver = None, *, symmetric: bool = False
+    ) -> Problem:
         """Return the problem for V, after checks against V, the solver and the loss.
 
         Parameters
         ----------
         V : DataMatrix (F, N)
         solver : Solver or None
+        symmetric : bool
+            Whether the caller can treat symmetric problems; without it they are refused.
         """
+        if self.symmetric and symmetric:
+            check_graph(V, self)
+        elif self.symmetric:
+            refuse_symmetric()
         self.loss.check(V, solver, self.penalties, self.fixed)
         fixed = None if self.fixed is None else self.fixed.bind(V)
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
-        return Problem(self.loss, self.penalties, fixed, entries)
+        return Problem(self.loss, self.penalties, fixed, entries, self.symmetric)
 
     @property
     def n_fixed(self) -> int:
@@ -214,7 +230,10 @@ class Problem:
         near : array (N, K), optional
         """
         objective = self.objective(V, rescale=False)
-        end = objective.finish(W, sort=sort, near=near)
+        if self.symmetric:
+            end = finish_symmetric(V, W, sort=sort)
+        else:
+            end = objective.finish(W, sort=sort, near=near)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
@@ -233,7 +252,8 @@ class Problem:
         W : array (F, K)
         """
         fixed = None if self.fixed is None else Fixed(W[:, : self.n_fixed], self.fixed.names)
-        return Problem(self.loss, self.penalties, fixed).bind(V)
+        own = Problem(self.loss, self.penalties, fixed, symmetric=self.symmetric)
+        return own.bind(V, symmetric=True)
 
     def restored(self, W: Array) -> Array:
         """Return W of a run with the known components exactly as given.
@@ -429,6 +449,7 @@ class Problem:
             "penalties": self.penalties.plain(),
             "fixed": None if self.fixed is None else self.fixed.plain(),
             "entries": asdict(self.entries),
+            "symmetric": self.symmetric,
         }
 
     @classmethod
@@ -446,7 +467,8 @@ class Problem:
         if fixed is not None:
             fixed = Fixed(W[:, : fixed["count"]], fixed["names"], features)
         penalties = Penalties.of_plain(plain["penalties"])
-        return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]))
+        entries = Entries(**plain["entries"])
+        return cls(plain["loss"], penalties, fixed, entries, plain["symmetric"])
 
 
 def problem_of(problem: Problem | None, loss: str) -> Problem:

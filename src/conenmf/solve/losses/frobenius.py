@@ -112,6 +112,7 @@ class Frobenius(Loss):
             "sample weights",
             "resampling",
             "sigma",
+            "symmetric",
             "stream",
             "sparse",
         )

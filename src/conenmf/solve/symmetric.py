@@ -1,0 +1,237 @@
+"""Symmetric factors of a graph: V ~ W S W' with W >= 0 (N, K), and S >= 0 (K, K) symmetric.
+
+V holds the weights of the edges between N nodes. W says how much each node belongs to each group,
+and S how strongly the groups are linked: with S diagonal, nodes of one group are linked (V ~ W W'
+up to the lengths of columns); off the diagonal, nodes of two groups are (Wang, Li, Wang, Zhu and
+Ding, "Community discovery using nonnegative matrix factorization", Data Min. Knowl. Discov. 22,
+2011). With H = S W' it is a factorization W H of rank K, so all bounds for W H hold.
+
+*The affinities* S for a given W are a convex problem, min ||V - W S W'||^2 over S >= 0, with the
+gradient G S G - W'VW and G = W'W. Its rows are computed in turn, each exactly, until none moves.
+
+*A round.* With B = W S held, ||V - W B'||^2 is convex in W, and a few sweeps of coordinate descent
+give a better Y. Along D = Y - W the error f(W) = ||V - W S W'||^2 has twice the slope of this
+function at W, so it falls too. f(W + t D) is a polynomial of degree four in t, whose coefficients
+follow from products of K columns. Its lowest point with 0 <= t <= 1 is computed exactly, and
+W + t D, a mean of W and Y, is nonnegative. So no round raises the error, and entries may become or
+leave zero. A round takes one product of V with K columns.
+
+Not here: uncertain entries, missing edges, penalties, other losses, directed graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.linalg import norm
+from numpy.polynomial import Polynomial
+from numpy.random import default_rng
+
+from ..data.blocks import Block, first_largest, over, products, unit_columns, weighted_sums
+from ..data.matrix import DataMatrix, multiplied
+from ..errors import DataError, NotAvailableError, Option, OptionError
+from ..linalg.nnls import nnls
+from ..types import Array
+from .coefficients import Finish, coordinate_steps, finished
+from .run import Stopping
+from .solvers import hals
+
+if TYPE_CHECKING:
+    from .problem import Problem
+
+_ROUNDING = 1e-6  # of ||V||: a smaller difference of V and V' is rounding
+_N_PROBES = 16
+_SWEEPS = 3
+_MAX_TURNS = 500  # of the rows of S
+_STILL = 1e-12  # of ||S||: rows that move by less have converged
+_DIAGONAL = 0.01  # of ||S||: smaller entries off the diagonal do not count
+_TIE_SHARE = 1e-6  # relative difference up to which entries count as equal
+
+
+def check_graph(V: DataMatrix, problem: Problem) -> None:
+    """Raise an error unless V is a symmetric matrix of edges, and the problem is plain.
+
+    Parameters
+    ----------
+    V : DataMatrix (N, N)
+    problem : Problem
+    """
+    asked = Option("symmetric", True)
+    refused = {
+        "other losses than least squares": "symmetric" not in problem.loss.constraints,
+        "penalties or known components": not problem.is_free,
+        "missing or weighted entries: an edge that is not there is a zero": V.observed is not None,
+        "sample weights: multiply edges by them instead": V.unweighed is not None,
+        "Dask arrays: pass the edges as a sparse matrix": V.is_remote,
+    }
+    for what, is_asked in refused.items():
+        if is_asked:
+            raise OptionError(asked, f" takes no {what}")
+    if V.n_features != V.n_samples:
+        shape = f"this matrix has {V.n_samples} rows and {V.n_features} columns"
+        advice = ": pass the edges between nodes, or X @ X.T for links between samples"
+        raise DataError(asked, f" needs a square matrix, and {shape}{advice}")
+    rows, columns = V.names.sample_names, V.names.feature_names
+    if rows and columns and rows != columns:
+        n = next(n for n in range(len(rows)) if rows[n] != columns[n])
+        places = f"row {n} is {rows[n]!r}, column {n} is {columns[n]!r}"
+        advice = ": order them alike, for example by X.loc[X.columns]"
+        raise DataError(asked, f" needs the same nodes in rows and columns, and {places}{advice}")
+    _check_direction(V)
+
+
+def _check_direction(V: DataMatrix) -> None:
+    """Raise an error if V differs from its transpose by more than rounding; one pass.
+
+    For vectors x of independent normal numbers, the mean of ||(V - V')x||^2 is ||V - V'||^2.
+    """
+    X = default_rng(0).standard_normal((V.n_samples, _N_PROBES))
+    along, across = V.sweep(_both_products, X, X=X)
+    left = norm(across - np.asarray(along), axis=1)
+    difference = norm(left) / math.sqrt(_N_PROBES) / V.norm
+    if difference > _ROUNDING:
+        n = int(left.argmax())
+        nodes = V.names.sample_names or V.names.feature_names or range(V.n_samples)
+        what = f" needs a symmetric matrix. ||X - X.T|| is about {difference:.1g} of ||X||"
+        where = f", most of it at node {nodes[n]}"
+        advice = ": pass X + X.T if directions do not matter, or else fit without symmetric"
+        raise DataError(Option("symmetric", True), f"{what}{where}{advice}")
+
+
+def _both_products(block: Block, rows: Array, *, X: Array) -> tuple[Array, Array]:
+    """Step: the rows of V'X of a block, and its part of V X."""
+    return products(block.astype(float, copy=False), X), weighted_sums(block, rows)
+
+
+def refuse_symmetric() -> None:
+    """Raise the error of a judge that moves one factor of W H while the other one stays."""
+    raise NotAvailableError(
+        Option("symmetric", True),
+        " is for fit, certify and summary: uniqueness, limits, displacement, stability, diagnose, "
+        "components_for, select_k and the coefficients of new samples take W and H to be free of "
+        "each other. For these, fit without symmetric",
+    )
+
+
+def affinities(G: Array, M: Array, S: Array | None = None, turns: int = _MAX_TURNS) -> Array:
+    """Return the symmetric S >= 0 (K, K) that minimises ||V - W S W'||, given W'W and W'VW.
+
+    Rows take turns, from the given S or zeros.
+
+    >>> affinities(np.eye(2), np.array([[2.0, 1.0], [1.0, -3.0]]))
+    array([[2., 1.],
+           [1., 0.]])
+    """
+    S = np.zeros_like(G) if S is None else S.copy()
+    M = _symmetrised(M)
+    used = np.flatnonzero(G.diagonal() > 0)
+    for _ in range(turns):
+        before = S.copy()
+        for k in used:
+            others = G[k] @ S - G[k, k] * S[k]
+            S[k] = nnls(G, ((M[k] - others @ G) / G[k, k])[None])[0]
+        if norm(S - before) <= _STILL * norm(S):
+            break
+    return _symmetrised(S)
+
+
+def _symmetrised(M: Array) -> Array:
+    return np.asarray((M + M.T) / 2)
+
+
+def improved(V: DataMatrix, W: Array, stopping: Stopping, elapsed: Callable[[], float]) -> Array:
+    """Return unit columns W (N, K) after rounds that lower ||V - W S W'||.
+
+    Parameters
+    ----------
+    V : DataMatrix (N, N)
+    W : array (N, K)
+    stopping : Stopping
+        When rounds end, by the same rules as a run.
+    elapsed : callable
+        Returns the seconds since the fit began.
+    """
+    W = unit_columns(W.astype(float))
+    VW = _product(V, W)
+    S = affinities(W.T @ W, W.T @ VW)
+    errors: list[float] = []
+    while stopping.reason(errors, elapsed()) is None:
+        G = W.T @ W
+        D = hals(S @ G @ S, VW @ S, W, sweeps=_SWEEPS, floor=0.0) - W
+        VD = _product(V, W + D) - VW
+        t, squared = _lowest(S, (G, W.T @ D, D.T @ D), (W.T @ VW, W.T @ VD, D.T @ VD))
+        W, VW = W + t * D, VW + t * VD
+        errors.append(math.sqrt(max(1 + squared / V.total, 0.0)))
+        S = affinities(W.T @ W, W.T @ VW, S, 1)
+    return unit_columns(W).astype(V.dtype)
+
+
+def _product(V: DataMatrix, X: Array) -> Array:
+    """Return V'X (N, K), which is V X; one pass."""
+    return np.asarray(V.sweep(multiplied, X=X)[0])
+
+
+def _lowest(
+    S: Array, grams: tuple[Array, Array, Array], images: tuple[Array, Array, Array]
+) -> tuple[float, float]:
+    """Return t in [0, 1] with the lowest error of W + t D, and ||V - W S W'||^2 - ||V||^2 there.
+
+    `grams` are W'W, W'D and D'D, and `images` the same with V between the factors.
+    """
+    doubled = 1.0, 2.0, 1.0  # W'D and D'W are the coefficients of t
+    linear = [times * (S * image).sum() for times, image in zip(doubled, images, strict=True)]
+    parts = [times * S @ _symmetrised(gram) for times, gram in zip(doubled, grams, strict=True)]
+    powers = np.zeros(5)  # coefficients of 1, t, ..., t^4
+    powers[:3] -= 2 * np.array(linear)
+    for i, left in enumerate(parts):
+        for j, right in enumerate(parts):
+            powers[i + j] += (left * right.T).sum()
+    error = Polynomial(powers)
+    turning = error.deriv().roots().real
+    steps = np.array([0.0, *turning[(turning > 0) & (turning < 1)], 1.0])
+    values = error(steps)
+    return float(steps[values.argmin()]), float(values.min())
+
+
+def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
+    """Return the exact end of a fit with W (N, K): S, H = S W', the errors and the labels.
+
+    The label of a node is the group with the largest entry of W, in columns of equal length.
+
+    Parameters
+    ----------
+    V : DataMatrix (N, N)
+    W : array (N, K)
+    sort : bool
+        Whether components are sorted by their contribution.
+    """
+    exact = W.astype(float)
+    G = exact.T @ exact
+    VW = _product(V, exact)
+    M = _symmetrised(exact.T @ VW)
+    S = affinities(G, M)
+    n_first = 0 if sort else len(S)
+    end = finished(V, W, n_first=n_first, given=V.align((exact @ S).astype(V.dtype)))
+    memberships = unit_columns(exact[:, end.order]).T
+    labels = np.where(memberships.any(axis=0), first_largest(memberships, _TIE_SHARE), -1)
+    curvature = np.outer(G.diagonal(), G.diagonal())
+    steps = np.minimum(S, over(G @ S @ G - M, curvature))
+    squared = coordinate_steps(S @ G @ S, VW @ S, exact) + (curvature * steps**2).sum()
+    return end._replace(
+        labels=labels,
+        kkt_residual=math.sqrt(squared / V.total),
+        affinities=S[np.ix_(end.order, end.order)],
+    )
+
+
+def in_words(S: Array) -> str:
+    """Say which groups are linked, by their affinities (K, K)."""
+    beside = norm(S - np.diag(np.diagonal(S)))
+    if beside <= _DIAGONAL * norm(S):
+        return "a graph: V ~ W S W', and S is diagonal, so V ~ W W' with other lengths of columns"
+    share = beside**2 / norm(S) ** 2
+    linked = "so some groups are linked to others"
+    return f"a graph: V ~ W S W', and {share:.0%} of ||S||^2 lies off the diagonal, {linked}"
