@@ -63,7 +63,6 @@ TRUSTED_TYPES = (
 
 _FORMAT = "conenmf-factorization-12"
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
-_OPTIONAL_ARRAYS = ("affinities",)
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
 # The fields that are objects, and their classes by the names of their own fields.
 _PARTS: dict[str, Callable[[list[str]], type]] = {
@@ -93,7 +92,8 @@ def write_factorization(path: PathLike, fields: Facts, model: Facts | None = Non
         "model": model,
     }
     arrays = {name: fields[name] for name in _ARRAY_FIELDS}
-    arrays |= {name: fields[name] for name in _OPTIONAL_ARRAYS if fields[name] is not None}
+    if fields["affinities"] is not None:
+        arrays["affinities"] = fields["affinities"]
     if fields["vocabulary"] is not None:
         arrays["idf"] = fields["vocabulary"].idf
     for name in _PARTS:
@@ -111,7 +111,7 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
     with reading(path, _FORMAT, "a factorization") as (facts, arrays):
         fields = {name: facts[name] for name in (*_PLAIN_FIELDS, "seconds", "settings")}
         fields |= {name: arrays[name] for name in _ARRAY_FIELDS}
-        fields |= {name: arrays.get(name) for name in _OPTIONAL_ARRAYS}
+        fields["affinities"] = arrays.get("affinities")
         for name, kind in _PARTS.items():
             prefix = f"{name}_"
             own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]

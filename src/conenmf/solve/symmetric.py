@@ -22,7 +22,6 @@ Not here: uncertain entries, missing edges, penalties, other losses, directed gr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from numpy.random import default_rng
 from ..data.blocks import Block, first_largest, over, products, unit_columns, weighted_sums
 from ..data.matrix import DataMatrix, multiplied
 from ..errors import DataError, NotAvailableError, Option, OptionError
+from ..kernels import clock
 from ..linalg.nnls import nnls
 from ..types import Array
 from .coefficients import Finish, coordinate_steps, finished
@@ -47,12 +47,12 @@ _N_PROBES = 16
 _SWEEPS = 3
 _MAX_TURNS = 500  # of the rows of S
 _STILL = 1e-12  # of ||S||: rows that move by less have converged
-_DIAGONAL = 0.01  # of ||S||: smaller entries off the diagonal do not count
+_DIAGONAL = 1e-4  # of ||S||^2: S with a smaller share off the diagonal counts as diagonal
 _TIE_SHARE = 1e-6  # relative difference up to which entries count as equal
 
 
 def check_graph(V: DataMatrix, problem: Problem) -> None:
-    """Raise an error unless V is a symmetric matrix of edges, and the problem is plain.
+    """Raise an error unless V has the edges of a graph, and the problem is plain.
 
     Parameters
     ----------
@@ -65,40 +65,40 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
         "penalties or known components": not problem.is_free,
         "missing or weighted entries: an edge that is not there is a zero": V.observed is not None,
         "sample weights: multiply edges by them instead": V.unweighed is not None,
-        "Dask arrays: pass the edges as a sparse matrix": V.is_remote,
+        "Dask arrays: pass a sparse matrix": V.is_remote,
     }
     for what, is_asked in refused.items():
         if is_asked:
             raise OptionError(asked, f" takes no {what}")
     if V.n_features != V.n_samples:
-        shape = f"this matrix has {V.n_samples} rows and {V.n_features} columns"
+        shape = f"{V.n_samples} rows and {V.n_features} columns"
         advice = ": pass the edges between nodes, or X @ X.T for links between samples"
-        raise DataError(asked, f" needs a square matrix, and {shape}{advice}")
-    rows, columns = V.names.sample_names, V.names.feature_names
-    if rows and columns and rows != columns:
-        n = next(n for n in range(len(rows)) if rows[n] != columns[n])
-        places = f"row {n} is {rows[n]!r}, column {n} is {columns[n]!r}"
-        advice = ": order them alike, for example by X.loc[X.columns]"
-        raise DataError(asked, f" needs the same nodes in rows and columns, and {places}{advice}")
+        raise DataError(asked, f" needs a square matrix, not {shape}{advice}")
+    pairs = zip(V.names.sample_names or (), V.names.feature_names or (), strict=False)
+    for row, column in pairs:
+        if row != column:
+            place = f"row {row!r} is at the place of column {column!r}"
+            advice = ": order them alike, for example by X.loc[X.columns]"
+            raise DataError(
+                asked, f" needs the same nodes in rows and columns, and {place}{advice}"
+            )
     _check_direction(V)
 
 
 def _check_direction(V: DataMatrix) -> None:
     """Raise an error if V differs from its transpose by more than rounding; one pass.
 
-    For vectors x of independent normal numbers, the mean of ||(V - V')x||^2 is ||V - V'||^2.
+    For vectors x of standard normal numbers, the mean of ||(V - V')x||^2 is ||V - V'||^2.
     """
-    X = default_rng(0).standard_normal((V.n_samples, _N_PROBES))
+    X = default_rng(0).normal(0.0, _N_PROBES**-0.5, (V.n_samples, _N_PROBES))
     along, across = V.sweep(_both_products, X, X=X)
     left = norm(across - np.asarray(along), axis=1)
-    difference = norm(left) / math.sqrt(_N_PROBES) / V.norm
+    difference = norm(left) / V.norm
     if difference > _ROUNDING:
-        n = int(left.argmax())
-        nodes = V.names.sample_names or V.names.feature_names or range(V.n_samples)
-        what = f" needs a symmetric matrix. ||X - X.T|| is about {difference:.1g} of ||X||"
-        where = f", most of it at node {nodes[n]}"
-        advice = ": pass X + X.T if directions do not matter, or else fit without symmetric"
-        raise DataError(Option("symmetric", True), f"{what}{where}{advice}")
+        what = f" needs a symmetric matrix: ||X - X.T|| is about {difference:.1g} of ||X||"
+        where = f", most of it at {V.names.sample(int(left.argmax()))}"
+        advice = "; pass X + X.T if directions do not matter, or else fit without symmetric"
+        raise DataError(Option("symmetric", True), what + where + advice)
 
 
 def _both_products(block: Block, rows: Array, *, X: Array) -> tuple[Array, Array]:
@@ -126,23 +126,18 @@ def affinities(G: Array, M: Array, S: Array | None = None, turns: int = _MAX_TUR
            [1., 0.]])
     """
     S = np.zeros_like(G) if S is None else S.copy()
-    M = _symmetrised(M)
-    used = np.flatnonzero(G.diagonal() > 0)
+    M = (M + M.T) / 2
     for _ in range(turns):
         before = S.copy()
-        for k in used:
-            others = G[k] @ S - G[k, k] * S[k]
-            S[k] = nnls(G, ((M[k] - others @ G) / G[k, k])[None])[0]
+        for k, square in enumerate(G.diagonal()):
+            others = G[k] @ S - square * S[k]
+            S[k] = nnls(G, over(M[k] - others @ G, square)[None])[0]
         if norm(S - before) <= _STILL * norm(S):
             break
-    return _symmetrised(S)
+    return np.asarray((S + S.T) / 2)
 
 
-def _symmetrised(M: Array) -> Array:
-    return np.asarray((M + M.T) / 2)
-
-
-def improved(V: DataMatrix, W: Array, stopping: Stopping, elapsed: Callable[[], float]) -> Array:
+def improved(V: DataMatrix, W: Array, stopping: Stopping, began: float) -> Array:
     """Return unit columns W (N, K) after rounds that lower ||V - W S W'||.
 
     Parameters
@@ -151,19 +146,19 @@ def improved(V: DataMatrix, W: Array, stopping: Stopping, elapsed: Callable[[], 
     W : array (N, K)
     stopping : Stopping
         When rounds end, by the same rules as a run.
-    elapsed : callable
-        Returns the seconds since the fit began.
+    began : float
+        When the fit began, by `clock`.
     """
     W = unit_columns(W.astype(float))
     VW = _product(V, W)
     S = affinities(W.T @ W, W.T @ VW)
     errors: list[float] = []
-    while stopping.reason(errors, elapsed()) is None:
-        G = W.T @ W
-        D = hals(S @ G @ S, VW @ S, W, sweeps=_SWEEPS, floor=0.0) - W
+    while stopping.reason(errors, clock() - began) is None:
+        D = hals(S @ W.T @ W @ S, VW @ S, W, sweeps=_SWEEPS, floor=0.0) - W
         VD = _product(V, W + D) - VW
-        t, squared = _lowest(S, (G, W.T @ D, D.T @ D), (W.T @ VW, W.T @ VD, D.T @ VD))
-        W, VW = W + t * D, VW + t * VD
+        t, squared = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
+        W = W + t * D
+        VW = VW + t * VD
         errors.append(math.sqrt(max(1 + squared / V.total, 0.0)))
         S = affinities(W.T @ W, W.T @ VW, S, 1)
     return unit_columns(W).astype(V.dtype)
@@ -174,26 +169,25 @@ def _product(V: DataMatrix, X: Array) -> Array:
     return np.asarray(V.sweep(multiplied, X=X)[0])
 
 
-def _lowest(
-    S: Array, grams: tuple[Array, Array, Array], images: tuple[Array, Array, Array]
-) -> tuple[float, float]:
+def _lowest(S: Array, B: Array, VB: Array) -> tuple[float, float]:
     """Return t in [0, 1] with the lowest error of W + t D, and ||V - W S W'||^2 - ||V||^2 there.
 
-    `grams` are W'W, W'D and D'D, and `images` the same with V between the factors.
+    B has the columns of W and of D.
     """
-    doubled = 1.0, 2.0, 1.0  # W'D and D'W are the coefficients of t
-    linear = [times * (S * image).sum() for times, image in zip(doubled, images, strict=True)]
-    parts = [times * S @ _symmetrised(gram) for times, gram in zip(doubled, grams, strict=True)]
-    powers = np.zeros(5)  # coefficients of 1, t, ..., t^4
-    powers[:3] -= 2 * np.array(linear)
-    for i, left in enumerate(parts):
-        for j, right in enumerate(parts):
-            powers[i + j] += (left * right.T).sum()
-    error = Polynomial(powers)
-    turning = error.deriv().roots().real
-    steps = np.array([0.0, *turning[(turning > 0) & (turning < 1)], 1.0])
-    values = error(steps)
-    return float(steps[values.argmin()]), float(values.min())
+    gram = B.T @ B
+    image = B.T @ VB
+    identity = np.eye(len(S))
+
+    def squared(t: float) -> float:
+        T = np.vstack([identity, t * identity])
+        SG = S @ T.T @ gram @ T
+        return float((SG * SG.T).sum() - 2 * (S * (T.T @ image @ T)).sum())
+
+    points = np.linspace(0, 1, 5)  # they determine the polynomial
+    turning = Polynomial.fit(points, list(map(squared, points)), 4).deriv().roots().real
+    steps = np.clip([0.0, 1.0, *turning], 0.0, 1.0).tolist()
+    t = min(steps, key=squared)
+    return t, squared(t)
 
 
 def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
@@ -211,13 +205,14 @@ def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
     exact = W.astype(float)
     G = exact.T @ exact
     VW = _product(V, exact)
-    M = _symmetrised(exact.T @ VW)
+    M = exact.T @ VW
     S = affinities(G, M)
     n_first = 0 if sort else len(S)
-    end = finished(V, W, n_first=n_first, given=V.align((exact @ S).astype(V.dtype)))
+    end = finished(V, W, n_first=n_first, given=(exact @ S).astype(V.dtype))
     memberships = unit_columns(exact[:, end.order]).T
     labels = np.where(memberships.any(axis=0), first_largest(memberships, _TIE_SHARE), -1)
-    curvature = np.outer(G.diagonal(), G.diagonal())
+    squares = G.diagonal()
+    curvature = np.outer(squares, squares)
     steps = np.minimum(S, over(G @ S @ G - M, curvature))
     squared = coordinate_steps(S @ G @ S, VW @ S, exact) + (curvature * steps**2).sum()
     return end._replace(
@@ -229,9 +224,11 @@ def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
 
 def in_words(S: Array) -> str:
     """Say which groups are linked, by their affinities (K, K)."""
-    beside = norm(S - np.diag(np.diagonal(S)))
-    if beside <= _DIAGONAL * norm(S):
+    total = norm(S) ** 2
+    beside = total - norm(S.diagonal()) ** 2
+    if beside <= _DIAGONAL * total:
         return "a graph: V ~ W S W', and S is diagonal, so V ~ W W' with other lengths of columns"
-    share = beside**2 / norm(S) ** 2
     linked = "so some groups are linked to others"
-    return f"a graph: V ~ W S W', and {share:.0%} of ||S||^2 lies off the diagonal, {linked}"
+    return (
+        f"a graph: V ~ W S W', and {beside / total:.0%} of ||S||^2 lies off the diagonal, {linked}"
+    )
