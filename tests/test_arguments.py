@@ -156,7 +156,7 @@ ESTIMATOR = {
     "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
         ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
         "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
-        KNOWN["missing"]},
+        KNOWN["missing"], "symmetric": ("flag", False)},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
@@ -181,13 +181,14 @@ OPTIONS = {  # classes in which users state what they want
         0.5), "max_words": ("integer?", 9), "ngrams": ("size", 1)},
     "names.Names": NAMING,
     "Problem": {"loss": ("loss", "frobenius"), "penalties": ("object?", None),
-        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries())},
+        "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()),
+        "symmetric": ("flag", False)},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
 FUNCTIONS = {
     "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
-        "penalties": ("object?", Penalties(l1_h=0.1))},
+        "penalties": ("object?", Penalties(l1_h=0.1)), "symmetric": ("flag", False)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
