@@ -515,8 +515,9 @@ def _symmetric(task: _Task, end: _End) -> _End:
     """Return the end with W of symmetric factors, if the problem asks for them."""
     if not task.problem.symmetric:
         return end
-    is_over = end.reason in (StopReason.INIT, StopReason.CALLBACK)
-    stopping = replace(task.stopping, max_iter=0) if is_over else task.stopping
+    stopping = task.stopping
+    if end.reason in (StopReason.INIT, StopReason.CALLBACK):
+        stopping = replace(stopping, max_iter=0)
     with task.clock.measure("solve"):
         W = improved(task.V, end.W, stopping, task.clock.began)
     return end._replace(W=W)

@@ -29,7 +29,7 @@ from numpy.linalg import norm
 from numpy.polynomial import Polynomial
 from numpy.random import default_rng
 
-from ..data.blocks import Block, first_largest, over, products, unit_columns, weighted_sums
+from ..data.blocks import Block, exact, first_largest, over, products, unit_columns, weighted_sums
 from ..data.matrix import DataMatrix, multiplied
 from ..errors import DataError, NotAvailableError, Option, OptionError
 from ..kernels import clock
@@ -63,24 +63,26 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
     refused = {
         "other losses than least squares": "symmetric" not in problem.loss.constraints,
         "penalties or known components": not problem.is_free,
-        "missing or weighted entries: an edge that is not there is a zero": V.observed is not None,
-        "sample weights: multiply edges by them instead": V.unweighed is not None,
+        "missing or weighted entries: an edge that is not there is a zero": V.observed,
+        "sample weights: multiply edges by them instead": V.unweighed,
         "Dask arrays: pass a sparse matrix": V.is_remote,
     }
     for what, is_asked in refused.items():
         if is_asked:
             raise OptionError(asked, f" takes no {what}")
     if V.n_features != V.n_samples:
-        shape = f"{V.n_samples} rows and {V.n_features} columns"
-        advice = ": pass the edges between nodes, or X @ X.T for links between samples"
-        raise DataError(asked, f" needs a square matrix, not {shape}{advice}")
+        raise DataError(
+            asked,
+            f" needs a square matrix, not {V.n_samples} rows and {V.n_features} columns: pass the "
+            "edges between nodes, or X @ X.T for links between samples",
+        )
     pairs = zip(V.names.sample_names or (), V.names.feature_names or (), strict=False)
     for row, column in pairs:
         if row != column:
-            place = f"row {row!r} is at the place of column {column!r}"
-            advice = ": order them alike, for example by X.loc[X.columns]"
             raise DataError(
-                asked, f" needs the same nodes in rows and columns, and {place}{advice}"
+                asked,
+                f" needs the same nodes in rows and columns, and row {row!r} is at the place of "
+                f"column {column!r}: order them alike, for example by X.loc[X.columns]",
             )
     _check_direction(V)
 
@@ -95,15 +97,17 @@ def _check_direction(V: DataMatrix) -> None:
     left = norm(across - np.asarray(along), axis=1)
     difference = norm(left) / V.norm
     if difference > _ROUNDING:
-        what = f" needs a symmetric matrix: ||X - X.T|| is about {difference:.1g} of ||X||"
-        where = f", most of it at {V.names.sample(int(left.argmax()))}"
-        advice = "; pass X + X.T if directions do not matter, or else fit without symmetric"
-        raise DataError(Option("symmetric", True), what + where + advice)
+        raise DataError(
+            Option("symmetric", True),
+            f" needs a symmetric matrix: ||X - X.T|| is about {difference:.1g} of ||X||, most of "
+            f"it at {V.names.sample(int(left.argmax()))}; pass X + X.T if directions do not "
+            "matter, or else fit without symmetric",
+        )
 
 
 def _both_products(block: Block, rows: Array, *, X: Array) -> tuple[Array, Array]:
     """Step: the rows of V'X of a block, and its part of V X."""
-    return products(block.astype(float, copy=False), X), weighted_sums(block, rows)
+    return products(exact(block), X), weighted_sums(block, rows)
 
 
 def refuse_symmetric() -> None:
@@ -156,7 +160,7 @@ def improved(V: DataMatrix, W: Array, stopping: Stopping, began: float) -> Array
     while stopping.reason(errors, clock() - began) is None:
         D = hals(S @ W.T @ W @ S, VW @ S, W, sweeps=_SWEEPS, floor=0.0) - W
         VD = _product(V, W + D) - VW
-        t, squared = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
+        squared, t = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
         W = W + t * D
         VW = VW + t * VD
         errors.append(math.sqrt(max(1 + squared / V.total, 0.0)))
@@ -170,7 +174,7 @@ def _product(V: DataMatrix, X: Array) -> Array:
 
 
 def _lowest(S: Array, B: Array, VB: Array) -> tuple[float, float]:
-    """Return t in [0, 1] with the lowest error of W + t D, and ||V - W S W'||^2 - ||V||^2 there.
+    """Return the lowest ||V - W S W'||^2 - ||V||^2 of W + t D with t in [0, 1], and this t.
 
     B has the columns of W and of D.
     """
@@ -186,8 +190,7 @@ def _lowest(S: Array, B: Array, VB: Array) -> tuple[float, float]:
     points = np.linspace(0, 1, 5)  # they determine the polynomial
     turning = Polynomial.fit(points, list(map(squared, points)), 4).deriv().roots().real
     steps = np.clip([0.0, 1.0, *turning], 0.0, 1.0).tolist()
-    t = min(steps, key=squared)
-    return t, squared(t)
+    return min((squared(t), t) for t in steps)
 
 
 def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
@@ -202,19 +205,19 @@ def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
     sort : bool
         Whether components are sorted by their contribution.
     """
-    exact = W.astype(float)
-    G = exact.T @ exact
-    VW = _product(V, exact)
-    M = exact.T @ VW
+    W = W.astype(float)
+    G = W.T @ W
+    VW = _product(V, W)
+    M = W.T @ VW
     S = affinities(G, M)
     n_first = 0 if sort else len(S)
-    end = finished(V, W, n_first=n_first, given=(exact @ S).astype(V.dtype))
-    memberships = unit_columns(exact[:, end.order]).T
+    end = finished(V, W, n_first=n_first, given=(W @ S).astype(V.dtype))
+    memberships = unit_columns(W[:, end.order]).T
     labels = np.where(memberships.any(axis=0), first_largest(memberships, _TIE_SHARE), -1)
     squares = G.diagonal()
     curvature = np.outer(squares, squares)
     steps = np.minimum(S, over(G @ S @ G - M, curvature))
-    squared = coordinate_steps(S @ G @ S, VW @ S, exact) + (curvature * steps**2).sum()
+    squared = coordinate_steps(S @ G @ S, VW @ S, W) + (curvature * steps**2).sum()
     return end._replace(
         labels=labels,
         kkt_residual=math.sqrt(squared / V.total),
@@ -228,7 +231,4 @@ def in_words(S: Array) -> str:
     beside = total - norm(S.diagonal()) ** 2
     if beside <= _DIAGONAL * total:
         return "a graph: V ~ W S W', and S is diagonal, so V ~ W W' with other lengths of columns"
-    linked = "so some groups are linked to others"
-    return (
-        f"a graph: V ~ W S W', and {beside / total:.0%} of ||S||^2 lies off the diagonal, {linked}"
-    )
+    return f"a graph: V ~ W S W', and {beside / total:.0%} of ||S||^2 lies between groups"
