@@ -3,11 +3,13 @@
     python benchmarks/fields.py cells [--peer PYTHON] [--seeds 1 2 3]
     python benchmarks/fields.py signatures [--levels Moderate Realistic] [--seeds 1 3 5]
     python benchmarks/fields.py measurements [--peer PYTHON]
+    python benchmarks/fields.py starts [--before DIR] [--seeds 1 2]
     python benchmarks/fields.py hyperspy [--peer PYTHON]
     python benchmarks/fields.py scenes
     python benchmarks/fields.py ratings [--peer PYTHON] [--seeds 0 1 2]
     python benchmarks/fields.py windows [--count 24]
-    python benchmarks/fields.py shade
+    python benchmarks/fields.py shade [--kinds pines pavia]
+    python benchmarks/fields.py audio
     python benchmarks/fields.py graphs [--draws 10]
 
 ``--peer`` names the Python of an environment that has the package of the field.
@@ -28,6 +30,12 @@ indel_set1. Other constants were chosen on the level Moderate and on drawn catal
 CONENMF_DATA, at the same K, uncertainties and samples as esat's default batch of 20 models of
 ls-nmf (its updates in NumPy: the compiled ones of 2025.0.1 minimise another objective), and the
 cosines of our profiles with those of its best model; then again with a tenth of the entries hidden.
+``starts``: halves of the rows with 85 % of the species of the sets in the folders ``esat`` and
+``stlouis``, K = 4 to 8. Printed are how far Q of the default fit, and of that of another checkout
+(``--before``), is above the best of 20 fits with ``init="random"`` and seeds 100 to 119, which are
+not those of the default's starts; how far Q of ``n_init=20`` is above the best of 20 fits with the
+seeds 0 to 19, which are; and CPU seconds. Each draw runs in a process for each checkout, in turn.
+Constants were chosen on the draws 101 and 102 and on the whole sets (draw 0).
 ``hyperspy``: four scenes of 40 x 50 pixels and 200 channels are drawn from three peaks, as counts.
 Both algorithms run inside hyperspy's ``decomposition``, in memory and lazily. Printed are the mean
 cosine with the true spectra and CPU seconds, means over the scenes.
@@ -59,6 +67,8 @@ paviau_subset, with even light, or brightness with a standard deviation of 25 % 
 Printed are the mean angle, and the RMSE of what ``fit_transform`` returns, for ``init="simplex"``
 and `for_scenes`. In "dark" scenes one spectrum is divided by ten. "exact" is the RMSE of normalised
 NNLS with the true spectra. Constants were chosen with seeds 2 and 4; those of the table are odd.
+``audio``: the signal-to-distortion ratios in dB of four drawn notes that masks of components give,
+sorted in each draw, means over four draws (the floor was chosen on draws 0 to 2).
 ``graphs``: stochastic block models of 240 nodes and six groups. Pairs of nodes are linked with
 probability 0.4 or 0.05: inside groups of equal or uneven size, between the groups of three pairs,
 or inside four groups and between two. Printed are by how much the error of ``symmetric=True`` is
@@ -70,6 +80,7 @@ Constants were chosen with even seeds; odd ones are held out.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -82,16 +93,17 @@ import anndata
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from measure import DATA, command, heading, numbers, row, timed
+from measure import DATA, command, heading, numbers, output_of, row, timed
 from scipy.linalg import qr
 from scipy.ndimage import gaussian_filter
-from scipy.optimize import nnls
+from scipy.optimize import linear_sum_assignment, nnls
+from scipy.signal import istft, stft
 from sklearn.cluster import SpectralClustering
 from sklearn.metrics import adjusted_rand_score as adjusted_rand
 from sklearn.metrics import normalized_mutual_info_score as agreement
 
 import conenmf
-from conenmf import ConeNMF, __version__, factorize, fit_ratings, from_columns, from_rows
+from conenmf import ConeNMF, __version__, factorize, fit_ratings, from_columns, from_rows, prepare
 from conenmf.judge.choose_k import select_k
 from conenmf.judge.matching import match_components, match_spectra
 from conenmf.judge.stability import stability
@@ -146,6 +158,32 @@ Qs = [((((X - one.W @ one.H) / sigma) ** 2)[known]).sum() for one in batch.resul
 best = batch.results[int(np.argmin(Qs))]
 np.savez(sys.argv[2], W=best.W, H=best.H)
 print(f"esat, {len(Qs)} models: least Q {min(Qs):.1f}, median {np.median(Qs):.1f}, {seconds:.2f} s")
+"""
+STARTS = """
+import json, sys, time
+import numpy as np
+from conenmf import factorize, from_rows
+given = np.load({path!r})
+V = from_rows(given["X"], sigma=given["sigma"], n_threads=1)
+factorize(V, 3, max_iter=40)  # compiles
+found = []
+for K in range(4, 9):
+    calls = {{"default": [{{}}]}}
+    if {is_whole}:
+        calls["n_init=20"] = [{{"n_init": 20}}]
+        for first in (0, 100):
+            seeds = range(first, first + 20)
+            calls[f"from {{first}}"] = [{{"init": "random", "seed": seed}} for seed in seeds]
+    for name, every in calls.items():
+        began = time.process_time()
+        Qs = []
+        for one in every:
+            how = dict(one)
+            seed = how.pop("seed", None)
+            rng = None if seed is None else np.random.default_rng(seed)
+            Qs.append(factorize(V, K, rng=rng, **how).objective)
+        found.append((K, name, min(Qs), time.process_time() - began))
+print(json.dumps(found))
 """
 HYPERSPY = """
 import sys, time
@@ -386,6 +424,83 @@ def measurements(peer: str = sys.executable) -> None:
                     cosines = np.sort(match_components(H.T, fit.W)[1])
                     print(f"    {_off(W @ H, X, sigma, hidden)}")
                     print(f"    cosines of profiles {cosines.round(3).tolist()}")
+
+
+def air_quality() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Concentrations and uncertainties of three sets, by name."""
+    places = {
+        "Baltimore": ("esat/Baltimore_{}.txt", "\t"),
+        "Baton Rouge": ("esat/BatonRouge-{}.csv", ","),
+        "St. Louis": ("stlouis/{}.csv", ","),
+    }
+    sets = {}
+    for name, (path, mark) in places.items():
+        X, sigma = (
+            np.genfromtxt(DATA / path.format(kind), delimiter=mark)[1:, 1:]
+            for kind in ("con", "unc")
+        )
+        good = np.isfinite(X).any(axis=1)
+        sets[name] = np.maximum(X[good], 0), sigma[good]
+    return sets
+
+
+def draw_half(seed: int, *tables: np.ndarray) -> list[np.ndarray]:
+    """Half of the rows and 85 % of the columns of tables; all of them for the seed 0."""
+    if seed == 0:
+        return [*tables]
+    rng = np.random.default_rng(seed)
+    N, F = tables[0].shape
+    rows = np.sort(rng.choice(N, N // 2, replace=False))
+    columns = np.sort(rng.choice(F, round(0.85 * F), replace=False))
+    return [table[np.ix_(rows, columns)] for table in tables]
+
+
+def starts(before: Path = Path(), seeds: tuple[int, ...] = (1, 2)) -> None:
+    """The default fit with uncertainties, beside the best of 20 random starts."""
+    here = Path(__file__).parents[1]
+    checkouts = {"this": here, "before": before.resolve()}
+    if before == Path():
+        del checkouts["before"]
+    heading("set", "draw", "K", *(f"{name}, % above" for name in ("default", "before", "n_init")),
+            "default, s", "before, s", "n_init, s", "20 fits, s")  # fmt: skip
+    above, seconds = [], []
+    for name, tables in air_quality().items():
+        for seed in seeds:
+            X, sigma = draw_half(seed, *tables)
+            found: dict[tuple[str, int, str], tuple[float, float]] = {}
+            with tempfile.TemporaryDirectory() as folder:
+                path = str(Path(folder, "data.npz"))
+                np.savez(path, X=X, sigma=sigma)
+                for checkout, place in checkouts.items():
+                    program = STARTS.format(path=path, is_whole=checkout == "this")
+                    lines = output_of(program, PYTHONPATH=str(place / "src"))
+                    for K, kind, *both in json.loads(lines):
+                        found[checkout, K, kind] = tuple(both)
+            for K in range(4, 9):
+                Qs, times = np.array(
+                    [
+                        found.get((checkout, K, kind), (np.nan, np.nan))
+                        for checkout, kind in (
+                            ("this", "default"),
+                            ("before", "default"),
+                            ("this", "n_init=20"),
+                            ("this", "from 0"),
+                        )
+                    ]
+                ).T
+                best = found["this", K, "from 100"][0]
+                shares = 100 * (Qs / [best, best, Qs[3], best] - 1)[:3]
+                row(name, seed, K, *(f"{one:.2f}" for one in shares), *times)
+                above.append(shares)
+                seconds.append(times)
+    percent, times = np.array(above), np.array(seconds)
+    for column, name in enumerate(("default", "before", "n_init=20")):
+        one = percent[:, column]
+        print(f"{name}: above by more than 0.001 %, 0.5 %, 1.5 %: {(one > 0.001).sum()}, "
+              f"{(one > 0.5).sum()}, {(one > 1.5).sum()} of {len(one)}")  # fmt: skip
+    ratios = times[:, 0] / times[:, 1]
+    print(f"CPU time of the default over that before: {times[:, 0].sum() / times[:, 1].sum():.2f} "
+          f"in all, median {np.median(ratios):.2f}, largest {ratios.max():.2f}")  # fmt: skip
 
 
 def _off(fitted: np.ndarray, X: np.ndarray, sigma: np.ndarray, hidden: np.ndarray) -> str:
@@ -792,13 +907,14 @@ def draw_shaded(
     return X + noise * rng.standard_normal(X.shape), spectra, shares
 
 
-def shade(seeds: tuple[int, ...] = (1, 3)) -> None:
+def shade(
+    kinds: tuple[str, ...] = ("uniform", "patches", "pines", "pavia"),
+    seeds: tuple[int, ...] = (1, 3),
+) -> None:
     """Abundances of drawn scenes with even and with uneven light."""
     print(f"conenmf {__version__}; angle in degrees, RMSE of abundances")
     print("| spectra | light | SNR, dB | simplex | for_scenes | exact | shaded |")
-    for kind, dark, spread, snr in product(
-        ("uniform", "patches", "pines", "pavia"), (False, True), (0.0, 0.25), (30, 40)
-    ):
+    for kind, dark, spread, snr in product(kinds, (False, True), (0.0, 0.25), (30, 40)):
         marks: dict[str, list[tuple[float, float]]] = {"simplex": [], "scene": []}
         exact: list[float] = []
         shaded: list[bool] = []
@@ -824,6 +940,75 @@ def shade(seeds: tuple[int, ...] = (1, 3)) -> None:
             f"| {what} | {light} | {snr} | {figures} | {np.mean(exact):.4f} | {count} |", flush=True
         )
 
+
+# --- sounds -----------------------------------------------------------------------------------
+
+RATE = 16_000
+WINDOW = 1024
+
+
+def notes(seed: int) -> np.ndarray:
+    """Four notes (4, samples) of 8 seconds, each struck five times and dying away."""
+    rng = np.random.default_rng(seed)
+    pitches = rng.choice([220, 247, 262, 294, 330, 392, 440, 523], 4, replace=False)
+    tracks = np.zeros((4, 8 * RATE))
+    t = np.arange(int(1.2 * RATE)) / RATE
+    for track, pitch in zip(tracks, pitches, strict=True):
+        for start in rng.uniform(0.3, 6.5, 5):
+            phases = rng.uniform(0, 2 * np.pi, 8)
+            loudness = rng.uniform(0.5, 1)
+            tones = [np.sin(2 * np.pi * pitch * (h + 1) * t + phases[h]) * 0.6**h for h in range(8)]
+            strike = loudness * np.sum(tones, axis=0) * np.exp(-2.5 * t) * np.minimum(1, t / 0.01)
+            first = int(start * RATE)
+            track[first : first + len(t)] += strike
+    return tracks
+
+
+def separation(tracks: np.ndarray, model: ConeNMF, A: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """The signal-to-distortion ratios (4,) in dB of notes that masks of components give, sorted."""
+    C = model.components_
+    fitted = np.maximum(A @ C, 1e-300).T
+    sounds = []
+    for k in range(len(C)):
+        mask = np.outer(C[k], A[:, k]) / fitted
+        sounds.append(istft(mask * Z, RATE, nperseg=WINDOW)[1][: tracks.shape[1]])
+    ratios = np.zeros((len(tracks), len(sounds)))
+    for (i, track), (j, sound) in product(enumerate(tracks), enumerate(sounds)):
+        scale = track @ sound / max(sound @ sound, 1e-300)
+        ratios[i, j] = 10 * np.log10((track @ track) / ((track - scale * sound) ** 2).sum())
+    return np.sort(ratios[linear_sum_assignment(-np.maximum(ratios, 0))])
+
+
+def audio(seeds: tuple[int, ...] = (10, 11, 12, 13)) -> None:
+    """Four notes: the Kullback-Leibler and Itakura-Saito divergences of power, with a floor."""
+    print(f"conenmf {__version__}\n")
+    heading("fit of the power", "note 1", "note 2", "note 3", "note 4", "CPU s")
+    marks: dict[str, list[np.ndarray]] = {}
+    for seed in seeds:
+        tracks = notes(seed)
+        mix = tracks.sum(axis=0) + 1e-4 * np.random.default_rng(seed).standard_normal(8 * RATE)
+        Z = stft(mix, RATE, nperseg=WINDOW)[2]
+        power = np.abs(Z.T) ** 2
+        raised = prepare(power, floor=1e-3)
+        spectral = partial(ConeNMF, 4, loss="itakura-saito")
+        seconds, counts = timed(partial(ConeNMF(4, loss="poisson").fit, power))
+        own = counts.transform(raised), counts.components_
+        fits = {
+            "`poisson`": (counts, power),
+            "`itakura-saito`": (spectral(), power),
+            "`itakura-saito`, `floor=1e-3`": (spectral(), raised),
+            "the same, from the factors of `poisson`": (spectral(init=own), raised),
+        }
+        for name, (model, X) in fits.items():
+            if model is not counts:
+                seconds, _ = timed(partial(model.fit, X))
+            found = separation(tracks, model, model.transform(X), Z)
+            marks.setdefault(name, []).append(np.append(found, seconds))
+    for name, each in marks.items():
+        row(name, *(f"{one:.1f}" for one in np.mean(each, axis=0)))
+
+
+# --- graphs -----------------------------------------------------------------------------------
 
 BLOCKS = {
     "equal": ([40] * 6, [(k, k) for k in range(6)]),
@@ -868,5 +1053,7 @@ def graphs(draws: int = 10) -> None:
 
 
 if __name__ == "__main__":
-    parts = cells, signatures, measurements, hyperspy, scenes, windows, shade, ratings, graphs
-    command(__doc__, *parts)
+    command(
+        __doc__, cells, signatures, measurements, starts, hyperspy, scenes, windows, shade, ratings,
+        audio, graphs,
+    )  # fmt: skip

@@ -44,6 +44,7 @@ V = from_columns(MODEL.V)
 X = np.ascontiguousarray(MODEL.V.T)
 COUNTS = from_columns(np.floor(9 * MODEL.V))
 RESULT = factorize(V, K, init="cr1")
+OF_SIGMA = factorize(from_rows(X, sigma=np.ones((N, F)) + X), K, n_init=2)
 W, H = RESULT.W, RESULT.H
 LABELS = cluster_cones(V, K).labels
 SPECTRUM = Spectrum(V)
@@ -76,6 +77,7 @@ WRONG = {
     "vector": [None, "zebra", {}, [], [NAN] * K, [INF] * K, [-1.0] * K, ["a"] * K, np.ones((9, 9))],
     "labels": [*NO_ARRAY, np.zeros(N + 1, int), np.zeros(N), [NAN] * N, [-2] * N],
     "classes": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], None],
+    "groups": [3, "zebra", {}, [], [NAN] * N, np.zeros((N, 2), int), [[1], [1, 2]], np.arange(N)],
     "indices": [None, 3, "zebra", {}, [0.5], [-1], [10**9], [True], [[0]], ["a"]],
     "features": [3, "zebra", [0.5], [-1], [10**9], [True], [[0]], ["a"]],
     "matrix": [None, 3, "zebra", {}, [], [[1], [1, 2]], [["a"]], [[NAN]], [[-1.0]]],
@@ -104,9 +106,12 @@ WRONG = {
     "annotated": [None, 3, "zebra", [], {}, X],
     "verbosity": [-1, NAN, 2.5, "zebra", [3], {}],
     "some": [0, -1, True, NAN, 2.5, "zebra", {}],
+    "starts": [0, -1, True, NAN, 2.5, "zebra", [3], {}],
     "rank": [0, -1, True, NAN, 2.5, "zebra", [3], {}],
     "column": [True, NAN, 2.5, [3], {}],
     "columns": [None, True, 2.5, [None], [2.5], [[1]]],
+    "place": [True, NAN, 2.5, [3], {}, "zebra", 10**9],
+    "places": [3, True, "zebra", [-1], [2.5], [True], ["a"], [10**9], [NAN]],
     "ks": [3, True, "zebra", [0], [-1], [2.5], [True], ["a"], [10**9], [], [NAN]],
 }
 ANYTHING = "anything"  # such as the y of scikit-learn, which is ignored
@@ -130,6 +135,7 @@ KNOWN = {"missing": ("missing", "raise"), "mask": ("weights?", np.ones((N, F), b
     ("weights?", np.ones((N, F))), "sigma": ("sigma?", np.ones((N, F)))}
 FITTING = {"init": ("init", "cr1"), "loss": ("loss", "frobenius"), "solver": ("solver?",
     "hals"), **LIMITS, "callback": ("function?", quiet), "checkpoint": ("path?", None)}
+STARTS = {"n_init": ("starts", "auto")}
 RIDGE = {"l2_h": ("share", 0.1), "l2_w": ("share", 0.1)}
 PENALISED = {"orthogonality": ("share", 0.0), "min_volume": ("share", 0.0), "sum_to_one": ("flag",
     False)}
@@ -153,16 +159,17 @@ FITTED = {"X": ("matrix", X), "y": (ANYTHING, None), "feature_names": ("texts?",
 WEIGHTED = {**FITTED, "sample_weight": ("vector?", [1.0] * N), "mask": KNOWN["mask"], "weights":
     KNOWN["weights"], "sigma": KNOWN["sigma"]}
 ESTIMATOR = {
-    "ConeNMF": {"n_components": ("size", K), **FITTING, "n_threads": ("size?", 1), "negative":
-        ("choice", "raise"), "max_memory": ("memory?", "1GB"), "random_state": ("seed?", 0),
-        "verbose": ("verbosity", 0), **ALPHAS, **PENALISED, "fixed": ("fixed?", W.T[:1]), "missing":
-        KNOWN["missing"], "symmetric": ("flag", False)},
+    "ConeNMF": {"n_components": ("size", K), **FITTING, **STARTS, "n_threads": ("size?", 1),
+        "negative": ("choice", "raise"), "max_memory": ("memory?", "1GB"),
+        "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED,
+        "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"], "symmetric": ("flag", False)},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
     "ConeNMF.partial_fit": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?",
         [1.0] * N)},
-    "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn")},
+    "ConeNMF.transform": {"X": ("matrix", X), "unseen": ("choice", "warn"), "groups": ("groups?",
+        None)},
     "ConeNMF.predict": {"X": ("matrix", X)},
     "ConeNMF.score": {"X": ("matrix", X), "y": (ANYTHING, None), "sample_weight": ("vector?", [1.0]
         * N)},
@@ -182,13 +189,14 @@ OPTIONS = {  # classes in which users state what they want
     "names.Names": NAMING,
     "Problem": {"loss": ("loss", "frobenius"), "penalties": ("object?", None),
         "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()),
-        "symmetric": ("flag", False)},
+        "groups": (ANYTHING, None), "symmetric": ("flag", False)},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
 FUNCTIONS = {
-    "factorize": {**DATA, "K": ("size", K), **FITTING, **DRAWING, "fixed": ("factor?", W[:, :1]),
-        "penalties": ("object?", Penalties(l1_h=0.1)), "symmetric": ("flag", False)},
+    "factorize": {**DATA, "K": ("size", K), **FITTING, **STARTS, **DRAWING, "fixed": ("factor?",
+        W[:, :1]), "penalties": ("object?", Penalties(l1_h=0.1)), "groups": ("groups?", None),
+        "symmetric": ("flag", False)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},
@@ -225,6 +233,12 @@ FUNCTIONS = {
     "from_rows": {"X": ("matrix", X), **READING, **KNOWN, "persist": ("flag?", None)},
     "judge.displacement.displacement": {**DATA, **PROBLEM, "W": ("factor", W),
         "H": ("factor", H), "rises": ("vector", [4.0]), "features": ("features?", [0])},
+    "fields.measurements.measurements": {"X": ("matrix", X), "sigma": ("sigma?", np.ones((N, F))),
+        "weak": ("places", []), "bad": ("places", [1]), "total": ("place?", None), "options":
+        (ANYTHING, {})},
+    "fields.measurements.bootstrap": {**SHOWN, "n_runs": ("size", 2), "min_correlation": ("share",
+        0.6), **DRAWING},
+    "fields.measurements.Q_of_starts": {"result": ("object", OF_SIGMA)},
     "fit_ratings": {"X": ("matrix", np.where(MODEL.V.T > np.median(MODEL.V), MODEL.V.T, 0.0)), "K":
         ("rank", 2), "callback": ("function?", None)},
     "from_columns": {"V": ("matrix", MODEL.V), **READING, **KNOWN, "mask": ("weights?", np.ones((F,
@@ -239,7 +253,7 @@ FUNCTIONS = {
         **KNOWN, "mask": ("weights?", None), "weights": ("weights?", None),
         "sigma": ("sigma?", None), "triples": ("columns?", None)},
     "prepare": {**DATA, "normalize_total": ("share?", 1.0), "log1p": ("flag", True), "tfidf":
-        ("flag", False), "normalize": ("flag", True)},
+        ("flag", False), "normalize": ("flag", True), "floor": ("share", 0.0)},
     "write_report": {**SHOWN, "path": ("path", "report.html"), "options": (ANYTHING, {})},
     "tl.consensus": {"adata": ("annotated", AnnData(X)), "n_components": ("some", 2), "n_runs":
         ("size", 3), "layer": ("choice?", None), "key_added": ("text", "nmf"), **SCANPY, "options":

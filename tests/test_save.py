@@ -89,13 +89,13 @@ def test_nothing_is_inflated(tmp_path, refuses):
     assert peak < 1 << 24  # an eighth of the zeros
 
 
-@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-12"])
+@pytest.mark.parametrize("version", ["conenmf-factorization-2", "conenmf-factorization-13"])
 def test_older_and_newer_formats_are_refused(path, version, refuses):
     with np.load(path) as stored:
         parts = dict(stored)
     facts = json.loads(str(parts["facts"])) | {"format": version}
     np.savez(path, **{**parts, "facts": np.array(json.dumps(facts))})
-    message = f"result.npz has format '{version}', this .*-11'"
+    message = f"result.npz has format '{version}', this .*-12'"
     refuses(FileFormatError, message, Factorization.load, path)
 
 

@@ -167,7 +167,9 @@ def test_known_components_and_penalties_are_in_both_functions(three_kinds):
 
 
 def test_unknown_options_are_those_of_the_function_that_was_called(adata):
-    with pytest.raises(TypeError, match=r"tl\.nmf has no option 'max_iters': did you mean max_iter"):
+    with pytest.raises(
+        TypeError, match=r"tl\.nmf has no option 'max_iters': did you mean max_iter"
+    ):
         conenmf.tl.nmf(adata, 3, max_iters=1)
     with pytest.raises(TypeError, match=r"tl\.consensus has no option 'runs': did you mean n_runs"):
         conenmf.tl.consensus(adata, 3, runs=5)

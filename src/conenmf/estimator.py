@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .arguments import answers, array, as_generator, choice, components, factor
 from .components import components_frame, largest_features, matched_rows, named_features
 from .cones.rank_one import cr1_nmf
+from .data.groups import Groups
 from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import apply_preparation
@@ -57,6 +58,7 @@ from .result import Factorization
 from .save import saved_factorization, write_factorization
 from .scale.checkpoint import Place
 from .solve.constraints import FIXED_TABLE, Fixed, Penalties
+from .solve.groups import problem_of_groups
 from .solve.inits import Init, check_factor, lift_zeros
 from .solve.losses import Loss, get_loss
 from .solve.online import ConeStream
@@ -64,7 +66,6 @@ from .solve.problem import Problem
 from .solve.run import Callback, StopReason
 from .solve.scenes import SCENE, abundances_of
 from .solve.solvers import AnySolver
-from .solve.symmetric import refuse_symmetric
 from .types import Array, Facts, Function, Pair, PathLike
 
 _OF_SAMPLES = (  # attributes about the samples of a fit
@@ -150,6 +151,12 @@ class ConeNMF(
         name, such as "cr1" (cones, Algorithm 2 of the paper), "nndsvd" or "random"; a function
         ``(V, K, rng) -> (W, H or None)`` in the paper's letters; your own components (n_components,
         n_features); or a pair of coefficients (n_samples, n_components) and components.
+    n_init : int or "auto"
+        How many random starts run to their end, beside the first one of "auto"; the best is
+        returned, and ``result_.race`` has the error and the seed of each. With a named init, the
+        number of its starts. With "auto", other inits compete only if this is likely to help. If
+        entries have different weights, up to 40 random starts compete, until four agree with the
+        best.
     loss : {"frobenius", "poisson", "itakura-saito"}, float or Loss
         What the fit minimises: the squared error; the Kullback-Leibler divergence ("kl"), which is
         the Poisson likelihood of counts; the Itakura-Saito divergence ("is"), for power spectra;
@@ -237,6 +244,9 @@ class ConeNMF(
         After `partial_fit` only: the number of samples so far, including those of an earlier `fit`.
     history_, stop_reason_ : History, StopReason
         As in `Factorization`.
+    groups_, group_scales_, group_table_ : tuple of str, array (G, n_features), array (G, K)
+        After a fit with groups: their names, how much larger each feature is in each, and which
+        components each uses; otherwise None.
     result_ : Factorization
         The result in the paper's letters, with more attributes; it can be saved. It keeps a
         reference to X, which `certify` needs, until it is pickled.
@@ -253,6 +263,7 @@ class ConeNMF(
     n_components: int | str = "auto"
     _: KW_ONLY
     init: Init | None = "auto"
+    n_init: int | str = "auto"
     loss: str | float | Loss = "frobenius"
     solver: AnySolver | None = "auto"
     max_iter: int = 200
@@ -320,6 +331,7 @@ class ConeNMF(
         mask: object = None,
         weights: object = None,
         sigma: object = None,
+        groups: ArrayLike | None = None,
     ) -> Self:
         """Learn the components of X (n_samples, n_features).
 
@@ -343,6 +355,9 @@ class ConeNMF(
         sigma : array like X, optional
             The uncertainties of the entries. Their weights are 1 / sigma^2, so that the fit
             minimises Q, see `Factorization.residuals`.
+        groups : array (n_samples,), optional
+            The group of each sample, such as its donor, batch or day. Every group gets a scale for
+            each feature, and a table says which components it uses; see `factorize`.
 
         Examples
         --------
@@ -359,6 +374,7 @@ class ConeNMF(
             mask=mask,
             weights=weights,
             sigma=sigma,
+            groups=groups,
         )
         return self
 
@@ -373,6 +389,7 @@ class ConeNMF(
         mask: object = None,
         weights: object = None,
         sigma: object = None,
+        groups: ArrayLike | None = None,
     ) -> Aligned:
         """Learn the components and return the coefficients (n_samples, n_components).
 
@@ -381,7 +398,7 @@ class ConeNMF(
 
         Parameters
         ----------
-        X, y, sample_weight, feature_names, mask, weights, sigma
+        X, y, sample_weight, feature_names, mask, weights, sigma, groups
             As in `fit`.
         """
         V = self._read(
@@ -401,12 +418,14 @@ class ConeNMF(
                 V,
                 n_components,
                 init=init,
+                n_init=self.n_init,
                 callback=callback,
                 rng=_generator(self.random_state),
                 loss=self.loss,
                 fixed=problem.fixed,
                 penalties=problem.penalties,
                 symmetric=problem.symmetric,
+                groups=groups,
                 solver=self.solver,
                 checkpoint=self.checkpoint,
                 max_iter=self.max_iter,
@@ -440,6 +459,9 @@ class ConeNMF(
         self.history_ = result.history
         self.relative_error_ = result.relative_error
         self.stop_reason_ = result.stop_reason
+        self.groups_ = result.groups
+        self.group_scales_ = result.group_scales
+        self.group_table_ = result.group_table
 
     @_ForBatches
     def partial_fit(
@@ -584,6 +606,7 @@ class ConeNMF(
             return factorize(V, W.shape[1], init=W, solver=None)
         if V is result.data:
             return result
+        result.problem.require_no_effects("a judgement on other samples")
         problem = result.problem.of_components(V, W)
         end, error = problem.finish(V, W, sort=False, near=self._near(V))
         settings = {key: one for key, one in result.settings.items() if key not in _SETTINGS_OF_X}
@@ -676,7 +699,9 @@ class ConeNMF(
         self.fit_transform(X, feature_names=feature_names)
         return self.labels_
 
-    def transform(self, X: object, *, unseen: str = "warn") -> Aligned:
+    def transform(
+        self, X: object, *, unseen: str = "warn", groups: ArrayLike | None = None
+    ) -> Aligned:
         """Return the coefficients of X (n_samples, n_features) that minimise the loss.
 
         For the samples of the fit, `fit_transform` returns the same, as the coefficients depend on
@@ -693,6 +718,10 @@ class ConeNMF(
         unseen : {"warn", "raise"}
             The counts of a feature that is zero in all components, such as a new word, make the
             Poisson loss infinite. Leave them out with a warning, or raise an error.
+        groups : array (n_samples,), optional
+            The group of each sample, for a model that was fitted with groups. Groups of the fit
+            keep their scales. A new group of at least 20 samples gets its own from all its samples
+            in X; with fewer, its scales are one. Without groups all scales are one.
 
         Examples
         --------
@@ -701,7 +730,7 @@ class ConeNMF(
         >>> model.inverse_transform(A).round(6)
         array([[3., 6.]])
         """
-        V, A, *_ = self._coefficients(X, unseen)
+        V, A, *_ = self._coefficients(X, unseen, groups)
         return abundances_of(V, A.T) if self._is_shaded else A
 
     def inverse_transform(self, X: Any) -> Aligned:
@@ -755,7 +784,7 @@ class ConeNMF(
         sample_weight : array (n_samples,), optional
             The weight of each sample, at least 0.
         """
-        self._require_one_sided()
+        self._require_two_factors()
         V = self._read(X, reset=False)
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
@@ -779,25 +808,38 @@ class ConeNMF(
         return 1.0 - value / (get_loss(self.loss).on(V, rescale=False).total if V.nonzero else 1.0)
 
     def _coefficients(
-        self, X: object, unseen: str = "warn"
+        self, X: object, unseen: str = "warn", groups: ArrayLike | None = None
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
-        self._require_one_sided()
+        self._require_two_factors()
         V, W = self._read_with_components(X)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         problem = Problem(self.loss, self._penalties(V))
         if self._is_shaded:
             problem = Problem(self.loss, replace(problem.penalties, sum_to_one=False))
+        problem = problem_of_groups(V, problem, W, self._groups_for(V), groups)
         H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
 
-    def _require_one_sided(self) -> None:
+    def _require_two_factors(self) -> None:
         check_is_fitted(self)
-        if hasattr(self, "result_") and self.result_.problem.symmetric:
-            refuse_symmetric()
+        if hasattr(self, "result_"):
+            self.result_.problem.require_two_factors("the coefficients of new nodes are")
 
     @property
     def _is_shaded(self) -> bool:
         return hasattr(self, "result_") and self.result_.is_shaded
+
+    def _groups_for(self, V: DataMatrix) -> Groups | None:
+        """Return the groups of the fit, with scales in the order of the features of V."""
+        groups: Groups | None = None
+        if hasattr(self, "result_"):
+            groups = self.result_.problem.groups
+        if groups is None or groups.scales is None or groups.weights is None:
+            return groups
+        names = self.result_.names
+        rows = np.column_stack([groups.scales.T, groups.weights])
+        *scales, weights = matched_rows(rows, names, V).T
+        return replace(groups, scales=np.array(scales), weights=weights)
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""
@@ -884,6 +926,7 @@ class ConeNMF(
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
         problem = self._problem(V)
+        problem.require_two_factors("stability is")
         K = check_k(self.n_components, V)
         if isinstance(K, str):
             K = self.n_components_ if is_fitted else choose_k(V, problem).K

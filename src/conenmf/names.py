@@ -6,16 +6,18 @@ characters are replaced by visible escapes when a name is read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import get_close_matches
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .arguments import optional, rows_and_columns, several
+from .arguments import integer, optional, rows_and_columns, several
 from .errors import DataError, DataTypeError, Option, OptionError
 from .text import excerpt, shown, visible
 from .types import Shape, Texts
@@ -181,6 +183,35 @@ class Names:
         index : int
         """
         return f"feature {index}" if self.feature_names is None else self.feature_names[index]
+
+    def positions(self, option: str, features: object, n_features: int) -> list[int]:
+        """Return the positions of features that are given by name or by position.
+
+        Parameters
+        ----------
+        option : str
+            The name of the argument, for errors.
+        features : iterable of str or int
+        n_features : int
+
+        Examples
+        --------
+        >>> Names.of(feature_names=["oak", "elm", "ash"]).positions("features", ["ash", 0], 3)
+        [2, 0]
+        """
+        own = self.feature_names or ()
+        places = []
+        for one in several(option, features, "a list of names or numbers of features"):
+            if not isinstance(one, str):
+                places.append(integer(option, one, at_least=0, at_most=n_features - 1))
+            elif own.count(one) == 1:
+                places.append(own.index(one))
+            else:
+                problem = f" has {excerpt(one)!r}, which names {own.count(one)} features"
+                close = get_close_matches(one, own, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise OptionError(Option(option), problem, hint or "; expected one")
+        return places
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,6 +428,16 @@ MUTATION_CLASSES = {one: class_ for class_ in MUTATION_COLOURS for one in _types
 
 _TYPES = [*MUTATION_CLASSES]
 _CATALOGUES = (_TYPES[:96], _TYPES[96:179], _TYPES[179:])
+CATALOGUE_SIZES = tuple(map(len, _CATALOGUES))
+
+
+def looks_like_type(name: str) -> bool:
+    """Whether a name has the form of a substitution with its neighbours.
+
+    >>> looks_like_type("A[C>A]A"), looks_like_type("C[C>A]Q"), looks_like_type("TP53")
+    (True, True, False)
+    """
+    return re.fullmatch(r"\w\[\w>\w\]\w", name) is not None
 
 
 def type_name(*parts: str) -> str:

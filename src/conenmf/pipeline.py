@@ -8,7 +8,7 @@ another module: `solve.problem`, `judge.choose_k`, `solve.run`, `solve.race`, `j
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator, default_rng
+from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from .arguments import components, function, generator, optional
+from .arguments import choice, components, function, generator, integer, optional
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
 from .errors import ComponentsError, InputWarning, Message, Option, OptionError
 from .io.open import as_data
-from .judge.certificate import first_certificate
+from .judge.certificate import AnyCertificate, Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
 from .kernels import clock
 from .linalg.svd import Spectrum
@@ -41,11 +41,22 @@ from .scale.checkpoint import (
     identity_of,
 )
 from .solve.constraints import Fixed, Penalties
+from .solve.groups import run_groups
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
 from .solve.losses import Loss
 from .solve.problem import Problem
-from .solve.race import PATIENCE, Race, hold_race, may_pay
+from .solve.race import (
+    PATIENCE,
+    Race,
+    hold_race,
+    may_pay,
+    most_starts,
+    race_starts,
+    seeds_of,
+)
 from .solve.run import (
+    GROUP_SCALES,
+    GROUP_TABLE,
     Callback,
     History,
     Iteration,
@@ -60,6 +71,7 @@ from .solve.symmetric import improved
 from .text import counted, function_name
 from .types import Array, Facts, PathLike, Rng
 
+_PLAIN_SHARE = 4  # one in so many iterations comes before groups are taken into account
 _MOSTLY_MISSING = 0.5  # of the entries: if more are missing, a fit needs a penalty
 
 
@@ -68,6 +80,7 @@ def factorize(
     K: int | str = "auto",
     *,
     init: Init = "auto",
+    n_init: int | str = "auto",
     loss: str | float | Loss = "frobenius",
     solver: AnySolver | None = "auto",
     max_iter: int = 200,
@@ -78,6 +91,7 @@ def factorize(
     checkpoint: Place = None,
     fixed: Fixed | ArrayLike | None = None,
     penalties: Penalties | None = None,
+    groups: ArrayLike | None = None,
     symmetric: bool = False,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
@@ -96,6 +110,11 @@ def factorize(
         likely to lower the error (`solve.race`); a function ``(V, K, rng) -> (W, H or None)``; your
         own W, or W and H. The function always gets a generator: `rng`, or one with the seed 0. If
         samples have weights, H belongs to the original samples.
+    n_init : int or "auto"
+        With a number, run so many random starts to their end, beside the first init of "auto", and
+        return the best. With a named init, run so many starts of it. ``result.race`` has the error
+        and the seed of each. "auto" tries other inits if they are likely to lower the error: if
+        entries have different weights, up to 40 random starts, until four agree with the best.
     loss : {"frobenius", "poisson"}, another of `solve.losses.LOSSES`, a beta, or a Loss
         What the fit minimises: "frobenius" is ||V - W H||^2. "poisson" (or "kullback-leibler") is
         the divergence sum v log(v/x) - v + x between the counts v and x = W H, which is the
@@ -128,6 +147,10 @@ def factorize(
     penalties : Penalties, optional
         Penalties that are added to the loss, or the constraint that coefficients sum to one.
         `objective` and the history include the penalties; `relative_error` does not.
+    groups : array (N,), optional
+        The group of each sample, such as its donor, batch or day. Every group gets a scale for each
+        feature, and a table says which components it uses: x_n ~ diag(b_d) W T_d h_n for a sample
+        of group d. The fit begins without groups; `max_iter` counts all iterations.
     symmetric : bool
         Fit a graph by V ~ W S W', where V has the weights of its edges and S is symmetric: `W` of
         the result has unit columns, `affinities` is S, and H = S W'. The fit of W and H comes
@@ -147,11 +170,14 @@ def factorize(
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
-    problem = Problem(loss, penalties, fixed, symmetric=symmetric)
+    problem = Problem(loss, penalties, fixed, groups=groups, symmetric=symmetric)
+    _check_starts(n_init, init, solver)
     chosen = None if solver is None else problem.loss.solver(solver)
-    problem = problem.bind(V, chosen, symmetric=True)
+    problem = problem.bind(V, chosen)
+    if problem.groups is not None and solver is None:
+        raise OptionError(Option("solver", None), " takes no groups, which a run estimates")
     K = check_k(K, V, problem.n_fixed)
-    settings = _settings(K, init, problem.loss, solver, stopping)
+    settings = _settings(K, init, n_init, problem.loss, solver, stopping)
     passes = V.passes_here
     time = _Clock()
     with V.own_threads(), ExitStack() as stack:
@@ -169,6 +195,7 @@ def factorize(
             stopping=stopping,
             init=of_counted_samples(V, init),
             is_auto=isinstance(init, str) and init == "auto",
+            n_init=None if isinstance(n_init, str) else int(n_init),
             callback=callback,
             rng=rng,
             clock=time,
@@ -196,9 +223,24 @@ def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
     return count
 
 
+def _check_starts(n_init: object, init: Init, solver: AnySolver | None) -> None:
+    """Reject a number of starts that is none, and one beside an own start or without a solver."""
+    if isinstance(n_init, str):
+        choice("n_init", n_init, ("auto",))
+        return
+    integer("n_init", n_init, at_least=1)
+    if not isinstance(init, str):
+        problem = " begins from random starts, and your own init is a single start: "
+        raise OptionError(Option("n_init", n_init), problem, "leave one of the two out")
+    if solver is None:
+        problem = " compares the ends of runs, and without a solver there are none: "
+        raise OptionError(Option("n_init", n_init), problem, "leave one of the two out")
+
+
 def _settings(
     K: int | str,
     init: Init,
+    n_init: int | str,
     loss: Loss,
     solver: AnySolver | None,
     stopping: Stopping,
@@ -209,6 +251,7 @@ def _settings(
     return {
         "K": K,
         "init": init if isinstance(init, str) else function_name(init),
+        "n_init": n_init,
         "loss": loss.name,
         "solver": next(iter(loss.solvers)) if is_auto else solver_name(solver),
         "max_iter": int(stopping.max_iter),
@@ -223,9 +266,10 @@ def _identity(settings: Facts, init: Init, solver: AnySolver | None, problem: Pr
     arrays = [array for array in factors if isinstance(array, np.ndarray | list)]  # not Dask's
     functions = [one for one in (init, solver) if callable(one) or isinstance(one, Solver)]
     return {
-        **{name: settings[name] for name in ("K", "init", "loss", "solver")},
+        **{name: settings[name] for name in ("K", "init", "n_init", "loss", "solver")},
         "penalties": problem.penalties.plain(),
         "fixed": None if problem.fixed is None else described(problem.fixed),
+        "groups": None if problem.groups is None else described(problem.groups),
         "arrays": described([np.asarray(array, float) for array in arrays]),
         "code": [described(one) for one in functions],
     }
@@ -267,6 +311,7 @@ class _Task:
     stopping: Stopping
     init: Init
     is_auto: bool  # the init
+    n_init: int | None  # None for "auto"
     callback: Callback | None
     rng: Rng
     clock: _Clock
@@ -298,8 +343,13 @@ def _resume(task: _Task, saved: CheckpointedRun) -> _Begun | None:
     W = parts.arrays["W"]
     name = facts["init_used"]
     problem = replace(task.problem, penalties=Penalties.of_plain(facts["penalties"]))
+    scales = parts.arrays.get(GROUP_SCALES)
+    if problem.groups is not None and scales is not None:
+        groups = problem.groups.fitted(scales, parts.arrays.get(GROUP_TABLE))
+        problem = replace(problem, groups=groups)
     task.clock.seconds.update(facts["seconds"])
     run = _first_run(task, problem, Start(W, None, name), parts)
+    run.seed = facts["seed"]
     race = Race.of_plain(facts["race"])
     begun = _Begun(problem, name, facts["K_decided_by"], None, race, W, run)
     saved.facts = _facts(begun, task.clock.seconds)
@@ -319,11 +369,17 @@ def _begin(task: _Task, K: int | str) -> _Begun:
         if task.is_auto:
             init = task.problem.inits(task.data, K, task.solver)[0]
         watch = _Watch(task)
-        start = _start(task, task.problem, K, init, task.rng, watch)
+        seed = None
+        rng = task.rng
+        if task.n_init is not None and not task.is_auto:
+            (seed,) = seeds_of(rng, 1)
+            rng = default_rng(seed)
+        start = _start(task, task.problem, K, init, rng, watch)
         problem = task.problem.weighed(start, task.spectrum)
         run = None
-        if task.solver is not None and problem.n_fixed < K:
+        if task.solver is not None and (problem.n_fixed < K or problem.groups is not None):
             run = _first_run(task, problem, start)
+            run.seed = seed
             if watch.is_stopped:
                 run.reason = StopReason.CALLBACK
         reason = "user" if selection is None else selection.sentence
@@ -341,6 +397,7 @@ def _facts(begun: _Begun, seconds: dict[str, float]) -> Facts:
     return {
         "K_decided_by": begun.K_decided_by,
         "init_used": begun.init_used,
+        "seed": None if begun.run is None else begun.run.seed,
         "penalties": begun.problem.penalties.plain(),
         "race": None if begun.race is None else begun.race.plain(),
         "seconds": seconds,
@@ -456,8 +513,7 @@ def _run(task: _Task, begun: _Begun) -> _End:
         assert run is not None
         assert task.solver is not None
         if run.reason is not StopReason.CALLBACK:
-            run.continue_with(task.stopping)
-            run.run()
+            begun = _continue(task, begun, run)
         W, H = run.factors()
         near = begun.problem.loss.near(H)
         if task.solver.floored:
@@ -467,37 +523,78 @@ def _run(task: _Task, begun: _Begun) -> _End:
         return _End(begun._replace(run=None), W, run.history(), run.reason, near)
 
 
-def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
-    """Run the first init of "auto" for a while; let others compete with it if that may help."""
+def _continue(task: _Task, begun: _Begun, run: Run) -> _Begun:
+    """Continue the run to its end; with groups, first without them, then with what they change."""
+    problem = begun.problem
     stopping = task.stopping
-    is_over = begun.race is not None or run.reason is StopReason.CALLBACK
-    if not task.is_auto or is_over or run.n_iter > PATIENCE:
+    if problem.groups is None:
+        run.continue_with(stopping)
+        run.run()
+        return begun
+    if not problem.has_effects:
+        most = -(-stopping.max_iter // _PLAIN_SHARE)
+        run.continue_with(replace(stopping, max_iter=min(stopping.max_iter, most)))
+        run.run()
+    return begun._replace(problem=run_groups(run, problem, task.data, stopping))
+
+
+def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:
+    """Run the first init, and let others compete with it if that may help or is asked for."""
+    if begun.race is not None or run.reason is StopReason.CALLBACK:
+        return begun
+    stopping = task.stopping
+    begin = partial(_rival, task, begun.problem, run, _Watch(task))
+    if task.n_init is not None:
+        run.continue_with(stopping)
+        run.run()
+        init = "random" if task.is_auto else task.init
+        n_begun = 0 if task.is_auto else 1  # of the starts that were asked for
+        seeds = seeds_of(task.rng, task.n_init - n_begun, n_begun)
+        if run.reason in (StopReason.CALLBACK, StopReason.MAX_TIME):
+            return begun
+        return _won(task, begun, run, *race_starts(run, init, begin, stopping, seeds, in_full=True))
+    if not task.is_auto or run.n_iter > PATIENCE:
         return begun
     run.continue_with(replace(stopping, max_iter=min(PATIENCE, stopping.max_iter)))
     run.run()
-    problem = begun.problem
+    raced = _rivals(task, begun.problem, run, begin)
+    return begun if raced is None else _won(task, begun, run, *raced)
+
+
+def _rivals(
+    task: _Task, problem: Problem, run: Run, begin: Callable[[Init, int], Run]
+) -> tuple[Run, Race] | None:
+    """Let other inits compete with the first run if that may help; return the winner, or None."""
+    stopping = task.stopping
     K = run.W.shape[1]
-    min_gap = may_pay(run, stopping.max_iter)
     rivals = problem.inits(task.data, K, task.solver)[1:]
+    if problem.entries.is_weighted and "random" in rivals and (count := most_starts(run)):
+        seeds = seeds_of(task.rng, count)
+        return race_starts(run, "random", begin, stopping, seeds, in_full=False)
+    min_gap = may_pay(run, stopping.max_iter)
     if min_gap is None or not rivals:
-        return begun
+        return None
     bound = problem.lower_bound(task.data, K, task.known)
     if 1 - bound / run.errors[-1] <= min_gap:
-        return begun
-    begin = partial(_rival, task, problem, K, _Watch(task))
-    winner, race = hold_race(run, rivals, begin, stopping, task.rng, bound)
-    winner.callback = run.callback
-    winner.save = run.save
+        return None
+    return hold_race(run, rivals, begin, stopping, task.rng, bound)
+
+
+def _won(task: _Task, begun: _Begun, first: Run, winner: Run, race: Race) -> _Begun:
+    """Continue with the winner of a race."""
+    winner.callback = first.callback
+    winner.save = first.save
     begun = begun._replace(run=winner, race=race, init_used=race.winner.init)
     if task.saved is not None:
         task.saved.facts = _facts(begun, task.clock.seconds)
     return begun
 
 
-def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng: Generator) -> Run:
-    """Return the run of another init, for a race."""
+def _rival(task: _Task, problem: Problem, first: Run, watch: _Watch, init: Init, seed: int) -> Run:
+    """Return the run of another init, for a race; it minimises what the first run minimises."""
     assert task.solver is not None
-    start = _start(task, problem, K, init, rng, watch)
+    K = first.W.shape[1]
+    start = _start(task, problem, K, init, default_rng(seed), watch)
     run = Run(
         problem.objective(task.data),
         start.W,
@@ -506,8 +603,10 @@ def _rival(task: _Task, problem: Problem, K: int, watch: _Watch, init: Init, rng
         task.stopping,
         callback=None if task.callback is None else watch,
         began=(task.clock.began, task.passes),
+        approximation=first.approximation,
     )
     run.init = start.name
+    run.seed = seed
     return run
 
 
@@ -536,17 +635,20 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
     with task.clock.measure("finish"):
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)
+    groups = None if problem.groups is None else problem.groups.sorted(last.order)
     own = V if V.unweighed is None else V.unweighed.V
-    certificate = first_certificate(
-        V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
-    )
+    certificate: AnyCertificate | None = Certificate.of(error, last.kkt_residual)
+    if not problem.has_effects:
+        certificate = first_certificate(
+            V, problem.loss, task.spectrum, error, last.kkt_residual, end.W.shape[1]
+        )
     goodness = {} if V.observed is None else _goodness(V, V.observed, problem, end.W, error)
     return Factorization(
         W=np.ascontiguousarray(end.W[:, last.order]),
         H=last.H,
         labels=last.labels,
         shares=last.shares,
-        problem=replace(problem, entries=entries),
+        problem=replace(problem, entries=entries, groups=groups),
         affinities=last.affinities,
         objective=last.objective,
         relative_error=error,
@@ -560,7 +662,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         selection=begun.selection,
         init_used=begun.init_used,
         race=begun.race,
-        spectrum=task.spectrum,
+        spectrum=None if problem.has_effects else task.spectrum,
         preparation=own.preparation,
         names=own.names,
         vocabulary=own.vocabulary,

@@ -43,7 +43,7 @@ from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .solve.scenes import ENDMEMBERS, abundances
-from .solve.symmetric import in_words, refuse_symmetric
+from .solve.symmetric import in_words
 from .text import counted
 from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
@@ -271,6 +271,8 @@ class Factorization:
         lines.append(self.settings.get("reference", {}).get("words", ""))
         if self.affinities is not None:
             lines.append(in_words(self.affinities))
+        if self.problem.groups is not None:
+            lines.append(self.problem.groups.sentence)
         if (Q := self.settings.get("Q")) is not None:
             expected = self.settings["Q_expected"]
             said = f"Q {Q:.6g}, more parameters than known entries"
@@ -376,8 +378,6 @@ class Factorization:
                 self.certify(effort=effort)
             return self.diagnosis
         V = self._require_data("diagnose(V, W, H)")
-        if self.problem.symmetric:
-            refuse_symmetric()
         n_splits = integer("n_splits", n_splits, at_least=0)
         (squared,) = V.sweep(lambda block: (float(measure_block(block)[0].sum()),))
         if not np.isclose(squared, V.total, rtol=1e-6):
@@ -506,7 +506,26 @@ class Factorization:
             raise DataChangedError(_CHANGED)
         return certificate
 
+    @property
+    def groups(self) -> Texts | None:
+        """The names of the groups of a fit with groups; otherwise None."""
+        groups = self.problem.groups
+        return None if groups is None else groups.names
+
+    @property
+    def group_scales(self) -> Array | None:
+        """How much larger each feature is in each group (G, F), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.scales
+
+    @property
+    def group_table(self) -> Array | None:
+        """Which components each group uses (G, K), for a fit with groups."""
+        groups = self.problem.groups
+        return None if groups is None else groups.table
+
     def _require_data(self, function: str) -> DataMatrix:
+        self.problem.require_no_effects(function.partition("(")[0])
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

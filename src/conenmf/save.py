@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
+from .data.groups import Groups
 from .data.prepare import Preparation, Vocabulary
 from .judge.certificate import kind_of_certificate
 from .judge.choose_k import Selection
@@ -34,6 +35,7 @@ TRUSTED_TYPES = (
     "conenmf.cones.geometry.ConeGeometry",
     "conenmf.cones.geometry.Separation",
     "conenmf.cones.streams.StreamCones",
+    "conenmf.data.groups.Groups",
     "conenmf.data.prepare.Preparation",
     "conenmf.data.prepare.Vocabulary",
     "conenmf.estimator.ConeNMF",
@@ -62,6 +64,7 @@ TRUSTED_TYPES = (
 )
 
 _FORMAT = "conenmf-factorization-12"
+_OF_GROUPS = "groups_"  # begins the names of arrays
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
 # The fields that are objects, and their classes by the names of their own fields.
@@ -94,6 +97,8 @@ def write_factorization(path: PathLike, fields: Facts, model: Facts | None = Non
     arrays = {name: fields[name] for name in _ARRAY_FIELDS}
     if fields["affinities"] is not None:
         arrays["affinities"] = fields["affinities"]
+    if fields["problem"].groups is not None:
+        arrays |= arrays_of(fields["problem"].groups, _OF_GROUPS)
     if fields["vocabulary"] is not None:
         arrays["idf"] = fields["vocabulary"].idf
     for name in _PARTS:
@@ -117,7 +122,9 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
             own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]
             fields[name] = part_of(kind(own), prefix, arrays) if own else None
         names = fields["names"] = Names.of(**facts["names"])
-        fields["problem"] = Problem.of_plain(facts["problem"], fields["W"], names.feature_names)
+        groups = part_of(Groups, _OF_GROUPS, arrays)
+        known = names.feature_names
+        fields["problem"] = Problem.of_plain(facts["problem"], fields["W"], known, groups)
         if facts["vocabulary"] is not None:  # the words are the names of the features
             words = names.feature_names or ()
             fields["vocabulary"] = Vocabulary(words, arrays["idf"], facts["vocabulary"])

@@ -108,4 +108,4 @@ def test_a_missing_layer_beside_counts_in_x(tmp_path, monkeypatch, fails):
     monkeypatch.chdir(tmp_path)
     counts = np.random.default_rng(0).poisson(2.0, (30, 20)).astype(np.float32)
     anndata.AnnData(sp.csr_matrix(counts)).write_h5ad("plain.h5ad")
-    fails(2, "X holds counts: leave out --layer", "cells", "plain.h5ad", *OPTIONS)
+    fails(3, "X holds counts: leave out --layer", "cells", "plain.h5ad", *OPTIONS)

@@ -224,7 +224,7 @@ def test_ctrl_c_ends_the_verdict_and_keeps_the_finished_splits(folder, run, caps
     monkeypatch.setattr(Display, "update", pressed)
     assert run("fit", "cells.csv", "-k", 3, "-o", "out") == 130
     output, problem = capsys.readouterr()
-    assert problem.startswith("conenmf: saving the result so far")
+    assert "conenmf: saving the result so far" in problem  # after what took a second
     assert "checking components: split 3 of 3" not in notes
     result = Factorization.load("out/result.npz")
     assert result.stop_reason == "converged"

@@ -115,3 +115,18 @@ def test_words_that_no_text_has_count_nothing_in_new_texts(sample_matrix):
     assert preparation.idf[5] == 0  # a row of zeros
     new = apply_preparation(from_columns(np.ones((12, 2))), preparation).columns([0, 1])
     assert (new[5] == 0).all()
+
+
+def test_a_floor_is_a_share_of_the_mean_entry_and_serves_new_samples(backend):
+    X = np.round(9 * np.random.default_rng(3).random((30, 6)) ** 4, 3)
+    V = backend(X.T)
+    raised = prepare(V, floor=0.01)
+    floor = 0.01 * X.mean()
+    single = V.dtype == np.float32
+    expected = X.T + floor
+    np.testing.assert_allclose(raised.columns(range(30)), expected, rtol=1e-5 if single else 1e-12)
+    assert raised.preparation.floor == pytest.approx(floor, rel=1e-6)
+    assert "added to each entry" in raised.preparation.in_words()
+    result = factorize(raised, 2, loss="itakura-saito", max_iter=5)
+    new = apply_preparation(from_rows(X[:3]), result.preparation)
+    np.testing.assert_allclose(new.columns(range(3)), expected[:, :3], rtol=1e-5)

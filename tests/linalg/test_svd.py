@@ -160,6 +160,43 @@ def test_vectors_of_a_start_are_the_same_on_every_storage(main_backend, turned):
     np.testing.assert_allclose(np.asarray(H), known_H, atol=1e-8 * known_H.max())
 
 
+@pytest.mark.parametrize("is_dense", [False, True])
+def test_rough_vectors_are_nearly_as_good_and_the_same_on_every_storage(main_backend, is_dense):
+    rng = np.random.default_rng(4)
+    V = rng.random((530, 6)) @ rng.random((6, 510)) + 0.1 * rng.random((530, 510))
+    if not is_dense:
+        V = np.where(rng.random(V.shape) < 0.05, V, 0.0)
+    U, sigma, R = Spectrum(main_backend(V)).truncated_svd(4, rough=True)
+    R = np.asarray(R)
+    np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(V.T @ U, R.T * sigma, atol=1e-12 * sigma[0])
+    largest = np.linalg.svd(V, compute_uv=False)[:4]
+    assert (sigma <= largest * (1 + 1e-12)).all()
+    assert (sigma**2).sum() >= 0.9 * (largest**2).sum()
+    expected = Spectrum(from_columns(sp.csc_array(V))).truncated_svd(4, rough=True)
+    for found, other in zip((U, sigma, R), expected, strict=True):
+        np.testing.assert_allclose(found, other, rtol=0, atol=1e-9 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-200, 2.0**200])
+def test_rough_vectors_of_any_scale_and_rank(scale):
+    """Without a Cholesky decomposition, if VV'X has dependent columns or leaves the range."""
+    rng = np.random.default_rng(4)
+    V = scale * sp.random_array((400, 300), density=0.05, rng=rng, format="csc").toarray()
+    V[:, 50:] = V[:, np.arange(50).repeat(5)]  # of rank 50
+    U, sigma, _ = Spectrum(from_columns(sp.csc_array(V))).truncated_svd(54, rough=True)
+    largest = np.linalg.svd(V, compute_uv=False)[:54]
+    np.testing.assert_allclose(sigma, largest, rtol=0, atol=1e-9 * largest[0])
+    np.testing.assert_allclose(U.T @ U, np.eye(54), atol=1e-12)
+
+
+def test_rough_vectors_take_a_fixed_number_of_passes():
+    V = from_columns(sp.random_array((300, 250), density=0.05, rng=np.random.default_rng(0)))
+    before = V.passes + V.other_order.passes
+    Spectrum(V).truncated_svd(5, rough=True)
+    assert V.passes + V.other_order.passes - before == 2 * svd._POWERS + 1
+
+
 def test_equal_singular_values_are_all_found():
     """One vector sees each value once only: the others must be looked for."""
     block = counts(180, 200, 3)

@@ -265,8 +265,9 @@ def test_every_part_of_an_identity_counts(tmp_path, refuses):
     np.testing.assert_array_equal(arrays["W"], W)
     for other, message in (
         ({"K": 3}, "the mask, the weights or the missing entries are not those"),
-        ({"K": 3, "known": None, "groups": "a"}, "its groups is None, now it is 'a'"),
-        ({"K": 3, "known": None, "groups": None}, "its groups is None, now it is None"),
+        ({"K": 3, "known": None, "side": "a"}, "its side is None, now it is 'a'"),
+        ({"K": 3, "known": None, "side": None}, "its side is None, now it is None"),
+        ({"K": 3, "known": None, "groups": "a"}, "the groups of the samples are not those"),
         ({"K": 4, "known": None}, "its K is 3, now it is 4"),
     ):
         refuses(CheckpointError, message, checkpoint_module._read, file, other)

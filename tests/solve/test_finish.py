@@ -10,6 +10,7 @@ from conenmf import from_rows
 from conenmf.data.known import weigh_samples
 from conenmf.data.prepare import to_sums
 from conenmf.data.views import times_samples
+from conenmf.solve.coefficients import coefficients
 from conenmf.solve.constraints import NO_PENALTIES, Fixed, Penalties
 from conenmf.solve.inits import initialize
 from conenmf.solve.losses import LOSSES
@@ -209,3 +210,21 @@ def test_inits_of_counts_have_a_little_of_the_mean_everywhere():
         unit_sums(weighed).columns(everything),
         times_samples(to_sums(V, 1.0), roots).columns(everything),
     )
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_what_is_kept_of_the_components_is_never_that_of_others(order):
+    """The last components are kept for the next call; they may change in place meanwhile."""
+    V = from_rows(X + 0.0)
+    own = np.array(W, order=order)
+    first = coefficients(V, own)[0]
+    np.testing.assert_array_equal(coefficients(V, own)[0], first)
+    own[:, 1] *= 3.0
+    np.testing.assert_allclose(coefficients(V, own)[0][1], first[1] / 3.0)
+    own[:, 0] = 1e-320  # too small for coefficients in range
+    assert not coefficients(V, own)[0][0].any()
+    single = coefficients(V, W.astype(np.float32))[0]
+    np.testing.assert_array_equal(single, coefficients(V, W.astype(np.float32).astype(float))[0])
+    holes = from_rows(X + 0.0, mask=X != 1)
+    np.testing.assert_array_equal(coefficients(holes, W)[0], coefficients(holes, W.copy())[0])
+    assert np.abs(coefficients(holes, W)[0] - first).max() > 1e-3

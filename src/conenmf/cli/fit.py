@@ -14,7 +14,7 @@ from .. import __version__
 from ..arguments import path as folder_path
 from ..atomic import writing
 from ..data.matrix import DataMatrix
-from ..errors import OptionError, OutputError
+from ..errors import Option, OptionError, OutputError
 from ..export import (
     ANNOTATED_FILE,
     REPORT_FILE,
@@ -25,7 +25,13 @@ from ..export import (
     write_csv,
     write_tables,
 )
-from ..fields.measurements import write_displacement, write_residuals
+from ..fields.measurements import (
+    bootstrap,
+    write_bootstrap,
+    write_displacement,
+    write_residuals,
+    write_total,
+)
 from ..fields.ratings import Ratings, fit_ratings
 from ..judge.matching import match_scene
 from ..pipeline import factorize
@@ -35,7 +41,7 @@ from ..signals import Interruption
 from ..solve.losses import get_loss
 from ..solve.run import StopReason
 from ..solve.scenes import SCENE
-from ..types import Facts
+from ..types import Array, Facts
 from .inputs import (
     about_samples,
     drop_label_columns,
@@ -69,16 +75,28 @@ from .output import (
 from .request import Request, command
 
 # If one of these options is given, ratings are fitted like other data.
-_PLAIN = {*TERMS, "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "symmetric"}
+_PLAIN = {*TERMS, "init", "n_init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
+_PLAIN |= {"symmetric"}
 
 
-_SOLVING = ("K", "init", "loss", "solver", "fixed", "sample_weight", "checkpoint", "scene")
-_JUDGING = ("no_report", "quick", "n_splits", "effort", "uniqueness", "displacement")
+_SOLVING = (
+    "K",
+    "init",
+    "n_init",
+    "loss",
+    "solver",
+    "fixed",
+    "sample_weight",
+    "checkpoint",
+    "scene",
+)
+_JUDGING = ("no_report", "quick", "n_splits", "effort", "uniqueness", "displacement", "n_bootstrap")
 _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
 
 
 @command(
     *_SOLVING,
+    "scene",
     *_JUDGING,
     *_READING,
     *OUTPUT,
@@ -131,20 +149,20 @@ def fit(request: Request) -> int:
         check_view(request.view, V.names)
         replaces = bool(earlier_files(target))
         about: Facts = {}
-        labels: Facts = {}
+        labels = labels_of(request, V.n_samples, V.names)
         if not request.no_report:
-            labels = labels_of(request, V.n_samples, V.names)
             about = about_samples(request, V.n_samples)
             about["classes"] = labels.get("classes")
         reference = read_scene_reference(request, V)
-        result = _factorize(request, V, interruption)
+        result = _factorize(request, V, interruption, labels.get("groups"))
         if reference is not None:
-            match = match_scene(V, result.W, *reference)
-            found = {**match._asdict(), "words": match.in_words(), "angles": match.angles.tolist()}
+            match, words = match_scene(V, result.W, *reference)
+            found = {"angles": match.angles.tolist(), "rmse": match.rmse, "words": words}
             result = replace(result, settings={**result.settings, "reference": found})
+        has_effects = result.problem.has_effects  # which no judge knows
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
-        elif not (request.no_report or request.symmetric):
+        elif not (request.no_report or has_effects or request.symmetric):
             with interruption.optional():
                 request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
@@ -160,8 +178,10 @@ def _check_options(request: Request) -> Path:
     source = request.path
     if request.anndata and request.suffix != ".h5ad":
         raise OptionError(f"--anndata is for .h5ad files, and DATA is {request.data}: leave it out")
-    if request.displacement is not None and "sigma" not in get_loss(request.loss).constraints:
-        raise OptionError("--displacement is for least squares: leave out --loss")
+    for name in ("displacement", "n_bootstrap"):
+        is_asked = getattr(request, name) is not None
+        if is_asked and "sigma" not in get_loss(request.loss).constraints:
+            raise OptionError(Option(name), " is for least squares: leave out ", Option("loss"))
     target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
@@ -177,8 +197,10 @@ def result_folder(request: Request, kind: str) -> Path:
     return target
 
 
-def _factorize(request: Request, own: DataMatrix, interruption: Interruption) -> Factorization:
-    """Fit the data with the given weights, known components and penalties.
+def _factorize(
+    request: Request, own: DataMatrix, interruption: Interruption, groups: Array | None
+) -> Factorization:
+    """Fit the data with the given weights, known components, penalties and groups.
 
     A sparse matrix whose stored entries are the known ones contains ratings. `fit_ratings` fits it,
     unless options say otherwise.
@@ -190,8 +212,11 @@ def _factorize(request: Request, own: DataMatrix, interruption: Interruption) ->
     problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
-    how = request.chosen(("init", "loss", "checkpoint", "symmetric", *STOPPING))
+    how = request.chosen(("init", "n_init", "loss", "checkpoint", "symmetric", *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
+    takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
+    if solver is not None and takes_groups:
+        how["groups"] = groups
     with request.display.working(request.choosing()):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
@@ -231,10 +256,20 @@ def write_result(
     if request.tables != "none":
         write_tables(result, folder, request.tables)
     if "Q" in result.settings:
-        write_residuals(folder, result)
+        write_residuals(folder, result, request.species)
+        if request.total is not None:
+            shares = write_total(folder, result, request.total)
+            parts = zip(result.component_names, shares, strict=True)
+            words = ", ".join(f"{name} {share:.0%}" for name, share in parts)
+            request.findings.append(f"of {request.total}: {words}")
     if request.displacement is not None:
         with request.display.working("displacing entries"):
             write_displacement(folder, result, request.displacement)
+    if request.n_bootstrap is not None:
+        with request.display.working("fitting resampled samples"):
+            found = bootstrap(result, request.n_bootstrap, rng=request.rng)
+        write_bootstrap(folder, result, found)
+        request.findings.append(str(found))
     if request.ratings is not None:
         _write_recommendations(folder, request.ratings)
     if request.anndata:

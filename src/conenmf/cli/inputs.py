@@ -60,7 +60,8 @@ def _open(request: Request, vocabulary: Vocabulary | None) -> DataMatrix:
         reading = request.chosen((*OPENING, "dataset", "missing", "n_threads", "max_memory"))
         V = open_data(request.data, words=words, names=names, **reading, **read_entries(request))
         steps = request.chosen(PREPARING)
-        return prepare(V, **steps) if any(steps.values()) else V
+        V = prepare(V, **steps) if any(steps.values()) else V
+        return request.species.apply(V)
 
 
 def _names(request: Request, file: str | None) -> list[str] | None:

@@ -11,7 +11,12 @@ from .. import __version__, comparison
 from ..atomic import output_file
 from ..data.matrix import DataMatrix
 from ..export import REPORT_FILE, facts, json_values, write_csv
-from ..fields.mutations import consensus_of, name_components, write_runs
+from ..fields.mutations import (
+    check_catalogue,
+    consensus_of,
+    name_components,
+    write_runs,
+)
 from ..judge.choose_k import select_k
 from ..judge.requirement import components_for
 from ..judge.stability import Stability
@@ -270,6 +275,8 @@ def _fit_many(request: Request, kind: str) -> None:
     check_picture(request.plot)
     target = result_folder(request, kind)
     V = open_input(request)
+    if kind == "signatures" and (question := check_catalogue(V)):
+        V.remarks += (question,)
     reference = read_reference(request, V)
     problem = read_problem(request, V)
     lines = []
@@ -291,6 +298,8 @@ def _fit_many(request: Request, kind: str) -> None:
             lines += ["", *result.diagnose().lines(), ""]
         for k, match in enumerate(matches):
             lines.append(f"component {k}: {match}")
+        if repeated := result.settings.get("repeated"):
+            lines.append(repeated)
         with request.display.working(f"writing {target}"):
             summary = json_values({**facts(result), "stability": answer, "version": __version__})
             write_runs(folder, found)

@@ -59,6 +59,10 @@ def _weight(value: Any) -> str | float:
     return value if value == "auto" else _AT_LEAST_0.convert(value, None, None)
 
 
+def _starts(value: Any) -> str | int:
+    return value if value == "auto" else _ONE_OR_MORE.convert(value, None, None)
+
+
 def _missing(value: str | float) -> str | float:
     if value in ("raise", "nan", "zeros"):
         return value
@@ -125,6 +129,13 @@ class _Common:
     )
     symmetric: bool = option("Find groups of nodes; DATA has the edges of a graph.", bool)
     init: str = option("Initialisation of the factors.", Choice(["auto", *INITS]))
+    n_init: int | str = option(
+        "Number of random starts that run to their end; the best is written. With auto, other "
+        "inits compete if they are likely to help.",
+        _starts,
+        flags="--n-init",
+        metavar="auto|NUMBER",
+    )
     missing: str | float = option(
         "Which entries are missing: nan; zeros (if DATA is sparse, entries that are not "
         "stored); or a number such as -999, and NaN. With raise, NaN is an error.",
@@ -233,6 +244,20 @@ class _Known:
     sigma: str | None = option(
         "A matrix shaped like DATA: the uncertainty of each entry.", _FILE, flags="--uncertainty"
     )
+    weak: Texts = option(
+        "A weak species, with three times its uncertainty; may be repeated.",
+        metavar="NAME",
+        multiple=True,
+        default=(),
+    )
+    bad: Texts = option(
+        "A bad species, to leave out; may be repeated.", metavar="NAME", multiple=True, default=()
+    )
+    total: str | None = option(
+        "The species that is the sum of the others, such as PM2.5: it is weak, and total.csv has "
+        "the contributions in its units.",
+        metavar="NAME",
+    )
     sample_weight: str | None = option(
         "Weight of each sample: a text file with a number per line, or a .npy vector.", _FILE
     )
@@ -325,6 +350,13 @@ class _Output:
         _rises,
         metavar="NUMBER,...",
     )
+    n_bootstrap: int | None = option(
+        "With --uncertainty: fit resampled samples so many times, and write bootstrap.csv: in how "
+        "many runs each component was found, with limits.",
+        IntRange(2),
+        flags="--bootstrap",
+        metavar="NUMBER",
+    )
     data: str = option("The data of the fit; needed if fit wrote no report.", default="")
     image_shape: Shape | None = option(
         "Features are the pixels of images of this shape.", _shape, metavar="ROWSxCOLUMNS"
@@ -336,8 +368,9 @@ class _Output:
         metavar="COLUMN|FILE",
     )
     groups: str | None = option(
-        "Groups of samples that belong together, such as donors, given like --classes. The "
-        "verdict then compares groups, and says which components follow them.",
+        "Groups of samples that belong together, such as donors, given like --classes. A fit of "
+        "least squares or counts gives each group its own scales of features; a verdict compares "
+        "groups, and says which components follow them.",
         metavar="COLUMN|FILE",
     )
     title: str | None = option("Heading of the report; by default the name of the file.")
@@ -371,7 +404,7 @@ class Options(_Common, _Reading, _Preparing, _Known, _Solving, _Output):
 
 OPENING = ("samples_in", "header", "names_column", "drop", "text_column", "triples", "negative")
 READING = ("dataset", *OPENING, "feature_names", "sample_names", "pixels_shape")
-ENTRIES = ("missing", "mask", "weights", "sigma")
+ENTRIES = ("missing", "mask", "weights", "sigma", "weak", "bad", "total")
 AS_BEFORE = ("dataset", *OPENING, *ENTRIES, "sample_weight")
 WORDS = ("stop_words", "min_df", "max_df", "max_words")
 PREPARING = ("normalize_total", "log1p", "tfidf", "normalize")

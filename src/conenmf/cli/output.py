@@ -45,7 +45,14 @@ from ..export import (
     TABLE_NAMES,
     TABLES,
 )
-from ..fields.measurements import DISPLACEMENT_FILE, Q_FILE, RESIDUALS_FILE
+from ..fields.measurements import (
+    BOOTSTRAP_FILE,
+    DISPLACEMENT_FILE,
+    Q_FILE,
+    RESIDUALS_FILE,
+    TOTAL_FILE,
+    Q_of_starts,
+)
 from ..fields.mutations import LIMITS_FILE, RUNS_FILE, STABILITY_FILE
 from ..judge.details import NO_GUARANTEE, ConeDiagnosis
 from ..result import Factorization
@@ -71,6 +78,8 @@ _RESULT_FILES = {
     RESIDUALS_FILE,
     Q_FILE,
     DISPLACEMENT_FILE,
+    BOOTSTRAP_FILE,
+    TOTAL_FILE,
     _SUMMARY_FILE,
 }
 _PICTURE_SUFFIXES = (".png", ".pdf", ".svg")
@@ -246,6 +255,9 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
     if result.stop_reason is StopReason.MAX_ITER and result.settings["max_iter"] > 0:
         lines.append("the error was still falling at --max-iter: raise it for a better fit")
     lines += _components(result)
+    if "Q" in result.settings and request.n_init != "auto" and result.race is not None:
+        lines.append(_starts(result))
+    lines += request.findings
     is_interrupted = result.stop_reason is StopReason.INTERRUPTED
     parts = [counted(result.n_iter, "iteration")]
     if request.display.continued_at:
@@ -268,6 +280,19 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
         words = shlex.join(["conenmf", "report", str(target), "--data", request.data])
         lines.append(f"Components were not checked. To check them: {visible(words, None)}")
     return "\n".join(lines)
+
+
+def _starts(result: Factorization) -> str:
+    """Return the spread of Q over starts, and the seed of the best."""
+    Qs = Q_of_starts(result)
+    race = result.race
+    assert race is not None
+    seed = race.winner.seed
+    how = "the first init" if seed is None else f"seed {seed}"
+    return (
+        f"{counted(len(Qs), 'start')}: Q {Qs.min():.6g} to {Qs.max():.6g}, median "
+        f"{np.median(Qs):.6g}; {race.n_agreeing} within 0.1 % of the best ({how})"
+    )
 
 
 def _components(result: Factorization) -> list[str]:

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from numpy.random import Generator, default_rng
 
 from ..data.matrix import DataMatrix
 from ..export import json_values
+from ..fields.measurements import Species
 from ..fields.ratings import Ratings
 from ..io.open import open_data, split_member
 from ..judge.choose_k import Selection, select_k
@@ -47,7 +48,8 @@ class Request(Options):
 
     `words` is the command line. `given` has the names of the options that the user gave. `model`
     and `result` are arguments of the commands for saved results. `K_decided_by` and `selection` are
-    those of the result, and `ratings` is the model if the data are ratings.
+    those of the result, `ratings` is the model if the data are ratings, and
+    `findings` are further lines to print.
     """
 
     words: str
@@ -58,6 +60,7 @@ class Request(Options):
     K_decided_by: str = "user"
     selection: Selection | None = None
     ratings: Ratings | None = None
+    findings: list[str] = field(default_factory=list)
 
     def chosen(self, names: Iterable[str]) -> Facts:
         """Return the values of options that are set, or that were set to an empty value."""
@@ -79,6 +82,11 @@ class Request(Options):
         return self.path.suffix.lower() if self.data else ""
 
     @property
+    def species(self) -> Species:
+        """The categories of species."""
+        return Species(self.weak, self.bad, self.total)
+
+    @property
     def rng(self) -> Generator | None:
         """The generator for random inits."""
         return None if self.seed is None else default_rng(self.seed)
@@ -98,7 +106,11 @@ class Request(Options):
             return self.K
         candidates = self.K if isinstance(self.K, range) else None
         problem = Problem(self.loss) if problem is None else problem
-        self.selection = select_k(V, candidates, problem=problem)
+
+        def show(what: str, _: int) -> None:
+            self.display.update("", None, f"choosing K: {what}")
+
+        self.selection = select_k(V, candidates, problem=problem, callback=show)
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 

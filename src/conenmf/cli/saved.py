@@ -65,7 +65,7 @@ def transform(request: Request) -> None:
         )
     output = str(request.output)
     check_table(output)
-    request.read_as(result.settings, ["missing"])
+    request.read_as(result.settings, ["missing", "bad"])
     if request.suffix in TABLE_SUFFIXES:
         request.read_as(result.settings, ["text_column"])
     V = open_input(request, result.vocabulary)

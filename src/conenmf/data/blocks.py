@@ -297,7 +297,12 @@ def entries_of(block: Block) -> Entries:
 def compressed(block: Block) -> Block:
     """Return a block as compressed sparse columns without stored zeros."""
     if not is_sparse(block):
-        return sp.csr_array(np.asarray(block).T).T
+        rows = np.asarray(block).T
+        n, F = rows.shape
+        starts = np.zeros(n + 1, np.intp)
+        np.cumsum(np.count_nonzero(rows, axis=1), out=starts[1:])
+        places = np.flatnonzero(rows)
+        return sparse_block(rows.ravel()[places], places % F, starts, F, rows.dtype)
     if block.data.all():
         return block
     copied = sp.csc_array(block, copy=True)

@@ -7,11 +7,12 @@ Gram matrices of single samples are packed: the upper half of each is a row.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..types import Array
+from ..types import Array, Pair
 from .blocks import (
     Block,
     Entries,
@@ -77,14 +78,20 @@ def observed_residual(
 
 def pack(W: Array) -> Array:
     """Return the products of pairs of columns of W (F, K), (F, K (K + 1) / 2) in float64."""
-    first, second = np.triu_indices(W.shape[1])
-    rows = exact(W)
-    return rows[:, first] * rows[:, second]
+    first, second = upper_half(W.shape[1])
+    columns = exact(W).T
+    return (columns[first] * columns[second]).T
+
+
+@lru_cache
+def upper_half(K: int) -> Pair:
+    """Return the rows and columns of the upper half of a matrix (K, K)."""
+    return np.triu_indices(K)
 
 
 def unpack(pairs: Array, K: int) -> Array:
     """Return symmetric matrices (n, K, K) from their upper halves (n, K (K + 1) / 2)."""
-    first, second = np.triu_indices(K)
+    first, second = upper_half(K)
     places = np.arange(first.size)
     place = np.empty((K, K), np.intp)
     place[first, second] = places

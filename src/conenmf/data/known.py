@@ -43,7 +43,7 @@ from .matrix import Aligned, DataMatrix, add
 from .memory import DenseMatrix
 from .resources import available_memory
 from .validate import squares_within
-from .views import MappedMatrix, take_samples, times_samples
+from .views import MappedMatrix, take_features, take_samples, times_samples
 
 _MAX_REPEATED_ENTRIES = 1 << 22
 _LARGEST_WEIGHT = 1e100  # the smallest weight is its inverse
@@ -280,6 +280,37 @@ def without_unit(V: DataMatrix) -> DataMatrix:
     twin = copy.copy(V)
     twin.observed = Observed.of(V, V.by_rows(_is_positive, V.observed.weights))
     return twin
+
+
+def choose_features(V: DataMatrix, features: Array, factors: Array) -> DataMatrix:
+    """Return V with some of its features, each with its uncertainties times a factor.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+        Without uncertainties, factors do not matter.
+    features : array of integers (n,)
+        In increasing order.
+    factors : array (n,)
+        One for each of these features.
+    """
+    bare = copy.copy(V)
+    bare.observed = None
+    view = take_features(bare, features)
+    if V.observed is None:
+        return view
+    if V.observed.weights is None:
+        return observed_only(view, missing="zeros")
+    if not V.observed.of_sigma:
+        return observed_only(view, weights=V.observed.weights[:, features])
+    change = partial(_scaled_sigma, factors=factors, features=features)
+    return observed_only(view, sigma=V.by_rows(change, V.observed.weights))
+
+
+def _scaled_sigma(index: range, weights: Array, *, factors: Array, features: Array) -> Array:
+    own = np.asarray(weights[:, features], float)
+    known = own > 0
+    return np.divide(factors, np.sqrt(own), out=np.full(own.shape, np.nan), where=known)
 
 
 def _warn_of_empty(now: Observed, before: Observed | None) -> None:

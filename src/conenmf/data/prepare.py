@@ -17,6 +17,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -32,9 +33,9 @@ from ..errors import (
 )
 from ..text import shown
 from ..types import Array, Facts, Texts
-from .blocks import Block, exact, norms, products
+from .blocks import Block, dense, exact, norms, products
 from .matrix import DataMatrix, PerSample
-from .views import change_entries, times_features, times_samples
+from .views import MappedMatrix, change_entries, times_features, times_samples
 
 MAX_TOTAL = 1e15
 _TOKEN = r"(?u)\b\w{2,100}\b"  # longer ones are not words
@@ -60,6 +61,8 @@ class Preparation:
         feature without any nonzero entry has weight 0.
     normalize : bool
         Scale each sample to unit length.
+    floor : float
+        This number is added to each entry.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Preparation:
     log1p: bool = False
     idf: Array | None = None
     normalize: bool = False
+    floor: float = 0.0
 
     def in_words(self) -> str:
         """Describe the steps."""
@@ -83,6 +87,8 @@ class Preparation:
             steps.append("each feature times log(N / df), if df of N samples have it")
         if self.normalize:
             steps.append("each sample scaled to unit length")
+        if self.floor:
+            steps.append(f"{self.floor:.4g} added to each entry")
         return ", then ".join(steps)
 
     def reordered(self, features: Array) -> Preparation:
@@ -110,12 +116,28 @@ def apply_preparation(V: DataMatrix, preparation: Preparation) -> DataMatrix:
         if preparation.normalize:
             inverse = view.by_rows(lambda index, squared: 1.0 / norms(squared), view.norms_squared)
             view = times_samples(view, inverse)
+        if preparation.floor:
+            view = MappedMatrix(view, partial(_raised, floor=preparation.floor), dtype=view.dtype)
     view.preparation = preparation
     view.remarks = V.remarks
     words = preparation.in_words()
     if words:
         view.remarks = (*V.remarks, f"prepared: {words}")
     return view
+
+
+def _raised(block: Block, *, floor: float) -> Block:
+    return dense(block).astype(block.dtype, copy=False) + block.dtype.type(floor)
+
+
+def mean_entry(V: DataMatrix) -> float:
+    """Return the mean of all entries; one pass."""
+    (total,) = V.sweep(_total)
+    return float(total) / (V.n_features * V.n_samples)
+
+
+def _total(block: Block) -> tuple[float]:
+    return (float(exact(block).sum()),)
 
 
 def to_sums(V: DataMatrix, total: float) -> DataMatrix:

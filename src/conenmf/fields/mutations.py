@@ -9,17 +9,37 @@ import numpy as np
 
 from ..data.blocks import exact
 from ..data.matrix import DataMatrix
+from ..errors import DataError
 from ..export import write_csv
-from ..judge.matching import named_after
+from ..judge.matching import named_after, repeated_names
 from ..judge.stability import Stability
+from ..names import CATALOGUE_SIZES, MUTATION_CLASSES, looks_like_type, mutation_types
 from ..pipeline import factorize
 from ..result import Factorization
 from ..solve.problem import Problem
-from ..types import Array, Texts
+from ..types import Array, Facts, Texts
 
 STABILITY_FILE = "stability.npz"
 LIMITS_FILE = "limits.csv"
 RUNS_FILE = "runs.csv"
+
+
+def check_catalogue(V: DataMatrix) -> str:
+    """Reject impossible types of mutations; question samples that may be types without names."""
+    names = V.names
+    for name in (*(names.sample_names or ()), *(names.feature_names or ())):
+        if looks_like_type(name) and name not in MUTATION_CLASSES:
+            raise DataError(
+                f"{name!r} is no type of mutation: expected a base, C or T and its substitute, and "
+                "a base, such as A[C>A]A"
+            )
+    is_named = mutation_types(names.feature_names) is not None
+    if V.n_samples not in CATALOGUE_SIZES or is_named:
+        return ""
+    return (
+        f"are the {V.n_samples} rows types of mutations? They have no names of types and are taken "
+        "for samples: name them as COSMIC does, such as A[C>A]A, or use --samples-in columns"
+    )
 
 
 def consensus_of(V: DataMatrix, found: Stability, problem: Problem | None = None) -> Factorization:
@@ -43,8 +63,10 @@ def consensus_of(V: DataMatrix, found: Stability, problem: Problem | None = None
 
 def name_components(result: Factorization, reference: Array, names: Texts) -> Factorization:
     """Name the components of a result after known ones."""
-    names, matches = named_after(exact(result.W), reference, names)
-    more = {"component_names": list(names), "known_as": list(matches)}
+    W = exact(result.W)
+    own, matches = named_after(W, reference, names)
+    more: Facts = {"component_names": list(own), "known_as": list(matches)}
+    more["repeated"] = repeated_names(W, reference, names, own)
     return replace(result, settings={**result.settings, **more})
 
 

@@ -129,14 +129,11 @@ def array_names(path: Path) -> list[str | None]:
     if kind == ".npz":
         with ZipFile(path) as archive:
             return [name.removesuffix(".npy") for name in archive.namelist()]
-    if kind != ".mat":
-        return [None]
-    with open(path, "rb") as stream:
-        head = stream.read(516)
-    if _HDF5_SIGNATURE in (head[:4], head[512:]):
-        with require_package("h5py", path).File(path) as root:
-            return list(root)
-    return [name for name, _, _ in scipy_io.whosmat(path)]
+    if kind == ".mat":
+        with suppress(NotImplementedError):  # MATLAB 7.3
+            return [name for name, *_ in scipy_io.whosmat(path)]
+        return list(require_package("h5py", path).File(path))
+    return [None]
 
 
 def _is_numeric(variable: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,29 +125,26 @@ def scene_layout(path: Path, shapes: Mapping[str, Lengths]) -> Layout | None:
     The others are abundances or labels, and spectra of the same bands. The scene has more pixels
     than bands, and no other array has as many bands.
     """
-    readings: dict[int, list[tuple[int, str, bool]]] = {}
-    cubes: dict[int, Shape] = {}
+    found = []
     for name, sides in shapes.items():
-        if len(sides) == 3:
-            rows, columns, bands = sides
-            readings.setdefault(rows * columns, []).append((bands, name, False))
-            cubes[rows * columns] = (rows, columns)
-        elif len(sides) == 2 and 1 not in sides:
-            readings.setdefault(sides[0], []).append((sides[1], name, False))
-            readings.setdefault(sides[1], []).append((sides[0], name, True))
-    shared = [n for n, found in readings.items() if len({name for _, name, _ in found}) > 1]
-    if not shared:
+        bands = min(sides) if len(sides) == 2 else sides[-1]
+        pixels = math.prod(sides) // max(bands, 1)
+        if pixels > bands > 1:
+            found.append((pixels, bands, name))
+    counts = Counter(pixels for pixels, *_ in found)
+    pixels = max((one for one in counts if counts[one] > 1), default=0)
+    alike = sorted((one for one in found if one[0] == pixels), reverse=True)
+    if not alike or alike[0][1] == alike[1][1]:
         return None
-    pixels = max(shared)
-    (bands, dataset, are_columns), (others, *_), *_ = sorted(readings[pixels], reverse=True)
-    if others == bands or bands >= pixels:
-        return None
+    _, bands, dataset = alike[0]
+    images = [(sides[0], sides[1]) for *_, name in alike if len(sides := shapes[name]) == 3]
     rest = listed(sorted(set(shapes) - {dataset}))
     text = (
         f"{dataset!r} was read as a scene of {pixels} pixels and {bands} bands, the most of the "
         f"arrays of these pixels in {path.name}; to read {rest}, name it as the dataset"
     )
-    return Layout(dataset, are_columns, cubes.get(pixels), Message(text))
+    are_columns = shapes[dataset] == (bands, pixels)
+    return Layout(dataset, are_columns, images[0] if images else None, Message(text))
 
 
 def listed(names: Iterable[object]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -32,6 +33,7 @@ from ..data.prepare import (
     Words,
     apply_preparation,
     inverse_frequencies,
+    mean_entry,
 )
 from ..data.resources import MemorySize, memory_budget
 from ..data.validate import (
@@ -395,6 +397,7 @@ def prepare(
     log1p: bool = False,
     tfidf: bool = False,
     normalize: bool = False,
+    floor: float = 0.0,
 ) -> DataMatrix:
     """Return a view of V with the selected steps applied, in the order of the parameters.
 
@@ -415,6 +418,9 @@ def prepare(
         weight 0.
     normalize : bool
         Scale each sample to unit length.
+    floor : float
+        Add this share of the mean entry to every entry. With the Itakura-Saito loss, silence then
+        counts no more than a faint sound.
 
     Examples
     --------
@@ -439,8 +445,12 @@ def prepare(
             Option("tfidf", True),
             " is for counts, and these texts are weighted so already: leave it out",
         )
+    floor = number("floor", floor, at_least=0, at_most=1)
     idf = inverse_frequencies(V) if tfidf else None
-    return apply_preparation(V, Preparation(total, log1p, idf, normalize or tfidf))
+    steps = Preparation(total, log1p, idf, normalize or tfidf)
+    if floor:
+        steps = replace(steps, floor=floor * mean_entry(apply_preparation(V, steps)))
+    return apply_preparation(V, steps)
 
 
 def is_elsewhere(X: object) -> bool:

@@ -120,7 +120,7 @@ def certify(
     (True, True)
     """
     V = as_data(V, nonzero=True, holes=True)
-    problem = problem_of(problem, loss).bind(V, symmetric=True)
+    problem = problem_of(problem, loss, "certify").bind(V)
     spectrum = None if spectrum is None else Spectrum.of(V, spectrum)
     bounds = problem.loss.bounds(V, spectrum)
     if bounds is None:

@@ -22,7 +22,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -274,6 +274,10 @@ class Selection:
 # --- evidence for least squares ---------------------------------------------------------------
 
 
+# Called with the name and the number of each piece of evidence before it is computed.
+Watch: TypeAlias = Callable[[str, int], object]
+
+
 @dataclass
 class Question:
     """The data, the candidates, and intermediate results that several pieces of evidence use."""
@@ -283,6 +287,7 @@ class Question:
     ks: Array | None
     spectrum: KnownSpectrum
     deadline: float
+    watch: Watch | None = None
     gathered: list[Evidence] = field(default_factory=list)
     outliers: Array = field(default_factory=lambda: np.zeros(0, int))
     is_scaled: bool = False
@@ -298,6 +303,11 @@ class Question:
         self.outliers = outliers
         self.V = take_samples(self.V, others)
         self.spectrum = Spectrum(self.V)
+
+    def tell(self, name: str, K: int) -> None:
+        """Tell the callback which number of components is tried."""
+        if self.watch is not None:
+            self.watch(f"{name}, {counted(K, 'component')}", len(self.gathered))
 
     @property
     def is_late(self) -> bool:
@@ -317,8 +327,6 @@ class Question:
 
 
 Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
-# Called with the name and the number of each piece of evidence before it is computed.
-Watch: TypeAlias = Callable[[str, int], object]
 
 
 def _rank(question: Question) -> Iterator[Evidence]:
@@ -617,7 +625,8 @@ def _counting_noise(question: Question) -> Iterator[Evidence]:
     values is above the edge of the noise.
     """
     begin = question.gathered[-1].K
-    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline, begin)
+    watch = partial(question.tell, "counting noise")
+    fits = likelihoods(question.V, default_rng(0), question.ks, question.deadline, begin, watch)
     ks = np.array(sorted(fits.costs))
     costs = np.array([fits.costs[k] for k in ks])
     K = int(ks[np.argmin(costs)])
@@ -680,6 +689,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     Q_ratios: dict[int, float] = {}
     best = candidates[0]
     for k in candidates:
+        question.tell("hidden", k)
         predictions = [_prediction(part, data, k, problem, rng) for data in splits]
         errors[k] = np.array([error for error, _ in predictions])
         if has_sigma:
@@ -836,7 +846,7 @@ def choose_k(
     whole = V if V.observed is None or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
-    question = Question(whole, problem, ks, spectrum, deadline)
+    question = Question(whole, problem, ks, spectrum, deadline, callback)
     suits = loss.noise is None or (V.observed is None and holds_counts(V))
     names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
@@ -972,7 +982,8 @@ def select_k(
     budget : float, optional
         Seconds after which no more evidence is gathered; by default there is no limit.
     callback : callable, optional
-        Called before each piece of evidence is computed, with its name and its number (from 0).
+        Called before each piece of evidence is computed, with its name and its number (from 0), and
+        again for each number of components that is fitted, which is then part of the name.
 
     Examples
     --------
@@ -992,5 +1003,5 @@ def select_k(
             f"{candidates[-1]} components are too many for {V.n_samples} samples and "
             f"{V.n_features} features: try at most {min(V.shape)}"
         )
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss, "select_k").bind(V)
     return choose_k(V, problem, candidates, max_time=budget, callback=callback)

@@ -684,7 +684,7 @@ def diagnose(
     V = as_data(V, nonzero=True, holes=True)
     W, Ht = check_factors(V, W, H)
     n_splits = integer("n_splits", n_splits, at_least=0)
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss, "diagnose").bind(V)
     max_iter = search_iterations(V, W.shape[1], problem.loss)
     with V.own_threads():
         certificate = certify(V, W, H, problem=problem)

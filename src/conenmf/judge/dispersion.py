@@ -11,6 +11,7 @@ instead, see `balance_samples`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
@@ -131,17 +132,26 @@ class CountFits(NamedTuple):
 
 
 def likelihoods(
-    V: DataMatrix, rng: Generator, ks: Array | None, deadline: float, first: int
+    V: DataMatrix,
+    rng: Generator,
+    ks: Array | None,
+    deadline: float,
+    first: int,
+    watch: Callable[[int], object] | None = None,
 ) -> CountFits:
     """Fit numbers of components around the best one, until two more and one fewer cost more.
 
     `first` is an estimate of the best number. For large data a subset of the samples is fitted. At
-    the `deadline` of `time.perf_counter` no more numbers are tried.
+    the `deadline` of `time.perf_counter` no more numbers are tried. `watch` is called with each
+    number before its fit.
     """
     part = _Part.of(V, rng, max(_SEARCHED_ENTRIES // V.n_features, _MIN_SAMPLES))
     most = min(part.V.shape)
     candidates = [k for k in (range(1, most + 1) if ks is None else ks.tolist()) if k <= most]
-    W, noise = _pilot(part, min(first + _BEYOND, candidates[-1]), rng, _SEARCH_ROUNDS)
+    highest = min(first + _BEYOND, candidates[-1])
+    if watch is not None:
+        watch(highest)
+    W, noise = _pilot(part, highest, rng, _SEARCH_ROUNDS)
     fits = CountFits(part, noise, {}, {}, _is_uneven(part, W, noise.dispersion))
     if fits.is_uneven:  # the likelihood does not hold, so it cannot choose
         candidates = [min(candidates, key=lambda k: abs(k - first))]
@@ -153,6 +163,8 @@ def likelihoods(
             if fits.costs and (is_late or (k - best) * step > patience):
                 break
             if k not in fits.costs:
+                if watch is not None:
+                    watch(k)
                 W = _best_of_several(noise.weighed(part.V), k, rng, _SEARCH_STARTS)
                 fits.factors[k] = W
                 H = _coefficients(part.V, W)

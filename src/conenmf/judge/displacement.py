@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import array, factor, integer, several
+from ..arguments import array, factor
 from ..data.blocks import EPS, TINY, exact, over
 from ..data.matrix import Aligned
 from ..errors import NotAvailableError
@@ -94,7 +94,7 @@ def displacement(
     rises: Sequence[float] = RISES,
     *,
     problem: Problem | None = None,
-    features: Sequence[int] | None = None,
+    features: Sequence[int | str] | None = None,
 ) -> Displacement:
     """Return how far each entry of each component can move if everything else is refitted.
 
@@ -110,7 +110,7 @@ def displacement(
     problem : Problem, optional
         What the fit minimised: known components do not move, and Q includes penalties. Those that
         fix the length of components, and `min_volume`, are not available.
-    features : integers, optional
+    features : integers or names, optional
         The features whose entries are displaced; by default all. An entry takes about as long as
         several fits. The limits of other features are NaN, and so are those of features without
         any known entry, and of components that contribute nothing.
@@ -130,15 +130,15 @@ def displacement(
     W = exact(factor("W", W, (V.n_features, "K")))
     H = exact(factor("H", H, (W.shape[1], V.n_samples)))
     steps = np.sort(array("rises", rises, ("n",), at_least=0).astype(float))
-    minimised = _check(problem_of(problem, "frobenius").bind(V))
+    minimised = _check(problem_of(problem, "frobenius", "displacement").bind(V))
     n_fixed = check_known(minimised, W)
     X, weights = map(exact, samples_and_weights(V, np.arange(V.n_samples)))
     squares = _Squares(X, weights, minimised.penalties, n_fixed)
     start = squares.fit(W, H, None)
     shares = over(start.W, start.W.sum(axis=0))
     limits = np.full((2, len(steps), *W.shape), np.nan)
-    chosen = range(len(W)) if features is None else several("features", features)
-    places = [integer("features", f, at_least=0, at_most=len(W) - 1) for f in chosen]
+    chosen = range(len(W)) if features is None else features
+    places = V.names.positions("features", chosen, len(W))
     fall = squares.value(W, H) - start.Q
     is_used = start.W.any(axis=0) & start.H.any(axis=1)
     known = np.asarray(squares.weights.any(axis=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..solve.scenes import abundances as shares_of
 from ..types import Array, Pair, Texts
 
 KNOWN_COSINE = 0.9  # from which on two components count as the same
+_SIMILAR = 0.8  # from which on a component may be a part of a known one
 
 
 def match_components(W: ArrayLike, W_other: ArrayLike) -> Pair:
@@ -77,7 +78,8 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
     Returns
     -------
     component_names : tuple of K str
-        The name of the known component, or "new" with the number of the component.
+        The name of the known component, or "new" with the number of the component, or "like", if
+        another component has the name.
     known_as : tuple of K str
         The known component and the cosine, in words.
 
@@ -96,12 +98,49 @@ def named_after(W: Array, reference: Array, names: Sequence[str]) -> tuple[Texts
         nearest = int(similarity[k].argmax())
         name = f"new {k}"
         said = f"new (nearest: {names[nearest]}, cosine {similarity[k, nearest]:.2f})"
+        if similarity[k, nearest] >= KNOWN_COSINE:
+            name = f"like {names[nearest]} {k}"
+            said = f"another component like {names[nearest]} (cosine {similarity[k, nearest]:.2f})"
         if cosine >= KNOWN_COSINE:
             name = names[order[k]]
             said = f"known as {name} (cosine {cosine:.2f})"
         component_names.append(name)
         known_as.append(said)
     return tuple(component_names), tuple(known_as)
+
+
+def repeated_names(W: Array, reference: Array, names: Sequence[str], own: Sequence[str]) -> str:
+    """Say which components resemble a known one that another component has the name of.
+
+    Parameters
+    ----------
+    W, reference : arrays (F, K), (F, n)
+    names : list of n str
+    own : list of K str
+        The names of the components, see `named_after`.
+
+    Examples
+    --------
+    >>> W = np.array([[1.0, 1.0, 0.0], [0.0, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    >>> repeated_names(W, W[:, [0, 2]], ["SBS1", "SBS5"], ["SBS1", "new 1", "SBS5"])
+    'component 1 resembles SBS1 (cosine 0.86), as component 0 does: try 2 components'
+    """
+    similarity = unit_columns(W).T @ unit_columns(reference)
+    parts = []
+    n_repeated = 0
+    for place, name in enumerate(names):
+        is_like = (similarity.argmax(axis=1) == place) & (similarity[:, place] >= _SIMILAR)
+        others = [k for k in np.flatnonzero(is_like).tolist() if own[k] not in names]
+        if not others or name not in own:
+            continue
+        n_repeated += len(others)
+        which = ", ".join(map(str, others))
+        values = ", ".join(f"{similarity[k, place]:.2f}" for k in others)
+        is_one = len(others) == 1
+        verb = "component {} resembles {}" if is_one else "components {} resemble {}"
+        said = f"{verb.format(which, name)} (cosine{'' if is_one else 's'} {values})"
+        parts.append(f"{said}, as component {list(own).index(name)} does")
+    return f"{'; '.join(parts)}: try {W.shape[1] - n_repeated} components" if parts else ""
 
 
 class SpectraMatch(NamedTuple):
@@ -159,40 +198,10 @@ def match_spectra(
     return SpectraMatch(order, angles, float(np.sqrt(((shares[:, order] - true) ** 2).mean())))
 
 
-class SceneMatch(NamedTuple):
-    """How an unmixed scene compares with its reference.
-
-    Attributes
-    ----------
-    angles : array (K,)
-        In degrees, in the order of the reference.
-    rmse : float or None
-        Of the abundances of the endmembers found, computed as those of the reference were.
-    own_rmse : float or None
-        The same for the endmembers of the reference itself.
-    convention : str
-        How the abundances of the reference were computed, as far as its endmembers tell.
-    """
-
-    angles: Array
-    rmse: float | None = None
-    own_rmse: float | None = None
-    convention: str = ""
-
-    def in_words(self) -> str:
-        """Return a sentence with the figures."""
-        angles = ", ".join(f"{angle:.1f}" for angle in self.angles)
-        said = f"{angles} degrees to the reference, mean {self.angles.mean():.2f}"
-        if self.rmse is None:
-            return said
-        own = f"{self.own_rmse:.3f} with the spectra of the reference"
-        return f"{said}; RMSE of abundances {self.rmse:.3f} ({self.convention}; {own})"
-
-
 def match_scene(
-    V: DataMatrix, W: Array, library: ArrayLike, abundances: Sequence[Array] = ()
-) -> SceneMatch:
-    """Match the endmembers W (F, K) of a scene V with those of its reference.
+    V: DataMatrix, W: Array, library: Array, abundances: Sequence[Array] = ()
+) -> tuple[SpectraMatch, str]:
+    """Match the endmembers W (F, K) of a scene V with those of its reference; say how well.
 
     References differ in how their abundances were computed, and in the order of pixels. Those that
     the endmembers of the reference reproduce best are used.
@@ -206,32 +215,36 @@ def match_scene(
     abundances : arrays (N, n)
         The abundances of the reference, in each order that the pixels may have.
     """
-    known = np.asarray(library, float)
-    plain = match_spectra(known, W.T)
-    best = SceneMatch(plain.angles)
-    for convention, unmix in _CONVENTIONS.items():
-        own, found = unmix(V, known), unmix(V, exact(W.T))
+    match = match_spectra(library, W.T)
+    angles = ", ".join(f"{angle:.1f}" for angle in match.angles)
+    said = f"{angles} degrees to the reference, mean {match.angles.mean():.2f}"
+    least = np.inf
+    for convention, divides in _CONVENTIONS.items():
+        own, found = (_unmixed(V, exact(E), divides) for E in (library, W.T))
         for true in abundances:
-            own_rmse = float(np.sqrt(((own - true) ** 2).mean()))
-            if best.own_rmse is None or own_rmse < best.own_rmse:
-                given = {"library_abundances": true, "abundances": found}
-                rmse = match_spectra(known, W.T, **given).rmse
-                best = SceneMatch(plain.angles, rmse, own_rmse, convention)
-    return best
+            own_rmse = np.sqrt(((own - true) ** 2).mean())
+            if own_rmse < least:
+                least = own_rmse
+                rmse = float(np.sqrt(((found[:, match.order] - true) ** 2).mean()))
+                more = f"{convention}; {own_rmse:.3f} with the spectra of the reference"
+                match = match._replace(rmse=rmse)
+    if match.rmse is not None:
+        said += f"; RMSE of abundances {match.rmse:.3f} ({more})"
+    return match, said
 
 
-def _with_sums_of_one(V: DataMatrix, E: Array) -> Array:
-    return sum_to_one(E @ E.T, np.asarray(V.sweep(multiplied, X=E.T)[0]))
+def _unmixed(V: DataMatrix, E: Array, divides: bool) -> Array:
+    """Return the abundances (N, K) for endmembers E (K, F)."""
+    if divides:
+        E = E / E.max(axis=1, keepdims=True)
+    G = E @ E.T
+    C = np.asarray(V.sweep(multiplied, X=E.T)[0])
+    return shares_of(nnls(G, C)) if divides else sum_to_one(G, C)
 
 
-def _over_their_sum(V: DataMatrix, E: Array) -> Array:
-    E = E / E.max(axis=1, keepdims=True)
-    return shares_of(nnls(E @ E.T, np.asarray(V.sweep(multiplied, X=E.T)[0])))
-
-
-_CONVENTIONS: dict[str, Callable[[DataMatrix, Array], Array]] = {
-    "least squares with sums of one": _with_sums_of_one,
-    "coefficients of endmembers of maximum one, over their sum": _over_their_sum,
+_CONVENTIONS = {
+    "least squares with sums of one": False,
+    "coefficients of endmembers of maximum one, over their sum": True,
 }
 
 

@@ -137,7 +137,7 @@ def components_for(
     V = as_data(V, nonzero=True, holes=True)
     error = number("error", error, at_least=0, below=1)
     with V.own_threads():
-        return Search(V, problem_of(problem, loss)).requirement(error)
+        return Search(V, problem_of(problem, loss, "components_for")).requirement(error)
 
 
 class Search:

@@ -454,7 +454,7 @@ def stability(
     """
     V = as_data(V, nonzero=True, holes=True)
     K = check_components(K, V)
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss, "stability").bind(V)
     fitted = problem.loss
     n_runs = integer("n_runs", n_runs, at_least=_MIN_RUNS, at_most=_MAX_RUNS)
     resample = choice("resample", resample, RESAMPLINGS)
@@ -770,7 +770,7 @@ def stability_over(
     >>> stability_over(from_columns(model.V), [2, 3], 4).ks.tolist()
     [2, 3]
     """
-    problem = problem_of(problem, loss)
+    problem = problem_of(problem, loss, "stability")
     fitted = problem.loss
     V = as_data(V, nonzero=True, holes=fitted.noise is None and resample != "counts")
     problem = problem.bind(V)

@@ -265,7 +265,7 @@ def uniqueness(
     'can be moved by 18° towards component 1, at the same error'
     """
     V = as_data(V, nonzero=True, holes=True)
-    problem = problem_of(problem, loss).bind(V)
+    problem = problem_of(problem, loss, "uniqueness").bind(V)
     max_iter = integer("max_iter", max_iter, at_least=0)
     thorough = flag("thorough", thorough)
     radii = uniqueness_radii(V, W, H)

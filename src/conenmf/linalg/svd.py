@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.linalg import cholesky, eigh, eigvalsh, inv, norm, qr, svd
+from numpy.linalg import LinAlgError, cholesky, eigh, eigvalsh, inv, norm, qr, svd
 from numpy.random import default_rng
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -53,6 +53,8 @@ _ENERGY_TOL = 1e-4  # of vectors that bound the energy; the bound's error is the
 _MAX_GRAM_SIDE = 500  # shorter side of V up to which its Gram matrix is always formed ...
 _GRAM_SIDE_PER_VECTOR = 16  # ... and this many times the number of vectors, if that is larger
 _SPARSE_GRAM_SIDES = 128, 4  # the same two for sparse V in memory, unless a bound is requested
+_DENSE_SHARE = 0.1  # of nonzero entries: data with more count as dense
+_POWERS = 3  # of VV' for rough vectors
 _GATHERED_SAMPLES = 256  # whose products with all samples are computed at a time
 _STARTS_BY_PASSES = 8  # random vectors; each pass multiplies all of them
 _STARTS_IN_MEMORY = 3
@@ -211,7 +213,7 @@ class Spectrum:
         after = float(values[k : k + 1].sum())
         return after / (math.sqrt(F) + math.sqrt(N)) ** 2
 
-    def truncated_svd(self, k: int) -> tuple[Array, Array, Aligned]:
+    def truncated_svd(self, k: int, *, rough: bool = False) -> tuple[Array, Array, Aligned]:
         """Return U (F, k), sigma (k,) and R (k, N), the leading part of V = U diag(sigma) R.
 
         The signs of vectors and the basis for equal singular values are fixed, so the result is the
@@ -219,21 +221,30 @@ class Spectrum:
         stored: computing it again takes one pass. ||V r - sigma u|| <= 1e-10 sigma_1 for each pair
         of vectors, as far as rounding allows; V' u = sigma r to rounding.
 
+        With `rough`, only V' u = sigma r holds if both sides of V are long: the vectors span a
+        subspace near the leading one, from a fixed number of passes. A start of a solver needs no
+        more.
+
         Parameters
         ----------
         k : int
             At most min(F, N), or the rank of a sketch.
+        rough : bool
         """
         V = self.V
         k = self._check_k(k)
         tie = tie_share(V)
+        is_rough = rough and self._is_long(k)
         with V.own_threads():
-            found = self._leading(k, VECTOR_TOL)
-            limit = found.values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
-            n_equal = int((found.values >= limit).sum())
-            if limit <= EPS * found.values[0] * self._block_size(k):  # rounding
-                n_equal = k
-            X = self._features(found.vectors[:, :n_equal])
+            if is_rough:
+                X = self._range(k)
+            else:
+                found = self._leading(k, VECTOR_TOL)
+                limit = found.values[k - 1] * (1.0 - 2 * _EQUAL_SHARE)
+                n_equal = int((found.values >= limit).sum())
+                if limit <= EPS * found.values[0] * self._block_size(k):  # rounding
+                    n_equal = k
+                X = self._features(found.vectors[:, :n_equal])
             # V'X is tall and thin; its singular values do not suffer from the square in VV'.
             # Products of V with the right vectors are as accurate, so they replace X as long as
             # this improves the residual.
@@ -243,7 +254,7 @@ class Spectrum:
                 turn = _canonical(X, sigma, turn, tie)
                 U = X @ turn.T
                 right = _right_vectors(V, B, turn, sigma)
-                if left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
+                if is_rough or left == 0 or sigma[-1] >= _SAFE_SHARE * sigma[0]:
                     break
                 (image,) = V.sweep(_combine, right)
                 residuals = norm(image - U * sigma, axis=0)
@@ -266,6 +277,27 @@ class Spectrum:
     def _block_size(self, k: int) -> int:
         """Return how many vectors the iteration uses for k: more vectors converge faster."""
         return min(k + max(8, k // 4), *self.V.shape)
+
+    def _is_long(self, k: int) -> bool:
+        """Return whether exact vectors would take much longer than those of `_range`.
+
+        This depends on the shape and on the share of zeros, so that all storages agree.
+        """
+        F, N = self.V.shape
+        is_dense = self.V.n_entries > _DENSE_SHARE * F * N
+        side = _MAX_GRAM_SIDE if is_dense else _SPARSE_GRAM_SIDES[0]
+        return min(F, N) > max(side, _SPARSE_GRAM_SIDES[1] * self._block_size(k))
+
+    def _range(self, k: int) -> Array:
+        """Return an orthonormal basis (F, m) near the k leading singular vectors, from few passes.
+
+        It spans (VV')^p X for random X (Halko, Martinsson and Tropp, "Finding structure with
+        randomness", SIAM Review 53, 2011).
+        """
+        X = default_rng(0).random((self.V.n_features, self._block_size(k))) - 0.5
+        for _ in range(_POWERS):
+            X = _normalized(self.V.square_times(X) / self.V.total)
+        return _normalized(X)
 
     def _forms_gram(self, k: int, more: bool) -> bool:
         """Return whether the Gram matrix is cheap; Lanczos's method is faster for sparse data."""
@@ -388,6 +420,14 @@ def davidson(apply: Apply, k: int, start: Array, tol: float) -> Leading:
         basis = np.hstack([basis, new])
         image = np.hstack([image, apply(new)])
     return Leading(X, values, AX)
+
+
+def _normalized(X: Array) -> Array:
+    """Return a basis of the columns of X, orthonormal if X is far from singular."""
+    try:
+        return np.asarray(X @ inv(cholesky(X.T @ X)).T)
+    except LinAlgError:
+        return qr(X)[0]
 
 
 def _new_directions(basis: Array, R: Array) -> Array:

@@ -61,10 +61,11 @@ from ..errors import (
 )
 from ..types import Array, Arrays, Facts, PathLike, Rng, Texts
 
-_FORMAT = "conenmf-checkpoint-11"
+_FORMAT = "conenmf-checkpoint-12"
 _LOCK_FILE = f".checkpoint{LOCK_FILE}"  # the folder may be that of a result, which has its own lock
 _DIGESTS = {
     "known": "the mask, the weights or the missing entries are",
+    "groups": "the groups of the samples are",
     "fixed": "the fixed components or their names are",
     "data": "some entries of the data, or their order, are",
     "arrays": "the factors given as init are",

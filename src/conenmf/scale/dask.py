@@ -91,7 +91,7 @@ class RowsOnWorkers(da.Array):  # type: ignore[misc]
     Attributes
     ----------
     pieces : list of Delayed
-        The results of each group: a tuple with the rows of this array and of others.
+        The results of each group: a tuple with the rows of this array, of others, and an outcome.
     place : int
         The place of this array in each tuple.
     client : distributed.Client or None
@@ -219,19 +219,18 @@ class ClusterMatrix(DataMatrix):
         run = delayed(_run_group, pure=False)
         pick = delayed(operator.getitem, pure=False)
         inputs = [_pieces(array) for array in work.aligned]
-        rows = []
+        done = []
         parts = []
         for g, place in enumerate(self._places):
             # Results are placed where the chunk is.
             group = self._groups[g] if work.reads or self._persisted else None
             aligned = [pieces[g] for pieces in inputs]
-            done = run(call, place, self._evidence.get(g), group, *aligned)
-            rows.append(pick(done, 0))  # stays there
-            parts.append(pick(done, 1))  # is sent
+            done.append(run(call, place, self._evidence.get(g), group, *aligned))  # stays there
+            parts.append(pick(done[g], -1))  # is sent
         add = delayed(_reduce_copies, pure=False)
         while len(parts) > 1:
             parts = [add(call, *lot) for lot in _lots(parts, _FAN_IN_PARTS)]
-        kept, (outcome,) = self._compute(rows, parts)
+        kept, (outcome,) = self._compute(done, parts)
         self._evidence |= outcome.evidence
         return *self._outputs(kept, outcome.kinds), outcome.part
 
@@ -412,8 +411,11 @@ def _joined(parts: Sequence[Any], axis: int) -> Any:
 
 def _run_group(
     call: _Call, place: _Place, known: Array | None, group: _Group | None, *pieces: Any
-) -> tuple[tuple[Array, ...], _Outcome]:
-    """Apply a step to each chunk of a group: join the results per sample, reduce the others."""
+) -> tuple[Any, ...]:
+    """Apply a step to each chunk of a group: the joined results per sample, and the `_Outcome`.
+
+    The outcome stays on the worker too, because a task that picks the others costs more.
+    """
     chunks: list[Rows] = [None] * len(place.sizes)
     evidence = {}
     if group is not None:
@@ -437,8 +439,8 @@ def _run_group(
         results.append(per_sample)
         outcomes.append(_Outcome(part, kinds, evidence))
         start += n
-    joined = tuple(_joined(parts, axis=0) for parts in zip(*results, strict=True))
-    return joined, _reduce_outcomes(call, outcomes)
+    joined = (_joined(parts, axis=0) for parts in zip(*results, strict=True))
+    return *joined, _reduce_outcomes(call, outcomes)
 
 
 def _run_step(

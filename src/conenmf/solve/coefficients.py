@@ -40,12 +40,13 @@ from ..data.blocks import (
     weighted_sums,
 )
 from ..data.entries import observed_residual, pack, row_grams, unpack, weigh, weighted_grams
+from ..data.groups import Groups
 from ..data.matrix import Aligned, DataMatrix, Step, add
 from ..data.views import MappedMatrix
 from ..errors import NotFiniteError, Option
 from ..linalg.nnls import nnls
 from ..types import Array, Facts, Interval
-from .constraints import NO_PENALTIES, Penalties, Term, best_rows, times_gram, unit_steps
+from .constraints import NO_PENALTIES, Penalties, Term, barred, best_rows, times_gram, unit_steps
 
 # Sizes within this range are not rescaled.
 ORDINARY = 1e-6, 1e6
@@ -90,7 +91,10 @@ class Finish(NamedTuple):
 
 
 def coefficients(
-    V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES
+    V: DataMatrix,
+    W: Array,
+    penalties: Penalties = NO_PENALTIES,
+    groups: Groups | None = None,
 ) -> tuple[Aligned, Aligned, float]:
     """Return the best H for a given W, exactly, with labels and the squared error; one pass.
 
@@ -108,7 +112,7 @@ def coefficients(
         ||V - W H||^2, exact to rounding.
     """
     with V.own_threads():
-        Ht, sums, _, how = _best_rows(V, W, penalties)
+        Ht, sums, _, how = _best_rows(V, W, penalties, groups=groups)
         Ht, labels, _ = V.map(sorted_rows, Ht, V.norms_squared, **how)
     return Ht.T, labels, float(sums["squared"])
 
@@ -121,6 +125,7 @@ def finished(
     n_first: int = 0,
     n_fixed: int = 0,
     given: Aligned | None = None,
+    groups: Groups | None = None,
 ) -> Finish:
     """Return the best H for W, sorted except for the first components, and the errors of both.
 
@@ -128,7 +133,7 @@ def finished(
     K), its errors are computed without changing it.
     """
     with V.own_threads():
-        Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given)
+        Ht, sums, W, how = _best_rows(V, W, penalties, judge=True, given=given, groups=groups)
         HH = sums["HH"]
         VH = sums["VH"]
         penalty = sums["penalty"]
@@ -156,16 +161,22 @@ def _best_rows(
     *,
     judge: bool = False,
     given: Aligned | None = None,
+    groups: Groups | None = None,
 ) -> tuple[Aligned, Facts, Array, Facts]:
     """Return the best H' (N, K), or the given one, with its columns in their own order.
 
     Also returns the squared error and, with `judge`, further sums; W in that order and in its
     units; and the arguments with which `sorted_rows` restores the caller's order.
     """
-    W = np.ascontiguousarray(W, dtype=float)
     rows = () if given is None else (given,)
-    order = own_order(W) if given is None else np.arange(W.shape[1])
-    shared = finishing(V, W[:, order], penalties) | {"judge": judge, "keep": given is not None}
+    is_plain = penalties.are_none and V.observed is None
+    columns = _columns(W, is_plain, is_ordered=given is None)
+    order = columns.order
+    shared = _finishing(V, columns, penalties) | {"judge": judge, "keep": given is not None}
+    table = None if groups is None else groups.bars
+    shared["table"] = None if table is None else table[:, order]
+    if table is not None and groups is not None:
+        rows = (*rows, V.align(groups.codes_of(V)))
     if V.observed is None:
         Ht, sums = V.sweep(_exact_rows, V.norms_squared, *rows, **shared)
     else:
@@ -176,17 +187,52 @@ def _best_rows(
     return Ht, sums, shared["W"], {"order": np.argsort(order), "sizes": sizes}
 
 
-def finishing(V: DataMatrix, W: Array, penalties: Penalties = NO_PENALTIES) -> Facts:
+class _Columns(NamedTuple):
+    """The columns of W in an order, divided by powers of two; their norms, and W'W."""
+
+    order: Array
+    W: Array
+    units: Array
+    norms: Array
+    G: Array
+
+
+_MAX_KEPT_BYTES = 1 << 24  # of W
+_kept: dict[tuple[bool, bool], tuple[Array, _Columns]] = {}  # the last W and its columns
+
+
+def _columns(W: Array, is_plain: bool, *, is_ordered: bool) -> _Columns:
+    """Return what the exact H needs of W alone.
+
+    For a single sample this takes most of the time of `transform`, so the last one is kept. A copy
+    of W shows whether the next W equals it.
+    """
+    W = np.asarray(W)
+    kept = _kept.get((is_plain, is_ordered))
+    if kept is not None and kept[0].dtype == W.dtype and np.array_equal(kept[0], W):
+        return kept[1]
+    rows = np.ascontiguousarray(W, dtype=float)  # the memory order decides the last bits of W'W
+    order = own_order(rows) if is_ordered else np.arange(rows.shape[1])
+    rows = np.ascontiguousarray(rows[:, order])
+    units = column_units(rows) if is_plain else np.ones(order.size)  # penalties see W itself
+    rows = rows / units
+    columns = _Columns(order, rows, units, np.sqrt((rows * rows).sum(axis=0)), rows.T @ rows)
+    if W.nbytes <= _MAX_KEPT_BYTES:
+        _kept[is_plain, is_ordered] = W.copy("K"), columns
+    return columns
+
+
+def _finishing(V: DataMatrix, columns: _Columns, penalties: Penalties = NO_PENALTIES) -> Facts:
     """Return what every block needs for the exact H: W in units of powers of two, and W'W."""
-    W = np.ascontiguousarray(W, dtype=float)  # the memory order decides the last bits of W'W
-    is_plain = penalties.are_none and V.observed is None
-    units = column_units(W) if is_plain else np.ones(W.shape[1])  # penalties see W itself
     largest = np.sqrt(V.measures.largest_squared) / (np.finfo(V.dtype).max / 2)
-    W = W / units
-    W = np.where(np.sqrt((W * W).sum(axis=0)) * units > largest, W, 0.0)
+    _, W, units, norms, G = columns
+    is_tiny = ~(norms * units > largest)
+    if is_tiny.any():
+        W = np.where(is_tiny, 0.0, W)
+        G = W.T @ W
     return {
         "W": W,
-        "G": W.T @ W,
+        "G": G,
         "units": units,
         "term": penalties.on_H,
         "simplex": penalties.sum_to_one,
@@ -248,6 +294,7 @@ def _exact_rows(
     units: Array,
     judge: bool,
     keep: bool,
+    table: Array | None,
     **how: Any,
 ) -> tuple[Array, Facts]:
     """Step: return the exact H, its squared error, and the sums for the stationarity residual.
@@ -257,13 +304,14 @@ def _exact_rows(
     """
     entries = exact(block)
     C = products(entries, W)
+    seen = C if table is None else barred(C, table[given[-1]])
     returned = (
-        given[0] if keep else (best_rows(G, C, **how) / units).astype(block.dtype, copy=False)
+        given[0] if keep else (best_rows(G, seen, **how) / units).astype(block.dtype, copy=False)
     )
     H = exact(returned) * units
     sums: Facts = {"squared": float(residual_squared(entries, squared, C, G, W, H).sum())}
     if judge:
-        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **_judged(G, C, H, **how)}
+        sums |= {"VH": weighted_sums(entries, H), "HH": H.T @ H, **_judged(G, seen, H, **how)}
     return returned, sums
 
 
@@ -274,6 +322,7 @@ def _exact_known_rows(
     is_weighted: bool,
     judge: bool,
     keep: bool,
+    table: Array | None,
     term: Term | None,
     simplex: bool,
     **_: Array,
@@ -283,13 +332,14 @@ def _exact_known_rows(
     K = W.shape[1]
     entries = weigh(block, weights)
     pairs = pack(W)
-    C = products(entries, W)
+    C = barred(products(entries, W), None if table is None else table[given[-1]])
+    kept = given[int(is_weighted)] if keep else None
     H = np.empty((block.shape[1], K))
     judged: Facts = {"steps": 0.0, "penalty": 0.0}
     for rows in slices(len(H), max(1, _GRAM_NUMBERS // (K * K))):
         part = None if weights is None else weights[rows]
         grams = unpack(row_grams(block[:, rows], part, pairs), K)
-        H[rows] = given[-1][rows] if keep else best_rows(grams, C[rows], term, simplex)
+        H[rows] = best_rows(grams, C[rows], term, simplex) if kept is None else kept[rows]
         if judge:
             judged = add(judged, _judged(grams, C[rows], H[rows], term, simplex))
     returned = H.astype(block.dtype, copy=False)
@@ -405,7 +455,8 @@ def held_out_share(
     >>> held_out_share(V, [[1.0], [2.0], [3.0]]) > 0.99
     True
     """
-    fitted = finishing(V, np.asarray(W))["W"]
+    is_plain = V.observed is None
+    fitted = _finishing(V, _columns(np.asarray(W), is_plain, is_ordered=False))["W"]
     folds = feature_folds(V.n_features, n_folds)
     members = (folds[:, None] == np.arange(folds.max() + 1)).astype(float)
     grams = np.stack([fitted.T @ (fitted * member[:, None]) for member in members.T])

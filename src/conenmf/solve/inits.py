@@ -187,7 +187,7 @@ def nndsvd(
     whichever have the larger norm; the positive parts if both norms are equal up to rounding, as
     for data that are their own mirror image.
     """
-    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K)
+    U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(K, rough=True)
     (squares_R,) = V.map(lambda _, rows: (_squares_of_parts(rows),), R.T)
     norms = np.sqrt([_squares_of_parts(U), squares_R])
     positive, negative = norms.prod(axis=0)
@@ -264,7 +264,7 @@ def nndsvd_rotated(
     they depend on V alone, not on the order of its samples or features. K may exceed the rank.
     """
     rank = min(K, *V.shape)
-    U, sigma, _ = Spectrum.of(V, spectrum).truncated_svd(rank)
+    U, sigma, _ = Spectrum.of(V, spectrum).truncated_svd(rank, rough=True)
     Q = qr(default_rng(rng).standard_normal((K, K)))[0]
     B = (U * sigma) @ Q[:rank]
     best = _squares_of_parts(B).argmax(axis=0)

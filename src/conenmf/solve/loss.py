@@ -20,8 +20,9 @@ from numpy.linalg import norm
 
 from .. import kernels
 from ..arguments import choice
-from ..data.blocks import Block
+from ..data.blocks import Block, exact
 from ..data.entries import EntryWeights
+from ..data.groups import Groups, sums_by
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import Aligned, DataMatrix, Results
 from ..data.validate import require_data_matrix, require_nonnegative
@@ -35,6 +36,8 @@ from .constraints import NO_PENALTIES, Penalties, Term
 from .dual_bound import LowerBound
 from .inits import Generator, Init, Start, initialize
 from .solvers import ChosenSolver, Solver, Update
+
+_RIDGE = 1e-9  # of the mean of the diagonal: curvatures may be singular
 
 # The sums of a pass over the samples, and what all its blocks share: both are NamedTuples.
 SumsT = TypeVar("SumsT", bound=NamedTuple)
@@ -151,9 +154,10 @@ class Loss(ABC):
         Solvers by name; "auto" uses the first.
     constraints : frozenset of str
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
-        "one factor" (a penalty on one factor alone), "fixed", "missing" (or weighted entries),
-        "negative" entries, "sample weights", "resampling" of samples, "sigma" (uncertainties of
-        entries, so that the loss is Q), "symmetric" factors, "stream" and "sparse" data.
+        "one factor" (a penalty on one factor alone), "fixed", "groups" of samples, "missing" (or
+        weighted entries), "negative" entries, "sample weights", "resampling" of samples, "sigma"
+        (uncertainties of entries, so that the loss is Q), "symmetric" factors, "stream" and
+        "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the
@@ -181,8 +185,9 @@ class Loss(ABC):
         n_fixed: int = 0,
         *,
         rescale: bool = True,
+        groups: Groups | None = None,
     ) -> AnyObjective:
-        """Return the objective for factors of V, with penalties and known components."""
+        """Return the objective for factors of V, with penalties, known components and groups."""
 
     def coefficients(
         self,
@@ -190,6 +195,7 @@ class Loss(ABC):
         W: Array,
         penalties: Penalties = NO_PENALTIES,
         unseen: str = "warn",
+        groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H (K, N) for W, labels (N,) and the loss without penalties; one pass.
 
@@ -197,7 +203,7 @@ class Loss(ABC):
         this, `unseen` says whether to "warn" that they are left out, to "raise" an error, or to
         "ignore" it.
         """
-        return self.on(V, penalties, rescale=False).finish(W, sort=False)[:3]
+        return self.on(V, penalties, rescale=False, groups=groups).finish(W, sort=False)[:3]
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver for a name or function that the user passes."""
@@ -366,11 +372,14 @@ class Rows(NamedTuple):
     H : array (n, K)
     before : array (n, K) or None
         The H before the last update, if H is extrapolated.
+    codes : array (n,) or None
+        The groups of the samples, if they matter.
     """
 
     own: tuple[Array, ...]
     H: Array
     before: Array | None = None
+    codes: Array | None = None
 
     @property
     def weights(self) -> EntryWeights:
@@ -455,6 +464,10 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         The transposed V, if W is updated by the step for samples on it.
     takes_products : bool
         Whether the step and `update_W` accept the products of V with the given factor as C.
+    groups : Groups or None
+        The groups of samples with their scales and table; None if they change nothing.
+    codes : tuple of arrays (N,)
+        The group of each sample, if the step needs it.
     """
 
     Sums: type[SumsT]
@@ -469,6 +482,8 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     aligned: tuple[Aligned, ...] = ()
     turned: DataMatrix | None = None
     takes_products: bool = False
+    groups: Groups | None = None
+    codes: tuple[Aligned, ...] = ()
 
     def __init__(
         self,
@@ -478,6 +493,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         n_fixed: int = 0,
         *,
         rescale: bool = True,
+        groups: Groups | None = None,
     ) -> None:
         require_data_matrix(V, nonzero=True, holes="missing" in loss.constraints)
         self.loss = loss
@@ -485,6 +501,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         self.dtype = V.dtype
         self.penalties = penalties
         self.n_fixed = n_fixed
+        self.groups = None if groups is None or groups.are_neutral else groups
         F, N = V.shape
         is_free = rescale and penalties.are_none
         self.unit = nearby_power(V.norm / np.sqrt(F * N)) if is_free else 1.0
@@ -554,6 +571,26 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         that is `near` where it is better.
         """
 
+    def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
+        """Return how strongly each group of samples supports each component, (count, K).
+
+        It is the root mean square, over the samples of the group, of h^2 / [A^-1]_kk, where A is
+        the curvature of the loss of a sample: twice what the loss rises, to second order, if the
+        sample does not use the component. Components are compared by it, so its unit is free.
+
+        Parameters
+        ----------
+        W : array (F, K)
+        Ht : aligned (N, K)
+        codes : array (N,), integers
+        count : int
+            The number of groups.
+        """
+        G = exact(W).T @ exact(W)
+        strength = 1 / np.diagonal(inverse_of(G))
+        (sums,) = self.V.map(_sum_fourth, Ht, codes, strength=strength, count=count)
+        return root_mean(sums)
+
     def is_blurred(self, error: float, fall: float, tol: float, n_iter: int) -> bool:
         """Return whether an approximation no longer shows how the error falls.
 
@@ -583,6 +620,30 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         return value
 
 
+def inverse_of(A: Array) -> Array:
+    """Return the inverse of symmetric matrices (..., K, K), which may be singular."""
+    K = A.shape[-1]
+    size = np.trace(A, axis1=-2, axis2=-1)[..., None, None] / K
+    ridge = _RIDGE * np.where(size > 0, size, 1.0) * np.eye(K)
+    return np.asarray(np.linalg.inv(A + ridge))
+
+
+def root_mean(sums: Array) -> Array:
+    """Return the root mean squares (G, K) of sums (G, K + 1), whose last column counts samples."""
+    return np.sqrt(sums[:, :-1] / np.maximum(sums[:, -1:], 1.0))
+
+
+def sums_of_squares(gains: Array, codes: Array, count: int) -> Array:
+    """Return sums (count, K + 1) of squares for `root_mean`."""
+    return sums_by(codes, np.column_stack([gains**2, np.ones(len(gains))]), count)
+
+
+def _sum_fourth(
+    index: range, H: Array, codes: Array, *, strength: Array, count: int
+) -> tuple[Array]:
+    return (sums_of_squares(exact(H) ** 2 * strength, codes, count),)
+
+
 # The objective of any loss.
 AnyObjective: TypeAlias = Objective[Any, Any]
 
@@ -595,9 +656,11 @@ def step_of_run(
     shared: NamedTuple,
     move: Move,
     C: Array | None = None,
+    has_codes: bool = False,
 ) -> Results:
     """Step of a run: that of an objective, with its rows by name."""
-    H, *before = arrays[n_own:]
-    rows = Rows(arrays[:n_own], H, before[0] if before else None)
+    codes = arrays[n_own] if has_codes else None
+    H, *before = arrays[n_own + has_codes :]
+    rows = Rows(arrays[:n_own], H, before[0] if before else None, codes)
     H, updated, sums = objective.step(block, rows, shared, move, C)
     return (H, updated, sums) if before else (H, sums)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
 from ..arguments import flag, instance
+from ..data.groups import Groups
 from ..data.imputation import fill_missing
 from ..data.known import without_unit
 from ..data.matrix import Aligned, DataMatrix
 from ..data.views import times_features
-from ..errors import ComponentsError, Option, OptionError
+from ..errors import ComponentsError, NotAvailableError, Option, OptionError
 from ..linalg.svd import KnownSpectrum
 from ..text import counted
 from ..types import Array, Facts, Texts
@@ -30,7 +32,7 @@ from .run import Callback
 from .scenes import ENDMEMBERS
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
-from .symmetric import check_graph, finish_symmetric, refuse_symmetric
+from .symmetric import check_graph, finish_symmetric
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Entries:
 
 
 ALL_KNOWN = Entries()
+# What is known of graphs as well.
+_OF_GRAPHS = ("certify", "objective_bound", "residuals", "a judgement on other samples")
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -81,6 +85,8 @@ class Problem:
         of a data frame are matched with the features of V by name.
     entries : Entries
         What is known of the entries of V; functions that get V find it out themselves.
+    groups : array (N,) or Groups, optional
+        The group of each sample, such as its donor. A fit estimates what is different in each.
     symmetric : bool
         Whether H = S W' with a symmetric S; see `symmetric`. Only fits and `certify` take such a
         problem.
@@ -91,6 +97,8 @@ class Problem:
     penalties : Penalties
     fixed : Fixed or None
     entries : Entries
+    groups : Groups or None
+        `bind` reads labels.
     symmetric : bool
 
     Examples
@@ -110,6 +118,7 @@ class Problem:
     penalties: Penalties
     fixed: Fixed | None
     entries: Entries
+    groups: Any
     symmetric: bool
 
     def __init__(
@@ -118,6 +127,7 @@ class Problem:
         penalties: Penalties | None = None,
         fixed: Fixed | ArrayLike | None = None,
         entries: Entries = ALL_KNOWN,
+        groups: Groups | ArrayLike | None = None,
         symmetric: bool = False,
     ) -> None:
         penalties = NO_PENALTIES if penalties is None else penalties
@@ -128,6 +138,7 @@ class Problem:
             penalties=instance("penalties", penalties, Penalties),
             fixed=fixed,
             entries=instance("entries", entries, Entries),
+            groups=groups,
             symmetric=flag("symmetric", symmetric),
         )
 
@@ -141,26 +152,33 @@ class Problem:
     def __setstate__(self, state: Facts) -> None:
         vars(self).update(state, loss=get_loss(state["loss"]))
 
-    def bind(
-        self, V: DataMatrix, solver: ChosenSolver = None, *, symmetric: bool = False
-    ) -> Problem:
+    def bind(self, V: DataMatrix, solver: ChosenSolver = None) -> Problem:
         """Return the problem for V, after checks against V, the solver and the loss.
 
         Parameters
         ----------
         V : DataMatrix (F, N)
         solver : Solver or None
-        symmetric : bool
-            Whether the caller can treat symmetric problems; without it they are refused.
         """
-        if self.symmetric and symmetric:
+        if self.symmetric:
             check_graph(V, self)
-        elif self.symmetric:
-            refuse_symmetric()
         self.loss.check(V, solver, self.penalties, self.fixed)
         fixed = None if self.fixed is None else self.fixed.bind(V)
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
-        return Problem(self.loss, self.penalties, fixed, entries, self.symmetric)
+        groups = None if self.groups is None else Groups.of(self.groups, V)
+        if groups is not None:
+            self._check_groups(solver)
+        return Problem(self.loss, self.penalties, fixed, entries, groups, self.symmetric)
+
+    def _check_groups(self, solver: ChosenSolver) -> None:
+        """Raise an error for options that make no sense with groups."""
+        option = Option("groups")
+        if "groups" not in self.loss.constraints:
+            other = Option("loss", "frobenius")
+            raise OptionError(Option("loss", self.loss.name), " takes no groups: use ", other)
+        if self.penalties.sum_to_one:
+            problem = " need coefficients of any size, because groups differ in scale: leave out "
+            raise OptionError(option, problem, Option("sum_to_one"))
 
     @property
     def n_fixed(self) -> int:
@@ -175,7 +193,45 @@ class Problem:
     @property
     def is_plain(self) -> bool:
         """Whether all entries of V have equal weight, without known components or penalties."""
-        return self.is_free and self.entries == ALL_KNOWN
+        return self.is_free and self.entries == ALL_KNOWN and not self.has_effects
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether groups differ in scales or in the components that they use."""
+        return isinstance(self.groups, Groups) and not self.groups.are_neutral
+
+    def require_two_factors(self, what: str) -> None:
+        """Raise an error if H = S W', because `what` changes one of W and H alone.
+
+        Parameters
+        ----------
+        what : str
+        """
+        if self.symmetric:
+            raise NotAvailableError(
+                f"{what} not available with ",
+                Option("symmetric", True),
+                ", whose two factors depend on each other, and a node has edges to all others: "
+                "fit without symmetric",
+            )
+
+    def require_no_effects(self, what: str) -> None:
+        """Raise an error if samples differ by groups, or form a graph, which `what` does not know.
+
+        Parameters
+        ----------
+        what : str
+        """
+        if what not in _OF_GRAPHS:
+            self.require_two_factors(f"{what} is")
+        are_same = isinstance(self.groups, Groups) and self.groups.scales is not None
+        if self.groups is not None and (self.has_effects or not are_same):
+            raise NotAvailableError(
+                f"{what} is not available for a fit with groups, because the scales and the table "
+                "of the groups change what is true of the components: fit without ",
+                Option("groups"),
+                ", or fit each group alone",
+            )
 
     def scaled(self, share: float) -> Problem:
         """Return the problem for a share of the samples, beside which penalties weigh as much.
@@ -210,7 +266,8 @@ class Problem:
         rescale : bool
             Whether the factors may be those of V divided by a unit.
         """
-        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale)
+        more = {"groups": self.groups} if self.has_effects else {}
+        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, **more)
 
     def finish(
         self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
@@ -237,7 +294,10 @@ class Problem:
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
-            own = self.objective(V, rescale=False)
+            problem = self
+            if self.groups is not None:
+                problem = replace(self, groups=self.groups.sorted(end.order))
+            own = problem.objective(V, rescale=False)
             again = own.finish(W[:, end.order], sort=False)
             end = end._replace(H=again.H, labels=again.labels)
         require_finite(V, W, end.H, end.objective)
@@ -252,8 +312,7 @@ class Problem:
         W : array (F, K)
         """
         fixed = None if self.fixed is None else Fixed(W[:, : self.n_fixed], self.fixed.names)
-        own = Problem(self.loss, self.penalties, fixed, symmetric=self.symmetric)
-        return own.bind(V, symmetric=True)
+        return Problem(self.loss, self.penalties, fixed, symmetric=self.symmetric).bind(V)
 
     def restored(self, W: Array) -> Array:
         """Return W of a run with the known components exactly as given.
@@ -437,6 +496,8 @@ class Problem:
         near : array (N, K), optional
         unseen : str
         """
+        if self.has_effects:
+            return self.loss.coefficients(V, W, self.penalties, unseen, self.groups)
         if near is None:
             return self.loss.coefficients(V, W, self.penalties, unseen)
         objective = self.objective(V, rescale=False)
@@ -453,7 +514,13 @@ class Problem:
         }
 
     @classmethod
-    def of_plain(cls, plain: Facts, W: Array, features: Texts | None = None) -> Problem:
+    def of_plain(
+        cls,
+        plain: Facts,
+        W: Array,
+        features: Texts | None = None,
+        groups: Groups | None = None,
+    ) -> Problem:
         """Return the problem of plain values and the components W (F, K) of its fit.
 
         Parameters
@@ -462,23 +529,29 @@ class Problem:
         W : array (F, K)
         features : tuple of str, optional
             The names of the features.
+        groups : Groups, optional
+            The groups of its samples.
         """
         fixed = plain["fixed"]
         if fixed is not None:
             fixed = Fixed(W[:, : fixed["count"]], fixed["names"], features)
         penalties = Penalties.of_plain(plain["penalties"])
         entries = Entries(**plain["entries"])
-        return cls(plain["loss"], penalties, fixed, entries, plain["symmetric"])
+        return cls(plain["loss"], penalties, fixed, entries, groups, plain["symmetric"])
 
 
-def problem_of(problem: Problem | None, loss: str) -> Problem:
-    """Return what a caller says of a fit: its problem, or its loss alone."""
+def problem_of(problem: Problem | None, loss: str, what: str) -> Problem:
+    """Return what a caller says of a fit: its problem, or its loss alone.
+
+    Raise an error if groups differ, which no judge knows; `what` is the name of the judge.
+    """
     if problem is None:
         return Problem(loss)
     problem = instance("problem", problem, Problem)
     if get_loss(loss) not in (Problem().loss, problem.loss):
         others = f" is not the loss of the problem, {problem.loss.name!r}: leave one of them out"
         raise OptionError(Option("loss", loss), others)
+    problem.require_no_effects(what)
     return problem
 
 

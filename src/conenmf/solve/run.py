@@ -43,6 +43,8 @@ from .coefficients import column_units
 from .loss import AnyObjective, Move, Updated, step_of_run
 from .solvers import FLOOR, Solver
 
+GROUP_SCALES = "scales of groups"  # names of arrays in a checkpoint
+GROUP_TABLE = "table of groups"
 _SUM_PREFIX = "sum "  # starts the name of each sum of the loss, in a checkpoint
 _SMALL_ENTRY = 1e-2  # beside a larger entry of a column, the floor does not matter
 _FLOOR_SHARE = 1e-11  # of ||V||: smaller contributions do not matter
@@ -245,9 +247,16 @@ class Run:
         Why the run has ended, or None.
     init : str
         The name of its init, for a race.
+    seed : int or None
+        The seed of its init, if it is one of several starts.
+    stretch : int
+        How often the run has continued with another objective; see `continue_from`.
     """
 
     init = ""
+    seed: int | None = None
+    stretch = 0
+    _is_same = True  # whether earlier errors are those of the same objective, up to rounding
     _given: tuple[Array, Aligned | None] | None = None
 
     def __init__(
@@ -271,7 +280,9 @@ class Run:
         K = np.shape(W)[1]
         # The products of a pass cost 4 K `work`, a sweep over H costs 2 N K^2, over W 2 F K^2.
         work = min(F * (F + N), 2 * V.n_entries)
-        self._updates = objective.updates(solver, 2 * work / K / N, 2 * work / K / F)
+        self._affordable = 2 * work / K / N, 2 * work / K / F
+        self._asked = solver
+        self._updates = objective.updates(solver, *self._affordable)
         self.solver = self._updates.solver
         self.floors = [FLOOR * one.floored for one in (self.solver, solver)]  # of H and of W
         self.callback = callback
@@ -311,7 +322,7 @@ class Run:
         )
         self._ceiling = 1.0  # upper limit of beta
         self._rests = True  # whether the next iteration is not extrapolated
-        self._since = 0  # number of iterations in single precision
+        self._since = 0  # number of iterations with an earlier objective, as in single precision
 
     def continue_with(self, stopping: Stopping) -> None:
         """Set the limits; a run that has ended may continue with new limits."""
@@ -320,9 +331,19 @@ class Run:
         self.reason = stopping.reason(self.errors, elapsed - self._taken, self._since)
 
     @property
+    def since(self) -> int:
+        """The number of iterations before the present objective."""
+        return self._since
+
+    @property
     def n_iter(self) -> int:
         """The number of iterations."""
         return len(self.errors)
+
+    @property
+    def approximation(self) -> AnyObjective | None:
+        """The similar objective that this run still uses, or None."""
+        return None if self._exact is None else self.objective
 
     def run(self) -> None:
         """Iterate until a limit is reached.
@@ -334,7 +355,6 @@ class Run:
                 self.step()
                 if self._exact is not None and self._is_blurred():
                     self._continue_with(self._exact)
-                self._given = None
 
     def _is_blurred(self) -> bool:
         """Return whether the approximation no longer shows how the error falls."""
@@ -349,18 +369,39 @@ class Run:
         If the first iteration shows that the init is nearly exact, continue from the init, because
         rounding may have lost more than an iteration gains.
         """
-        self.objective = objective
-        self._exact = None
-        self.V = objective.V
-        self._gram = self._shared = None  # of a W that has changed
+        self._use(objective)
         if self._given is not None:
             self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(*self._given)
         else:
             self._resize(1.0)
+        self.continue_with(self.stopping)
+
+    def continue_from(
+        self, objective: AnyObjective, W: Array, H: Aligned, stopping: Stopping
+    ) -> None:
+        """Continue with another objective for the same V, from these factors.
+
+        The history goes on, but only errors of the new objective may converge.
+        """
+        self._read += objective.V.passes_here - self.V.passes_here
+        self._use(objective)
+        self._updates = objective.updates(self._asked, *self._affordable)
+        self.W, self.Ht = self._W_before, self._Ht_before = self._scaled_factors(W, H)
+        self.sums = None
+        self._rests = True  # errors of two objectives cannot be compared
+        self._is_same = False
+        self.stretch += 1
+        self.continue_with(stopping)
+
+    def _use(self, objective: AnyObjective) -> None:
+        """Continue with an objective; only its own errors may converge."""
+        self.objective = objective
+        self._exact = None
+        self.V = objective.V
+        self._gram = self._shared = None  # of a W that has changed
         self._beta = _FIRST_BETA  # rounding may have undone good iterations
         self._ceiling = 1.0
         self._since = self.n_iter
-        self.continue_with(self.stopping)
 
     def step(self) -> None:
         """Do one iteration: one pass over V."""
@@ -372,6 +413,8 @@ class Run:
         """Choose the factors for the next pass; before the first iteration, save."""
         if self.save is not None:
             self.save(self, False)
+        if self.errors:
+            self._given = None
         W = self.W
         gram = self._gram
         if self.solver.first == "W":
@@ -404,11 +447,13 @@ class Run:
         how: Facts = {
             "objective": type(objective),
             "n_own": len(objective.aligned),
+            "has_codes": bool(objective.codes),
             "shared": shared,
             "move": move,
         }
         X = shared.W if objective.takes_products else None
-        return Part(self.V, step_of_run, (*objective.aligned, *rows), how, len(rows), X=X)
+        own = (*objective.aligned, *objective.codes)
+        return Part(self.V, step_of_run, (*own, *rows), how, len(rows), X=X)
 
     def _first_pass(self) -> None:
         """Compute the sums for the init, and scale W if the solver needs it."""
@@ -445,7 +490,7 @@ class Run:
             self._gram = gram
             self._accept(W, rows, sums)
             self.value = value
-            if self._since and error > self.errors[-1]:  # earlier errors were rounded
+            if self._since and self._is_same and error > self.errors[-1]:  # errors were rounded
                 self.errors = [max(earlier, error) for earlier in self.errors]
         self.errors.append(error)
         self._end_iteration()
@@ -539,7 +584,7 @@ class Run:
         sums = {} if self.sums is None else self.sums._asdict()
         arrays = {_SUM_PREFIX + name: one for name, one in sums.items() if one is not None}
         arrays = {name: np.asarray(one) for name, one in arrays.items()}
-        arrays |= {"W": self.W, "W before": self._W_before}
+        arrays |= {"W": self.W, "W before": self._W_before, **self._found()}
         aligned = {"H": self.Ht}
         if self.solver.extrapolate:
             aligned["before"] = self._Ht_before
@@ -547,9 +592,18 @@ class Run:
             "value": self.value,
             "history": [self.errors, self.elapsed, self.passes],
             "since": self._since,
+            "stretch": [self.stretch, self._is_same],
             "momentum": [self._beta, self._ceiling, self._rests],
         }
         return Parts(arrays, aligned, plain)
+
+    def _found(self) -> Facts:
+        """Return the scales and the table of groups, on which the objective depends."""
+        groups = self.objective.groups
+        if groups is None:
+            return {}
+        found = {GROUP_SCALES: groups.scales, GROUP_TABLE: groups.table}
+        return {name: array for name, array in found.items() if array is not None}
 
     def _resume(self, parts: Parts) -> None:
         arrays, aligned, plain = parts
@@ -563,6 +617,7 @@ class Run:
         self.sums = self.objective.Sums(**sums) if sums else None
         self.value = plain["value"]
         self._since = plain["since"]
+        self.stretch, self._is_same = plain["stretch"]
         self.errors, self.elapsed, self.passes = plain["history"]
         self._beta, self._ceiling, self._rests = plain["momentum"]
         self.relocate(aligned)

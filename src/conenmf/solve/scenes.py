@@ -30,6 +30,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.linalg import eigh, inv, norm
+from numpy.linalg import qr as orthonormal
+from scipy.linalg import qr
 
 from ..arguments import components
 from ..data.blocks import TINY, exact, first_largest, unit_columns
@@ -62,8 +64,7 @@ _MIN_SHADE = 1.2  # the squared error with sums of one, in units of that without
 _MIN_SHADE_OF_VARYING = 2.0  # ... if spectra vary, because variation looks like brightness
 _MIN_NOISE = 1e-7  # the least squared error, relative to the pixels
 _MIN_SPREAD = 0.02  # of brightness, relative to its mean
-_SATURATED_BANDS = 3  # at the largest value of the scene
-_SATURATED_SHARE = 0.05  # ... of the bands, if these are more
+_SATURATED_BANDS = 5  # at the largest value of the scene
 _MIN_GAIN = 0.01  # in log-likelihood per pixel; two searches that end alike differ by less
 _ROUNDS = 50  # of exchanges of pixels
 _GAIN = 1e-9  # of the volume; exchanges that gain less are rounding
@@ -104,44 +105,34 @@ def choose_endmembers(
     >>> choose_endmembers(from_rows(scene + 0.01 * rng.random((900, 40))), 3).model
     'simplex'
     """
-    require_data_matrix(V, nonzero=True)
-    K = components(K)
     spectrum = Spectrum.of(V, spectrum)
-    basis, squares = leading_directions(spectrum, K)
+    leading_directions(spectrum, K)
     white, largest = noise_variances(spectrum, K)
-    F, N = V.shape
-    weakest = float(squares[-1]) / (math.sqrt(F) + math.sqrt(N)) ** 2
-    variation = (largest - white) / weakest
+    variation = (largest - white) / spectrum.noise(K - 1)
     varies = largest > _MAX_WHITE * white and variation > _MAX_VARIATION
     X = pixels_of(V)
-    size = float((X**2).sum())
-    reason = "beyond their directions the pixels have only white noise, so none needs to be pure"
+    what = "corners of a simplex (beyond their directions the pixels have only white noise)"
     if varies:
         fit = _fit(X, pure_pixels(V, K, known=known))
-        reason = (
-            f"spectra vary: along one more direction {largest / white:.0f} times as much as white "
-            f"noise, and {variation:.0%} as much as along the weakest of the materials"
-        )
+        why = f"spectra vary: along one more direction by {variation:.0%} of the weakest material"
     else:
-        least = max(float(((X - basis @ (basis.T @ X)) ** 2).sum()), _MIN_NOISE * size)
-        fit = _best_simplex(V, X, K, least, known, spectrum)
-        misfit = fit.squared / least
-        if misfit > _MAX_MISFIT:
+        least = white * (V.n_features - K) * X.shape[1] + _MIN_NOISE * (X**2).sum()
+        fit = _best_simplex(V, X, K, _MAX_MISFIT * least, known, spectrum)
+        if fit.squared > _MAX_MISFIT * least:
             other = _fit(X, pure_pixels(V, K, known=known))
             varies = other.squared < fit.squared
-            if varies:
-                fit = other
-                reason = f"a simplex has {misfit:.3g} times the squared error of K directions"
+            fit = other if varies else fit
+            why = "no simplex describes the pixels up to noise"
+    if varies:
+        what = f"means of nearly pure pixels ({why})"
     shade = _MIN_SHADE_OF_VARYING if varies else _MIN_SHADE
     is_shaded = fit.with_sums > shade * fit.squared and fit.spread > _MIN_SPREAD
     is_shaded = is_shaded and V.n_features > K  # else coefficients describe any pixel
-    what = "means of nearly pure pixels" if varies else "corners of a simplex"
     sums = "sum to one"
     if is_shaded:
         sums = f"are divided by their sum, as brightness varies by {fit.spread:.0%}"
-    model = "pure-pixels" if varies else "simplex"
-    said = [f"endmembers: {what} ({reason})", f"abundances {sums}", *_unusable(X)]
-    return Endmembers(fit.W, model, "; ".join(said), is_shaded)
+    said = [f"endmembers: {what}", f"abundances {sums}", *_unusable(X)]
+    return Endmembers(fit.W, "pure-pixels" if varies else "simplex", "; ".join(said), is_shaded)
 
 
 def _unusable(X: Array) -> list[str]:
@@ -149,17 +140,15 @@ def _unusable(X: Array) -> list[str]:
 
     Saturated pixels have the largest value of the scene in several bands; others hardly ever do.
     """
-    F = len(X)
-    is_top = (X == X.max()).sum(axis=0) >= max(_SATURATED_BANDS, _SATURATED_SHARE * F)
-    is_flat = bool((X == X[:, :1]).all())  # equal pixels
+    top = X.max()
+    is_flat = X.min() == top
+    n_top = (X == top).sum(axis=0)
     counts = {
         "pixels are zero in all bands": (~X.any(axis=0)).sum(),
-        "pixels have the largest value in several bands, as if saturated": is_top.sum(),
+        "pixels look saturated": (n_top >= _SATURATED_BANDS).sum(),
         "bands are zero in all pixels": (~X.any(axis=1)).sum(),
     }
-    if is_flat:
-        return []
-    return [f"{count} {problem}: leave them out" for problem, count in counts.items() if count]
+    return [f"{n} {problem}: leave them out" for problem, n in counts.items() if n and not is_flat]
 
 
 class _Fit(NamedTuple):
@@ -186,7 +175,7 @@ def _fit(X: Array, W: Array) -> _Fit:
 
 
 def _best_simplex(
-    V: DataMatrix, X: Array, K: int, least: float, known: Array | None, spectrum: Spectrum
+    V: DataMatrix, X: Array, K: int, enough: float, known: Array | None, spectrum: Spectrum
 ) -> _Fit:
     """Return the simplex of two searches with the larger likelihood, if it describes the pixels."""
     search = partial(simplex_from, V=V, K=K, known=known, spectrum=spectrum)
@@ -194,8 +183,8 @@ def _best_simplex(
     fit = _fit(X, W)
     W, loss_again = search(_largest_simplex(X, K, known))
     again = _fit(X, W)
-    allowed = max(fit.squared, _MAX_MISFIT * least)
-    return again if loss_again < loss - _MIN_GAIN and again.squared <= allowed else fit
+    is_better = loss_again < loss - _MIN_GAIN and again.squared <= max(fit.squared, enough)
+    return again if is_better else fit
 
 
 def pure_pixels(
@@ -264,13 +253,9 @@ def _largest_simplex(X: Array, K: int, known: Array | None) -> Array:
     centred = X - mean
     axes = eigh(centred[:, m:] @ centred[:, m:].T)[1][:, ::-1][:, : K - 1]
     Y = np.vstack([np.full(X.shape[1], norm(X) / math.sqrt(X.shape[1])), axes.T @ centred])
-    chosen = np.arange(K)
-    rest = Y
-    for k in range(K):
-        if k >= m:
-            chosen[k] = first_largest((rest**2).sum(axis=0), _GAIN)
-        direction = unit_columns(rest[:, chosen[k : k + 1]])
-        rest = rest - direction @ (direction.T @ rest)
+    spanned = orthonormal(Y[:, :m])[0]
+    _, order = qr(Y - spanned @ (spanned.T @ Y), mode="r", pivoting=True)
+    chosen = np.r_[np.arange(m), order[: K - m]]
     for _ in range(_ROUNDS):
         before = chosen.copy()
         for k in range(m, K):

@@ -31,7 +31,7 @@ from numpy.random import default_rng
 
 from ..data.blocks import Block, exact, first_largest, over, products, unit_columns, weighted_sums
 from ..data.matrix import DataMatrix, multiplied
-from ..errors import DataError, NotAvailableError, Option, OptionError
+from ..errors import DataError, Option, OptionError
 from ..kernels import clock
 from ..linalg.nnls import nnls
 from ..types import Array
@@ -63,6 +63,7 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
     refused = {
         "other losses than least squares": "symmetric" not in problem.loss.constraints,
         "penalties or known components": not problem.is_free,
+        "groups of samples": problem.groups is not None,
         "missing or weighted entries: an edge that is not there is a zero": V.observed,
         "sample weights: multiply edges by them instead": V.unweighed,
         "Dask arrays: pass a sparse matrix": V.is_remote,
@@ -108,16 +109,6 @@ def _check_direction(V: DataMatrix) -> None:
 def _both_products(block: Block, rows: Array, *, X: Array) -> tuple[Array, Array]:
     """Step: the rows of V'X of a block, and its part of V X."""
     return products(exact(block), X), weighted_sums(block, rows)
-
-
-def refuse_symmetric() -> None:
-    """Raise the error of a judge that moves one factor of W H while the other one stays."""
-    raise NotAvailableError(
-        Option("symmetric", True),
-        " is for fit, certify and summary: uniqueness, limits, displacement, stability, diagnose, "
-        "components_for, select_k and the coefficients of new samples take W and H to be free of "
-        "each other. For these, fit without symmetric",
-    )
 
 
 def affinities(G: Array, M: Array, S: Array | None = None, turns: int = _MAX_TURNS) -> Array:

@@ -93,12 +93,7 @@ def _multiplied(Y: Array, above: Array, below: Array, beta: float, floor: float)
 
 
 class BetaDivergence(Loss):
-    """The loss of one beta; errors are relative to the divergence of V from its mean sample.
-
-    Attributes
-    ----------
-    beta : float
-    """
+    """The loss of one `beta`; errors are relative to the divergence of V from its mean sample."""
 
     name = "itakura-saito"
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`

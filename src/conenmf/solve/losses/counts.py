@@ -10,6 +10,7 @@ the totals of the known entries are right.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,7 @@ from ...data.blocks import (
     weighted_sums,
 )
 from ...data.entries import EntryWeights, row_grams, weigh, weighted_grams
+from ...data.groups import Groups, sums_by
 from ...data.matrix import Aligned, DataMatrix
 from ...data.views import Part, sweep_together
 from ...types import Array, Facts
@@ -35,6 +37,7 @@ from ..coefficients import (
 )
 from ..constraints import NO_PENALTIES, Penalties, Term
 from .poisson_regression import (
+    BARRED,
     Restraint,
     Side,
     counts_of,
@@ -187,19 +190,99 @@ def term_of(held: Restraint) -> Term:
     return Term(held.l1 / 2, held.l2 / 2)
 
 
+class GroupRates(NamedTuple):
+    """How groups change the rates: by their scales (G, F), and by the table (G, K) if it has bars.
+
+    `masses` (G, K) are the column sums of W times the scales of each group.
+    """
+
+    scales: Array
+    table: Array | None
+    masses: Array
+
+    @classmethod
+    def of(cls, groups: Groups | None, W: Array) -> GroupRates | None:
+        """Return the rates of groups for W (F, K); None without groups."""
+        if groups is None or groups.scales is None:
+            return None
+        masses = groups.scales @ exact(W)
+        bars = groups.bars
+        return cls(groups.scales, bars, masses if bars is None else np.where(bars, masses, BARRED))
+
+    def known_masses(self, block: Block, weights: EntryWeights, W: Array, codes: Array) -> Array:
+        """Return the same (n, K) over the known entries of each sample."""
+        masses = np.empty((len(codes), W.shape[1]))
+        for group in np.unique(codes).tolist():
+            own = np.flatnonzero(codes == group)
+            some = None if weights is None else weights[own]
+            scaled_W = self.scales[group][:, None] * W
+            masses[own] = row_grams(block[:, own], some, scaled_W)
+        return masses if self.table is None else np.where(self.table[codes], masses, BARRED)
+
+    def sums(self, H: Array, codes: Array) -> Array:
+        """Return for each feature the sums (F, K) of H (n, K) times the scales."""
+        return self.scales.T @ sums_by(codes, H, len(self.scales))
+
+    def known_sums(self, block: Block, weights: EntryWeights, H: Array, codes: Array) -> Array:
+        """Return the same over the samples in which each feature is known."""
+        sums = np.zeros((self.scales.shape[1], H.shape[1]))
+        for group in np.unique(codes).tolist():
+            own = np.flatnonzero(codes == group)
+            some = None if weights is None else weights[own]
+            sums += self.scales[group][:, None] * weighted_grams(block[:, own], some, H[own])
+        return sums
+
+    def logs(self, counts: Block, codes: Array) -> float:
+        """Return the sum of v log b over counts v and the scales b of their groups."""
+        entries = entries_of(counts)
+        scales = self.scales[codes[entries.samples], entries.features]
+        return float(exact(entries.values) @ np.log(scales))
+
+
+def logs_of_scales(V: DataMatrix, groups: Groups) -> float:
+    """Return the sum of v log b over all counts v and the scales b of their groups; one pass."""
+    free = replace(groups, table=None)
+    rates = GroupRates.of(free, np.zeros((V.n_features, 0)))
+    codes = groups.codes_of(V)
+    (logs,) = V.sweep(_log_scales, codes, *V.aligned_weights, rates=rates)
+    return float(logs)
+
+
+def _log_scales(
+    block: Block, codes: Array, weights: EntryWeights = None, *, rates: GroupRates
+) -> tuple[float]:
+    return (rates.logs(known_counts(block, weights), codes),)
+
+
 class CountShared(NamedTuple):
-    """W with its column sums, the unit of V, and how V is stored."""
+    """W with its column sums, the unit of V, how V is stored, and what groups change."""
 
     side: Side
     unit: float
     in_both_orders: bool
     has_holes: bool
+    groups: GroupRates | None = None
 
-    def side_of(self, block: Block, weights: EntryWeights) -> Side:
-        """Return W with its sums over the known entries of each sample."""
+    def side_of(self, block: Block, weights: EntryWeights, codes: Array | None = None) -> Side:
+        """Return W with its sums over the known entries of each sample, for its group."""
+        side = self.side
+        if self.groups is None or codes is None:
+            if not self.has_holes:
+                return side
+            return side._replace(sums=row_grams(block, weights, side.W))
         if not self.has_holes:
-            return self.side
-        return self.side._replace(sums=row_grams(block, weights, self.side.W))
+            return side._replace(sums=self.groups.masses[codes])
+        return side._replace(sums=self.groups.known_masses(block, weights, side.W, codes))
+
+    def sums_of(
+        self, block: Block, weights: EntryWeights, H: Array, codes: Array | None = None
+    ) -> Array:
+        """Return the sums of H over samples: (K,), or (F, K) over what each feature knows."""
+        if self.groups is None or codes is None:
+            return weighted_grams(block, weights, H) if self.has_holes else H.sum(axis=0)
+        if self.has_holes:
+            return self.groups.known_sums(block, weights, H, codes)
+        return self.groups.sums(H, codes)
 
 
 _TINY_SHARE = 1e-100  # of a component's largest entry: below it, coefficients are out of range
@@ -211,6 +294,7 @@ def regressions(
     penalties: Penalties = NO_PENALTIES,
     *,
     given: Aligned | None = None,
+    groups: Groups | None = None,
 ) -> tuple[Aligned, Aligned, RegressionSums]:
     """Return the best H (K, N) for W, labels (N,), and sums for the errors; one pass.
 
@@ -230,7 +314,13 @@ def regressions(
         is_seen = np.asarray(W.any(axis=1))
     else:
         rows = (*aligned, given)
-    shared = CountShared(Side.of(W[:, order]), 1.0, False, V.observed is not None)
+    rates = None
+    if groups is not None and not groups.are_neutral:
+        table = groups.table
+        groups = replace(groups, table=None if table is None else table[:, order])
+        rates = GroupRates.of(groups, W[:, order])
+        rows = (V.align(groups.codes_of(V)), *rows)
+    shared = CountShared(Side.of(W[:, order]), 1.0, False, V.observed is not None, rates)
     how: Facts = {"shared": shared, "places": np.argsort(order), "is_seen": is_seen}
     with V.own_threads():
         Ht, labels, sums = V.sweep(
@@ -282,10 +372,13 @@ def _regress(
     held: Restraint,
 ) -> tuple[Array, Array, RegressionSums]:
     """Step of `regressions`; columns are in their own order, `places` restores the caller's."""
+    codes = None
+    if shared.groups is not None:
+        codes, *given = given  # type: ignore[assignment]
     weights = given[0] if n_own else None
     kept = given[n_own:]
     counts = known_counts(block, weights)
-    side = shared.side_of(block, weights)
+    side = shared.side_of(block, weights, codes)
     unseen = sums_at(counts.indices, exact(counts.data), len(is_seen))
     unseen[is_seen] = 0.0
     if unseen.any():
@@ -298,10 +391,10 @@ def _regress(
     labels = np.where(totals > 0, first_largest(shares.T, TIE_SHARE), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
+    if shared.groups is not None and codes is not None:
+        left -= shared.groups.logs(counts, codes)
     of_H = Y.sum(axis=0)[places]
-    known = np.array(of_H)
-    if shared.has_holes:
-        known = weighted_grams(block, weights, Y)[:, places]
+    known = shared.sums_of(block, weights, Y, codes)[..., places]
     sums = RegressionSums(
         divergence=left + float(np.sum(Y * side.sums) - totals.sum()),
         gap=float(dual_gaps(products(ratios, side.W), side.sums, Y, totals, held).sum()),

@@ -32,14 +32,15 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...data.blocks import Block, exact, products, slices, weighted_sums
-from ...data.entries import observed_residual, pack, row_grams, weigh, weighted_grams
+from ...data.entries import observed_residual, pack, row_grams, upper_half, weigh, weighted_grams
+from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
 from ...data.views import coordinates, in_single
 from ...errors import DataError, Option, OptionError
 from ...linalg.svd import KnownSpectrum
-from ...types import Array, DType
+from ...types import Array, DType, Facts
 from ..coefficients import (
     Finish,
     coefficients,
@@ -50,6 +51,7 @@ from ..constraints import (
     NO_PENALTIES,
     Penalties,
     Term,
+    barred,
     penalised_update,
     sum_to_one,
     update_others,
@@ -107,6 +109,7 @@ class Frobenius(Loss):
             "sum_to_one",
             "one factor",
             "fixed",
+            "groups",
             "missing",
             "negative",
             "sample weights",
@@ -119,8 +122,21 @@ class Frobenius(Loss):
     )
     degree = 2
 
-    def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> AnyObjective:
-        """Return the objective over all entries, or over the known ones with their weights."""
+    def on(
+        self,
+        V: DataMatrix,
+        *given: Any,
+        rescale: bool = True,
+        groups: Groups | None = None,
+        **more: Any,
+    ) -> AnyObjective:
+        """Return the objective over all entries, or over the known ones with their weights.
+
+        With groups it is that of V divided by their scales.
+        """
+        if groups is not None:
+            more["groups"] = groups
+            V = groups.divided(V)
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
         return KnownSquares(self, V, *given, rescale=False, **more)  # weights have own units
@@ -131,9 +147,12 @@ class Frobenius(Loss):
         W: Array,
         penalties: Penalties = NO_PENALTIES,
         unseen: str = "warn",
+        groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
-        return coefficients(V, W, penalties)
+        if groups is None:
+            return coefficients(V, W, penalties)
+        return coefficients(groups.divided(V), W, penalties, groups)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -212,6 +231,9 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
+        self._bars = None if self.groups is None else self.groups.bars
+        if self.groups is not None and self._bars is not None:
+            self.codes = (V.align(self.groups.codes_of(V)),)
         self._terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
         self._whole = penalties.fixes_columns  # the update of W needs all features at once
 
@@ -272,7 +294,8 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with its squared error; see `coefficients`."""
         n_first = self.n_fixed if sort else W.shape[1]
-        return finished(self.V, W, self.penalties, n_first=n_first, n_fixed=self.n_fixed)
+        how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
+        return finished(self.V, W, self.penalties, **how)
 
 
 class SquareSums(NamedTuple):
@@ -290,6 +313,11 @@ class SquareShared(NamedTuple):
     G: Array
     unit: float
     in_both_orders: bool = False
+    table: Array | None = None
+
+    def uses(self, rows: Rows) -> Array | None:
+        """Return which components each sample may use; None if it may use all."""
+        return None if self.table is None else self.table[rows.codes]
 
 
 class LeastSquares(_Squares[SquareSums, SquareShared]):
@@ -338,7 +366,11 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         (squared,) = rows.own
         C = products(block, shared.W) if C is None else C
         C = C if unit == 1 else C / C.dtype.type(unit)
-        updated = _checked_update(move.update, shared.G, C, rows.H).astype(rows.H.dtype, copy=False)
+        uses = shared.uses(rows)
+        updated = _checked_update(move.update, shared.G, barred(C, uses), rows.H)
+        updated = updated.astype(rows.H.dtype, copy=False)
+        if uses is not None:
+            updated = updated * uses
         moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
         HH = H.T @ H
@@ -362,7 +394,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         G = _gram(rounded) if gram is None else gram
         if self.basis is not None:
             rounded = self.basis.T @ exact(W)
-        return SquareShared(rounded, G, self.unit, self.turned is not None)
+        return SquareShared(rounded, G, self.unit, self.turned is not None, self._bars)
 
     def update_W(
         self,
@@ -458,6 +490,11 @@ class KnownShared(NamedTuple):
     is_mask: bool
     pairs: Array | None = None
     G: Array | None = None
+    table: Array | None = None
+
+    def uses(self, rows: Rows) -> Array | None:
+        """Return which components each sample may use; None if it may use all."""
+        return None if self.table is None else self.table[rows.codes]
 
 
 class KnownSquares(_Squares[KnownSums, KnownShared]):
@@ -479,7 +516,11 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         W = shared.W
         left, _ = observed_residual(block, rows.weights, W, exact(rows.H))
         C = products(left, W) + exact(rows.H) @ shared.G
-        updated = move.update(shared.G, C, exact(rows.H)).astype(rows.H.dtype, copy=False)
+        uses = shared.uses(rows)
+        updated = move.update(shared.G, barred(C, uses), exact(rows.H))
+        updated = updated.astype(rows.H.dtype, copy=False)
+        if uses is not None:
+            updated = updated * uses
         moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
         left, squares = observed_residual(block, rows.weights, W, H)
@@ -494,8 +535,8 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         if is_mask and self.V.observed.missing < _MAX_FILLED:
             every = _GRAMS_EVERY if W.shape[1] <= _MANY else _GRAMS_EVERY_OF_MANY
         if number % every == 0:
-            return KnownShared(W, is_mask, pairs=pack(W))
-        return KnownShared(W, is_mask, G=W.T @ W)
+            return KnownShared(W, is_mask, pairs=pack(W), table=self._bars)
+        return KnownShared(W, is_mask, G=W.T @ W, table=self._bars)
 
     def update_W(
         self,
@@ -554,12 +595,15 @@ def _step_with_grams(
     """Do the step of `KnownSquares` with a Gram matrix for each sample."""
     weights = rows.weights
     entries = exact(block) if shared.is_mask else weigh(block, weights)
-    C = products(entries, shared.W)
+    uses = shared.uses(rows)
+    C = barred(products(entries, shared.W), uses)
     updated = np.empty_like(rows.H)
     for part in slices(len(rows.H), max(1, _GRAM_NUMBERS // C.shape[1] ** 2)):
         own = None if weights is None else weights[part]
         grams = row_grams(block[:, part], own, pairs)
         updated[part] = packed_update(move.update, grams, C[part], exact(rows.H[part]))
+    if uses is not None:
+        updated *= uses
     moved = move.extrapolate(updated, rows.before)
     H = exact(moved)
     grams = weighted_grams(block, weights, pack(H))
@@ -595,7 +639,7 @@ def _gram(W: Array) -> Array:
 
 def _squares_of_fit(grams: Array, W: Array) -> float:
     """Return the weighted squares of W H, from the Gram matrix of each feature."""
-    first, second = np.triu_indices(W.shape[1])
+    first, second = upper_half(W.shape[1])
     return float(np.vdot(pack(W) * np.where(first == second, 1.0, 2.0), grams))
 
 

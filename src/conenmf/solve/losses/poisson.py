@@ -44,8 +44,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.random import default_rng
 
-from ...data.blocks import Block, exact, features_scaled, first_largest, over, weighted_sums
-from ...data.entries import weighted_grams
+from ...data.blocks import (
+    Block,
+    exact,
+    features_scaled,
+    first_largest,
+    over,
+    products,
+    slices,
+    weighted_sums,
+    with_data,
+)
+from ...data.entries import EntryWeights, pack, unpack
+from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -70,14 +81,29 @@ from ..coefficients import (
 )
 from ..constraints import NO_PENALTIES, Penalties
 from ..inits import Generator, Init, Start, initialize, users_own
-from ..loss import Loss, Move, Noise, Objective, Rows, Stepped, Updated, Updates, Words
+from ..loss import (
+    Loss,
+    Move,
+    Noise,
+    Objective,
+    Rows,
+    Stepped,
+    Updated,
+    Updates,
+    Words,
+    inverse_of,
+    root_mean,
+    sums_of_squares,
+)
 from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import ChosenSolver, Solver, Update
 from .count_bounds import CountBounds
 from .counts import (
     TIE_SHARE,
     CountShared,
+    GroupRates,
     known_counts,
+    logs_of_scales,
     margins,
     margins_together,
     regressions,
@@ -146,9 +172,11 @@ _ROTATED = "nndsvd-rotated"
 _SPRINT = ("nndsvd", "cr1-robust", 16, _ROTATED, 10)  # the leader continues to a number
 _BEGUN = 4  # iterations of each run at first
 _COMPARED = 10  # the iteration at which the remaining runs are compared
-_MANY_ENTRIES = 1 << 18
+_MAX_LAG = 0.01  # of the lowest value: a run that is further behind does not continue
+_MANY_ENTRIES = 1 << 16
 _NEGLIGIBLE_SHARE = 1e-100  # of the largest entry of a column
 _MAX_CURVATURE_BYTES = 1 << 25  # of the K x K matrices of all features; every thread has a copy
+_GRAM_NUMBERS = 1 << 20  # in the curvatures of samples that are inverted at a time
 _IMPOSSIBLE = 1e-300  # replaces a fitted value of 0
 _KEPT_SHARE = 0.1  # of an entry: extrapolation leaves at least this
 
@@ -164,7 +192,16 @@ class Poisson(Loss):
     name = "poisson"
     solvers = POISSON_SOLVERS
     constraints = frozenset(
-        ("l1", "l2", "fixed", "missing", "sample weights", "resampling", "sparse")
+        (
+            "l1",
+            "l2",
+            "fixed",
+            "groups",
+            "missing",
+            "sample weights",
+            "resampling",
+            "sparse",
+        )
     )
     degree = 1
     noise = Noise()
@@ -186,9 +223,10 @@ class Poisson(Loss):
         W: Array,
         penalties: Penalties = NO_PENALTIES,
         unseen: str = "warn",
+        groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by Poisson regression."""
-        H, labels, sums = regressions(V, W, penalties)
+        H, labels, sums = regressions(V, W, penalties, groups=groups)
         if sums.unseen.any() and unseen != "ignore":
             report_unseen(V, sums.unseen, unseen)
         return H, labels, max(sums.divergence, 0.0)
@@ -279,8 +317,9 @@ class Poisson(Loss):
         first two inits may lead to a bad minimum, but rarely both do. After a few iterations the
         leading one nearly always ends lower. A callback may end the sprint, so one run advances far
         before others start; it is then judged by its value after as many iterations as they have
-        run. The rotated init rarely wins with many counts, and does not take part there. No init
-        depends on the order of samples or features, up to ties.
+        run. Runs that lag behind end early. The rotated init rarely wins with many counts, and does
+        not take part there. No init depends on the order of samples or features, up to ties and to
+        the accuracy of rough singular vectors.
         """
         spectrum = Spectrum(unit_sums(V))
         solver = self.solvers["newton"]
@@ -289,7 +328,8 @@ class Poisson(Loss):
             if init == _ROTATED and V.n_entries > _MANY_ENTRIES:
                 continue
             if isinstance(init, int):
-                begun = [run for run in runs if run.n_iter <= _BEGUN]
+                highest = (1 + _MAX_LAG) * min(run.errors[:_BEGUN][-1] for run in runs)
+                begun = [run for run in runs if run.n_iter <= _BEGUN and run.errors[-1] <= highest]
                 for run in begun and [_leader(begun)]:
                     run.continue_with(Stopping(0.0, max_iter=init))
                     run.run()
@@ -447,6 +487,10 @@ class Divergence(Objective[CountSums, CountShared]):
         self._counts = self.margins.total / self.unit
         self.turned = _turned(V)
         self.aligned = V.aligned_weights
+        self._logs = self.margins.of_weights
+        if self.groups is not None:
+            self.codes = (V.align(self.groups.codes_of(V)),)
+            self._logs += logs_of_scales(V, self.groups)
         self._is_judged = is_judged
         self._held = restraints(self.penalties, self.n_fixed)
         if not self.penalties.are_none:
@@ -470,11 +514,11 @@ class Divergence(Objective[CountSums, CountShared]):
         """Update a block's rows of H and return them with the required sums; see `Objective`."""
         weights = rows.weights
         counts = known_counts(block, weights, shared.unit)
-        side = shared.side_of(block, weights)
+        side = shared.side_of(block, weights, rows.codes)
         updated = move.update(counts, side, rows.H)
         moved = move.extrapolate(updated, rows.before)
         H = exact(moved)
-        of_H = weighted_grams(block, weights, H) if shared.has_holes else H.sum(axis=0)
+        of_H = shared.sums_of(block, weights, H, rows.codes)
         if shared.in_both_orders:
             return Stepped(moved, updated, CountSums(of_H))
         ratios = ratios_of(counts, side, moved)
@@ -489,7 +533,8 @@ class Divergence(Objective[CountSums, CountShared]):
     def shared(self, W: Array, number: int = 0, gram: Array | None = None) -> CountShared:
         """Return W with its column sums, and how V is stored."""
         has_holes = self.V.observed is not None
-        return CountShared(Side.of(W), self.unit, self.turned is not None, has_holes)
+        rates = GroupRates.of(self.groups, W)
+        return CountShared(Side.of(W), self.unit, self.turned is not None, has_holes, rates)
 
     def update_W(
         self,
@@ -503,9 +548,10 @@ class Divergence(Objective[CountSums, CountShared]):
         """Update W by the step for samples on the transposed data, or from the sums of the pass."""
         held = self._held[1]
         if self.turned is not None:
-            shared = self.shared(np.asarray(Ht))
-            how: Facts = {"update": update, "shared": shared, "is_judged": self._is_judged}
-            rows, logs = self.turned.sweep(_step_of_features, W, **how)
+            side = Side.of(np.asarray(Ht))
+            how: Facts = {"update": update, "unit": self.unit, "is_judged": self._is_judged}
+            own = (sums.H,) if sums.H.ndim == 2 else ()
+            rows, logs = self.turned.sweep(_step_of_features, W, *own, side=side, **how)
             self.V._count(1.0)
             updated = np.asarray(rows)
             return Updated(updated, self.value(sums._replace(logs=logs), updated, Ht))
@@ -521,13 +567,19 @@ class Divergence(Objective[CountSums, CountShared]):
         """Return the divergence of V / unit, at least 0 in spite of rounding, and the penalties."""
         value = self.total
         if self._is_judged:
-            logs = sums.logs - self.margins.of_weights / self.unit
+            logs = sums.logs - self._logs / self.unit
             value = logs + _mass(W, sums.H) - self._counts
         if not np.isfinite(value):
             problem = "the factors give a rate of zero where a count is not zero: begin with "
             advice = "factors that are positive there, or leave the choice to "
             raise DataError(problem + advice, Option("init", "auto"))
         return self._penalised(max(float(value), 0.0), W, Ht)
+
+    def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
+        """Return how strongly each group supports each component; see `Objective`; one pass."""
+        how: Facts = {"W": exact(W), "count": count}
+        (sums,) = self.V.sweep(_support, Ht, codes, *self.aligned, **how)
+        return root_mean(sums)
 
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with the divergence and the duality gaps; see `regressions`.
@@ -537,19 +589,38 @@ class Divergence(Objective[CountSums, CountShared]):
         """
         held = self._held[1]
         n_first = self.n_fixed if sort else W.shape[1]
-        H, labels, sums = regressions(self.V, W, self.penalties)
+        H, labels, sums = regressions(self.V, W, self.penalties, groups=self.groups)
         if sums.unseen.any():
             report_unseen(self.V, sums.unseen)
         W = exact(W)
         gaps = dual_gaps(sums.ratios, sums.known, W, self.margins.features, held)
         gap = (sums.gap + float(gaps.sum())) / self.margins.total
         masses = W.sum(axis=0) * sums.H
+        if self.groups is not None:
+            masses = (W * sums.known).sum(axis=0)
         shares = masses / (masses.sum() or 1.0)
         order = sorting(shares, n_first)
         Ht, labels, _ = self.V.map(_reorder, H.T, labels, order=order, sizes=W.sum(axis=0))
         value = max(sums.divergence, 0.0)
         objective = value + sums.penalty + term_of(held).value(W)
         return Finish(Ht.T, labels, value, objective, gap, order, shares[order])
+
+
+def _support(
+    block: Block, H: Array, codes: Array, weights: EntryWeights = None, *, W: Array, count: int
+) -> tuple[Array]:
+    """Step: sum the squares of h^2 / [A^-1]_kk over the samples of each group."""
+    counts = known_counts(block, weights)
+    K = W.shape[1]
+    gains = np.empty(H.shape)
+    for part in slices(len(H), 1 + _GRAM_NUMBERS // K**2):
+        Y = exact(H[part])
+        some = counts[:, part]
+        ratios = ratios_of(some, Side.of(W), Y)
+        curved = with_data(some, ratios.data**2 / exact(some.data))
+        A = unpack(products(curved, pack(W)), K)
+        gains[part] = Y**2 / np.diagonal(inverse_of(A), axis1=1, axis2=2)
+    return (sums_of_squares(gains, codes, count),)
 
 
 def _reorder(
@@ -560,11 +631,21 @@ def _reorder(
 
 
 def _step_of_features(
-    block: Block, W: Array, *, update: Update, shared: CountShared, is_judged: bool
+    block: Block,
+    W: Array,
+    sums: Array | None = None,
+    *,
+    update: Update,
+    side: Side,
+    unit: float,
+    is_judged: bool,
 ) -> tuple[Array, float]:
-    """Step on the transposed data: update rows of W, and return sum v log(v / x) after it."""
-    counts = known_counts(block, None, shared.unit)
-    side = shared.side_of(block, None)
+    """Step on the transposed data: update rows of W, and return sum v log(v / x) after it.
+
+    With holes or groups, each feature has its own `sums` of H.
+    """
+    counts = known_counts(block, None, unit)
+    side = side if sums is None else side._replace(sums=sums)
     updated = update(counts, side, W)
     if not is_judged:
         return updated, 0.0

@@ -54,13 +54,14 @@ _GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
 # Of the total of a sample: its regression ends at this duality gap.
 GAP_SHARE = 1e-11
+BARRED = 1e30  # instead of the column sum of a component that the group of a sample does not use
 
 
 class Side(NamedTuple):
     """The given factor: its rows W (F, K), and its column sums.
 
     The sums are (K,). With missing or weighted entries they are (n, K), over the known entries of
-    each sample.
+    each sample; with groups they are sums of W times the scales of the group of each sample.
     """
 
     W: Array
@@ -124,13 +125,13 @@ def _step(counts: Block, side: Side, Y: Array, held: Restraint, effort: tuple[in
     S = np.broadcast_to(side.sums + held.l1, Y.shape)
     totals = sample_sums(counts)
     is_given = np.arange(Y.shape[1]) < held.n_fixed
-    is_used = is_given | (S > 0) & (totals > 0)[:, None]
+    is_used = is_given | (S > 0) & (S < BARRED) & (totals > 0)[:, None]
     Y = _scaled(np.where(is_used, Y, 0.0), S, totals, held)
     entries = entries_of(counts)
     x = products_at(entries, side.W, Y)
     if not np.all(x > 0):  # rows without a rate for some count start with equal shares
         lost = _sums_of_samples(counts, x <= 0) > 0
-        equal = over(totals[:, None] / Y.shape[1], S)
+        equal = over(totals[:, None] / Y.shape[1], S) * is_used
         Y = _scaled(np.where(lost[:, None] & ~is_given, equal, Y), S, totals, held)
         x = products_at(entries, side.W, Y)
     with np.errstate(all="ignore"):  # missing rates show up in the value

@@ -1,0 +1,389 @@
+"""Groups of samples in a fit: the scales of features in each group, and which components it uses.
+
+The model of a sample of group d is diag(b_d) W T_d h; see `data.groups`. A fit begins without
+groups. Then stretches of the ordinary run alternate with estimates of b, which need no pass over V:
+with W and H given, b follows from the sums of V over each group and from the sums of H. At the end
+the table T is decided by a test, and the run continues to its end.
+
+*Scales.* Let S and M be the sums of a feature over a group, of V and of W H. The ratio S / M is b
+with noise. The strength of shrinkage is estimated: every group is divided into parts, whose
+deviations S - M have independent noise but the same b. So their products show the variance of b,
+whatever the unit and the noise, and the differences between parts show the noise. If no variance is
+found, all scales are one. The shrunk scale is (S + a) / (M + a), where a is the noise per unit of M
+over the variance of b.
+
+Scales are determined up to a factor for each feature, which W takes, and a factor for each group,
+which H takes. So for each feature the geometric mean over groups is one, and for each group the
+weighted geometric mean over features, with the same weights for all groups.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import norm
+from numpy.typing import ArrayLike
+
+from ..data.blocks import TINY, Block, exact, over
+from ..data.entries import EntryWeights, weigh, weighted_grams
+from ..data.groups import SMALL_GROUP, Groups, sums_by
+from ..data.matrix import Aligned, DataMatrix
+from ..errors import InputWarning, Option, OptionError
+from ..text import counted, excerpt
+from ..types import Array
+from .problem import Problem
+from .run import Run, Stopping, StopReason
+
+_PARTS = 4  # of each group
+_SMALLEST = 0.01  # variance of scales that a test should notice
+_PLAIN_ITERATIONS = 5  # from given factors, before groups count
+_NEW_ROUNDS = 3  # of estimates for new groups, one pass each
+_HELD = 6  # stretches in which the variance of scales is assumed to be at least ...
+_LEAST = 0.1  # ... this: programs that have taken the scales give them back
+_USUAL = 0.95  # of features: the others vary most, perhaps by a component of one group
+_WIDEST = 2.5  # standard deviations: larger scales are perhaps a component of one group
+_FOUND = 3.0  # standard errors of the variance of scales from which on there are any
+_ITERATIONS = 8  # of the run between two estimates of scales, at most
+_SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
+_DECIDED = 10, 15, 20  # stretches before which the table is decided
+_SHARES = 0.15, 0.06, 0.03  # of the largest support: a group with less does not use a component
+
+
+class Sums(NamedTuple):
+    """The sums of V over each part of each group, and the parts of samples.
+
+    Attributes
+    ----------
+    of_data : array (P, G, F)
+    parts : array (N,)
+        The part of each sample, g P + p for part p of group g.
+    """
+
+    of_data: Array
+    parts: Array
+
+
+def sums_of(V: DataMatrix, groups: Groups) -> Sums:
+    """Return the sums of the known entries of V over the parts of groups; one pass."""
+    codes = groups.codes_of(V)
+    order = np.argsort(codes, kind="stable")
+    sizes = np.bincount(codes, minlength=len(groups.names))
+    starts = np.cumsum(sizes) - sizes
+    ranks = np.empty(len(codes), int)
+    ranks[order] = np.arange(len(codes)) - starts[codes[order]]
+    parts = codes * _PARTS + ranks % _PARTS
+    G = len(groups.names)
+    (of_data,) = V.sweep(_sum_parts, parts, *V.aligned_weights, count=G * _PARTS)
+    return Sums(of_data.reshape(G, _PARTS, -1).swapaxes(0, 1), parts)
+
+
+def _sum_parts(
+    block: Block, parts: Array, weights: EntryWeights = None, *, count: int
+) -> tuple[Array]:
+    return (sums_by(parts, weigh(block, weights).T, count),)
+
+
+def _fitted_sums(V: DataMatrix, sums: Sums, W: Array, H: Aligned) -> Array:
+    """Return the sums (P, G, F) of W H over the known entries; a pass only if some are unknown."""
+    P, G, F = sums.of_data.shape
+    W = exact(W)
+    if V.observed is None:
+        (of_H,) = V.map(_sum_rows, H.T, sums.parts, count=G * P)
+        fitted = of_H @ W.T
+    else:
+        aligned = V.aligned_weights
+        (fitted,) = V.sweep(_sum_known, H.T, sums.parts, *aligned, W=W, count=G * P)
+    return np.asarray(fitted).reshape(G, P, F).swapaxes(0, 1)
+
+
+def _sum_rows(index: range, H: Array, parts: Array, *, count: int) -> tuple[Array]:
+    return (sums_by(parts, exact(H), count),)
+
+
+def _sum_known(
+    block: Block, H: Array, parts: Array, weights: EntryWeights = None, *, W: Array, count: int
+) -> tuple[Array]:
+    sums = np.zeros((count, len(W)))
+    for part in np.unique(parts).tolist():
+        own = np.flatnonzero(parts == part)
+        some = None if weights is None else weights[own]
+        known = weighted_grams(block[:, own], some, exact(H[own]))
+        sums[part] = np.vecdot(known, W)
+    return (sums,)
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Estimated scales.
+
+    Attributes
+    ----------
+    scales : array (G, F)
+    features : array (F,)
+        What W takes: the factor of each feature.
+    groups : array (G,)
+        What H takes: the factor of each group.
+    weights : array (F,)
+        The weights of features in the geometric mean of the scales of a group, which is one.
+    variance : float
+        The variance of the scales.
+    significance : float
+        The variance in units of its standard error.
+    """
+
+    scales: Array
+    features: Array
+    groups: Array
+    weights: Array
+    variance: float
+    significance: float
+
+
+def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Scales:
+    """Return the shrunk scales for sums (P, G, F) of V and of W H over parts of groups."""
+    P, G, F = of_data.shape
+    S = of_data.sum(axis=0)
+    left = over(S.sum(axis=0), fitted.sum(axis=(0, 1)))
+    fitted = fitted * left
+    M = fitted.sum(axis=0)
+    deviations = of_data - fitted
+    squares = (deviations**2).sum(axis=0)
+    # The products of the deviations of pairs of parts. W fits the sums over all parts, which lowers
+    # the products by a share of the squares.
+    of_pairs = (S - M) ** 2 - squares * (1 - (P - 1) / (P * G - 1))
+    pairs = M**2 - (fitted**2).sum(axis=0)
+    found = over(of_pairs, pairs)
+    # No weight may depend on the signs of deviations, or samples without any scales show some.
+    spread = over(over(squares.sum(axis=0), M.sum(axis=0)), M)
+    is_told = (pairs > 0) & (spread > 0)
+    variance = _SMALLEST
+    significance = 0.0
+    for number in range(4):
+        weights = over(1.0, (variance + spread) ** 2) * is_told
+        of_features = over((weights * found).sum(axis=0), weights.sum(axis=0))
+        weights = weights * (of_features <= np.quantile(of_features, _USUAL))
+        total = float((weights * found).sum())
+        if number == 0:
+            significance = total / max(float(norm(weights * found)), TINY)
+        variance = max(total / max(weights.sum(), TINY) * (G / (G - 1)), 0.0)
+    weights = M.sum(axis=0) / max(M.sum(), TINY)
+    if significance < _FOUND:
+        variance = 0.0
+    variance = max(variance, least)
+    if not variance:
+        ones = np.ones((G, F))
+        return Scales(ones, ones[0], ones[:, 0], weights, 0.0, significance)
+    logs = _shrunk(S, M, _noise(of_data, fitted) / variance)
+    logs = np.clip(logs, -_WIDEST * np.sqrt(variance), _WIDEST * np.sqrt(variance))
+    features = logs.mean(axis=0)
+    logs = logs - features
+    of_groups = logs @ weights
+    scales = np.exp(logs - of_groups[:, None])
+    return Scales(
+        scales, left * np.exp(features), np.exp(of_groups), weights, variance, significance
+    )
+
+
+def _noise(of_data: Array, fitted: Array) -> Array:
+    """Return the variance of each feature's sums per unit of M, from differences between parts."""
+    P = len(of_data)
+    M = fitted.sum(axis=0)
+    left = of_data - over(of_data.sum(axis=0), M) * fitted
+    return over((left**2).sum(axis=(0, 1)) * (P / (P - 1)), M.sum(axis=0))
+
+
+def _shrunk(S: Array, M: Array, prior: Array) -> Array:
+    """Return log (S + a) / (M + a); 0 where nothing is known."""
+    S = np.maximum(S, 0) + prior
+    M = M + prior
+    is_known = (S > 0) & (M > 0)
+    return np.log(np.where(is_known, S, 1.0) / np.where(is_known, M, 1.0))
+
+
+def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) -> Problem:
+    """Continue a run with what groups change; return the problem with their scales and table.
+
+    A run of a checkpoint that was in a stretch finishes it first.
+    """
+    groups = problem.groups
+    assert isinstance(groups, Groups)
+    sums = sums_of(V, groups)
+    length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _DECIDED[-1]))
+    while run.stretch < _DECIDED[-1] and not _is_over(run, stopping):
+        if groups.scales is not None:
+            most = min(stopping.max_iter, run.since + length)
+            run.continue_with(replace(stopping, max_iter=most, tol=0.0))
+            run.run()
+        W, H = run.factors()
+        fitted = _fitted_sums(V, sums, W, H)
+        least = _LEAST if run.stretch < _HELD else 0.0
+        found = estimate_scales(sums.of_data, fitted, least=least)
+        table = groups.table
+        if run.stretch + 1 in _DECIDED:
+            share = _SHARES[_DECIDED.index(run.stretch + 1)]
+            table = _table(V, problem, groups, W, H, share)
+        groups = replace(
+            groups,
+            scales=found.scales,
+            table=table,
+            weights=found.weights,
+            matter=found.significance,
+        )
+        problem = replace(problem, groups=groups)
+        W, H = _rescaled(V, problem, found, W, H)
+        run.continue_from(problem.objective(V), W, H, stopping)
+    if not _is_over(run, stopping):
+        run.continue_with(stopping)
+        run.run()
+    return problem
+
+
+def _table(
+    V: DataMatrix, problem: Problem, groups: Groups, W: Array, H: Aligned, share: float
+) -> Array:
+    """Return which component each group uses (G, K), decided anew from factors.
+
+    A group does not use a component if it supports it far less than the group that supports it
+    most. A component that groups use alike, however little, stays in all of them.
+    """
+    if groups.table is not None:  # let all groups use all components again
+        free = replace(problem, groups=groups.fitted(groups.scales, None))
+        H = free.coefficients(V, W, unseen="ignore")[0]
+    objective = problem.objective(V)
+    support = objective.support(W, H.T, V.align(groups.codes_of(V)), len(groups.names))
+    is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
+    return is_small[:, None] | (support >= share * support.max(axis=0))
+
+
+def _is_over(run: Run, stopping: Stopping) -> bool:
+    """Return whether the user or a limit has ended a run."""
+    return run.reason in _OVER or run.n_iter >= stopping.max_iter
+
+
+class GroupFit(NamedTuple):
+    """A fit of groups from given factors: W (F, K), H (K, N), and the groups.
+
+    `groups` has the scales (G, F) and the table (G, K).
+    """
+
+    W: Array
+    H: Aligned
+    groups: Groups
+
+
+def fit_groups(
+    V: DataMatrix,
+    groups: ArrayLike | Groups,
+    loss: str,
+    W: Array,
+    H: Aligned,
+    *,
+    solver: str = "auto",
+    stopping: Stopping = Stopping(),  # noqa: B008 - immutable
+) -> GroupFit:
+    """Fit factors with groups, from given factors; see the module.
+
+    Parameters
+    ----------
+    V : DataMatrix (F, N)
+    groups : array (N,) or Groups
+        Labels of samples.
+    loss : str
+        The loss.
+    W, H : array (F, K), array (K, N)
+    solver : str
+    stopping : Stopping
+        Its iterations include those of all stretches.
+    """
+    problem = Problem(loss, groups=groups)
+    chosen = problem.loss.solver(solver)
+    problem = problem.bind(V, chosen)
+    data, problem = problem.iterated(V)
+    with data.own_threads():
+        run = Run(problem.objective(data), W, H, chosen, stopping)
+        if problem.groups is None:
+            run.run()
+            G = Groups(np.zeros(V.n_samples, int), ("all",))
+            return GroupFit(*run.factors(), G.fitted(np.ones((1, V.n_features)), None))
+        run.continue_with(replace(stopping, max_iter=min(_PLAIN_ITERATIONS, stopping.max_iter)))
+        run.run()  # so that W H has the sums of V
+        problem = run_groups(run, problem, data, stopping)
+        return GroupFit(*run.factors(), problem.groups)
+
+
+_OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
+
+
+def _rescaled(
+    V: DataMatrix, problem: Problem, found: Scales, W: Array, H: Aligned
+) -> tuple[Array, Aligned]:
+    """Return W and H with the factors that the scales leave to them."""
+    W = np.array(W)
+    n_fixed = problem.n_fixed
+    W[:, n_fixed:] *= found.features[:, None].astype(W.dtype)
+    groups = problem.groups
+    codes = groups.codes_of(V)
+    factors = found.groups[:, None] * np.ones(W.shape[1])
+    if groups.table is not None:
+        factors *= groups.table
+    Ht = V.map(_times_group, H.T, codes, factors=factors)[0]
+    return W, Ht.T
+
+
+def _times_group(index: range, H: Array, codes: Array, *, factors: Array) -> tuple[Array, None]:
+    return H * factors[codes].astype(H.dtype), None
+
+
+def problem_of_groups(
+    V: DataMatrix, problem: Problem, W: Array, fitted: Groups | None, labels: ArrayLike | None
+) -> Problem:
+    """Return the problem of new samples V, whose groups are those of a fit or new ones.
+
+    A new group gets scales from all its samples, in a few passes before the last one. Small groups
+    keep scales of one.
+    """
+    if labels is None:
+        if fitted is not None and not fitted.are_neutral:
+            text = "the model was fitted with groups: without groups, scales of one are used"
+            warnings.warn(InputWarning(text), stacklevel=5)
+        return problem
+    if fitted is None:
+        problem_of_model = " was given, and the model was fitted without groups: leave it out"
+        raise OptionError(Option("groups", labels), problem_of_model)
+    groups = Groups.of(labels, V, is_new=True)
+    assert groups is not None
+    groups = groups.among(V, fitted)
+    new = np.arange(len(groups.names)) >= len(fitted.names)
+    if new.any() and groups.scales is not None and not fitted.are_neutral:
+        is_large = new & (groups.sizes >= SMALL_GROUP)
+        small = [name for name, one in zip(groups.names, new & ~is_large, strict=True) if one]
+        if small:
+            text = (
+                f"{counted(len(small), 'new group')} of fewer than {SMALL_GROUP} samples, such as "
+                f"{excerpt(small[0])!r}: scales of one are used"
+            )
+            warnings.warn(InputWarning(text), stacklevel=5)
+        if is_large.any():
+            scales = _new_scales(V, problem, W, groups, fitted)
+            groups = replace(groups, scales=np.where(is_large[:, None], scales, groups.scales))
+    return replace(problem, groups=groups)
+
+
+def _new_scales(V: DataMatrix, problem: Problem, W: Array, groups: Groups, fitted: Groups) -> Array:
+    """Return the scales of all groups of new samples, shrunk as strongly as those of the fit."""
+    assert fitted.scales is not None
+    assert fitted.weights is not None
+    sums = sums_of(V, groups)
+    variance = float(np.var(np.log(fitted.scales)))
+    scales = np.ones(sums.of_data.shape[1:])
+    for _ in range(_NEW_ROUNDS):
+        now = replace(problem, groups=replace(groups, scales=scales))
+        H = now.coefficients(V, W, unseen="ignore")[0]
+        M = _fitted_sums(V, sums, W, H)
+        noise = _noise(sums.of_data, M)
+        logs = _shrunk(sums.of_data.sum(axis=0), M.sum(axis=0), noise / variance)
+        scales = np.exp(logs - (logs @ fitted.weights)[:, None])
+    return scales

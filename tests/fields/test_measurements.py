@@ -1,0 +1,151 @@
+"""Species, starts, bootstrap and totals of measurements, against plain NumPy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from conenmf import ConeNMF, factorize, from_rows
+from conenmf.cli import main
+from conenmf.errors import NotAvailableError, OptionError
+from conenmf.fields.measurements import Q_of_starts, bootstrap, measurements
+from conenmf.judge.displacement import displacement
+from conenmf.names import Names
+
+SPECIES = ("Fe", "Zn", "1,2-Dimethylbenzene", "Cd", "mass")
+
+
+@pytest.fixture
+def air():
+    """Concentrations with holes, and their uncertainties."""
+    rng = np.random.default_rng(0)
+    X = rng.gamma(1.0, size=(40, 2)) @ rng.gamma(1.0, size=(2, 4))
+    X = np.column_stack([X, X.sum(axis=1)])
+    sigma = 0.05 + 0.1 * X
+    X = np.maximum(X + sigma * rng.standard_normal(X.shape), 0)
+    X[3, 1] = X[7, 4] = np.nan
+    return X, sigma
+
+
+def opened(air, **options):
+    X, sigma = air
+    names = Names.of(feature_names=SPECIES)
+    return measurements(X, sigma, missing="nan", names=names, **options)
+
+
+def test_weak_species_have_three_times_the_uncertainty_and_bad_ones_are_left_out(air):
+    X, sigma = air
+    V = opened(air, weak=["Zn"], bad=["Cd"], total="mass")
+    kept = [0, 1, 2, 4]
+    assert V.names.feature_names == tuple(SPECIES[f] for f in kept)
+    expected = sigma[:, kept] * [1, 3, 1, 3]
+    plain = from_rows(X[:, kept], sigma=expected, missing="nan")
+    np.testing.assert_allclose(V.observed.weights, plain.observed.weights, rtol=1e-12)
+    assert V.observed.of_sigma
+    fit, same = factorize(V, 2), factorize(plain, 2)
+    assert fit.settings["Q"] == pytest.approx(same.settings["Q"], rel=1e-9)
+    left = (X[:, kept] - (fit.W @ fit.H).T) / expected
+    assert fit.settings["Q"] == pytest.approx(np.nansum(left**2), rel=1e-9)
+    assert "weak: Zn; left out: Cd; total: mass" in V.remarks
+
+
+@pytest.mark.parametrize("missing", ["raise", "nan", "zeros"])
+def test_bad_species_need_no_uncertainties(air, missing):
+    X = np.where(np.isnan(air[0]), 0 if missing == "raise" else np.nan, air[0])
+    X = np.nan_to_num(X) if missing == "zeros" else X
+    for table in (X, sp.csr_array(X)) if missing == "zeros" else (X,):
+        V = measurements(table, missing=missing, bad=[1, 3])
+        plain = from_rows(table[:, [0, 2, 4]], missing=missing)
+        assert factorize(V, 2).relative_error == pytest.approx(factorize(plain, 2).relative_error)
+        assert "Q" not in factorize(V, 2).settings
+
+
+def test_an_open_matrix_and_the_estimator_take_them(air):
+    X, sigma = air
+    frame = pd.DataFrame(X, columns=SPECIES)
+    V = from_rows(frame, sigma=sigma, missing="nan")
+    by_name = measurements(V, weak=["Zn"])
+    by_place = measurements(from_rows(frame, missing="nan"), sigma, weak=[1])
+    np.testing.assert_allclose(by_name.observed.weights, by_place.observed.weights, rtol=1e-12)
+    assert ConeNMF(2).fit(by_name).result_.settings["Q"] > 0
+    assert measurements(V) is V
+
+
+@pytest.mark.parametrize(
+    ("species", "message"),
+    [
+        ({"weak": ["Znn"]}, "did you mean 'Zn'"),
+        ({"bad": ["Zn"], "weak": ["Zn"]}, "Zn is bad, and weak or the total"),
+        ({"weak": "Zn"}, "expected a list"),
+        ({"total": 9}, "at most 4"),
+    ],
+)
+def test_wrong_species_are_named(air, species, message):
+    with pytest.raises(OptionError, match=message):
+        opened(air, **species)
+    with pytest.raises(OptionError, match="give sigma"):
+        measurements(np.ones((5, 3)), weak=[0])
+
+
+def test_displacement_takes_names_of_species(air):
+    V = opened(air)
+    fit = factorize(V, 2, tol=1e-8, max_iter=2000)
+    named, placed = (displacement(V, fit.W, fit.H, [4.0], features=[one]) for one in ("Zn", 1))
+    np.testing.assert_array_equal(named.lower, placed.lower)
+    with pytest.raises(OptionError, match="names 0 features"):
+        displacement(V, fit.W, fit.H, [4.0], features=["zN", "Zinc"])
+
+
+def test_Q_of_starts_is_the_weighted_sum_of_squares_of_each(air):
+    V = opened(air)
+    result = factorize(V, 2, n_init=4)
+    Qs = Q_of_starts(result)
+    assert len(Qs) == 5
+    for Q, seed in zip(Qs[1:], range(4), strict=True):
+        alone = factorize(V, 2, init="random", rng=np.random.default_rng(seed))
+        assert Q == pytest.approx(alone.settings["Q"], rel=1e-3)
+    with pytest.raises(NotAvailableError, match="n_init=20"):
+        Q_of_starts(factorize(from_rows(np.ones((4, 3))), 1))
+
+
+def test_a_bootstrap_finds_clear_components_in_all_runs_and_noise_in_few():
+    rng = np.random.default_rng(1)
+    X = np.kron(np.eye(3), np.ones((20, 4))) * rng.uniform(0.5, 1.5, (60, 12))
+    clear = factorize(from_rows(X, sigma=0.1 + 0.1 * X), 3)
+    found = bootstrap(clear, 25)
+    assert found.found.tolist() == [25, 25, 25]
+    shares = clear.W / clear.W.sum(axis=0)
+    np.testing.assert_allclose(found.W, shares)
+    assert (found.lower <= found.upper + 1e-12).all()
+    assert ((found.lower <= shares + 0.02) & (shares <= found.upper + 0.02)).all()
+    noise = rng.random((40, 30))
+    doubtful = factorize(from_rows(noise, sigma=0.1 + noise), 6)
+    some = bootstrap(doubtful, 25, min_correlation=0.9)
+    assert some.found.min() < 20
+    np.testing.assert_array_equal(bootstrap(doubtful, 25, min_correlation=0.9).found, some.found)
+
+
+def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X, sigma = air
+    for name, table in (("con", X), ("unc", sigma)):
+        pd.DataFrame(table, columns=SPECIES).to_csv(tmp_path / f"{name}.csv", index=False)
+    words = ["--uncertainty", "unc.csv", "--missing", "nan", "--weak", SPECIES[2], "--bad", "Cd"]
+    words += ["--total", "mass", "--n-init", "3", "--bootstrap", "5", "--quick", "-o", "out"]
+    assert main(["fit", "con.csv", "-k", "2", *words]) == 0
+    text = capsys.readouterr().out
+    assert "left out: Cd" in text
+    assert "4 starts: Q" in text
+    assert "bootstrap of 5 runs" in text
+    table = pd.read_csv(tmp_path / "out" / "q.csv")
+    kinds = dict(zip(table["feature"], table["category"], strict=True))
+    assert kinds == {"Fe": "strong", "Zn": "strong", SPECIES[2]: "weak", "mass": "total",
+                     "Cd": "bad"}  # fmt: skip
+    total = pd.read_csv(tmp_path / "out" / "total.csv", index_col=0)
+    components = pd.read_csv(tmp_path / "out" / "components.csv", index_col=0)
+    coefficients = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0)
+    expected = coefficients.to_numpy()[:, -2:] * components.loc["mass"].to_numpy()
+    np.testing.assert_allclose(total.to_numpy(), expected, rtol=1e-9)
+    found = pd.read_csv(tmp_path / "out" / "bootstrap.csv")
+    assert len(found) == 8
+    assert main(["transform", "out", "con.csv", "-o", "again.csv"]) == 0
