@@ -164,7 +164,7 @@ ESTIMATOR = {
         "negative": ("choice", "raise"), "max_memory": ("memory?", "1GB"),
         "random_state": ("seed?", 0), "verbose": ("verbosity", 0), **ALPHAS, **PENALISED,
         "fixed": ("fixed?", W.T[:1]), "missing": KNOWN["missing"],
-        "robust": ("choice?", None)},
+        "robust": ("choice?", None), "symmetric": ("flag", False)},
     "ConeNMF.fit": WEIGHTED,
     "ConeNMF.fit_transform": WEIGHTED,
     "ConeNMF.fit_predict": FITTED,
@@ -191,14 +191,14 @@ OPTIONS = {  # classes in which users state what they want
     "names.Names": NAMING,
     "Problem": {"loss": ("loss", "frobenius"), "penalties": ("object?", None),
         "fixed": ("known?", W[:, :1]), "entries": (ANYTHING, Entries()),
-        "groups": (ANYTHING, None)},
+        "groups": (ANYTHING, None), "symmetric": ("flag", False)},
     "solve.constraints.Penalties": {"l1_h": ("share", 0.1), "l1_w": ("share", 0.1), **RIDGE,
         **PENALISED},
 }
 FUNCTIONS = {
     "factorize": {**DATA, "K": ("size", K), **FITTING, **STARTS, **DRAWING, "fixed": ("factor?",
         W[:, :1]), "penalties": ("object?", Penalties(l1_h=0.1)), "groups": ("groups?", None),
-        "robust": ("choice?", None)},
+        "robust": ("choice?", None), "symmetric": ("flag", False)},
     "compare": {**DATA, "K": ("size", K), "inits": ("words", ["cr1"]), "solvers": ("words",
         ["hals"]), "labels": ("classes?", LABELS), **LIMITS, "seed": ("integer", 0), "watch":
         ("function?", None), "others": (ANYTHING, None)},

@@ -126,6 +126,8 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
         return Option("robust", model.robust)
     if isinstance(model.missing, str) and model.missing == "zeros":
         return Option("missing", "zeros")
+    if model.symmetric:
+        return Option("symmetric", True)
     return None if getattr(model, "_weights", None) is None else Option("weights")
 
 
@@ -212,6 +214,11 @@ class ConeNMF(
     negative : {"raise", "clip", "keep"}
         What to do with negative entries: raise an error; replace them by zeros if they are as small
         as rounding errors; or keep them as noise around zero.
+    symmetric : bool
+        Whether X has the weights of the edges of a graph, so that X ~ W S W'. W, with a row for
+        each node, has unit columns and is ``components_.T``; S is ``result_.affinities``; the
+        coefficients are W S. `labels_` has the group of each node, the largest entry of its row of
+        W. New nodes and judges of W H are not available: `transform`, `diagnose`, `stability`.
     max_memory : int or str, optional
         Memory for data and results, such as "4GB"; larger files are read in blocks. The default is
         half of the memory of the machine.
@@ -281,6 +288,7 @@ class ConeNMF(
     robust: str | None = None
     n_threads: int | None = None
     negative: Negative = "raise"
+    symmetric: bool = False
     max_memory: MemorySize = None
     random_state: int | Generator | np.random.RandomState | None = None
     verbose: int = 0
@@ -423,6 +431,7 @@ class ConeNMF(
                 loss=self.loss,
                 fixed=problem.fixed,
                 penalties=problem.penalties,
+                symmetric=problem.symmetric,
                 groups=groups,
                 solver=self.solver,
                 checkpoint=self.checkpoint,
@@ -616,6 +625,7 @@ class ConeNMF(
             H=end.H,
             labels=end.labels,
             shares=end.shares,
+            affinities=end.affinities,
             objective=end.objective,
             relative_error=error,
             settings=settings,
@@ -784,7 +794,7 @@ class ConeNMF(
         sample_weight : array (n_samples,), optional
             The weight of each sample, at least 0.
         """
-        check_is_fitted(self)
+        self._require_two_factors()
         V = self._read(X, reset=False)
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
@@ -810,6 +820,7 @@ class ConeNMF(
     def _coefficients(
         self, X: object, unseen: str = "warn", groups: ArrayLike | None = None
     ) -> tuple[DataMatrix, Aligned, Aligned, float]:
+        self._require_two_factors()
         V, W = self._read_with_components(X)
         unseen = choice("unseen", unseen, ("warn", "raise"))
         problem = Problem(self.loss, self._penalties(V))
@@ -818,6 +829,11 @@ class ConeNMF(
         problem = problem_of_groups(V, problem, W, self._groups_for(V), groups)
         H, labels, value = problem.coefficients(V, W, near=self._near(V), unseen=unseen)
         return V, H.T, labels, value
+
+    def _require_two_factors(self) -> None:
+        check_is_fitted(self)
+        if hasattr(self, "result_"):
+            self.result_.problem.require_two_factors("the coefficients of new nodes are")
 
     @property
     def _is_shaded(self) -> bool:
@@ -920,6 +936,7 @@ class ConeNMF(
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
         problem = self._problem(V)
+        problem.require_two_factors("stability is")
         K = check_k(self.n_components, V)
         if isinstance(K, str):
             K = self.n_components_ if is_fitted else choose_k(V, problem).K
@@ -956,7 +973,7 @@ class ConeNMF(
     def _problem(self, V: DataMatrix) -> Problem:
         """Return what a fit of V minimises."""
         fixed = None if self.fixed is None else self._fixed_in_letters(V)
-        return Problem(self.loss, self._penalties(V), fixed)
+        return Problem(self.loss, self._penalties(V), fixed, symmetric=self.symmetric)
 
     def _fixed_in_letters(self, V: DataMatrix) -> Fixed:
         """Return known components, given as rows, as columns in the order of the features of V."""

@@ -67,6 +67,7 @@ from .solve.run import (
     without_floor,
 )
 from .solve.solvers import AnySolver, ChosenSolver, Solver, solver_name
+from .solve.symmetric import improved
 from .text import counted, function_name
 from .types import Array, Facts, PathLike, Rng
 
@@ -92,6 +93,7 @@ def factorize(
     penalties: Penalties | None = None,
     groups: ArrayLike | None = None,
     robust: str | None = None,
+    symmetric: bool = False,
 ) -> Factorization:
     """Factor V ~ W H with nonnegative W (F, K) and H (K, N).
 
@@ -154,6 +156,11 @@ def factorize(
         Least squares that a few wild samples, or wild entries, do not decide (`solve.reweigh`).
         The result is that of the last weighted fit: `sample_weights` has the weights of samples,
         and `relative_error` and the history belong to the weighted data.
+    symmetric : bool
+        Fit a graph by V ~ W S W', where V has the weights of its edges and S is symmetric: `W` of
+        the result has unit columns, `affinities` is S, and H = S W'. The fit of W and H comes
+        first, and the history is its history; rounds that improve W and S follow (see
+        `solve.symmetric`).
 
     Examples
     --------
@@ -168,7 +175,7 @@ def factorize(
     stopping = Stopping(tol, max_iter=max_iter, max_time=max_time)
     optional(function, "callback", callback, takes=1)
     optional(generator, "rng", rng)
-    problem = Problem(loss, penalties, fixed, groups=groups)
+    problem = Problem(loss, penalties, fixed, groups=groups, symmetric=symmetric)
     _check_starts(n_init, init, solver)
     chosen = None if solver is None else problem.loss.solver(solver)
     problem = problem.bind(V, chosen)
@@ -207,7 +214,7 @@ def factorize(
             known=spectrum if data is V else None,
         )
         begun = None if saved is None else _resume(task, saved)
-        end = _run(task, begun or _begin(task, K))
+        end = _symmetric(task, _run(task, begun or _begin(task, K)))
         del begun  # its run may have a large H
         return _finish(task, end, settings, passes)
 
@@ -467,7 +474,8 @@ def _select(task: _Task) -> Selection:
     left = task.stopping.max_time
     if left is not None:
         left = max(left + task.clock.began - clock(), 0.0)
-    return choose_k(task.V, task.problem, spectrum=task.spectrum, max_time=left)
+    problem = replace(task.problem, symmetric=False)
+    return choose_k(task.V, problem, spectrum=task.spectrum, max_time=left)
 
 
 @dataclass
@@ -667,6 +675,18 @@ def _rival(task: _Task, problem: Problem, first: Run, watch: _Watch, init: Init,
     return run
 
 
+def _symmetric(task: _Task, end: _End) -> _End:
+    """Return the end with W of symmetric factors, if the problem asks for them."""
+    if not task.problem.symmetric:
+        return end
+    stopping = task.stopping
+    if end.reason in (StopReason.INIT, StopReason.CALLBACK):
+        stopping = replace(stopping, max_iter=0)
+    with task.clock.measure("solve"):
+        W = improved(task.V, end.W, stopping, task.clock.began)
+    return end._replace(W=W)
+
+
 def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factorization:
     """Return the result: the exact H for W, and the errors and the certificate."""
     V = task.V
@@ -694,6 +714,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         labels=last.labels,
         shares=last.shares,
         problem=replace(problem, entries=entries, groups=groups),
+        affinities=last.affinities,
         objective=last.objective,
         relative_error=error,
         history=end.history,

@@ -44,6 +44,7 @@ from .solve.problem import Problem
 from .solve.race import Race
 from .solve.run import History, StopReason
 from .solve.scenes import ENDMEMBERS, abundances
+from .solve.symmetric import in_words
 from .text import counted
 from .types import Array, Facts, Pair, PathLike, Shape, Texts
 
@@ -63,7 +64,7 @@ class Factorization:
     H : array (K, N)
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample that uses none.
+        sample that uses none. Of a graph, the largest entry in each row of W.
     shares : array (K,)
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
         to 1. Components are sorted by share, the largest first; without a solver they keep the
@@ -102,8 +103,12 @@ class Factorization:
         The result of `diagnose()`; None until it is called.
     known_uniqueness : Uniqueness or None
         The result of `uniqueness()`; None until it is called.
-    names, vocabulary : Names, Vocabulary or None
-        The names of samples and features, if the data have any; the words of texts and their
+    names : Names
+        The names of samples and features, if the data have any.
+    affinities : array (K, K) or None
+        S of a graph V ~ W S W', if the fit was ``symmetric``.
+    vocabulary : Vocabulary or None
+        The words of texts and their
         weights, which `from_texts` needs to read new texts.
     preparation : Preparation or None
         The steps that `prepare` applied to the data, so that `apply_preparation` can repeat them on
@@ -150,6 +155,7 @@ class Factorization:
     diagnosis: Diagnosis | None = None
     known_uniqueness: Uniqueness | None = None
     names: Names = field(default_factory=Names)
+    affinities: Array | None = None
     vocabulary: Vocabulary | None = None
     preparation: Preparation | None = None
     sample_weights: Array | None = field(default=None, repr=False)
@@ -268,6 +274,8 @@ class Factorization:
             lines.append(self.K_decided_by)
         lines += [self.settings.get("ratings", ""), self.settings.get("scene", "")]
         lines += [self.settings.get(name, {}).get("words", "") for name in ("reference", "robust")]
+        if self.affinities is not None:
+            lines.append(in_words(self.affinities))
         if self.problem.groups is not None:
             lines.append(self.problem.groups.sentence)
         if (Q := self.settings.get("Q")) is not None:

@@ -66,7 +66,7 @@ TRUSTED_TYPES = (
 _FORMAT = "conenmf-factorization-12"
 _OF_GROUPS = "groups_"  # begins the names of arrays
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
-_OPTIONAL_ARRAYS = ("sample_weights",)
+_OPTIONAL_ARRAYS = ("affinities", "sample_weights")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
 # The fields that are objects, and their classes by the names of their own fields.
 _PARTS: dict[str, Callable[[list[str]], type]] = {

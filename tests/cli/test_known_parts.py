@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.io import mmwrite
 
 from conenmf import ConeNMF, Factorization, Problem, components_for, from_rows, select_k
 from conenmf.judge.displacement import displacement
@@ -321,3 +322,23 @@ def test_signatures_may_be_known(folder, output_of, rng):
     np.testing.assert_array_equal(result.W[:, 0], known[0])
     assert result.component_names[0] == "clock"
     assert result.loss == "poisson"
+
+
+def test_a_graph_of_a_matrix_market_file(folder, run, output_of, fails, capsys):
+    rng = np.random.default_rng(0)
+    chances = np.full((3, 3), 0.05) + 0.6 * np.eye(3)[[0, 2, 1]]
+    groups = np.repeat(np.arange(3), 10)
+    upper = np.triu(rng.random((30, 30)) < chances[groups][:, groups], 1)
+    edges = (upper | upper.T).astype(float)
+    mmwrite("graph.mtx", sp.coo_array(edges), symmetry="symmetric")
+    options = ("-k", 3, "--symmetric", "-o", "out")
+    assert run("fit", "graph.mtx", *options) == 0
+    text = capsys.readouterr().out
+    assert "a graph: V ~ W S W'" in text
+    assert "No report" not in text  # there is none of a graph
+    result = Factorization.load("out/result.npz")
+    expected = ConeNMF(3, symmetric=True).fit(sp.csr_array(edges)).result_
+    np.testing.assert_allclose(result.affinities, expected.affinities, rtol=1e-6, atol=1e-8)
+    assert Path("out/labels.csv").exists()
+    np.save("directed.npy", np.triu(edges))
+    fails(3, "--symmetric needs a symmetric matrix", "fit", "directed.npy", *options, "--force")

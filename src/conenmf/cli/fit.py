@@ -76,7 +76,7 @@ from .request import Request, command
 
 # If one of these options is given, ratings are fitted like other data.
 _PLAIN = {*TERMS, "init", "n_init", "loss", "solver", "fixed", "sample_weight", "checkpoint"}
-_PLAIN |= {"robust"}
+_PLAIN |= {"robust", "symmetric"}
 
 
 _SOLVING = (
@@ -109,6 +109,7 @@ _READING = (*READING, *WORDS, *PREPARING, *ENTRIES)
     "anndata",
     "reference",
     "robust",
+    "symmetric",
     of=factorize,
     output={"help": "Folder for the results; by default DATA-conenmf."},
 )
@@ -128,6 +129,7 @@ def fit(request: Request) -> int:
     conenmf fit ratings.csv
     conenmf fit spectra.csv -k 5 --fixed library.csv
     conenmf fit cells.h5ad -k 10 --groups donor
+    conenmf fit graph.mtx -k 6 --symmetric
     conenmf fit cells.h5ad:layers/counts --max-memory 4GB --checkpoint run --anndata
 
     Ctrl-C stops after the current iteration and saves the result so far. Later it ends the
@@ -161,7 +163,7 @@ def fit(request: Request) -> int:
         has_effects = result.problem.has_effects  # which no judge knows
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
-        elif not request.no_report and not has_effects:
+        elif not (request.no_report or has_effects or request.symmetric):
             with interruption.optional():
                 request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
@@ -211,7 +213,8 @@ def _factorize(
     problem = read_problem(request, V)
     callback = interruption.watch(request.display.iterations(request.max_iter))
     solver = None if request.solver == "none" else request.solver
-    how = request.chosen(("init", "n_init", "loss", "checkpoint", "robust", *STOPPING))
+    options = ("init", "n_init", "loss", "checkpoint", "robust", "symmetric")
+    how = request.chosen((*options, *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
     takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
     if solver is not None and takes_groups:

@@ -128,6 +128,7 @@ class _Common:
     scene: bool = option(
         "Unmix a scene: endmembers, and abundances of each pixel that sum to one.", bool
     )
+    symmetric: bool = option("Find groups of nodes; DATA has the edges of a graph.", bool)
     init: str = option("Initialisation of the factors.", Choice(["auto", *INITS]))
     n_init: int | str = option(
         "Number of random starts that run to their end; the best is written. With auto, other "

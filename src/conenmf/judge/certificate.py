@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import get_type_hints
 
 import numpy as np
@@ -101,7 +102,8 @@ def certify(
     problem : Problem, optional
         What the fit minimised, if that is more than a loss. With known components the bound holds
         for all factors that contain them, and the residual ignores them; for the Poisson loss the
-        bound holds for all factors, and the duality gaps include penalties.
+        bound holds for all factors, and the duality gaps include penalties. For symmetric factors
+        the residual is that of W and its best S, see `solve.symmetric`.
 
     Warns
     -----
@@ -129,7 +131,11 @@ def certify(
     n_fixed = check_known(problem, W)
     effort = optional(integer, "effort", effort, at_least=0)
     effort = bounds.effort if effort is None else effort
-    return bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=problem.penalties)
+    certificate = bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=problem.penalties)
+    if problem.symmetric and isinstance(certificate, Certificate):
+        end, _ = problem.finish(V, W, sort=False)
+        return replace(certificate, kkt_residual=end.kkt_residual)
+    return certificate
 
 
 def kind_of_certificate(names: Collection[str]) -> type[AnyCertificate]:

@@ -76,6 +76,8 @@ class Finish(NamedTuple):
     order : array (K,), integers
     shares : array (K,)
         The contribution of each component to W H; they sum to 1, unless W H is zero.
+    affinities : array (K, K) or None
+        S of symmetric factors, whose H is S W'.
     """
 
     H: Aligned
@@ -85,6 +87,7 @@ class Finish(NamedTuple):
     kkt_residual: float
     order: Array
     shares: Array
+    affinities: Array | None = None
 
 
 def coefficients(

@@ -156,8 +156,8 @@ class Loss(ABC):
         Options that the loss supports: "l1", "l2", "orthogonality", "min_volume", "sum_to_one",
         "one factor" (a penalty on one factor alone), "fixed", "groups" of samples, "missing" (or
         weighted entries), "negative" entries, "sample weights", "resampling" of samples, "sigma"
-        (uncertainties of entries, so that the loss is Q), "robust" fits, "stream" and "sparse"
-        data.
+        (uncertainties of entries, so that the loss is Q), "robust" fits, "symmetric" factors,
+        "stream" and "sparse" data.
     degree : int
         Degree of homogeneity: D(cV | cX) = c^degree D(V | X). A sample of weight p is equivalent to
         the sample times p^(1/degree), and the relative error is a share of the objective to the

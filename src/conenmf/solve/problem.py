@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import default_rng
 from numpy.typing import ArrayLike
 
-from ..arguments import instance
+from ..arguments import flag, instance
 from ..data.groups import Groups
 from ..data.imputation import fill_missing
 from ..data.known import without_unit
@@ -32,6 +32,7 @@ from .run import Callback
 from .scenes import ENDMEMBERS
 from .simplex import simplex, volume_weight
 from .solvers import ChosenSolver
+from .symmetric import check_graph, finish_symmetric
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Entries:
 
 
 ALL_KNOWN = Entries()
+# What is known of graphs as well.
+_OF_GRAPHS = ("certify", "objective_bound", "residuals", "a judgement on other samples")
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -84,6 +87,9 @@ class Problem:
         What is known of the entries of V; functions that get V find it out themselves.
     groups : array (N,) or Groups, optional
         The group of each sample, such as its donor. A fit estimates what is different in each.
+    symmetric : bool
+        Whether H = S W' with a symmetric S; see `symmetric`. Only fits and `certify` take such a
+        problem.
 
     Attributes
     ----------
@@ -93,6 +99,7 @@ class Problem:
     entries : Entries
     groups : Groups or None
         `bind` reads labels.
+    symmetric : bool
 
     Examples
     --------
@@ -112,6 +119,7 @@ class Problem:
     fixed: Fixed | None
     entries: Entries
     groups: Any
+    symmetric: bool
 
     def __init__(
         self,
@@ -120,6 +128,7 @@ class Problem:
         fixed: Fixed | ArrayLike | None = None,
         entries: Entries = ALL_KNOWN,
         groups: Groups | ArrayLike | None = None,
+        symmetric: bool = False,
     ) -> None:
         penalties = NO_PENALTIES if penalties is None else penalties
         if fixed is not None and not isinstance(fixed, Fixed):
@@ -130,6 +139,7 @@ class Problem:
             fixed=fixed,
             entries=instance("entries", entries, Entries),
             groups=groups,
+            symmetric=flag("symmetric", symmetric),
         )
 
     def __getstate__(self) -> Facts:
@@ -150,13 +160,15 @@ class Problem:
         V : DataMatrix (F, N)
         solver : Solver or None
         """
+        if self.symmetric:
+            check_graph(V, self)
         self.loss.check(V, solver, self.penalties, self.fixed)
         fixed = None if self.fixed is None else self.fixed.bind(V)
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
         groups = None if self.groups is None else Groups.of(self.groups, V)
         if groups is not None:
             self._check_groups(solver)
-        return Problem(self.loss, self.penalties, fixed, entries, groups)
+        return Problem(self.loss, self.penalties, fixed, entries, groups, self.symmetric)
 
     def _check_groups(self, solver: ChosenSolver) -> None:
         """Raise an error for options that make no sense with groups."""
@@ -188,13 +200,30 @@ class Problem:
         """Whether groups differ in scales or in the components that they use."""
         return isinstance(self.groups, Groups) and not self.groups.are_neutral
 
-    def require_no_effects(self, what: str) -> None:
-        """Raise an error if groups of samples differ, which `what` does not know.
+    def require_two_factors(self, what: str) -> None:
+        """Raise an error if H = S W', because `what` changes one of W and H alone.
 
         Parameters
         ----------
         what : str
         """
+        if self.symmetric:
+            raise NotAvailableError(
+                f"{what} not available with ",
+                Option("symmetric", True),
+                ", whose two factors depend on each other, and a node has edges to all others: "
+                "fit without symmetric",
+            )
+
+    def require_no_effects(self, what: str) -> None:
+        """Raise an error if samples differ by groups, or form a graph, which `what` does not know.
+
+        Parameters
+        ----------
+        what : str
+        """
+        if what not in _OF_GRAPHS:
+            self.require_two_factors(f"{what} is")
         are_same = isinstance(self.groups, Groups) and self.groups.scales is not None
         if self.groups is not None and (self.has_effects or not are_same):
             raise NotAvailableError(
@@ -258,7 +287,10 @@ class Problem:
         near : array (N, K), optional
         """
         objective = self.objective(V, rescale=False)
-        end = objective.finish(W, sort=sort, near=near)
+        if self.symmetric:
+            end = finish_symmetric(V, W, sort=sort)
+        else:
+            end = objective.finish(W, sort=sort, near=near)
         error = objective.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
@@ -280,7 +312,7 @@ class Problem:
         W : array (F, K)
         """
         fixed = None if self.fixed is None else Fixed(W[:, : self.n_fixed], self.fixed.names)
-        return Problem(self.loss, self.penalties, fixed).bind(V)
+        return Problem(self.loss, self.penalties, fixed, symmetric=self.symmetric).bind(V)
 
     def restored(self, W: Array) -> Array:
         """Return W of a run with the known components exactly as given.
@@ -478,6 +510,7 @@ class Problem:
             "penalties": self.penalties.plain(),
             "fixed": None if self.fixed is None else self.fixed.plain(),
             "entries": asdict(self.entries),
+            "symmetric": self.symmetric,
         }
 
     @classmethod
@@ -503,7 +536,8 @@ class Problem:
         if fixed is not None:
             fixed = Fixed(W[:, : fixed["count"]], fixed["names"], features)
         penalties = Penalties.of_plain(plain["penalties"])
-        return cls(plain["loss"], penalties, fixed, Entries(**plain["entries"]), groups)
+        entries = Entries(**plain["entries"])
+        return cls(plain["loss"], penalties, fixed, entries, groups, plain["symmetric"])
 
 
 def problem_of(problem: Problem | None, loss: str, what: str) -> Problem:

@@ -95,8 +95,9 @@ class Robust:
         if not self.problem.penalties.are_none:
             advice = " takes no penalties, nor coefficients that sum to one: leave out one of both"
             raise NotAvailableError(asked, advice)
-        if self.problem.groups is not None:
-            raise NotAvailableError(asked, " takes no groups of samples: leave out one of both")
+        if self.problem.groups is not None or self.problem.symmetric:
+            advice = " takes no groups of samples, nor symmetric factors: leave out one of both"
+            raise NotAvailableError(asked, advice)
         if self.is_of_samples and self.V.observed is not None:
             problem = " takes no missing or weighted entries: use "
             raise NotAvailableError(asked, problem, Option("robust", "entries"), ", or fill them")

@@ -115,6 +115,7 @@ class Frobenius(Loss):
             "sample weights",
             "resampling",
             "sigma",
+            "symmetric",
             "stream",
             "sparse",
             "robust",
