@@ -42,6 +42,7 @@ from .solvers import hals
 if TYPE_CHECKING:
     from .problem import Problem
 
+_ASKED = Option("symmetric", True)
 _ROUNDING = 1e-6  # of ||V||: a smaller difference of V and V' is rounding
 _N_PROBES = 16
 _SWEEPS = 3
@@ -59,7 +60,6 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
     V : DataMatrix (N, N)
     problem : Problem
     """
-    asked = Option("symmetric", True)
     refused = {
         "other losses than least squares": "symmetric" not in problem.loss.constraints,
         "penalties or known components": not problem.is_free,
@@ -70,10 +70,10 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
     }
     for what, is_asked in refused.items():
         if is_asked:
-            raise OptionError(asked, f" takes no {what}")
+            raise OptionError(_ASKED, f" takes no {what}")
     if V.n_features != V.n_samples:
         raise DataError(
-            asked,
+            _ASKED,
             f" needs a square matrix, not {V.n_samples} rows and {V.n_features} columns: pass the "
             "edges between nodes, or X @ X.T for links between samples",
         )
@@ -81,7 +81,7 @@ def check_graph(V: DataMatrix, problem: Problem) -> None:
     for row, column in pairs:
         if row != column:
             raise DataError(
-                asked,
+                _ASKED,
                 f" needs the same nodes in rows and columns, and row {row!r} is at the place of "
                 f"column {column!r}: order them alike, for example by X.loc[X.columns]",
             )
@@ -99,7 +99,7 @@ def _check_direction(V: DataMatrix) -> None:
     difference = norm(left) / V.norm
     if difference > _ROUNDING:
         raise DataError(
-            Option("symmetric", True),
+            _ASKED,
             f" needs a symmetric matrix: ||X - X.T|| is about {difference:.1g} of ||X||, most of "
             f"it at {V.names.sample(int(left.argmax()))}; pass X + X.T if directions do not "
             "matter, or else fit without symmetric",
@@ -121,7 +121,6 @@ def affinities(G: Array, M: Array, S: Array | None = None, turns: int = _MAX_TUR
            [1., 0.]])
     """
     S = np.zeros_like(G) if S is None else S.copy()
-    M = (M + M.T) / 2
     for _ in range(turns):
         before = S.copy()
         for k, square in enumerate(G.diagonal()):
