@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from difflib import get_close_matches
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +18,7 @@ import numpy.typing as npt
 
 from .arguments import integer, optional, rows_and_columns, several
 from .errors import DataError, DataTypeError, Option, OptionError
-from .text import excerpt, shown, visible
+from .text import excerpt, shown, suggestion, visible
 from .types import Shape, Texts
 
 # Names in the form that callers pass, of any type.
@@ -207,10 +206,8 @@ class Names:
             elif own.count(one) == 1:
                 places.append(own.index(one))
             else:
-                problem = f" has {excerpt(one)!r}, which names {own.count(one)} features"
-                close = get_close_matches(one, own, 1)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise OptionError(Option(option), problem, hint or "; expected one")
+                problem = f" has {excerpt(one)!r}, which names {own.count(one)} features, not one"
+                raise OptionError(Option(option), problem, suggestion(one, own))
         return places
 
 

@@ -578,7 +578,9 @@ def _run(task: _Task, begun: _Begun) -> _End:
         assert run is not None
         assert task.solver is not None
         if run.reason is not StopReason.CALLBACK:
-            begun = _continue(task, begun, run)
+            n_plain = -(-task.stopping.max_iter // _PLAIN_SHARE)
+            problem = run_groups(run, begun.problem, task.data, task.stopping, n_plain)
+            begun = begun._replace(problem=problem)
         W, H = run.factors()
         near = begun.problem.loss.near(H)
         if task.solver.floored:
@@ -586,21 +588,6 @@ def _run(task: _Task, begun: _Begun) -> _End:
         assert run.reason is not None
         W = begun.problem.restored(W)
         return _End(begun._replace(run=None), W, run.history(), run.reason, near)
-
-
-def _continue(task: _Task, begun: _Begun, run: Run) -> _Begun:
-    """Continue the run to its end; with groups, first without them, then with what they change."""
-    problem = begun.problem
-    stopping = task.stopping
-    if problem.groups is None:
-        run.continue_with(stopping)
-        run.run()
-        return begun
-    if not problem.has_effects:
-        most = -(-stopping.max_iter // _PLAIN_SHARE)
-        run.continue_with(replace(stopping, max_iter=min(stopping.max_iter, most)))
-        run.run()
-    return begun._replace(problem=run_groups(run, problem, task.data, stopping))
 
 
 def _race(task: _Task, begun: _Begun, run: Run) -> _Begun:

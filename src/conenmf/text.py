@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import reprlib
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 TYPE_CHECKING = False  # as in `typing`; types import NumPy, and help for the command line does not
 if TYPE_CHECKING:
@@ -50,6 +52,16 @@ def counted(count: int, thing: str) -> str:
     ('1 sample', '0 samples', '12,345 samples')
     """
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question for the nearest known word, for the end of a message; "" without one.
+
+    >>> suggestion("oka", ["oak", "elm"])
+    ': did you mean oak?'
+    """
+    near = get_close_matches(word, known, 1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def decoded(text: object) -> str:

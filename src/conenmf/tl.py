@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 
@@ -31,7 +30,7 @@ from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
 from .solve.problem import Problem
-from .text import visible
+from .text import suggestion, visible
 from .types import Array, Facts, Function
 
 _READING_OPTIONS = [*signature(from_rows).parameters][1:]
@@ -225,9 +224,7 @@ def _check_options(options: Facts, name: str, function: Function) -> None:
     known = [*own, *_READING_OPTIONS, *signature(function).parameters]
     for option in options:
         if option not in known:
-            near = get_close_matches(option, known, 1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise TypeError(f"tl.{name} has no option {option!r}{hint}")
+            raise TypeError(f"tl.{name} has no option {option!r}{suggestion(option, known)}")
 
 
 def _labels(adata: Any, groups: Any, options: Facts) -> Any:

@@ -39,7 +39,8 @@ def test_a_second_component_near_a_known_one_is_not_new():
     assert names == ("like A 0", "A", "B", "C", "like A 4")
     assert words[0].startswith("another component like A (cosine 0.")
     said = repeated_names(W, known, ["A", "B", "C"], names)
-    assert said.startswith("components 0, 4 resemble A (cosines 0.")
+    assert said.startswith("component 0 resembles A (cosine 0.")
+    assert "; component 4 resembles A (cosine 0." in said
     assert said.endswith("as component 1 does: try 3 components")
     assert repeated_names(known, known, ["A", "B", "C"], ["A", "B", "C"]) == ""
     (fresh,), (word,) = named_after(noise[:, :1], known, ["A", "B", "C"])

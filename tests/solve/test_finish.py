@@ -149,7 +149,7 @@ def test_errors_that_were_rounded_are_raised_to_the_first_exact_one():
     run = Run(FROBENIUS.on(V), W, None, SOLVERS["nnlsb"], Stopping(0, max_iter=9))
     run.step()
     error = run.errors[0]
-    run._since, run.errors, run._rests = 2, [2 * error, 0.0], True
+    run.since, run.errors, run._rests = 2, [2 * error, 0.0], True
     run.step()
     assert run.errors[0] == 2 * error
     assert 0 < run.errors[1] == run.errors[2] <= error

@@ -282,7 +282,7 @@ def test_errors_that_rounding_has_made_too_small_are_raised(sample_matrix, init)
     run.step()
     first = run.errors[0]
     run.errors[0] = first / 2  # as if in single precision
-    run._since = 1
+    run.since = 1
     run._rests = True
     run.step()
     assert first > run.errors[0] == run.errors[1] > first / 2
@@ -332,7 +332,7 @@ def test_large_data_begin_on_singular_vectors_if_few_are_enough(rng):
     how = {"approximation": FROBENIUS.approximation(V, 3, None)}
     run = Run(FROBENIUS.on(V), *start, SOLVERS["hals"], stopping, **how)
     run.run()
-    assert 0 < run._since < run.n_iter  # only errors of V itself count from there on
+    assert 0 < run.since < run.n_iter  # only errors of V itself count from there on
     assert (run.V, run.W.dtype) == (V, float)
     assert (np.diff(run.errors) <= 0).all()
     exact = np.linalg.norm(X - run.W @ run.factors()[1]) / np.linalg.norm(X)

@@ -11,6 +11,7 @@ divided; their loss multiplies the rates by b instead.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,16 +22,16 @@ from numpy.typing import ArrayLike
 
 from ..errors import DataError, InputWarning, Option
 from ..names import in_order
-from ..text import excerpt
+from ..text import decoded, excerpt
 from ..types import Array, Texts
 from .blocks import Block, is_sparse, owners, with_data
+from .entries import EntryWeights
 from .known import Observed
 from .matrix import DataMatrix
 from .views import MappedMatrix
 
 # A group with fewer samples has hardly any scales of its own.
 SMALL_GROUP = 20
-_LISTED = 5  # groups in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,12 @@ class Groups:
     @property
     def are_neutral(self) -> bool:
         """Whether all scales are one and all groups use all components, as in a plain fit."""
-        has_scales = self.scales is not None and bool((self.scales != 1).any())
-        return not has_scales and self.bars is None
+        return not self.has_scales and self.bars is None
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether some scale is not one."""
+        return self.scales is not None and bool((self.scales != 1).any())
 
     @property
     def bars(self) -> Array | None:
@@ -115,11 +120,11 @@ class Groups:
     @property
     def sentence(self) -> str:
         """Whether the groups matter, after a fit."""
-        if self.are_neutral or self.scales is None:
+        if self.are_neutral:
             return "groups have no effect: the scales of features are the same in all of them"
         said = []
-        if (self.scales != 1).any():
-            spread = float(np.std(np.log(self.scales)))
+        if self.has_scales:
+            spread = float(np.std(np.log(np.asarray(self.scales))))
             said.append(
                 f"scales differ by {np.expm1(spread):.0%}, and those from some samples of a group "
                 f"hold in its others ({self.matter:.0f} standard errors)"
@@ -196,9 +201,9 @@ class Groups:
         ----------
         V : DataMatrix (F, N)
         """
-        if self.scales is None or not (self.scales != 1).any():
+        if not self.has_scales:
             return V
-        inverse = (1.0 / self.scales).astype(V.dtype)
+        inverse = (1.0 / np.asarray(self.scales)).astype(V.dtype)
         change = partial(_times_rows, rows=inverse)
         view = MappedMatrix(V, change, self.codes_of(V), dtype=V.dtype, holes=True)
         if V.observed is not None:
@@ -229,10 +234,8 @@ class Groups:
             name = excerpt(self.names[0])
             said.append(f"all samples are of the group {name!r}: fitted without groups")
         elif small:
-            listed = ", ".join(repr(excerpt(name)) for name in small[:_LISTED])
-            more = ", ..." if len(small) > _LISTED else ""
-            problem = f"{len(small)} of {G} groups have fewer than {SMALL_GROUP} samples"
-            said.append(f"{problem} ({listed}{more}), so little is learned about their scales")
+            problem = f"{len(small)} of {G} groups have fewer than {SMALL_GROUP} samples, such as "
+            said.append(f"{problem}{excerpt(small[0])!r}: little is learned about their scales")
         for text in said:
             warnings.warn(InputWarning(text), stacklevel=5)
 
@@ -241,22 +244,20 @@ def read_labels(labels: Any, V: DataMatrix) -> Array:
     """Return the label of each sample of V as a text, after checks."""
     own = V if V.unweighed is None else V.unweighed.V
     labels = in_order(own.names, "groups", labels, "sample")
-    is_missing = np.ma.getmaskarray(labels) if np.ma.isMaskedArray(labels) else False
     N = own.n_samples
     expected = f", expected one label for each of the {N} samples"
     try:
-        values = np.asarray(labels)
+        values = np.asanyarray(labels)  # masked labels become None
     except ValueError as problem:
         raise DataError(Option("groups"), " has rows of several lengths", expected) from problem
     if values.shape != (N,):
         raise DataError(Option("groups"), f" has the shape {values.shape}", expected)
     texts = [_name(one) for one in values.tolist()]
-    is_missing = is_missing | np.array([text is None for text in texts])
-    if np.any(is_missing):
-        first = int(np.argmax(is_missing))
+    if None in texts:
+        first = texts.index(None)
         raise DataError(
             Option("groups"),
-            f" has no label for {int(np.sum(is_missing))} samples, the first is sample {first}: "
+            f" has no label for {texts.count(None)} samples, the first is sample {first}: "
             "give every sample a label, or leave these samples out",
         )
     return np.array(texts)
@@ -264,11 +265,9 @@ def read_labels(labels: Any, V: DataMatrix) -> Array:
 
 def _name(label: object) -> str | None:
     """Return a label as a text, the same for 1, 1.0 and "1"; None if it is missing."""
-    if isinstance(label, bytes):
-        label = label.decode(errors="replace")
     if isinstance(label, float) and label.is_integer():
         label = int(label)
-    text = str(label)
+    text = decoded(label)
     return None if text in _MISSING or not text.strip() else text
 
 
@@ -289,6 +288,15 @@ def sums_by(codes: Array, rows: Any, count: int) -> Array:
     members = sp.csr_array((np.ones(n), (codes, np.arange(n))), shape=(count, n))
     sums = members @ rows
     return sums.toarray() if sp.issparse(sums) else np.asarray(sums)
+
+
+def groups_in(
+    codes: Array, block: Block, weights: EntryWeights
+) -> Iterator[tuple[int, Array, Block, EntryWeights]]:
+    """Yield each code in a block, and its samples with their entries and weights."""
+    for code in np.unique(codes).tolist():
+        own = np.flatnonzero(codes == code)
+        yield code, own, block[:, own], None if weights is None else weights[own]
 
 
 def _times_rows(block: Block, codes: Array, *, rows: Array) -> Block:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.random import default_rng
+from numpy.typing import ArrayLike
 
 from ..arguments import generator, instance, integer, number, optional
 from ..data.blocks import over
@@ -83,6 +84,9 @@ class Species:
                 remarks.append(f"{kind}: {', '.join(map(V.names.feature, places))}")
         chosen.remarks = (*V.remarks, "; ".join(remarks))
         return chosen
+
+
+ALL_STRONG = Species()
 
 
 def measurements(
@@ -234,12 +238,18 @@ def _centred(H: Array) -> Array:
 
 def write_bootstrap(folder: Path, result: Factorization, found: Bootstrap) -> None:
     """Write in how many runs each component was found, and the limits of its entries."""
-    rows = []
-    for k, f in np.ndindex(found.W.T.shape):
-        ends = (found.lower[f, k], found.upper[f, k])
-        rows.append((k, result.names.feature(f), found.W[f, k], *ends, int(found.found[k])))
+    rows = _entries(result, found.W, found.lower, found.upper, found.found.tolist())
     header = ("component", "feature", "value", "lower", "upper", f"found in, of {found.n_runs}")
     write_csv(folder / BOOTSTRAP_FILE, header, rows)
+
+
+def _entries(result: Factorization, W: Array, *given: ArrayLike) -> list[tuple[object, ...]]:
+    """Return a row for each entry of each component: it, and what is given of it."""
+    columns = [np.broadcast_to(one, W.shape) for one in given]
+    rows = []
+    for k, f in np.ndindex(W.T.shape):
+        rows.append((k, result.names.feature(f), W[f, k], *(one[f, k] for one in columns)))
+    return rows
 
 
 def write_total(folder: Path, result: Factorization, total: str | int) -> Array:
@@ -252,12 +262,11 @@ def write_total(folder: Path, result: Factorization, total: str | int) -> Array:
     return over(means, means.sum())
 
 
-def write_residuals(folder: Path, result: Factorization, species: Species | None = None) -> None:
+def write_residuals(folder: Path, result: Factorization, species: Species = ALL_STRONG) -> None:
     """Write the residuals in units of sigma, and Q of each sample and of each feature.
 
     The table of features has the category of each; bad ones come last, without Q.
     """
-    species = species or Species()
     left = result.residuals()
     names = result.names
     features = [names.feature(f) for f in range(result.n_features)]
@@ -279,9 +288,7 @@ def write_displacement(folder: Path, result: Factorization, rises: Sequence[floa
     assert result.data is not None
     found = displacement(result.data, result.W, result.H, rises, problem=result.problem)
     rows = []
-    for rise, low, high in zip(found.rises, found.lower, found.upper, strict=True):
-        for k, f in np.ndindex(result.W.T.shape):
-            ends = (low[f, k], high[f, k])
-            rows.append((k, result.names.feature(f), found.W[f, k], rise, *ends))
+    for given in zip(found.rises, found.lower, found.upper, strict=True):
+        rows += _entries(result, found.W, *given)
     header = ("component", "feature", "value", "rise of Q", "lower", "upper")
     write_csv(folder / DISPLACEMENT_FILE, header, rows)

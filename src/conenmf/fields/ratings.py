@@ -438,6 +438,12 @@ def _read(X: object, **how: Any) -> DataMatrix:
         return from_rows(X, **how)
 
 
+def _shares(rows: Pair) -> Array:
+    """Return the shares of components."""
+    H, W = (side[:, 1:] for side in rows)
+    return shares_of(W.T @ W, H.T @ H)
+
+
 def _facts(known: _Known, rows: Pair, names: Names) -> Facts:
     """Return what a result says of these rows: factors, labels, data and errors."""
     of_users, of_items = rows
@@ -454,7 +460,7 @@ def _facts(known: _Known, rows: Pair, names: Names) -> Facts:
         "W": np.ascontiguousarray(W),
         "H": np.ascontiguousarray(H.T),
         "labels": labels,
-        "shares": shares_of(W.T @ W, H.T @ H),
+        "shares": _shares(rows),
         "problem": Problem().bind(V),
         "objective": objective,
         "relative_error": float(np.sqrt(over(objective, known.weights @ values**2))),
@@ -501,12 +507,13 @@ def _parts(known: _Known, keys: Pair) -> Array:
 
 def _first_rows(known: _Known, keys: Pair, K: int, size: float) -> Pair:
     """Return the rows of users and items with which a fit begins."""
-    rows = []
-    for side, mean in zip(keys, (known.mean, 0.0), strict=True):
-        shares = _mixed(side[:, None] + np.arange(K + 1, dtype=np.uint64)) * 2.0**-64
-        rows.append(_BEGIN * size * (1 + shares))
-        rows[-1][:, 0] = mean
-    return rows[0], rows[1]
+    columns = np.arange(K + 1, dtype=np.uint64)
+    users, items = (
+        _BEGIN * size * (1 + _mixed(side[:, None] + columns) * 2.0**-64) for side in keys
+    )
+    users[:, 0] = known.mean
+    items[:, 0] = 0.0
+    return users, items
 
 
 # --- fits -------------------------------------------------------------------------------------
@@ -533,8 +540,7 @@ class _Fit(NamedTuple):
     def sorted(self) -> _Fit:
         """Return the fit with the largest components first."""
         users, items = self.rows
-        shares = shares_of(items[:, 1:].T @ items[:, 1:], users[:, 1:].T @ users[:, 1:])
-        order = np.concatenate([[0], 1 + sorting(shares, 0)])
+        order = np.append(0, 1 + sorting(_shares(self.rows), 0))
         rows = users[:, order], items[:, order]
         return self._replace(rows=rows, average=self.average[order])
 

@@ -127,8 +127,8 @@ def array_names(path: Path) -> list[str | None]:
     """Return the names of the arrays in a file of NumPy or MATLAB; [None] for other files."""
     kind = path.suffix.lower()
     if kind == ".npz":
-        with ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
+        with np.load(path) as archive:
+            return list(archive.files)
     if kind == ".mat":
         with suppress(NotImplementedError):  # MATLAB 7.3
             return [name for name, *_ in scipy_io.whosmat(path)]

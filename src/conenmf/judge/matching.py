@@ -127,20 +127,13 @@ def repeated_names(W: Array, reference: Array, names: Sequence[str], own: Sequen
     """
     similarity = unit_columns(W).T @ unit_columns(reference)
     parts = []
-    n_repeated = 0
-    for place, name in enumerate(names):
-        is_like = (similarity.argmax(axis=1) == place) & (similarity[:, place] >= _SIMILAR)
-        others = [k for k in np.flatnonzero(is_like).tolist() if own[k] not in names]
-        if not others or name not in own:
-            continue
-        n_repeated += len(others)
-        which = ", ".join(map(str, others))
-        values = ", ".join(f"{similarity[k, place]:.2f}" for k in others)
-        is_one = len(others) == 1
-        verb = "component {} resembles {}" if is_one else "components {} resemble {}"
-        said = f"{verb.format(which, name)} (cosine{'' if is_one else 's'} {values})"
-        parts.append(f"{said}, as component {list(own).index(name)} does")
-    return f"{'; '.join(parts)}: try {W.shape[1] - n_repeated} components" if parts else ""
+    for k, cosines_of_one in enumerate(similarity):
+        name = names[cosines_of_one.argmax()]
+        cosine = cosines_of_one.max()
+        if cosine >= _SIMILAR and own[k] not in names and name in own:
+            said = f"component {k} resembles {name} (cosine {cosine:.2f})"
+            parts.append(f"{said}, as component {own.index(name)} does")
+    return f"{'; '.join(parts)}: try {W.shape[1] - len(parts)} components" if parts else ""
 
 
 class SpectraMatch(NamedTuple):

@@ -173,9 +173,8 @@ def _best_rows(
     columns = _columns(W, is_plain, is_ordered=given is None)
     order = columns.order
     shared = _finishing(V, columns, penalties) | {"judge": judge, "keep": given is not None}
-    table = None if groups is None else groups.bars
-    shared["table"] = None if table is None else table[:, order]
-    if table is not None and groups is not None:
+    shared["table"] = None if groups is None else groups.sorted(order).bars
+    if groups is not None and groups.bars is not None:
         rows = (*rows, V.align(groups.codes_of(V)))
     if V.observed is None:
         Ht, sums = V.sweep(_exact_rows, V.norms_squared, *rows, **shared)

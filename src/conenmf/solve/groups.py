@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike
 
 from ..data.blocks import TINY, Block, exact, over
 from ..data.entries import EntryWeights, weigh, weighted_grams
-from ..data.groups import SMALL_GROUP, Groups, sums_by
+from ..data.groups import SMALL_GROUP, Groups, groups_in, sums_by
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import InputWarning, Option, OptionError
 from ..text import counted, excerpt
@@ -39,7 +39,7 @@ from .run import Run, Stopping, StopReason
 
 _PARTS = 4  # of each group
 _SMALLEST = 0.01  # variance of scales that a test should notice
-_PLAIN_ITERATIONS = 5  # from given factors, before groups count
+_PLAIN_ITERATIONS = 5  # from given factors, so that W H has the sums of V
 _NEW_ROUNDS = 3  # of estimates for new groups, one pass each
 _HELD = 6  # stretches in which the variance of scales is assumed to be at least ...
 _LEAST = 0.1  # ... this: programs that have taken the scales give them back
@@ -48,8 +48,10 @@ _WIDEST = 2.5  # standard deviations: larger scales are perhaps a component of o
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
-_DECIDED = 10, 15, 20  # stretches before which the table is decided
-_SHARES = 0.15, 0.06, 0.03  # of the largest support: a group with less does not use a component
+_STRETCHES = 20
+# After so many stretches the table is decided: a group does not use a component if its support is
+# below this share of the largest.
+_SHARES = {10: 0.15, 15: 0.06, _STRETCHES: 0.03}
 
 
 class Sums(NamedTuple):
@@ -69,12 +71,8 @@ class Sums(NamedTuple):
 def sums_of(V: DataMatrix, groups: Groups) -> Sums:
     """Return the sums of the known entries of V over the parts of groups; one pass."""
     codes = groups.codes_of(V)
-    order = np.argsort(codes, kind="stable")
-    sizes = np.bincount(codes, minlength=len(groups.names))
-    starts = np.cumsum(sizes) - sizes
-    ranks = np.empty(len(codes), int)
-    ranks[order] = np.arange(len(codes)) - starts[codes[order]]
-    parts = codes * _PARTS + ranks % _PARTS
+    places = np.argsort(np.argsort(codes, kind="stable"))  # those of a group are consecutive
+    parts = codes * _PARTS + places % _PARTS
     G = len(groups.names)
     (of_data,) = V.sweep(_sum_parts, parts, *V.aligned_weights, count=G * _PARTS)
     return Sums(of_data.reshape(G, _PARTS, -1).swapaxes(0, 1), parts)
@@ -107,11 +105,8 @@ def _sum_known(
     block: Block, H: Array, parts: Array, weights: EntryWeights = None, *, W: Array, count: int
 ) -> tuple[Array]:
     sums = np.zeros((count, len(W)))
-    for part in np.unique(parts).tolist():
-        own = np.flatnonzero(parts == part)
-        some = None if weights is None else weights[own]
-        known = weighted_grams(block[:, own], some, exact(H[own]))
-        sums[part] = np.vecdot(known, W)
+    for part, own, some, of_some in groups_in(parts, block, weights):
+        sums[part] = np.vecdot(weighted_grams(some, of_some, exact(H[own])), W)
     return (sums,)
 
 
@@ -203,16 +198,25 @@ def _shrunk(S: Array, M: Array, prior: Array) -> Array:
     return np.log(np.where(is_known, S, 1.0) / np.where(is_known, M, 1.0))
 
 
-def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) -> Problem:
-    """Continue a run with what groups change; return the problem with their scales and table.
+def run_groups(
+    run: Run, problem: Problem, V: DataMatrix, stopping: Stopping, n_plain: int
+) -> Problem:
+    """Continue a run to its end; return the problem with the scales and the table of groups.
 
-    A run of a checkpoint that was in a stretch finishes it first.
+    In the first `n_plain` iterations groups do not count. A run of a checkpoint that was in a
+    stretch finishes it first.
     """
     groups = problem.groups
-    assert isinstance(groups, Groups)
+    if groups is None:
+        run.continue_with(stopping)
+        run.run()
+        return problem
+    if not problem.has_effects:
+        run.continue_with(replace(stopping, max_iter=min(n_plain, stopping.max_iter)))
+        run.run()
     sums = sums_of(V, groups)
-    length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _DECIDED[-1]))
-    while run.stretch < _DECIDED[-1] and not _is_over(run, stopping):
+    length = max(1, min(_ITERATIONS, int(_SHARE_OF_STRETCHES * stopping.max_iter) // _STRETCHES))
+    while run.stretch < _STRETCHES and not _is_over(run, stopping):
         if groups.scales is not None:
             most = min(stopping.max_iter, run.since + length)
             run.continue_with(replace(stopping, max_iter=most, tol=0.0))
@@ -222,8 +226,7 @@ def run_groups(run: Run, problem: Problem, V: DataMatrix, stopping: Stopping) ->
         least = _LEAST if run.stretch < _HELD else 0.0
         found = estimate_scales(sums.of_data, fitted, least=least)
         table = groups.table
-        if run.stretch + 1 in _DECIDED:
-            share = _SHARES[_DECIDED.index(run.stretch + 1)]
+        if share := _SHARES.get(run.stretch + 1):
             table = _table(V, problem, groups, W, H, share)
         groups = replace(
             groups,
@@ -253,9 +256,11 @@ def _table(
         free = replace(problem, groups=groups.fitted(groups.scales, None))
         H = free.coefficients(V, W, unseen="ignore")[0]
     objective = problem.objective(V)
-    support = objective.support(W, H.T, V.align(groups.codes_of(V)), len(groups.names))
+    codes = groups.codes_of(V)
+    sizes = np.bincount(codes, minlength=len(groups.names))[:, None]
+    squares = objective.support(W, H.T, V.align(codes), len(sizes)) / np.maximum(sizes, 1)
     is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
-    return is_small[:, None] | (support >= share * support.max(axis=0))
+    return is_small[:, None] | (squares >= share**2 * squares.max(axis=0))
 
 
 def _is_over(run: Run, stopping: Stopping) -> bool:
@@ -304,14 +309,10 @@ def fit_groups(
     data, problem = problem.iterated(V)
     with data.own_threads():
         run = Run(problem.objective(data), W, H, chosen, stopping)
-        if problem.groups is None:
-            run.run()
-            G = Groups(np.zeros(V.n_samples, int), ("all",))
-            return GroupFit(*run.factors(), G.fitted(np.ones((1, V.n_features)), None))
-        run.continue_with(replace(stopping, max_iter=min(_PLAIN_ITERATIONS, stopping.max_iter)))
-        run.run()  # so that W H has the sums of V
-        problem = run_groups(run, problem, data, stopping)
-        return GroupFit(*run.factors(), problem.groups)
+        found = run_groups(run, problem, data, stopping, _PLAIN_ITERATIONS).groups
+        if found is None:
+            found = Groups(np.zeros(V.n_samples, int), ("all",), np.ones((1, V.n_features)))
+        return GroupFit(*run.factors(), found)
 
 
 _OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
@@ -322,14 +323,11 @@ def _rescaled(
 ) -> tuple[Array, Aligned]:
     """Return W and H with the factors that the scales leave to them."""
     W = np.array(W)
-    n_fixed = problem.n_fixed
-    W[:, n_fixed:] *= found.features[:, None].astype(W.dtype)
+    W[:, problem.n_fixed :] *= found.features[:, None].astype(W.dtype)
     groups = problem.groups
-    codes = groups.codes_of(V)
-    factors = found.groups[:, None] * np.ones(W.shape[1])
-    if groups.table is not None:
-        factors *= groups.table
-    Ht = V.map(_times_group, H.T, codes, factors=factors)[0]
+    table = np.ones(W.shape[1]) if groups.table is None else groups.table
+    factors = found.groups[:, None] * table
+    Ht = V.map(_times_group, H.T, groups.codes_of(V), factors=factors)[0]
     return W, Ht.T
 
 
@@ -357,27 +355,30 @@ def problem_of_groups(
     assert groups is not None
     groups = groups.among(V, fitted)
     new = np.arange(len(groups.names)) >= len(fitted.names)
-    if new.any() and groups.scales is not None and not fitted.are_neutral:
-        is_large = new & (groups.sizes >= SMALL_GROUP)
-        small = [name for name, one in zip(groups.names, new & ~is_large, strict=True) if one]
-        if small:
+    if not fitted.are_neutral:
+        is_large = groups.sizes >= SMALL_GROUP
+        small = np.flatnonzero(new & ~is_large)
+        is_large &= new
+        if small.size:
+            name = excerpt(groups.names[small[0]])
             text = (
-                f"{counted(len(small), 'new group')} of fewer than {SMALL_GROUP} samples, such as "
-                f"{excerpt(small[0])!r}: scales of one are used"
+                f"{counted(small.size, 'new group')} of fewer than {SMALL_GROUP} samples, such as "
+                f"{name!r}: scales of one are used"
             )
             warnings.warn(InputWarning(text), stacklevel=5)
         if is_large.any():
             scales = _new_scales(V, problem, W, groups, fitted)
-            groups = replace(groups, scales=np.where(is_large[:, None], scales, groups.scales))
+            groups = replace(
+                groups, scales=np.where(is_large[:, None], scales, np.asarray(groups.scales))
+            )
     return replace(problem, groups=groups)
 
 
 def _new_scales(V: DataMatrix, problem: Problem, W: Array, groups: Groups, fitted: Groups) -> Array:
     """Return the scales of all groups of new samples, shrunk as strongly as those of the fit."""
-    assert fitted.scales is not None
     assert fitted.weights is not None
     sums = sums_of(V, groups)
-    variance = float(np.var(np.log(fitted.scales)))
+    variance = float(np.var(np.log(np.asarray(fitted.scales))))
     scales = np.ones(sums.of_data.shape[1:])
     for _ in range(_NEW_ROUNDS):
         now = replace(problem, groups=replace(groups, scales=scales))

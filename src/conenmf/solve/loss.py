@@ -574,7 +574,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
     def support(self, W: Array, Ht: Aligned, codes: Aligned, count: int) -> Array:
         """Return how strongly each group of samples supports each component, (count, K).
 
-        It is the root mean square, over the samples of the group, of h^2 / [A^-1]_kk, where A is
+        It is the sum, over the samples of the group, of the squares of h^2 / [A^-1]_kk, where A is
         the curvature of the loss of a sample: twice what the loss rises, to second order, if the
         sample does not use the component. Components are compared by it, so its unit is free.
 
@@ -589,7 +589,7 @@ class Objective(ABC, Generic[SumsT, SharedT]):
         G = exact(W).T @ exact(W)
         strength = 1 / np.diagonal(inverse_of(G))
         (sums,) = self.V.map(_sum_fourth, Ht, codes, strength=strength, count=count)
-        return root_mean(sums)
+        return np.asarray(sums)
 
     def is_blurred(self, error: float, fall: float, tol: float, n_iter: int) -> bool:
         """Return whether an approximation no longer shows how the error falls.
@@ -628,20 +628,10 @@ def inverse_of(A: Array) -> Array:
     return np.asarray(np.linalg.inv(A + ridge))
 
 
-def root_mean(sums: Array) -> Array:
-    """Return the root mean squares (G, K) of sums (G, K + 1), whose last column counts samples."""
-    return np.sqrt(sums[:, :-1] / np.maximum(sums[:, -1:], 1.0))
-
-
-def sums_of_squares(gains: Array, codes: Array, count: int) -> Array:
-    """Return sums (count, K + 1) of squares for `root_mean`."""
-    return sums_by(codes, np.column_stack([gains**2, np.ones(len(gains))]), count)
-
-
 def _sum_fourth(
     index: range, H: Array, codes: Array, *, strength: Array, count: int
 ) -> tuple[Array]:
-    return (sums_of_squares(exact(H) ** 2 * strength, codes, count),)
+    return (sums_by(codes, (exact(H) ** 2 * strength) ** 2, count),)
 
 
 # The objective of any loss.

@@ -101,7 +101,7 @@ class Race:
     @property
     def n_agreeing(self) -> int:
         """How many entrants agree with the winner: their squared errors differ by at most 0.1 %."""
-        return _count_near([one.relative_error for one in self.entrants])
+        return _count_near(self.entrants)
 
     def plain(self) -> Facts:
         """Return the race in plain values, to be saved."""
@@ -259,7 +259,7 @@ def race_starts(
             leader.reason = StopReason.CALLBACK
         if reasons & {StopReason.CALLBACK, StopReason.MAX_TIME}:
             break
-        if not in_full and _count_near([one.relative_error for one in entrants]) >= _AGREEING:
+        if not in_full and _count_near(entrants) >= _AGREEING:
             break
     return leader, Race(tuple(entrants), won_by, 0.0)
 
@@ -282,8 +282,9 @@ def _entrant(run: Run) -> Entrant:
     return Entrant(run.init, _error(run), run.n_iter, run.seed)
 
 
-def _count_near(errors: Sequence[float]) -> int:
-    """Return how many errors, with the lowest, agree with the lowest."""
+def _count_near(entrants: Sequence[Entrant]) -> int:
+    """Return how many entrants, with the best, agree with the best."""
+    errors = [one.relative_error for one in entrants]
     return int(np.count_nonzero(np.array(errors) <= (1 + _AGREED) * min(errors)))
 
 

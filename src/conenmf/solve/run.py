@@ -258,6 +258,8 @@ class Run:
         The name of its init, for a race.
     seed : int or None
         The seed of its init, if it is one of several starts.
+    since : int
+        The number of iterations before the present objective.
     stretch : int
         How often the run has continued with another objective; see `continue_from`.
     """
@@ -331,18 +333,13 @@ class Run:
         )
         self._ceiling = 1.0  # upper limit of beta
         self._rests = True  # whether the next iteration is not extrapolated
-        self._since = 0  # number of iterations with an earlier objective, as in single precision
+        self.since = 0  # number of iterations with an earlier objective, as in single precision
 
     def continue_with(self, stopping: Stopping) -> None:
         """Set the limits; a run that has ended may continue with new limits."""
         self.stopping = stopping
         elapsed = self.elapsed[-1] if self.elapsed else 0.0
-        self.reason = stopping.reason(self.errors, elapsed - self._taken, self._since)
-
-    @property
-    def since(self) -> int:
-        """The number of iterations before the present objective."""
-        return self._since
+        self.reason = stopping.reason(self.errors, elapsed - self._taken, self.since)
 
     @property
     def n_iter(self) -> int:
@@ -410,7 +407,7 @@ class Run:
         self._gram = self._shared = None  # of a W that has changed
         self._beta = _FIRST_BETA  # rounding may have undone good iterations
         self._ceiling = 1.0
-        self._since = self.n_iter
+        self.since = self.n_iter
 
     def step(self) -> None:
         """Do one iteration: one pass over V."""
@@ -499,7 +496,7 @@ class Run:
             self._gram = gram
             self._accept(W, rows, sums)
             self.value = value
-            if self._since and self._is_same and error > self.errors[-1]:  # errors were rounded
+            if self.since and self._is_same and error > self.errors[-1]:  # errors were rounded
                 self.errors = [max(earlier, error) for earlier in self.errors]
         self.errors.append(error)
         self._end_iteration()
@@ -600,7 +597,7 @@ class Run:
         plain = {
             "value": self.value,
             "history": [self.errors, self.elapsed, self.passes],
-            "since": self._since,
+            "since": self.since,
             "stretch": [self.stretch, self._is_same],
             "momentum": [self._beta, self._ceiling, self._rests],
         }
@@ -624,7 +621,7 @@ class Run:
         }
         self.sums = self.objective.Sums(**sums) if sums else None
         self.value = plain["value"]
-        self._since = plain["since"]
+        self.since = plain["since"]
         self.stretch, self._is_same = plain["stretch"]
         self.errors, self.elapsed, self.passes = plain["history"]
         self._beta, self._ceiling, self._rests = plain["momentum"]

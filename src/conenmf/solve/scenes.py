@@ -34,7 +34,7 @@ from numpy.linalg import qr as orthonormal
 from scipy.linalg import qr
 
 from ..arguments import components
-from ..data.blocks import TINY, exact, first_largest, unit_columns
+from ..data.blocks import TINY, exact, first_largest, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix
 from ..data.validate import aligned_coefficients, require_data_matrix
 from ..io.open import from_columns
@@ -220,7 +220,7 @@ def pure_pixels(
             H = H_of_others
     weights = np.maximum(abundances(H) - _NEARLY_PURE, 0.0)
     totals = weights.sum(axis=0)
-    W: Array = np.where(totals > 0, X @ weights / np.where(totals > 0, totals, 1.0), corners)
+    W: Array = np.where(totals > 0, over(X @ weights, totals), corners)
     W = np.maximum(W, 0.0)
     if known is not None:
         W[:, : known.shape[1]] = known
@@ -278,7 +278,7 @@ def abundances(coefficients: Array) -> Array:
     """
     sums = coefficients.sum(axis=1, keepdims=True)
     equal = coefficients.dtype.type(1 / coefficients.shape[1])
-    return np.where(sums > 0, coefficients / np.where(sums > 0, sums, 1), equal)
+    return np.where(sums > 0, over(coefficients, sums), equal)
 
 
 def abundances_of(V: DataMatrix, H: Aligned) -> Aligned:

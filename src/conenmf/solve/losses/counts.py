@@ -10,8 +10,7 @@ the totals of the known entries are right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,7 +27,7 @@ from ...data.blocks import (
     weighted_sums,
 )
 from ...data.entries import EntryWeights, row_grams, weigh, weighted_grams
-from ...data.groups import Groups, sums_by
+from ...data.groups import Groups, groups_in, sums_by
 from ...data.matrix import Aligned, DataMatrix
 from ...data.views import Part, sweep_together
 from ...types import Array, Facts
@@ -203,20 +202,18 @@ class GroupRates(NamedTuple):
     @classmethod
     def of(cls, groups: Groups | None, W: Array) -> GroupRates | None:
         """Return the rates of groups for W (F, K); None without groups."""
-        if groups is None or groups.scales is None:
+        if groups is None:
             return None
-        masses = groups.scales @ exact(W)
+        scales = np.asarray(groups.scales)
+        masses = scales @ exact(W)
         bars = groups.bars
-        return cls(groups.scales, bars, masses if bars is None else np.where(bars, masses, BARRED))
+        return cls(scales, bars, masses if bars is None else np.where(bars, masses, BARRED))
 
     def known_masses(self, block: Block, weights: EntryWeights, W: Array, codes: Array) -> Array:
         """Return the same (n, K) over the known entries of each sample."""
         masses = np.empty((len(codes), W.shape[1]))
-        for group in np.unique(codes).tolist():
-            own = np.flatnonzero(codes == group)
-            some = None if weights is None else weights[own]
-            scaled_W = self.scales[group][:, None] * W
-            masses[own] = row_grams(block[:, own], some, scaled_W)
+        for group, own, some, of_some in groups_in(codes, block, weights):
+            masses[own] = row_grams(some, of_some, self.scales[group][:, None] * W)
         return masses if self.table is None else np.where(self.table[codes], masses, BARRED)
 
     def sums(self, H: Array, codes: Array) -> Array:
@@ -226,32 +223,29 @@ class GroupRates(NamedTuple):
     def known_sums(self, block: Block, weights: EntryWeights, H: Array, codes: Array) -> Array:
         """Return the same over the samples in which each feature is known."""
         sums = np.zeros((self.scales.shape[1], H.shape[1]))
-        for group in np.unique(codes).tolist():
-            own = np.flatnonzero(codes == group)
-            some = None if weights is None else weights[own]
-            sums += self.scales[group][:, None] * weighted_grams(block[:, own], some, H[own])
+        for group, own, some, of_some in groups_in(codes, block, weights):
+            sums += self.scales[group][:, None] * weighted_grams(some, of_some, H[own])
         return sums
 
-    def logs(self, counts: Block, codes: Array) -> float:
-        """Return the sum of v log b over counts v and the scales b of their groups."""
-        entries = entries_of(counts)
-        scales = self.scales[codes[entries.samples], entries.features]
-        return float(exact(entries.values) @ np.log(scales))
+
+def _logs_of(counts: Block, codes: Array, scales: Array) -> float:
+    """Return the sum of v log b over counts v and the scales b of their groups."""
+    entries = entries_of(counts)
+    own = scales[codes[entries.samples], entries.features]
+    return float(exact(entries.values) @ np.log(own))
 
 
 def logs_of_scales(V: DataMatrix, groups: Groups) -> float:
     """Return the sum of v log b over all counts v and the scales b of their groups; one pass."""
-    free = replace(groups, table=None)
-    rates = GroupRates.of(free, np.zeros((V.n_features, 0)))
     codes = groups.codes_of(V)
-    (logs,) = V.sweep(_log_scales, codes, *V.aligned_weights, rates=rates)
+    (logs,) = V.sweep(_log_scales, codes, *V.aligned_weights, scales=groups.scales)
     return float(logs)
 
 
 def _log_scales(
-    block: Block, codes: Array, weights: EntryWeights = None, *, rates: GroupRates
+    block: Block, codes: Array, weights: EntryWeights = None, *, scales: Array
 ) -> tuple[float]:
-    return (rates.logs(known_counts(block, weights), codes),)
+    return (_logs_of(known_counts(block, weights), codes, scales),)
 
 
 class CountShared(NamedTuple):
@@ -263,22 +257,20 @@ class CountShared(NamedTuple):
     has_holes: bool
     groups: GroupRates | None = None
 
-    def side_of(self, block: Block, weights: EntryWeights, codes: Array | None = None) -> Side:
+    def side_of(self, block: Block, weights: EntryWeights, codes: Any) -> Side:
         """Return W with its sums over the known entries of each sample, for its group."""
         side = self.side
-        if self.groups is None or codes is None:
-            if not self.has_holes:
-                return side
-            return side._replace(sums=row_grams(block, weights, side.W))
-        if not self.has_holes:
-            return side._replace(sums=self.groups.masses[codes])
-        return side._replace(sums=self.groups.known_masses(block, weights, side.W, codes))
+        if self.groups is None:
+            sums = row_grams(block, weights, side.W) if self.has_holes else side.sums
+        elif self.has_holes:
+            sums = self.groups.known_masses(block, weights, side.W, codes)
+        else:
+            sums = self.groups.masses[codes]
+        return side._replace(sums=sums)
 
-    def sums_of(
-        self, block: Block, weights: EntryWeights, H: Array, codes: Array | None = None
-    ) -> Array:
+    def sums_of(self, block: Block, weights: EntryWeights, H: Array, codes: Any) -> Array:
         """Return the sums of H over samples: (K,), or (F, K) over what each feature knows."""
-        if self.groups is None or codes is None:
+        if self.groups is None:
             return weighted_grams(block, weights, H) if self.has_holes else H.sum(axis=0)
         if self.has_holes:
             return self.groups.known_sums(block, weights, H, codes)
@@ -315,10 +307,8 @@ def regressions(
     else:
         rows = (*aligned, given)
     rates = None
-    if groups is not None and not groups.are_neutral:
-        table = groups.table
-        groups = replace(groups, table=None if table is None else table[:, order])
-        rates = GroupRates.of(groups, W[:, order])
+    if groups is not None:
+        rates = GroupRates.of(groups.sorted(order), W[:, order])
         rows = (V.align(groups.codes_of(V)), *rows)
     shared = CountShared(Side.of(W[:, order]), 1.0, False, V.observed is not None, rates)
     how: Facts = {"shared": shared, "places": np.argsort(order), "is_seen": is_seen}
@@ -372,7 +362,7 @@ def _regress(
     held: Restraint,
 ) -> tuple[Array, Array, RegressionSums]:
     """Step of `regressions`; columns are in their own order, `places` restores the caller's."""
-    codes = None
+    codes: Any = None
     if shared.groups is not None:
         codes, *given = given  # type: ignore[assignment]
     weights = given[0] if n_own else None
@@ -391,8 +381,8 @@ def _regress(
     labels = np.where(totals > 0, first_largest(shares.T, TIE_SHARE), -1)
     ratios = ratios_of(counts, side, Y)
     left = float(log_sums(counts, ratios).sum()) - logs_of_weights(counts, weights)
-    if shared.groups is not None and codes is not None:
-        left -= shared.groups.logs(counts, codes)
+    if shared.groups is not None:
+        left -= _logs_of(counts, codes, shared.groups.scales)
     of_H = Y.sum(axis=0)[places]
     known = shared.sums_of(block, weights, Y, codes)[..., places]
     sums = RegressionSums(

@@ -56,7 +56,7 @@ from ...data.blocks import (
     with_data,
 )
 from ...data.entries import EntryWeights, pack, unpack
-from ...data.groups import Groups
+from ...data.groups import Groups, sums_by
 from ...data.matrix import Aligned, DataMatrix
 from ...data.memory import DenseMatrix, by_entries
 from ...data.prepare import to_sums
@@ -92,8 +92,6 @@ from ..loss import (
     Updates,
     Words,
     inverse_of,
-    root_mean,
-    sums_of_squares,
 )
 from ..run import Callback, Run, Stopping, StopReason, run_together
 from ..solvers import ChosenSolver, Solver, Update
@@ -579,7 +577,7 @@ class Divergence(Objective[CountSums, CountShared]):
         """Return how strongly each group supports each component; see `Objective`; one pass."""
         how: Facts = {"W": exact(W), "count": count}
         (sums,) = self.V.sweep(_support, Ht, codes, *self.aligned, **how)
-        return root_mean(sums)
+        return np.asarray(sums)
 
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with the divergence and the duality gaps; see `regressions`.
@@ -620,7 +618,7 @@ def _support(
         curved = with_data(some, ratios.data**2 / exact(some.data))
         A = unpack(products(curved, pack(W)), K)
         gains[part] = Y**2 / np.diagonal(inverse_of(A), axis1=1, axis2=2)
-    return (sums_of_squares(gains, codes, count),)
+    return (sums_by(codes, gains**2, count),)
 
 
 def _reorder(
