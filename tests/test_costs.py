@@ -94,7 +94,7 @@ def test_an_iteration_is_one_pass_and_one_round(V, traffic, name):
     (passes_5, moved_5), (passes_6, moved_6) = run(5), run(6)
     assert passes_6 - passes_5 == pytest.approx(1)
     per_iteration = traffic(*np.subtract(moved_6, moved_5).tolist())
-    numbers = 8 * 8  # of the update, the step and the unit
+    numbers = 10 * 8  # of the update, the step, the unit and the groups
     assert per_iteration == traffic(1, P, FK + KK + numbers, FK + KK + 8)
     assert passes_5 == pytest.approx(5 + (solver.first == "W"))
 
@@ -103,8 +103,8 @@ def test_the_exact_finish(V, traffic):
     W, _, _ = cr1_nmf(V, K)
     passes, moved = cost(V, lambda: coefficients(V, W))
     assert passes == pytest.approx(1)
-    # W, W'W and two vectors; then the order and the norms of its columns, to sort the rows of H
-    assert moved == traffic(2, 2 * P, FK + KK + 4 * 8 * K, 16)
+    # W, W'W, two vectors and no table; then the order and the norms of its columns, to sort H
+    assert moved == traffic(2, 2 * P, FK + KK + 4 * 8 * K + 8, 16)
 
 
 def test_a_file_is_read_once_per_pass(X, tmp_path, rows_read):

@@ -101,6 +101,7 @@ def test_what_a_result_contains(cones):
     assert result.settings == {
         "K": 4,
         "init": "cr1",
+        "n_init": "auto",
         "loss": "frobenius",
         "solver": "hals",
         "max_iter": 3,

@@ -56,8 +56,8 @@ def test_matching_with_more_and_with_zero_components(refuses):
 def test_a_known_component_gives_its_name_once():
     W = np.array([[1.0, 1.0, 0.0], [0.0, 0.1, 0.0], [0.0, 0.0, 1.0]])  # two are like "oak"
     names, known = named_after(W, np.eye(3)[:, [0, 2]], ["oak", "elm"])
-    assert names == ("oak", "new 1", "elm")
-    assert known[1] == "new (nearest: oak, cosine 1.00)"
+    assert names == ("oak", "like oak 1", "elm")
+    assert known[1] == "another component like oak (cosine 1.00)"
 
 
 def test_large_maps_keep_pixels_at_equal_distances(rng):

@@ -233,11 +233,11 @@ def open_data(
     ----------
     path : str or path
         ``.npy``; ``.npz`` with one matrix or with the parts of a sparse one, as
-        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``); AnnData (``.h5ad``); a Zarr
-        store; text (``.csv``, ``.tsv``, ``.txt``, also with ``.gz``; ``.data`` and ``.dat``);
-        SigProfiler's ``.all``, ``.exome`` and ``.region``; Parquet and Arrow (``.parquet``,
-        ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB (``.mat``); Matrix Market (``.mtx``,
-        ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF
+        `scipy.sparse.save_npz` writes them; HDF5 (``.h5``, ``.hdf5``) and NetCDF 4 (``.nc``,
+        ``.nc4``); AnnData (``.h5ad``); a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with
+        ``.gz``; ``.data`` and ``.dat``); SigProfiler's ``.all``, ``.exome`` and ``.region``;
+        Parquet and Arrow (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB
+        (``.mat``); Matrix Market (``.mtx``, ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF
         stacks (``.tif``, ``.tiff``); a folder from 10x; or a folder of images or texts (``.txt``),
         each of which is a sample.
         Files that store sample after sample (rows in C order, CSR) are read fastest. The result has

@@ -61,6 +61,8 @@ class Words:
         A short description for the command line.
     aliases : tuple of str
         Other names of the loss.
+    advised : str
+        The loss to use for what this one does not support.
     """
 
     share: str = "relative error"
@@ -68,6 +70,7 @@ class Words:
     summary: str = "relative error {error:.4g}{known}"
     help: str = ""
     aliases: Texts = ()
+    advised: str = "frobenius"
 
 
 class Noise(NamedTuple):
@@ -163,8 +166,6 @@ class Loss(ABC):
         the sample times p^(1/degree), and the relative error is a share of the objective to the
         same power. With 0, weights are whole numbers, and runs keep the units of V.
     words : Words
-    advised : str
-        The loss to use for what this one does not support.
     noise : Noise or None
         The counting noise that the loss assumes. Entries with this noise cannot be rescaled.
     """
@@ -174,7 +175,6 @@ class Loss(ABC):
     constraints: frozenset[str] = frozenset()
     degree: int = 1
     words: Words = Words()
-    advised: str = "frobenius"
     noise: Noise | None = None
 
     @abstractmethod
@@ -230,7 +230,7 @@ class Loss(ABC):
         for name, what in asked.items():
             if name not in self.constraints:
                 loss = Option("loss", self.name)
-                other = Option("loss", self.advised)
+                other = Option("loss", self.words.advised)
                 raise OptionError(loss, f" takes no {what} ({name}): use ", other)
 
     def data(self, V: DataMatrix) -> DataMatrix:

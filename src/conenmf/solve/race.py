@@ -15,7 +15,7 @@ continues until it has run as long as the first one, and wins if its error is th
 Where the first run of large data falls slowly, not far above its bound, a race rarely lowers the
 error by much. Then only two other inits compete. They end after 20 iterations if the error is 1%
 above that of the first run at this iteration, and after 30 if it is above it at all
-(``benchmarks/races.py``).
+(``benchmarks/large_races.py``).
 
 **Random starts.** If entries have different weights, there is no bound, and fits of small tables
 end in many minima. Random starts then compete (`race_starts`), ten at a time in shared passes: each

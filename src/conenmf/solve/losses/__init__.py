@@ -8,7 +8,7 @@ from ...arguments import number
 from ...errors import OptionError
 from ..loss import AnyObjective as Objective
 from ..loss import Loss, Words
-from .beta_divergence import ITAKURA_SAITO, beta_divergence
+from .beta_divergence import ITAKURA_SAITO, of_beta
 from .counts import margins, regressions, restraints
 from .frobenius import FROBENIUS
 from .poisson import POISSON
@@ -53,7 +53,7 @@ def get_loss(loss: str | float | Loss) -> Loss:
             loss = float(loss.removeprefix(_PREFIX))
     if not isinstance(loss, str):
         beta = number("loss", loss, what="a name such as 'poisson', or a beta")
-        return _OF_BETA.get(beta) or beta_divergence(beta)
+        return _OF_BETA.get(beta) or of_beta(beta)
     names = {alias: one for one in LOSSES.values() for alias in (one.name, *one.words.aliases)}
     if loss not in names:
         problem = OptionError.unknown("loss", loss, names)

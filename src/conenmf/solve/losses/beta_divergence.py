@@ -98,13 +98,13 @@ class BetaDivergence(Loss):
     name = "itakura-saito"
     constraints = frozenset({"sample weights"})  # whole numbers, see `weigh_samples`
     degree = 0
-    advised = "poisson"
     words = Words(
         aliases=("is",),
         share="share of the divergence left",
         of_runs="relative divergence",
         summary="divergence {objective:.6g}{known}, {error:.4g} of that from the mean sample",
         help="itakura-saito for positive power spectra",
+        advised="poisson",
     )
 
     def __init__(self, beta: float = 0.0) -> None:
@@ -499,6 +499,6 @@ ITAKURA_SAITO = BetaDivergence()
 
 
 @cache
-def beta_divergence(beta: float) -> BetaDivergence:
+def of_beta(beta: float) -> BetaDivergence:
     """Return the loss of a beta."""
     return BetaDivergence(beta) if beta else ITAKURA_SAITO

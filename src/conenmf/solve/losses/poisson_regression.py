@@ -54,7 +54,7 @@ _GATHERED = 128  # entries of a sample whose products are summed at a time
 _GRAM_NUMBERS = 1 << 21  # in the curvatures of rows that take a step at a time
 # Of the total of a sample: its regression ends at this duality gap.
 GAP_SHARE = 1e-11
-BARRED = 1e30  # instead of the column sum of a component that the group of a sample does not use
+BARRED = 1e150  # instead of the column sum of a component that the group of a sample does not use
 
 
 class Side(NamedTuple):

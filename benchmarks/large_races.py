@@ -1,6 +1,6 @@
 """Where a race of inits pays on data of more than 65,536 entries, and what it costs.
 
-    python benchmarks/races.py [--rounds 1]
+    python benchmarks/large_races.py [--rounds 1]
 
 The first run of each of these drawn matrices still falls after 100 iterations, far above the bound.
 For each: by how much the error fell over the last 20 of them and its gap to the bound, as shares of
