@@ -232,7 +232,7 @@ def reweigh(
 ) -> Reweighed:
     """Minimise the robust objective from W (F, K) by weighted fits, each from the last factors."""
     rounds = Stopping(stopping.tol, max_iter=min(_ROUND, stopping.max_iter))
-    end = _State.of(robust, robust.V, W)
+    end = _state(robust, robust.V, W)
     scale = robust.scale(end.squares)
     if robust.is_of_samples and stopping.max_iter:
         end = _round(robust, end, scale, solver, rounds, callback)
@@ -264,13 +264,11 @@ class _State(NamedTuple):
     squares: Aligned
     reason: StopReason | None = None  # of the last run
 
-    @classmethod
-    def of(
-        cls, robust: Robust, view: DataMatrix, W: Array, reason: StopReason | None = None
-    ) -> _State:
-        """Return the factors W and the exact H of weighted data."""
-        H = robust.coefficients(view, W)
-        return cls(W, H, robust.squares(W, H), reason)
+
+def _state(robust: Robust, view: DataMatrix, W: Array, reason: StopReason | None = None) -> _State:
+    """Return the factors W and the exact H of weighted data."""
+    H = robust.coefficients(view, W)
+    return _State(W, H, robust.squares(W, H), reason)
 
 
 def _round(
@@ -288,7 +286,7 @@ def _round(
     run = Run(problem.objective(data), state.W, H, solver, stopping, callback=callback)
     run.run()
     W = problem.restored(run.factors()[0])
-    return _State.of(robust, view, W, run.reason)
+    return _state(robust, view, W, run.reason)
 
 
 def in_words(robust: Robust, found: Reweighed) -> str:
