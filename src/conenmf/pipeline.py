@@ -219,6 +219,13 @@ def factorize(
         return _finish(task, end, settings, passes)
 
 
+# What the result of a robust fit has from its last fit; the other fields are those of the first.
+_OF_LAST = (
+    *("W", "H", "labels", "shares", "problem", "objective", "relative_error", "history"),
+    *("first_certificate", "spectrum", "names", "data"),
+)
+
+
 def _robust_fit(
     robust: Robust,
     K: int | str,
@@ -228,10 +235,9 @@ def _robust_fit(
     checkpoint: Place,
 ) -> Factorization:
     """Return the last of the weighted fits of a robust fit; the first one decides K."""
-    asked = Option("robust", robust.kind)
-    if how["solver"] is None or checkpoint is not None:
-        other = Option("solver", None) if how["solver"] is None else Option("checkpoint")
-        raise NotAvailableError(asked, " is a series of fits: leave out ", other)
+    if checkpoint is not None:
+        problem = " is a series of fits: leave out "
+        raise NotAvailableError(Option("robust", robust.kind), problem, Option("checkpoint"))
     V = robust.V
     passes = V.passes_here
     began = clock()
@@ -239,33 +245,26 @@ def _robust_fit(
     how |= {"max_iter": stopping.max_iter, "tol": stopping.tol, "callback": callback}
     start = factorize(robust.first(), K, max_time=stopping.max_time, **how)
     W = start.W
+    how |= {"init": "auto", "n_init": "auto"}
     if robust.is_of_samples and start.K < min(V.shape) and start.stop_reason not in ENDED:
-        if not isinstance(init := how["init"], str) and not callable(init):
-            init = "auto"  # arrays have K components
         left = stopping.after(clock() - began).max_time
-        more = factorize(robust.first(), start.K + 1, max_time=left, **{**how, "init": init})
+        more = factorize(robust.first(), start.K + 1, max_time=left, **how)
         W = robust.without_one(W, more.W)
     with V.own_threads():
         found = reweigh(robust, W, solver, stopping.after(clock() - began), callback)
-    reason = start.stop_reason if start.stop_reason in ENDED else found.reason
-    if reason in ENDED:  # one iteration, which sorts the components
+    ended = [one for one in (start.stop_reason, found.reason) if one in ENDED]
+    if ended:  # one iteration, which sorts the components
         how["max_iter"] = min(stopping.max_iter, 1)
-    how |= {
-        "init": (found.W, found.H),
-        "n_init": "auto",
-        "max_time": stopping.after(clock() - began).max_time,
-    }
-    last = factorize(found.view, start.K, **how)
+    how["init"] = found.W, found.H
+    left = stopping.after(clock() - began).max_time
+    last = factorize(found.view, start.K, max_time=left, **how)
     about = {"kind": robust.kind, "scale": found.scale, "words": in_words(robust, found)}
     return replace(
-        last,
-        settings={**start.settings, "max_time": stopping.max_time, "robust": about},
-        stop_reason=reason if reason in ENDED else last.stop_reason,
+        start,
+        **{name: getattr(last, name) for name in _OF_LAST},
+        settings={**start.settings, "robust": about},
+        stop_reason=(*ended, last.stop_reason)[0],
         sample_weights=found.weights if robust.is_of_samples else None,
-        K_decided_by=start.K_decided_by,
-        selection=start.selection,
-        init_used=start.init_used,
-        race=start.race,
         seconds={**start.seconds, "solve": clock() - began},
         passes=V.passes_here - passes,
     )

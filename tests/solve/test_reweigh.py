@@ -233,7 +233,6 @@ HOLES = {"mask": np.arange(300)[:, None] + np.arange(30) > 3}
         ({"robust": "samples", "min_volume": 1e-4}, {}, "takes no penalties"),
         ({"robust": "samples", "sum_to_one": True}, {}, "coefficients that sum to one"),
         ({"robust": "samples"}, {"groups": np.arange(300) % 2}, "takes no groups"),
-        ({"robust": "samples", "solver": None}, {}, "leave out solver=None"),
         ({"robust": "samples", "checkpoint": "run"}, {}, "leave out checkpoint"),
     ],
 )
@@ -249,3 +248,5 @@ def test_no_stream_and_no_other_kind():
     assert not hasattr(ConeNMF(K, robust="samples"), "partial_fit")
     with pytest.raises(OptionError, match="robust"):
         ConeNMF(K, robust="rows").fit(X)
+    with pytest.raises(OptionError, match="solver=None is unknown"):
+        ConeNMF(K, robust="samples", solver=None).fit(X)

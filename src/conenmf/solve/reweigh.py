@@ -22,7 +22,7 @@ A redescending loss has local minima, so the start decides. It is the fit of K c
 of equal norm, where no sample counts more than others, or that of K + 1 components without one of
 them, whichever is best by the objective: wild samples that are alike take one component of K + 1,
 and the other samples do not need it. s is estimated again after the first weighted fit. A fit of
-robust entries starts from a fit of the data whose peaks are cut off.
+robust entries starts from weights with which no entry counts more than a typical one.
 
 This module has no penalties, which would need weights of their own, and no other losses.
 """
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ from ..data.entries import EntryWeights
 from ..data.known import observed_only, weigh_samples
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import evenly_spaced
-from ..data.views import MappedMatrix, take_samples
+from ..data.views import take_samples
 from ..errors import NotAvailableError, Option
 from ..kernels import clock
 from ..text import counted
@@ -56,9 +56,8 @@ ENDED = (StopReason.CALLBACK, StopReason.MAX_TIME)  # reasons to start no other 
 
 _TUKEY = 4.0  # s as a multiple of the median residual norm
 _HUBER = 2.0  # s as a multiple of the median absolute residual, which is 1.35 sigma of normal noise
-_DARK = 0.1  # of the median norm: shorter samples are not lengthened beyond it
-_PEAK = 0.9  # quantile of the positive entries of a feature at which its entries are cut off
-_EXACT = 1e-3  # of the median norm of samples: the least median residual that a scale is made of
+_DARK = 0.03  # shorter samples, compared with s for zero factors, are not lengthened beyond it
+_EXACT = 1e-3  # of the root mean square: the least median residual that a scale is made of
 _MAX_ROUNDS = 40
 _ROUND = 10  # iterations with the same weights
 _TOL = 1e-4  # relative fall of the objective in a round that ends the rounds
@@ -121,32 +120,15 @@ class Robust:
         """The weights of the samples before the robust ones, (N,)."""
         return np.ones(self.own.n_samples) if self.V.unweighed is None else self.V.unweighed.weights
 
-    @cached_property
-    def typical(self) -> float:
-        """The median squared norm of samples that are not zero."""
-        squared = np.asarray(self.own.norms_squared)
-        return float(np.median(squared[squared > 0]))
-
     def first(self) -> DataMatrix:
-        """Return the data to begin with: samples of equal norm, or features without peaks."""
-        if not self.is_of_samples:
-            return self._without_peaks()
-        least = _DARK**2 * self.typical
-        squared = np.maximum(np.asarray(self.own.norms_squared), least)
-        return weigh_samples(self.V, self.typical / squared)
-
-    def _without_peaks(self) -> DataMatrix:
-        """Return the data with entries of at most a high quantile of their feature."""
-        own = self.own
-        some = evenly_spaced(own.n_samples, _MAX_SAMPLES)
-        rows = dense(exact(own.columns(some))).T
-        limits = [np.quantile(one[one > 0], _PEAK) if (one > 0).any() else 0.0 for one in rows.T]
-        clipped: DataMatrix = MappedMatrix(
-            own, partial(_clip, limits=np.array(limits)), dtype=own.dtype, holes=True
+        """Return the data to begin with: samples of equal norm, or no entry far above others."""
+        nothing = np.zeros((1, self.own.n_samples))
+        squares = self.squares(np.zeros((self.own.n_features, 1)), nothing)
+        scale = self.scale(squares)
+        least = _DARK**2 if self.is_of_samples else 1.0
+        return self.weighed(
+            self.own.by_rows(lambda _, rows: 1.0 / np.maximum(rows / scale, least), squares)
         )
-        for weights in own.aligned_weights:
-            clipped = observed_only(clipped, weights=weights)
-        return clipped if own is self.V else weigh_samples(clipped, self.counts)
 
     def squares(self, W: Array, H: Aligned) -> Aligned:
         """Return the squared residuals of samples (N,), or of entries (N, F)."""
@@ -158,7 +140,7 @@ class Robust:
 
     def scale(self, squares: Aligned) -> float:
         """Return s^2 for squared residuals, by the median of those that are not 0."""
-        least = _EXACT**2 * self.typical
+        least = _EXACT**2 * self.V.total / self.V.n_samples
         if self.is_of_samples:
             middle = _median(squares, self.counts)
             return _TUKEY**2 * max(middle, least)
@@ -251,7 +233,7 @@ def reweigh(
 ) -> Reweighed:
     """Minimise the robust objective from W (F, K) by weighted fits, each from the last factors."""
     rounds = Stopping(stopping.tol, max_iter=min(_ROUND, stopping.max_iter))
-    end = _State.of(robust, robust.V, W)
+    end = _state(robust, robust.V, W)
     scale = robust.scale(end.squares)
     if robust.is_of_samples and stopping.max_iter:
         end = _round(robust, end, scale, solver, rounds, callback)
@@ -283,13 +265,11 @@ class _State(NamedTuple):
     squares: Aligned
     reason: StopReason | None = None  # of the last run
 
-    @classmethod
-    def of(
-        cls, robust: Robust, view: DataMatrix, W: Array, reason: StopReason | None = None
-    ) -> _State:
-        """Return the factors W and the exact H of weighted data."""
-        H = robust.coefficients(view, W)
-        return cls(W, H, robust.squares(W, H), reason)
+
+def _state(robust: Robust, view: DataMatrix, W: Array, reason: StopReason | None = None) -> _State:
+    """Return the factors W and the exact H of weighted data."""
+    H = robust.coefficients(view, W)
+    return _State(W, H, robust.squares(W, H), reason)
 
 
 def _round(
@@ -307,7 +287,7 @@ def _round(
     run = Run(problem.objective(data), state.W, H, solver, stopping, callback=callback)
     run.run()
     W = problem.restored(run.factors()[0])
-    return _State.of(robust, view, W, run.reason)
+    return _state(robust, view, W, run.reason)
 
 
 def in_words(robust: Robust, found: Reweighed) -> str:
@@ -343,10 +323,6 @@ def are_alike(V: DataMatrix, W: Array, H: Aligned, indices: Array) -> bool:
 
 
 # --- steps and small functions -----------------------------------------------------------------
-
-
-def _clip(block: Block, *, limits: Array) -> Block:
-    return np.minimum(block, limits[:, None].astype(block.dtype))
 
 
 def _of_samples(block: Block, squared: Array, H: Array, *, W: Array) -> PerSample:
