@@ -2,8 +2,9 @@
 Groups of nodes in a graph
 ==========================
 
-A social network has groups whose members are friends, and a marketplace has sellers and buyers, who deal
-with each other but not among themselves. ``symmetric=True`` finds both kinds of groups: X ~ W S W'.
+A social network has groups whose members are friends, and a marketplace has sellers and buyers,
+who deal with each other but not among themselves. ``symmetric=True`` finds both kinds of groups:
+X ~ W S W'.
 """
 
 # %%
@@ -32,8 +33,8 @@ for sentence in model.result_.summary():
 # The nodes, sorted by their groups
 # ---------------------------------
 #
-# S says which groups are linked: on the diagonal a group with itself, beside it two groups with each
-# other.
+# S says which groups are linked: on the diagonal a group with itself, beside it two groups with
+# each other.
 
 order = np.argsort(model.labels_, kind="stable")
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
