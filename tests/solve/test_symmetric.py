@@ -172,6 +172,16 @@ def test_isolated_nodes_and_separate_parts():
     assert agreement(groups, found.labels[:-2]) == 1
 
 
+@pytest.mark.parametrize("sizes", [(1, 1), (4, 7)])
+def test_one_group_of_a_bipartite_graph_has_both_sides(sizes):
+    a, b = sizes
+    A = np.block([[np.zeros((a, a)), np.ones((a, b))], [np.ones((b, a)), np.zeros((b, b))]])
+    plain = factorize(A, 1)
+    found = factorize(A, 1, **SYMMETRIC)  # W of the plain fit may have one side alone
+    assert found.relative_error <= 1.001 * plain.relative_error
+    assert found.labels.tolist() == [0] * (a + b)
+
+
 def test_self_loops_are_entries_like_others():
     A, _ = planted(*GRAPHS["assortative"])
     looped = A + 3 * np.eye(len(A))

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 _ASKED = Option("symmetric", True)
 _ROUNDING = 1e-6  # of ||V||: a smaller difference of V and V' is rounding
 _N_PROBES = 16
-_SWEEPS = 3
-_MAX_TURNS = 500  # of the rows of S
 _STILL = 1e-12  # of ||S||: rows that move by less have converged
 _DIAGONAL = 1e-4  # of ||S||^2: S with a smaller share off the diagonal counts as diagonal
 _TIE_SHARE = 1e-6  # relative difference up to which entries count as equal
@@ -111,7 +109,7 @@ def _both_products(block: Block, rows: Array, *, X: Array) -> tuple[Array, Array
     return products(exact(block), X), weighted_sums(block, rows)
 
 
-def affinities(G: Array, M: Array, S: Array | None = None, turns: int = _MAX_TURNS) -> Array:
+def affinities(G: Array, M: Array, S: Array | None = None, turns: int = 500) -> Array:
     """Return the symmetric S >= 0 (K, K) that minimises ||V - W S W'||, given W'W and W'VW.
 
     Rows take turns, from the given S or zeros.
@@ -146,9 +144,14 @@ def improved(V: DataMatrix, W: Array, stopping: Stopping, began: float) -> Array
     W = unit_columns(W.astype(float))
     VW = _product(V, W)
     S = affinities(W.T @ W, W.T @ VW)
+    is_idle = ~S.any(axis=0)
+    if stopping.max_iter and is_idle.any():  # such as one side of a bipartite graph: add the other
+        W = unit_columns(W + is_idle * unit_columns(np.maximum(VW, 0)))
+        VW = _product(V, W)
+        S = affinities(W.T @ W, W.T @ VW)
     errors: list[float] = []
     while stopping.reason(errors, clock() - began) is None:
-        D = hals(S @ W.T @ W @ S, VW @ S, W, sweeps=_SWEEPS, floor=0.0) - W
+        D = hals(S @ W.T @ W @ S, VW @ S, W, sweeps=3, floor=0.0) - W
         VD = _product(V, W + D) - VW
         squared, t = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
         W = W + t * D
@@ -198,16 +201,12 @@ def finish_symmetric(V: DataMatrix, W: Array, *, sort: bool) -> Finish:
     W = W.astype(float)
     G = W.T @ W
     VW = _product(V, W)
-    M = W.T @ VW
-    S = affinities(G, M)
+    S = affinities(G, W.T @ VW)
     n_first = 0 if sort else len(S)
     end = finished(V, W, n_first=n_first, given=(W @ S).astype(V.dtype))
     memberships = unit_columns(W[:, end.order]).T
     labels = np.where(memberships.any(axis=0), first_largest(memberships, _TIE_SHARE), -1)
-    squares = G.diagonal()
-    curvature = np.outer(squares, squares)
-    steps = np.minimum(S, over(G @ S @ G - M, curvature))
-    squared = coordinate_steps(S @ G @ S, VW @ S, W) + (curvature * steps**2).sum()
+    squared = coordinate_steps(S @ G @ S, VW @ S, W)  # S is exact
     return end._replace(
         labels=labels,
         kkt_residual=math.sqrt(squared / V.total),
