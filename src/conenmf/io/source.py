@@ -90,7 +90,7 @@ class NamedMatrix(NamedTuple):
             side = "image_shape" if layout.are_columns else "pixels_shape"  # until it is turned
             of_pixels: Facts = {side: layout.pixels_shape[::-1]}
             names = replace(names, **of_pixels)
-        return self._replace(names=names, remarks=(layout.remark,), are_columns=layout.are_columns)
+        return self._replace(names=names, remarks=layout.remarks, are_columns=layout.are_columns)
 
     def turned(self) -> NamedMatrix:
         """Return the transposed matrix: its columns are the samples."""
