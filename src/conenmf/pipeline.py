@@ -289,12 +289,10 @@ def _check_starts(n_init: object, init: Init, solver: AnySolver | None) -> None:
         choice("n_init", n_init, ("auto",))
         return
     integer("n_init", n_init, at_least=1)
-    if not isinstance(init, str):
-        problem = " begins from random starts, and your own init is a single start: "
-        raise OptionError(Option("n_init", n_init), problem, "leave one of the two out")
-    if solver is None:
-        problem = " compares the ends of runs, and without a solver there are none: "
-        raise OptionError(Option("n_init", n_init), problem, "leave one of the two out")
+    if solver is None or not isinstance(init, str):
+        what = "a solver there are no runs" if solver is None else "a named init there is one start"
+        problem = f" compares runs, and without {what}: leave one of the two out"
+        raise OptionError(Option("n_init", n_init), problem)
 
 
 def _settings(

@@ -515,20 +515,17 @@ class Factorization:
     @property
     def groups(self) -> Texts | None:
         """The names of the groups of a fit with groups; otherwise None."""
-        groups = self.problem.groups
-        return None if groups is None else groups.names
+        return getattr(self.problem.groups, "names", None)
 
     @property
     def group_scales(self) -> Array | None:
         """How much larger each feature is in each group (G, F), for a fit with groups."""
-        groups = self.problem.groups
-        return None if groups is None else groups.scales
+        return getattr(self.problem.groups, "scales", None)
 
     @property
     def group_table(self) -> Array | None:
         """Which components each group uses (G, K), for a fit with groups."""
-        groups = self.problem.groups
-        return None if groups is None else groups.table
+        return getattr(self.problem.groups, "table", None)
 
     def _require_data(self, function: str) -> DataMatrix:
         self.problem.require_no_effects(function.partition("(")[0])

@@ -89,7 +89,7 @@ class Groups:
         found, codes = np.unique(names, return_inverse=True)
         order = _order(found)
         codes = np.argsort(order)[codes]
-        repeated = None if V.unweighed is None else V.unweighed.repeated
+        repeated = getattr(V.unweighed, "repeated", None)
         again = None if repeated is None else codes[repeated]
         groups = cls(codes, tuple(found[order].tolist()), repeated=again)
         if is_new:

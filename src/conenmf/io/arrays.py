@@ -28,9 +28,8 @@ from .limits import (
     check_fits,
     choose_member,
     largest_matrix,
-    only_matrix,
+    layout_of,
     require_package,
-    scene_layout,
 )
 from .source import ArraySource, NamedMatrix, Reading, Remarks
 from .spectral import band_names
@@ -98,7 +97,6 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     if _HDF5_SIGNATURE in (head[:4], head[512:]):
         return open_hdf5(path, reading, open_matlab_variable)
     dataset = reading.dataset and reading.dataset.strip("/")
-    remarks: Remarks = ()
     wanted = []
     with suppress(TypeError):  # SciPy cannot list some classes that it can load, such as tables
         for name, shape, kind in scipy_io.whosmat(path):
@@ -113,14 +111,13 @@ def open_matlab(path: Path, reading: Reading) -> NamedMatrix:
     numeric = {name: array for name, array in found.items() if _is_numeric(array)}
     layout = None
     if dataset is None:
-        shapes = {name: array.shape for name, array in numeric.items()}
-        layout = scene_layout(path, shapes)
-        dataset, remarks = (layout.dataset, ()) if layout else only_matrix(path, shapes)
+        layout = layout_of(path, {name: array.shape for name, array in numeric.items()})
+        dataset = layout.dataset
     matrix = numeric.pop(choose_member(path, dataset, numeric))
     names = band_names(matrix.shape, (one for one in numeric.values() if 1 in one.shape))
     if sp.issparse(matrix):
         matrix = _checked(matrix)
-    return NamedMatrix(matrix, names, remarks).laid_out(layout)
+    return NamedMatrix(matrix, names).laid_out(layout)
 
 
 def array_names(path: Path) -> list[str | None]:

@@ -25,13 +25,12 @@ from .limits import (
     check_fits,
     choose_member,
     fits,
+    layout_of,
     listed,
     named_damage,
-    only_matrix,
     require_package,
-    scene_layout,
 )
-from .source import ArraySource, CompressedSource, NamedMatrix, Reading, Remarks
+from .source import ArraySource, CompressedSource, NamedMatrix, Reading
 from .spectral import band_names
 
 PARTS = ("data", "indices", "indptr")
@@ -251,25 +250,24 @@ def open_matlab_variable(root: Member, path: Path, reading: Reading) -> NamedMat
     """Open a variable of MATLAB 7.3; its columns are stored like the rows of HDF5."""
     shapes = {name: _shape(root.get(name)) for name in root}
     dataset = reading.dataset
-    remarks: Remarks = ()
     layout = None
     if dataset is None:
         matrices = {name: shape for name, shape in shapes.items() if shape}
-        layout = scene_layout(path, {name: sides[::-1] for name, sides in matrices.items()})
-        dataset, remarks = (layout.dataset, ()) if layout else only_matrix(path, matrices)
+        layout = layout_of(path, {name: sides[::-1] for name, sides in matrices.items()})
+        dataset = layout.dataset
     member = find(root, dataset, path)
     sides = _shape(member)
     if not sides:
         raise DataTypeError(f"{path}: {dataset!r} is not a matrix of numbers")
     matrix = open_matrix(member, path, reading.budget, ("data", "ir", "jc"), sides)
     if not isinstance(matrix, ArraySource):
-        return NamedMatrix(matrix, remarks=remarks)
+        return NamedMatrix(matrix).laid_out(layout)
     matrix.axes = matrix.axes[::-1]
     matrix.slice_along(matrix.axes[:-1], matrix.axes[-1:])
     vectors = [name for name, shape in shapes.items() if len(shape) == 2 and 1 in shape]
     beside = (root[name][()] for name in vectors if max(shapes[name]) in (sides[0], sides[-1]))
     names = band_names(sides[::-1], beside)
-    return NamedMatrix(matrix, names, remarks).laid_out(layout)
+    return NamedMatrix(matrix, names).laid_out(layout)
 
 
 def _shape(member: Member) -> Lengths:

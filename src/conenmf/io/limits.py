@@ -110,20 +110,20 @@ class Layout(NamedTuple):
         Whether the pixels are the columns of the array.
     pixels_shape : (rows, columns) or None
         The shape of the image, if a cube of the same pixels has it.
-    remark : Message
+    remarks : tuple of Message
     """
 
     dataset: str
     are_columns: bool
     pixels_shape: Shape | None
-    remark: Message
+    remarks: tuple[Message, ...]
 
 
-def scene_layout(path: Path, shapes: Mapping[str, Lengths]) -> Layout | None:
-    """Return the scene among arrays of the same pixels, the one with the most bands, or None.
+def layout_of(path: Path, shapes: Mapping[str, Lengths]) -> Layout:
+    """Return the scene among arrays of the same pixels, the one with the most bands.
 
     The others are abundances or labels, and spectra of the same bands. The scene has more pixels
-    than bands, and no other array has as many bands.
+    than bands, and no other array has as many bands. Without a scene, return the only matrix.
     """
     found = []
     for name, sides in shapes.items():
@@ -135,7 +135,8 @@ def scene_layout(path: Path, shapes: Mapping[str, Lengths]) -> Layout | None:
     pixels = max((one for one in counts if counts[one] > 1), default=0)
     alike = sorted((one for one in found if one[0] == pixels), reverse=True)
     if not alike or alike[0][1] == alike[1][1]:
-        return None
+        dataset, remarks = only_matrix(path, shapes)
+        return Layout(dataset, False, None, remarks)
     _, bands, dataset = alike[0]
     images = [(sides[0], sides[1]) for *_, name in alike if len(sides := shapes[name]) == 3]
     rest = listed(sorted(set(shapes) - {dataset}))
@@ -144,7 +145,7 @@ def scene_layout(path: Path, shapes: Mapping[str, Lengths]) -> Layout | None:
         f"arrays of these pixels in {path.name}; to read {rest}, name it as the dataset"
     )
     are_columns = shapes[dataset] == (bands, pixels)
-    return Layout(dataset, are_columns, images[0] if images else None, Message(text))
+    return Layout(dataset, are_columns, images[0] if images else None, (Message(text),))
 
 
 def listed(names: Iterable[object]) -> str:

@@ -20,7 +20,7 @@ from ..data.validate import SamplesIn, check_kind
 from ..errors import DataError, FileFormatError, Message, Option, OptionError
 from ..names import Names
 from ..scale.disk import Source, Stamp, release
-from ..types import Array, Lengths, PathLike
+from ..types import Array, Facts, Lengths, PathLike
 from .limits import Layout, check_fits, named_damage
 
 Remarks: TypeAlias = tuple[Message, ...]
@@ -87,11 +87,10 @@ class NamedMatrix(NamedTuple):
             return self
         names = self.names
         if layout.pixels_shape is not None and len(self.matrix.shape) == 2:
-            shape = layout.pixels_shape[::-1]
-            names = replace(names, pixels_shape=shape)
-            if layout.are_columns:  # until it is turned
-                names = replace(names, pixels_shape=None, image_shape=shape)
-        return self._replace(names=names, remarks=(layout.remark,), are_columns=layout.are_columns)
+            side = "image_shape" if layout.are_columns else "pixels_shape"  # until it is turned
+            of_pixels: Facts = {side: layout.pixels_shape[::-1]}
+            names = replace(names, **of_pixels)
+        return self._replace(names=names, remarks=layout.remarks, are_columns=layout.are_columns)
 
     def turned(self) -> NamedMatrix:
         """Return the transposed matrix: its columns are the samples."""

@@ -188,7 +188,11 @@ def match_spectra(
     wanted = ("pixels", len(known))
     true = array("library_abundances", library_abundances, wanted, error=DataError)
     shares = array("abundances", abundances, (len(true), len(given)), error=DataError)
-    return SpectraMatch(order, angles, float(np.sqrt(((shares[:, order] - true) ** 2).mean())))
+    return SpectraMatch(order, angles, _rmse(shares[:, order], true))
+
+
+def _rmse(found: Array, true: Array) -> float:
+    return float(np.sqrt(((found - true) ** 2).mean()))
 
 
 def match_scene(
@@ -215,10 +219,10 @@ def match_scene(
     for convention, divides in _CONVENTIONS.items():
         own, found = (_unmixed(V, exact(E), divides) for E in (library, W.T))
         for true in abundances:
-            own_rmse = np.sqrt(((own - true) ** 2).mean())
+            own_rmse = _rmse(own, true)
             if own_rmse < least:
                 least = own_rmse
-                rmse = float(np.sqrt(((found[:, match.order] - true) ** 2).mean()))
+                rmse = _rmse(found[:, match.order], true)
                 more = f"{convention}; {own_rmse:.3f} with the spectra of the reference"
                 match = match._replace(rmse=rmse)
     if match.rmse is not None:

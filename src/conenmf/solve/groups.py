@@ -163,8 +163,8 @@ def estimate_scales(of_data: Array, fitted: Array, *, least: float = 0.0) -> Sca
         total = float((weights * found).sum())
         if number == 0:
             significance = total / max(float(norm(weights * found)), TINY)
-        variance = max(total / max(weights.sum(), TINY) * (G / (G - 1)), 0.0)
-    weights = M.sum(axis=0) / max(M.sum(), TINY)
+        variance = max(float(over(total, weights.sum())) * (G / (G - 1)), 0.0)
+    weights = over(M.sum(axis=0), M.sum())
     if significance < _FOUND:
         variance = 0.0
     variance = max(variance, least)

@@ -385,23 +385,20 @@ class Problem:
                 H = loss.coefficients(source, given, unseen="ignore")[0]
                 source = what_is_left(source, given, H)
                 count = K - self.n_fixed
-        begun = None
-        own = None
         if count and source.nonzero:
             begun = self._begin(source, count, init, solver, rng, vertices=vertices)
-            W, own, *_ = begun
+            W = begun.W
             if roots is not None:  # back to the units of the features
                 W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
         else:  # all components are known, or the known ones explain all of V
             W = default_rng(rng).random((V.n_features, count)).astype(V.dtype)
+            begun = Start(W, None, "fixed")
         if self.fixed is not None:
             W = np.hstack([self.fixed.W.astype(V.dtype), W[:, count - (K - self.n_fixed) :]])
-        own = own if isinstance(init, tuple) else None
+        own = begun.H if isinstance(init, tuple) else None
         is_warm = is_named and solver is not None and solver.extrapolate
         more = (solver, self.penalties, self.n_fixed)
         start = loss.begin(V, K, W, own, *more, warm=is_warm)
-        if begun is None:
-            return start._replace(name="fixed")
         return begun._replace(W=start.W, H=start.H)
 
     def _begin(

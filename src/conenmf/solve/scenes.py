@@ -141,14 +141,13 @@ def _unusable(X: Array) -> list[str]:
     Saturated pixels have the largest value of the scene in several bands; others hardly ever do.
     """
     top = X.max()
-    is_flat = X.min() == top
     n_top = (X == top).sum(axis=0)
     counts = {
         "pixels are zero in all bands": (~X.any(axis=0)).sum(),
         "pixels look saturated": (n_top >= _SATURATED_BANDS).sum(),
         "bands are zero in all pixels": (~X.any(axis=1)).sum(),
     }
-    return [f"{n} {problem}: leave them out" for problem, n in counts.items() if n and not is_flat]
+    return [f"{n} {problem}: leave them out" for problem, n in counts.items() if n]
 
 
 class _Fit(NamedTuple):

@@ -245,13 +245,10 @@ class BetaObjective(Objective[BetaSums, BetaShared]):
         beta = self.loss.beta
         self.loss.require_entries(V)
         ((sums, powers),) = V.sweep(_sums_and_powers, beta=beta)
-        means = sums / V.n_samples
-        if not beta:
-            value = np.log(means).sum() * V.n_samples - powers
-            return float(value) if value > 1e-12 else float(V.n_entries)
-        of_means = means**beta
-        value = (powers - of_means.sum() * V.n_samples) / (beta * (beta - 1))
-        return float(value) if value > 1e-12 * powers else float(powers)
+        of_means = _power(sums / V.n_samples, beta)
+        value = (powers - of_means.sum() * V.n_samples) / (beta * (beta - 1) or -1.0)
+        unit = powers if beta else V.n_entries
+        return float(value if value > 1e-12 * unit else unit)
 
     @staticmethod
     def step(
@@ -468,8 +465,12 @@ def _raised_rows(block: Block, H: Array, equal: Array, *, W: Array) -> PerSample
 def _sums_and_powers(block: Block, *, beta: float) -> tuple[tuple[Array, float]]:
     """Step: return the sums of features, and of the powers of all entries, or of their logs."""
     V = exact(dense(block))
-    powers = V**beta if beta else np.log(V)
-    return ((V.sum(axis=1), float(powers.sum())),)
+    return ((V.sum(axis=1), float(_power(V, beta).sum())),)
+
+
+def _power(V: Array, beta: float) -> Array:
+    """Return V^beta, or log V for beta = 0."""
+    return V**beta if beta else np.log(V)
 
 
 _MIXED_SHARE = 0.1  # of the rates of a sample, distributed like the mean of the components

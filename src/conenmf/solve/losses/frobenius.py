@@ -151,9 +151,8 @@ class Frobenius(Loss):
         groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
-        if groups is None:
-            return coefficients(V, W, penalties)
-        return coefficients(groups.divided(V), W, penalties, groups)
+        V = V if groups is None else groups.divided(V)
+        return coefficients(V, W, penalties, groups)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -232,7 +231,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         super().__init__(loss, V, *given, **more)
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
-        self._bars = None if self.groups is None else self.groups.bars
+        self._bars = getattr(self.groups, "bars", None)
         if self.groups is not None and self._bars is not None:
             self.codes = (V.align(self.groups.codes_of(V)),)
         self._terms = penalties.on_H, penalties.on_W(V.total, V.n_samples)
@@ -307,6 +306,11 @@ class SquareSums(NamedTuple):
     VH: Array | None = None
 
 
+def _uses(table: Array | None, rows: Rows) -> Array | None:
+    """Return which components each sample may use; None if it may use all."""
+    return None if table is None else table[rows.codes]
+
+
 class SquareShared(NamedTuple):
     """W in the type of the products with blocks, and its Gram matrix, rounded alike."""
 
@@ -315,10 +319,6 @@ class SquareShared(NamedTuple):
     unit: float
     in_both_orders: bool = False
     table: Array | None = None
-
-    def uses(self, rows: Rows) -> Array | None:
-        """Return which components each sample may use; None if it may use all."""
-        return None if self.table is None else self.table[rows.codes]
 
 
 class LeastSquares(_Squares[SquareSums, SquareShared]):
@@ -367,7 +367,7 @@ class LeastSquares(_Squares[SquareSums, SquareShared]):
         (squared,) = rows.own
         C = products(block, shared.W) if C is None else C
         C = C if unit == 1 else C / C.dtype.type(unit)
-        uses = shared.uses(rows)
+        uses = _uses(shared.table, rows)
         updated = _checked_update(move.update, shared.G, barred(C, uses), rows.H)
         updated = updated.astype(rows.H.dtype, copy=False)
         if uses is not None:
@@ -493,10 +493,6 @@ class KnownShared(NamedTuple):
     G: Array | None = None
     table: Array | None = None
 
-    def uses(self, rows: Rows) -> Array | None:
-        """Return which components each sample may use; None if it may use all."""
-        return None if self.table is None else self.table[rows.codes]
-
 
 class KnownSquares(_Squares[KnownSums, KnownShared]):
     """The weighted squared error over the known entries.
@@ -517,7 +513,7 @@ class KnownSquares(_Squares[KnownSums, KnownShared]):
         W = shared.W
         left, _ = observed_residual(block, rows.weights, W, exact(rows.H))
         C = products(left, W) + exact(rows.H) @ shared.G
-        uses = shared.uses(rows)
+        uses = _uses(shared.table, rows)
         updated = move.update(shared.G, barred(C, uses), exact(rows.H))
         updated = updated.astype(rows.H.dtype, copy=False)
         if uses is not None:
@@ -596,7 +592,7 @@ def _step_with_grams(
     """Do the step of `KnownSquares` with a Gram matrix for each sample."""
     weights = rows.weights
     entries = exact(block) if shared.is_mask else weigh(block, weights)
-    uses = shared.uses(rows)
+    uses = _uses(shared.table, rows)
     C = barred(products(entries, shared.W), uses)
     updated = np.empty_like(rows.H)
     for part in slices(len(rows.H), max(1, _GRAM_NUMBERS // C.shape[1] ** 2)):
