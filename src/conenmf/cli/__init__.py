@@ -131,10 +131,9 @@ def app() -> None:
 
     DATA is a file: .csv, .tsv, .txt, .data, .dat, .npy, .npz, .parquet, .pq, .arrow, .feather,
     .ipc, .mtx, .mat, .h5, .hdf5 and .nc, .nc4 (file.h5:/dataset), .h5ad (file.h5ad:layers/counts),
-    .zarr, SigProfiler's .all, .exome and .region, an ENVI scene (.hdr with .img, .bsq, .bil or .bip), a
-    multi-page .tif or .tiff, or a folder of images, of texts (.txt) or from 10x Genomics
-    (matrix.mtx). Text and .mtx
-    files may be compressed (.gz).
+    .zarr, SigProfiler's .all, .exome and .region, an ENVI scene (.hdr with .img, .bsq, .bil or
+    .bip), a multi-page .tif or .tiff, or a folder of images, of texts (.txt) or from 10x Genomics
+    (matrix.mtx). Text and .mtx files may be compressed (.gz).
 
     \b
     conenmf demo                          an example, on data that are included

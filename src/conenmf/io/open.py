@@ -237,9 +237,9 @@ def open_data(
         ``.nc4``); AnnData (``.h5ad``); a Zarr store; text (``.csv``, ``.tsv``, ``.txt``, also with
         ``.gz``; ``.data`` and ``.dat``); SigProfiler's ``.all``, ``.exome`` and ``.region``;
         Parquet and Arrow (``.parquet``, ``.pq``, ``.arrow``, ``.feather``, ``.ipc``); MATLAB
-        (``.mat``); Matrix Market (``.mtx``, ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``, ``.bsq``, ``.bil`` or ``.bip``) and TIFF
-        stacks (``.tif``, ``.tiff``); a folder from 10x; or a folder of images or texts (``.txt``),
-        each of which is a sample.
+        (``.mat``); Matrix Market (``.mtx``, ``.mtx.gz``); ENVI scenes (``.hdr`` with ``.img``,
+        ``.bsq``, ``.bil`` or ``.bip``) and TIFF stacks (``.tif``, ``.tiff``); a folder from 10x; or
+        a folder of images or texts (``.txt``), each of which is a sample.
         Files that store sample after sample (rows in C order, CSR) are read fastest. The result has
         the names of samples and features in its attribute ``names``, if the file has them, and
         ``remarks`` says how the file was read.
