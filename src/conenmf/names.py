@@ -206,7 +206,8 @@ class Names:
             elif own.count(one) == 1:
                 places.append(own.index(one))
             else:
-                problem = f" has {excerpt(one)!r}, which names {own.count(one)} features, not one"
+                count = own.count(one)
+                problem = f" has {excerpt(one)!r}, which names {count} features, expected one"
                 raise OptionError(Option(option), problem, suggestion(one, own))
         return places
 

@@ -155,7 +155,8 @@ def fit(request: Request) -> int:
             about = about_samples(request, V.n_samples)
             about["classes"] = labels.get("classes")
         reference = read_scene_reference(request, V)
-        result = _factorize(request, V, interruption, labels.get("groups"))
+        (groups,) = labels.get("groups", {"": None}).values()
+        result = _factorize(request, V, interruption, groups)
         if reference is not None:
             match, words = match_scene(V, result.W, *reference)
             found = {"angles": match.angles.tolist(), "rmse": match.rmse, "words": words}
@@ -163,7 +164,9 @@ def fit(request: Request) -> int:
         has_effects = result.problem.has_effects  # which no judge knows
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
-        elif not (request.no_report or has_effects or request.symmetric):
+        elif has_effects and not request.no_report:
+            V.remarks += ("no verdict: it does not know groups whose scales differ",)
+        elif not (request.no_report or request.symmetric):
             with interruption.optional():
                 request.judge(result, interruption, **labels)
         with display.working(f"writing {target}"):
