@@ -68,7 +68,7 @@ def likely_classes(table: Any, leave_out: Iterable[str] = ()) -> dict[str, Array
         column = table[name]
         if column.dtype.kind not in "Ob":
             continue
-        codes = column.astype(str).factorize()[0]  # numbered as they appear
+        codes = column.astype(str).factorize(use_na_sentinel=False)[0]  # as they appear
         if 2 <= codes.max() + 1 <= codes.size / _MIN_PER_CLASS:
             found.setdefault(codes.tobytes(), (str(name), codes))
     return dict(found.values())
