@@ -1,6 +1,7 @@
 """Groups of samples: the objective, scales and the table beside plain NumPy, and what they keep."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -337,7 +338,6 @@ def test_refused_labels(labels, message, refuses):
 
 
 def test_remarks():
-    pd = pytest.importorskip("pandas")
     with pytest.warns(InputWarning, match="all samples are of the group 'a'"):
         assert Groups.of(["a"] * 45, SAMPLES) is None
     with pytest.warns(InputWarning, match="1 of 2 groups have fewer than 20 samples"):
@@ -348,7 +348,6 @@ def test_remarks():
 
 
 def test_labels_are_matched_with_samples_by_name():
-    pd = pytest.importorskip("pandas")
     names = [f"s{n}" for n in range(45)]
     frame = pd.DataFrame(np.arange(1.0, 91.0).reshape(45, 2), index=names)
     labels = pd.Series(np.repeat(["a", "b"], [20, 25]), index=names)
