@@ -33,6 +33,7 @@ from .data.validate import require_nonnegative
 from .errors import ComponentsError, DataError, OptionError
 from .io.open import as_data
 from .judge.scores import scores
+from .names import check_count
 from .pipeline import factorize
 from .result import Factorization
 from .solve.coefficients import finished
@@ -197,10 +198,8 @@ def compare(
     solvers = _check_all("solvers", solvers, SOLVERS)
     optional(function, "watch", watch, takes=2)
     true = optional(classes, "labels", labels)
-    if true is not None and true.size != V.n_samples:
-        raise DataError(
-            f"there are {true.size} labels for {V.n_samples} samples: give one for each"
-        )
+    if true is not None:
+        check_count(true.size, "labels", V.n_samples)
     contenders = []
     failure = None
     for init, solver in product(inits, solvers):

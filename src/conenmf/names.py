@@ -228,9 +228,15 @@ class Labelled:
         return np.array(self.values, dtype, copy=copy)
 
 
+def check_count(count: int, what: str, N: int, kind: str = "samples") -> None:
+    """Raise `DataError` unless there is one for each sample or feature."""
+    if count != N:
+        raise DataError(f"there are {count} {what} for {N} {kind}: give one for each")
+
+
 def _check_names(kind: str, count: int, names: Texts | None) -> None:
-    if names is not None and len(names) != count:
-        raise DataError(f"there are {len(names)} names for {count} {kind}: give one for each")
+    if names is not None:
+        check_count(len(names), "names", count, kind)
 
 
 def _check_shape(kind: str, count: int, option: str, shape: Shape | None) -> None:
@@ -411,16 +417,6 @@ def _types_of(class_: str) -> Texts:
     return tuple(f"{class_}:{count}" for count in _HOMOLOGIES.get(class_, _REPEATS))
 
 
-def _class_label(class_: str) -> str:
-    """Return the label of a class in figures: C>A, AC>NN; Del C, Ins 4, or MH for microhomology."""
-    if ">" in class_:
-        return class_
-    size, kind, bases = class_.split(":")
-    if bases == "M":
-        return "MH"
-    return f"{kind} {bases}" if size == "1" else f"{kind} {size}"
-
-
 # The class of each type, in COSMIC's order.
 MUTATION_CLASSES = {one: class_ for class_ in MUTATION_COLOURS for one in _types_of(class_)}
 
@@ -468,9 +464,9 @@ class MutationTypes(NamedTuple):
     @property
     def groups(self) -> list[tuple[float, str]]:
         """Return the centre and the name of each group of classes in figures."""
-        labels = np.array([_class_label(class_) for class_ in self.classes])
+        labels = np.array(self.classes)
         groups = []
-        for name in dict.fromkeys(labels.tolist()):
+        for name in dict.fromkeys(self.classes):
             centre = self.places[labels == name].mean()
             groups.append((float(centre), name))
         return groups

@@ -9,7 +9,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from conenmf import open_data
-from conenmf.errors import FileFormatError
+from conenmf.errors import DataError, FileFormatError
 from conenmf.names import Names
 
 COUNTS = sp.csc_array(np.random.default_rng(0).poisson(0.7, (6, 9)))  # genes x cells
@@ -84,7 +84,8 @@ def test_folders_that_are_not_whole(tmp_path, refuses):
         refuses(FileFormatError, message, lambda: open_data(folder))
 
     (folder / "barcodes.tsv").write_text("AAAC-1\n")
-    check_refused("6 genes and 9 cells, .* 6 genes and 1 cells")
+    message = "1 barcodes beside .* for 9 cells"
+    refuses(DataError, message, lambda: open_data(folder))
     (folder / "barcodes.tsv").unlink()
     check_refused(r"matrix\.mtx without barcodes\.tsv: copy the whole")
     (folder / "x_matrix.mtx").write_text("")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError, Message
-from ..names import Names
+from ..names import Names, check_count
 from ..text import visible
 from ..types import Texts, Titles
 from .arrays import open_matrix_market
@@ -96,11 +96,8 @@ def _name(
     n_cells, n_genes = counts.shape
     n_cell_names = len(cells or range(n_cells))
     n_symbols = len(symbols or range(n_genes))
-    if (n_cell_names, n_symbols) != (n_cells, n_genes):
-        raise FileFormatError(
-            f"{name} has {n_genes} genes and {n_cells} cells, and there are names of {n_symbols} "
-            f"genes and {n_cell_names} cells: copy or download it again"
-        )
+    check_count(n_cell_names, f"barcodes beside {name}", n_cells, "cells")
+    check_count(n_symbols, f"names beside {name}", n_genes, "genes")
     shared = Counter(symbols)
     genes = []
     for gene, identifier in zip(symbols or (), identifiers or (), strict=True):
