@@ -263,7 +263,7 @@ FUNCTIONS = {
     "tl.nmf": {"adata": ("annotated", AnnData(X)), "n_components": ("some", K), "layer": ("choice?",
         None), "key_added": ("text", "nmf"), **SCANPY, "options": (ANYTHING, {})},
     "datasets.load": {"name": ("choice", "digits"), "samples_are": ("choice?", None), "weights":
-        ("choice?", None), "shrink": ("size?", 2), "download": ("flag", False), "progress":
+        ("choice?", None), "download": ("flag", False), "progress":
         ("flag", False)},
     "datasets.available": {},
     "cones.geometry.cone_geometry": {**DATA, "labels": ("labels", LABELS)},
@@ -475,8 +475,8 @@ def test_names_of_data_frames_reach_the_result():
 def test_errors_show_the_call_that_reads_such_data(path, refuses):
     rows = entries(CALLS[path]["V"][1]).T.copy()
     rows[3, 2] = np.nan
-    message = r"row 3.*, column 2.* is NaN: .*; options .* go to from_rows\(X, missing='nan'\)"
+    message = r"row 3.*, column 2.* is NaN: .*; options .* go to from_rows"
     refuses(DataError, message, call, path, V=rows)
     rows[3, 2] = -1
-    message = r"row 3.*, column 2.* is -1.*; options .* go to from_rows\(X, negative='keep'\)"
+    message = r"row 3.*, column 2.* is -1.*; options .* go to from_rows"
     refuses(DataError, message, call, path, V=rows)

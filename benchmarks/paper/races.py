@@ -31,6 +31,7 @@ import statistics
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -107,7 +108,15 @@ SIZES = {
 def dataset(name: str) -> Dataset:
     """A dataset, or images of it that are smaller: "faces94 / 10" has a tenth of each side."""
     whole, _, shrink = name.partition(" / ")
-    return load(whole, shrink=int(shrink)) if shrink else load(whole)
+    found = load(whole)
+    if not shrink:
+        return found
+    side = int(shrink)
+    rows, columns = (length // side for length in found.image_shape)
+    squares = found.X.reshape(-1, rows, side, columns, side)
+    X = squares.mean(axis=(2, 4)).reshape(-1, rows * columns)
+    names = replace(found.names, image_shape=(rows, columns))
+    return replace(found, X=X, names=names, image_shape=(rows, columns))
 
 
 @lru_cache(maxsize=1)

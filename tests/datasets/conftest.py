@@ -17,7 +17,6 @@ def cache(tmp_path, monkeypatch):
     """No test sees the folders of the user."""
     folder = tmp_path / "cache"
     monkeypatch.setattr("conenmf.datasets.cache_folder", lambda: folder)
-    monkeypatch.setattr("conenmf.datasets.package_file", lambda description: None)
     monkeypatch.delenv("CONENMF_DATA", raising=False)
     return folder
 

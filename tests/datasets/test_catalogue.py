@@ -23,5 +23,3 @@ def test_every_dataset_says_where_it_comes_from(name):
     for url in description.downloads:
         is_checked = description.download_sha256 or (description.sha256 and description.exact)
         assert url.startswith("https://") or is_checked
-    if description.kind == "cells":
-        assert description.package_file

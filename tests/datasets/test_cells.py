@@ -1,17 +1,13 @@
 """Counts of genes in cells, from files of AnnData."""
 
-import importlib
-import sys
-
 import anndata
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from tests.datasets.files import place
 
 from conenmf import from_rows
-from conenmf.datasets import available, load, package_file
+from conenmf.datasets import load
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
@@ -49,19 +45,3 @@ def test_counts_of_cells(folder, rng):
         weighted.toarray(), np.log1p(1e4 * X / X.sum(1, keepdims=True).clip(1))
     )
     assert from_rows(weighted).shape == (5, 7)
-
-
-def test_cells_from_an_installed_package(folder, tmp_path, monkeypatch, rng, warned):
-    monkeypatch.setattr("conenmf.datasets.package_file", package_file)
-    site = tmp_path / "site"
-    X, _ = cells(site / "scanpy" / "datasets" / CELLS, rng)
-    (site / "scanpy" / "__init__.py").write_text("raise AssertionError('it was imported')")
-    monkeypatch.delitem(sys.modules, "scanpy", raising=False)
-    monkeypatch.syspath_prepend(site)
-    importlib.invalidate_caches()
-    assert "pbmc68k_reduced" in available()
-    np.testing.assert_array_equal(load("pbmc68k_reduced", weights="counts").X.toarray(), X)
-    assert "scanpy" not in sys.modules
-    assert str(site / "scanpy" / "datasets" / CELLS) in warned("pbmc68k_reduced")[0]
-    place(folder, "pbmc68k_reduced", np.ones((2, 5), np.uint8), [0, 1])
-    assert load("pbmc68k_reduced").X.shape == (2, 5)

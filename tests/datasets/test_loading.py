@@ -7,7 +7,6 @@ from tests.datasets.files import counts, place
 
 from conenmf import from_rows
 from conenmf.datasets import DATASETS, available, fingerprint, load, tf_idf
-from conenmf.errors import OptionError
 
 # Most datasets here are smaller than those of the same name; other tests look for this warning.
 pytestmark = pytest.mark.filterwarnings("ignore::conenmf.errors.InputWarning")
@@ -43,15 +42,6 @@ def test_images_are_upright(folder, rng):
     assert load("georgia_tech_crop").labels is None
 
 
-def test_images_are_shrunk(folder, rng, refuses):
-    images = rng.integers(0, 256, (2, 200, 180), np.uint8)
-    place(folder, "faces94", images.reshape(2, -1), [0, 1])
-    half = load("faces94", shrink=2)
-    assert half.image_shape == half.names.image_shape == (100, 90)
-    np.testing.assert_array_equal(half.X[1].reshape(100, 90)[7, 8], images[1, 14:16, 16:18].mean())
-    refuses(OptionError, "shrink=7 does not divide", lambda: load("faces94", shrink=7))
-
-
 def test_pixels_or_bands_are_the_samples(folder, rng, small):
     small("paviau_subset", image_shape=(3, 4))
     X = rng.integers(0, 9000, (12, 5), np.uint16)
@@ -80,6 +70,6 @@ def test_one_changed_number_gives_a_warning(folder, rng, small, warned):
     small("tr11", sha256=fingerprint(X, np.sort(labels)))
     assert "other numbers or classes" in warned("tr11")[0]
     small("tr11", shape=(414, 6429), K=9)
-    assert "6 samples of 9 features in 3 classes, expected 414 of 6429 in 9" in warned("tr11")[0]
+    assert "holds (6, 9) numbers in 3 classes, expected (414, 6429) in 9" in warned("tr11")[0]
     (folder / "tr11" / "labels.npy").unlink()
     assert "in 0 classes" in warned("tr11")[0]

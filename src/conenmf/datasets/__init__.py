@@ -16,7 +16,6 @@ their digest if the catalogue has one, or by their size and the number of classe
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 import shutil
@@ -29,20 +28,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arguments import choice, flag, integer, optional
+from ..arguments import choice, flag, optional
 from ..data.blocks import Rows
 from ..errors import (
     ConeNMFError,
-    FileFormatError,
     InputWarning,
-    Option,
-    OptionError,
     ReadError,
 )
 from ..io.images import SUFFIXES
 from ..io.limits import files_below, named_damage
 from ..io.open import from_rows, prepare
-from ..names import Names
+from ..names import Names, check_count
 from ..types import Array, Shape, Texts, Titles
 from .catalogue import DATASETS, Description
 
@@ -108,7 +104,6 @@ def load(
     *,
     samples_are: Literal["pixels", "bands"] | None = None,
     weights: Literal["tf-idf", "log", "counts"] | None = None,
-    shrink: int | None = None,
     download: bool = False,
     progress: bool = False,
 ) -> Dataset:
@@ -123,8 +118,6 @@ def load(
     weights : {"tf-idf", "log", "counts"}, optional
         For texts, the default is "tf-idf": counts times log(N / df), scaled to unit norm in each
         document; see `tf_idf`. For cells, the default is "log"; see `log_counts`.
-    shrink : int, optional
-        For images: average squares of this many pixels a side; 2 halves the sides.
     download : bool
         Download the official files into the user's cache if the dataset is not on this machine.
         This needs pooch, and not all datasets have a direct address.
@@ -155,7 +148,10 @@ def load(
     description = DATASETS[choice("name", name, DATASETS)]
     flag("download", download)
     flag("progress", progress)
-    _check_options(description, samples_are=samples_are, weights=weights, shrink=shrink)
+    choices = _CHOICES.get(description.kind, ())
+    optional(choice, "weights", weights, choices)
+    is_scene = description.kind == "scene"
+    optional(choice, "samples_are", samples_are, ("pixels", "bands") if is_scene else ())
     place, contents = _find(description)
     if contents is None and download and description.downloads:
         place, contents = _fetch_into_cache(description, progress)
@@ -167,11 +163,9 @@ def load(
     if difference:
         remark = f"{name} in {place} {difference}; to get it again, see {description.source}"
         warnings.warn(remark, InputWarning, stacklevel=2)
-    if weights != "counts" and description.kind in _WEIGHTS:
+    if weights != "counts" and choices:
         return replace(dataset, X=_WEIGHTS[description.kind](dataset.X))
-    if samples_are == "bands":
-        return _bands_as_samples(dataset)
-    return dataset if shrink is None else _shrink(dataset, shrink)
+    return _bands_as_samples(dataset) if samples_are == "bands" else dataset
 
 
 def available() -> list[str]:
@@ -184,37 +178,13 @@ def available() -> list[str]:
 
 
 def _is_here(description: Description) -> bool:
-    if description.name == "digits" or package_file(description) is not None:
+    if description.name == "digits":
         return True
     places = [folder / description.name for folder in _folders()]
     return any(place.is_dir() and any(place.iterdir()) for place in places)
 
 
-# --- options and preprocessing ------------------------------------------------------------------
-
-
-def _check_options(description: Description, **options: object) -> None:
-    kind = description.kind
-    for option, value in options.items():
-        if value is None:
-            continue
-        kinds = _OPTIONS[option]
-        if kind not in kinds:
-            listed = " or ".join(map(repr, kinds))
-            raise OptionError(
-                Option(option, value),
-                f" is for datasets of the kind {listed}, and {description.name} is of the kind "
-                f"{kind!r}: leave it out",
-            )
-        if kinds[kind]:
-            choice(option, value, kinds[kind])
-    shrink = optional(integer, "shrink", options["shrink"], at_least=1)
-    sides = description.image_shape or ()
-    if shrink is not None and any(side % shrink for side in sides):
-        raise OptionError(
-            Option("shrink", shrink),
-            f" does not divide images of {sides}: choose a divisor of both sides",
-        )
+# --- preprocessing ------------------------------------------------------------------------------
 
 
 def _dataset(description: Description, contents: _Contents, verified: bool) -> Dataset:
@@ -251,16 +221,6 @@ def _bands_as_samples(dataset: Dataset) -> Dataset:
     return replace(dataset, X=X, labels=None, classes=None, names=names)
 
 
-def _shrink(dataset: Dataset, shrink: int) -> Dataset:
-    """Average squares of pixels."""
-    assert dataset.image_shape is not None  # all images have a shape
-    rows, columns = (side // shrink for side in dataset.image_shape)
-    squares = dataset.X.reshape(-1, rows, shrink, columns, shrink)
-    X = squares.mean(axis=(2, 4)).reshape(-1, rows * columns)
-    names = replace(dataset.names, image_shape=(rows, columns))
-    return replace(dataset, X=X, names=names, image_shape=(rows, columns))
-
-
 def tf_idf(counts: object) -> Rows:
     """Return counts of terms times log(N / df), with documents of unit norm.
 
@@ -290,12 +250,8 @@ def _prepare(counts: object, **steps: Any) -> Rows:
     return rows
 
 
-# The options for each kind of dataset and their choices; the default comes first.
-_OPTIONS: dict[str, dict[str, Texts]] = {
-    "samples_are": {"scene": ("pixels", "bands")},
-    "weights": {"text": ("tf-idf", "counts"), "cells": ("log", "counts")},
-    "shrink": {"images": ()},
-}
+# The weights of each kind of dataset; the default comes first.
+_CHOICES: dict[str, Texts] = {"text": ("tf-idf", "counts"), "cells": ("log", "counts")}
 _WEIGHTS = {"text": tf_idf, "cells": log_counts}
 
 
@@ -351,11 +307,8 @@ def _difference(description: Description, contents: _Contents) -> str:
     n_classes = 0 if contents.labels is None else len(np.unique(contents.labels))
     has_all = n_classes == description.K or (description.kind == "scene" and n_classes > 0)
     if (N, F) != description.shape or not has_all:
-        n_samples, n_features = description.shape
-        return (
-            f"holds {N} samples of {F} features in {n_classes} classes, expected {n_samples} of "
-            f"{n_features} in {description.K}"
-        )
+        expected = f"expected {description.shape} in {description.K}"
+        return f"holds {(N, F)} numbers in {n_classes} classes, {expected}"
     if digest is None:
         return ""
     return _OTHER_NUMBERS if description.exact else _OTHER_DECODER
@@ -386,18 +339,6 @@ def _folders() -> list[Path]:
     return folders
 
 
-def package_file(description: Description) -> Path | None:
-    """Return the dataset's file in an installed package, without importing the package."""
-    package, _, rest = description.package_file.partition("/")
-    spec = importlib.util.find_spec(package) if package else None
-    if spec is not None:
-        for home in spec.submodule_search_locations or ():
-            path = Path(home, rest)
-            if path.is_file():
-                return path
-    return None
-
-
 def _find(description: Description) -> tuple[object, _Contents | None]:
     """Find the dataset on this machine: its location and its content."""
     if description.name == "digits":
@@ -409,10 +350,7 @@ def _find(description: Description) -> tuple[object, _Contents | None]:
         contents = _read_folder(place, description)
         if contents is not None:
             return place, contents
-    path = package_file(description)
-    if path is None:
-        return None, None
-    return path, _read_cells(path.parent, description)
+    return None, None
 
 
 def _where_to_get(description: Description) -> str:
@@ -442,13 +380,7 @@ def _read_folder(folder: Path, description: Description) -> _Contents | None:
     with named_damage(folder):
         contents = read(folder, description)
     if contents is not None and contents.labels is not None:
-        n_samples = contents.X.shape[0]
-        n_labels = len(contents.labels)
-        if n_samples != n_labels:
-            raise FileFormatError(
-                f"{folder} holds {n_samples} samples and {n_labels} labels, expected one for "
-                "each: get both files again"
-            )
+        check_count(len(contents.labels), f"labels in {folder}", contents.X.shape[0])
     return contents
 
 
@@ -545,7 +477,7 @@ def _read_cells(folder: Path, description: Description) -> _Contents | None:
     There x is the count of a gene, scaled so that the genes of each cell sum to 10,000. ``obs``
     contains the sum before scaling, so the counts can be recovered.
     """
-    path = _search(folder, description.package_file.rpartition("/")[2])
+    path = _search(folder, description.downloads[0].rpartition("/")[2])
     if path is None:
         return None
     import anndata  # slow to import

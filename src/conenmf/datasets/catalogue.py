@@ -49,8 +49,6 @@ class Description:
     variables : tuple of str
         Names of the numbers and of their classes in MATLAB files. Images in such files are stored
         column by column.
-    package_file : str
-        The file of an installed package that holds the dataset.
     """
 
     name: str
@@ -69,7 +67,6 @@ class Description:
     class_level: int = 1
     excluded_folder: str = ""
     variables: Texts = ()
-    package_file: str = ""
 
 
 _CLUTO = "https://karypis.github.io/glaros/files/sw/cluto/datasets.tar.gz"
@@ -244,7 +241,6 @@ _ALL = (
             "10x_pbmc68k_reduced.h5ad",
         ),
         download_sha256="e71d41e737c941559b7c57c9243bdb3d2c889c2adfdf00e3422ac6b46783676f",
-        package_file="scanpy/datasets/10x_pbmc68k_reduced.h5ad",
     ),
     Description(
         "orl_112x92",
