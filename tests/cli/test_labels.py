@@ -10,7 +10,7 @@ import pytest
 from conenmf import Factorization
 from conenmf.cli.inputs import read_labels
 from conenmf.errors import DataError, FileFormatError
-from conenmf.io.hdf5 import read_annotation, read_coordinates
+from conenmf.io.hdf5 import read_annotation
 from conenmf.names import Names
 
 NAMED = Names(("x", "y", "z"))
@@ -33,9 +33,9 @@ def test_labels_in_files(tmp_path, content, names, labels):
     ("content", "error", "message"),
     [
         (b"z,b\ny,a\nq,c\n", DataError, "not in labels: 'x'"),
-        (b"a\n", DataError, "has 1 labels for 3 samples"),
+        (b"a\n", DataError, "1 labels in .* for 3 samples"),
         (b"a,b\nc\nd\n", FileFormatError, r"has rows of \[1, 2\] fields"),
-        (b"", DataError, "has 0 labels for 3 samples"),
+        (b"", DataError, "0 labels in .* for 3 samples"),
         (b"\xff\xfe\x00", FileFormatError, "it is not UTF-8"),
     ],
 )
@@ -66,25 +66,6 @@ def test_classes_in_annotated_data(tmp_path, refuses):
     assert list(columns) == [["B", "T", "missing", "B"], ["1", "2", "2", "1"], list("wxyz")]
     missing = "no column 'age' in obs; it has"
     refuses(FileFormatError, missing, read_annotation, tmp_path / "cells.h5ad", "age")
-
-
-def test_cells_are_drawn_where_umap_has_placed_them(folder, run, rng):
-    def uses_coordinates(*command):
-        assert run(*command) == 0
-        return "at the coordinates that were given" in Path("out/report.html").read_text()
-
-    cells = anndata.AnnData(rng.random((30, 6)))
-    cells.obsm["X_umap"] = np.stack([np.arange(30.0), np.zeros(30)], axis=1)
-    cells.write_h5ad("cells.h5ad")
-    assert uses_coordinates("fit", "cells.h5ad", "-k", 2, "-o", "out", "--tables", "none")
-    assert not uses_coordinates("report", "out")  # the result does not keep them
-    assert uses_coordinates("report", "out", "--data", "cells.h5ad")
-    places = read_coordinates(Path("cells.h5ad"), "X_umap", 1 << 24)
-    np.testing.assert_array_equal(places, cells.obsm["X_umap"])
-    assert read_coordinates(Path("cells.h5ad"), "X_pca", 1 << 24) is None
-    cells.obsm["X_umap"][3] = np.nan  # as of a cell that was left out
-    cells.write_h5ad("cells.h5ad")
-    assert not uses_coordinates("report", "out", "--data", "cells.h5ad")
 
 
 @pytest.mark.parametrize("kind", ["folder", "column"])

@@ -53,7 +53,7 @@ def test_it_describes_what_was_found(cones, parsed):
 def test_the_numbers_to_point_at_are_those_of_the_result(cones, parsed):
     data = parsed(render(cones)).data
     diagnosis = cones.diagnose().details
-    ratio = f"is {diagnosis.rank.ratios[3]:.4g} times the next"
+    ratio = f": {diagnosis.rank.ratios[3]:.4g}"
     assert data["charts"]["ratios"]["text"][3].endswith(ratio)
     top = [shares[0][0] for shares in data["samples"]["shares"]]
     assert data["samples"]["labels"] == top == diagnosis.inspected.labels.tolist()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,13 +19,12 @@ from ..errors import DataTypeError, FileFormatError
 from ..names import Names
 from ..scale.disk import Source, Stamp
 from ..text import decoded, visible
-from ..types import Array, Lengths
+from ..types import Lengths
 from .limits import (
     NAME_BYTES,
     check_expansion,
     check_fits,
     choose_member,
-    fits,
     layout_of,
     listed,
     named_damage,
@@ -213,17 +213,22 @@ def open_object(member: Member) -> NamedMatrix:
 # --- other parts of AnnData -------------------------------------------------------------------
 
 
-def read_observations(path: Path) -> Any:
-    """Read obs of AnnData, without columns that have an entry of their name in uns."""
+@contextmanager
+def _opened(path: Path) -> Iterator[Member]:
     h5py = require_package("h5py", path)
     with named_damage(path), h5py.File(path) as root:
+        yield root
+
+
+def read_observations(path: Path) -> Any:
+    """Read obs of AnnData, without columns that have an entry of their name in uns."""
+    with _opened(path) as root:
         return _element(root["obs"]).drop(columns=[*root.get("uns", ())], errors="ignore")
 
 
 def read_annotation(path: Path, column: str) -> list[str]:
     """Read a column of obs of AnnData as texts; categories become their names."""
-    h5py = require_package("h5py", path)
-    with named_damage(path), h5py.File(path) as root:
+    with _opened(path) as root:
         table = _element(root["obs"])
     if column not in table:
         raise FileFormatError(
@@ -231,16 +236,6 @@ def read_annotation(path: Path, column: str) -> list[str]:
         )
     known = table[column].astype(object).where(table[column].notna(), "missing")
     return [decoded(value) for value in known]
-
-
-def read_coordinates(path: Path, name: str, budget: int) -> Array | None:
-    """Read the first two columns of an array of obsm of AnnData; None if it does not exist."""
-    h5py = require_package("h5py", path)
-    with named_damage(path), h5py.File(path) as root:
-        member = root.get(f"obsm/{name}")
-        is_matrix = is_array(member) and member.dtype.kind == "f" and member.ndim == 2
-        is_small = is_matrix and fits(member.dtype.itemsize * member.size, budget)
-        return np.asarray(member[:, :2], dtype=float) if is_small else None
 
 
 # --- MATLAB 7.3 -------------------------------------------------------------------------------

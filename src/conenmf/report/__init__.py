@@ -68,7 +68,6 @@ def render(
     image_shape: Shape | None = None,
     pixels_shape: Shape | None = None,
     classes: ArrayLike | None = None,
-    coordinates: ArrayLike | None = None,
     texts: Titles = None,
     stability: Stability | None = None,
 ) -> str:
@@ -95,9 +94,6 @@ def render(
         do not have it; the page then has a map of each component.
     classes : array (N,), optional
         Known classes of the samples, of any type; they colour the map of samples.
-    coordinates : array (N, 2), optional
-        Known coordinates of the samples, such as ``adata.obsm["X_umap"]``. The map of samples uses
-        them instead of positions between the components.
     texts : list of N str, optional
         The samples, if they are texts. Each component is shown with the beginnings of its typical
         texts.
@@ -124,7 +120,6 @@ def render(
         view,
         Names(image_shape=image_shape, pixels_shape=pixels_shape),
         classes=classes,
-        coordinates=coordinates,
         texts=texts,
         stability=stability,
     )
@@ -206,15 +201,12 @@ def _points_of_charts(
     drawn = [card.picture.chart for card in components.cards]
     drawn += [components.endmembers, samples.contributions, number.chart, *number.evidence]
     if residuals is not None:
-        drawn += residuals.charts
+        drawn.append(residuals.chart)
     return {chart.id: chart.data() for chart in drawn if chart is not None}
 
 
 def _subtitle(context: Context, title: str) -> str:
-    shape = context.names.pixels_shape
     samples = counted(context.result.n_samples, "sample")
-    if shape is not None:
-        samples = f"a scene of {shape[0]} x {shape[1]} pixels"
     features = counted(len(context.W), "feature")
     size = f"{samples} \N{MULTIPLICATION SIGN} {features}"
     components = counted(context.K, "component")

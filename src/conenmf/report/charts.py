@@ -244,12 +244,10 @@ class Curve:
 # --- the map of samples -------------------------------------------------------------------------
 
 # Lengths are in units of the radius of the circle of components.
-_HALF_SIDE = 1.45  # of the square that the honeycomb covers
 _MEDIAN_RADIUS = 0.7  # smallest distance from the centre that half of the samples should have
-_CROWD_AREA = 1.5  # of all samples when they touch
+_CROWD_RADIUS = 0.12  # of the disc of equal samples
+_GOLDEN_ANGLE = np.pi * (3 - math.sqrt(5))  # of a spiral that fills a disc evenly
 _MAX_SPACING = 0.05
-_ROW_SPACING = 0.866  # of a honeycomb, over its spacing
-_NUMBER_GAP = 0.1  # between a component's number and the circle, or the samples in front of it
 _RIM_WIDTH = 0.08
 
 
@@ -264,20 +262,15 @@ class SampleMap:
     half_side : float
         Half the side of a square that contains all samples and numbers.
     spacing : float
-        The smallest distance at which samples do not hide each other.
+        The size of the mark of a sample.
     """
 
     def __init__(self, places: Array, anchors: Array) -> None:
         self.places = places
         self.anchors = anchors
-        self.spacing = _spacing(len(places))
-        x, y = places.T[:, :, None]
-        along = places @ anchors.T
-        aside = np.abs(x * anchors[:, 1] - y * anchors[:, 0])
-        before = np.where(aside < _RIM_WIDTH, along, 0.0).max(axis=0, initial=1.0)
-        self.numbers = anchors * (before + _NUMBER_GAP)[:, None]
-        outermost = np.abs([*self.numbers, *places, (1.0, 1.0)]).max()
-        self.half_side = outermost + _RIM_WIDTH
+        self.spacing = min(_MAX_SPACING, 1 / math.sqrt(len(places)))
+        self.numbers = anchors * (1 + _CROWD_RADIUS + _RIM_WIDTH)
+        self.half_side = 1 + _CROWD_RADIUS + 2 * _RIM_WIDTH
 
     def marks(self, labels: Array) -> list[tuple[int, str]]:
         """Return each label with a path that marks its samples, in the shape of the label."""
@@ -291,23 +284,13 @@ class SampleMap:
         return marks
 
 
-def map_at(coordinates: Array) -> SampleMap:
-    """Draw samples at given coordinates (S, 2), the second one upwards, on the same scale."""
-    low = coordinates.min(axis=0)
-    high = coordinates.max(axis=0)
-    half = max((high - low).max(), TINY) / 2
-    places = (coordinates - (low + high) / 2) / half
-    return SampleMap(places * (1, -1), np.zeros((0, 2)))
-
-
 def map_of(shares: Array, similarity: Array) -> SampleMap:
     """Place each sample at the weighted mean of the components that it uses.
 
     The weight of a component is its share in the sample over its share in the mean sample, so a
     component present in all samples does not attract them all. With more than three components,
     these ratios are raised to the lowest power that keeps mixtures from crowding in the centre,
-    where any mixture could be. Samples that would hide each other take the nearest free cell of a
-    honeycomb, the purest first, so the size of a crowd shows how many samples it has.
+    where any mixture could be. Samples are moved along a spiral, so equal ones form a disc.
 
     Parameters
     ----------
@@ -316,15 +299,17 @@ def map_of(shares: Array, similarity: Array) -> SampleMap:
     similarity : array (K, K)
         Similarity of components; similar ones become neighbours.
     """
-    K = shares.shape[1]
+    S, K = shares.shape
     anchors = _circle(round_tour(similarity)) * (K > 1)
     ratios = rows_to_one(shares / np.maximum(shares.mean(axis=0), TINY))
     for power in (1, 2, 3, 4, 6, 8) if K > 3 else (1,):
         targets = rows_to_one(ratios**power) @ anchors
         if np.median(norm(targets, axis=1)) >= _MEDIAN_RADIUS:
             break
-    purest_first = np.argsort(-shares.max(axis=1), kind="stable")
-    return SampleMap(_in_free_cells(targets, purest_first), anchors)
+    turns = _GOLDEN_ANGLE * np.arange(S)
+    spiral = np.stack([np.cos(turns), np.sin(turns)], axis=1)
+    radii = _CROWD_RADIUS * np.sqrt(np.arange(S) / S)
+    return SampleMap(targets + spiral * radii[:, None], anchors)
 
 
 def _circle(tour: Array) -> Array:
@@ -333,19 +318,6 @@ def _circle(tour: Array) -> Array:
     angles = np.empty(K)
     angles[tour] = np.arange(K) * (2 * np.pi / K) - np.pi / 2
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
-def _in_free_cells(targets: Array, order: Array) -> Array:
-    """Return the nearest free cell of a honeycomb for each target, in this order."""
-    cells = _honeycomb(_spacing(len(targets)))
-    free = cells.copy()
-    places = np.empty_like(targets)
-    for n in order:
-        distances = np.square(free - targets[n]).sum(axis=1)
-        cell = int(distances.argmin())
-        places[n] = cells[cell]
-        free[cell] = np.inf  # this cell is taken
-    return places
 
 
 def rows_to_one(rows: Array) -> Array:
@@ -361,19 +333,3 @@ def round_tour(similarity: Array) -> Array:
         own = similarity[tour[-1], remaining]
         tour.append(remaining.pop(int(own.argmax())))
     return np.array(tour)
-
-
-def _spacing(S: int) -> float:
-    """Return the smallest distance between S samples."""
-    area = _CROWD_AREA / max(S, 1)  # of a cell
-    return min(_MAX_SPACING, math.sqrt(area / _ROW_SPACING))
-
-
-def _honeycomb(spacing: float) -> Array:
-    """Return the centres of the cells."""
-    last = int(_HALF_SIDE / spacing / _ROW_SPACING)
-    numbers = np.arange(-last, last + 1)
-    row, column = np.meshgrid(numbers, numbers, indexing="ij")
-    x = (column + 0.5 * (row % 2)) * spacing
-    y = row * spacing * _ROW_SPACING
-    return np.stack([x, y], axis=-1).reshape(-1, 2)

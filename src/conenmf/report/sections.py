@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments import array, choice, optional, several, text
+from ..arguments import choice, optional, several, text
 from ..arguments import classes as numbers_of_classes
 from ..components import largest_features
 from ..data.blocks import exact, unit_columns
@@ -25,11 +25,11 @@ from ..judge.diagnosis import COMPONENT_GRADES, GRADES, Row
 from ..judge.matching import cosines, match_components
 from ..judge.stability import Stability
 from ..judge.uniqueness import MAX_ERROR_RATIO
-from ..names import MUTATION_COLOURS, MutationTypes, Names, mutation_types
+from ..names import MUTATION_COLOURS, MutationTypes, Names, check_count, mutation_types
 from ..plots import abundance_maps
 from ..result import Factorization
 from ..text import counted, visible
-from ..types import Array, Facts, Pair, Shape, Titles
+from ..types import Array, Facts, Pair, Range, Shape, Titles
 from . import charts
 from .charts import Axis, Chart, Curve, Mark, SampleMap
 
@@ -45,9 +45,7 @@ _MAX_BAND_RATIO = 1.6  # height of a band over the largest value
 _MAX_POINTED = 4  # components whose values are shown at the pointer
 _MIN_SIDE = 8  # of features that may be recognised as the pixels of square images
 _MAX_STEP_RATIO = 0.8  # of steps to neighbours over other steps, if neighbours are alike
-_USUAL_RANGE = 2.0  # in units of sigma, on both sides of zero in a chart of residuals
 _LEVELS = dict(zip(COMPONENT_GRADES, GRADES, strict=True))  # with the colours of rows
-_COLOURS = ((20, 12, 60), (46, 62, 128), (30, 120, 140), (70, 180, 110), (250, 230, 60))  # of maps
 _MAX_UNORDERED = 200  # samples that are drawn in order even if neighbours are not alike
 
 
@@ -91,15 +89,13 @@ class Image(NamedTuple):
         return max(self.width, self.height) <= _MAX_ENLARGED_PIXELS
 
 
-def image(pixels: Array, white: float, description: str, palette: Array | None = None) -> Image:
-    """Return pixels as a PNG, where 0 is black and `white` is white, or with a palette."""
+def image(pixels: Array, white: float, description: str) -> Image:
+    """Return pixels as a PNG, where 0 is black and `white` is white."""
     from PIL import Image as Picture
 
     factor = 255.0 / white if white > 0 else 0.0
     values = np.clip(pixels * factor, 0, 255).round()
     picture = Picture.fromarray(values.astype(np.uint8))
-    if palette is not None:
-        picture.putpalette(palette.astype(np.uint8).tobytes())
     stream = io.BytesIO()
     picture.save(stream, "png", optimize=True)
     content = base64.b64encode(stream.getvalue()).decode("ascii")
@@ -173,8 +169,6 @@ class Context:
     view : {"images", "curves", "terms"}
         How components and samples are drawn.
     classes : Classes or None
-    coordinates : array (N, 2) or None
-        Known coordinates of the samples.
     texts : list of N str, or None
         The samples, if they are texts.
     stability : Stability or None
@@ -187,7 +181,6 @@ class Context:
         shapes: Names | None = None,
         *,
         classes: ArrayLike | None = None,
-        coordinates: ArrayLike | None = None,
         texts: Titles = None,
         stability: Stability | None = None,
     ) -> None:
@@ -204,11 +197,10 @@ class Context:
         self.names = result.names.updated(shapes or Names()).checked(N, F)
         check_view(view, self.names)
         self.view = self._choose_view() if view == "auto" else view
-        self.coordinates = optional(array, "coordinates", coordinates, (N, 2))
         self.classes = None if classes is None else _number_classes(classes, N)
         self.texts = optional(several, "texts", texts, "a list of texts")
-        if self.texts is not None and len(self.texts) != N:
-            raise DataError(f"there are {len(self.texts)} texts for {N} samples: give one for each")
+        if self.texts is not None:
+            check_count(len(self.texts), "texts", N)
         if stability is not None and stability.W.shape != result.W.shape:
             raise DataError(
                 f"stability has components of shape {stability.W.shape}, and the result of "
@@ -325,9 +317,7 @@ def _number_classes(values: Any, N: int) -> Classes:
     """Number the classes, the largest first; of a table, those of the first column."""
     if isinstance(values, Mapping):
         values = next(iter(values.values()))
-    count = numbers_of_classes("classes", values).size
-    if count != N:
-        raise DataError(f"there are {count} classes for {N} samples: give one for each")
+    check_count(numbers_of_classes("classes", values).size, "classes", N)
     own = [visible(one) for one in np.asarray(values)]
     names = [name for name, _ in Counter(own).most_common()]
     place = {name: number for number, name in enumerate(names)}
@@ -429,26 +419,6 @@ class Card:
         return references[self.k] if references else ""
 
     @property
-    def share(self) -> float:
-        """The share of the reconstruction."""
-        return float(self._context.result.shares[self.k])
-
-    @property
-    def part(self) -> float:
-        """The share over the largest share."""
-        return self.share / (self._context.result.shares.max() or 1.0)
-
-    @property
-    def size(self) -> int:
-        """The number of samples that use it most."""
-        return int(self._context.details.sizes[self.k])
-
-    @property
-    def mean_share(self) -> float:
-        """The mean share in a sample."""
-        return self._context.shares[:, self.k].mean()
-
-    @property
     def grade(self) -> str:
         """Whether to interpret the component."""
         return self._context.diagnosis.components[self.k]
@@ -493,18 +463,6 @@ class Card:
         specific = units[:, self.k] * charts.rows_to_one(units)[:, self.k]
         return _largest_terms(self._context, specific, _MAX_TERMS)
 
-    @property
-    def largest_class(self) -> tuple[str, float] | None:
-        """The class with most samples of the component, and its share of them."""
-        classes = self._context.classes
-        if classes is None:
-            return None
-        own = classes.numbers[np.asarray(self._context.result.labels) == self.k]
-        if not own.size:
-            return None
-        counts = np.bincount(own)
-        return classes.names[int(counts.argmax())], counts.max() / own.size
-
     @cached_property
     def stability(self) -> Recurrence | None:
         """How many runs contain the component, if there are several."""
@@ -547,15 +505,12 @@ def _way_of_drawing(context: Context) -> str:
 def _bands_in_words(context: Context) -> str:
     """Describe what the bands of components show; "" if there are none."""
     runs = context.stability
-    others = context.uniqueness
     if runs is not None and context.has_limits:
         origin = f"within the 90% limits over {runs.n_runs} runs ({runs.difference})"
-    elif "can be moved" not in others.verdicts:
-        return ""
-    elif others.was_searched:
-        origin = f"in other factors with an error of up to {MAX_ERROR_RATIO} times"
+    elif "can be moved" in context.uniqueness.verdicts:
+        origin = f"in other factors with an error of at most {MAX_ERROR_RATIO} times this one"
     else:
-        origin = "in other factors with this error"
+        return ""
     if context.view == "images":
         return f"The second image of a component shows how much values vary {origin}."
     what = "band" if context.view == "curves" else "thin line"
@@ -715,23 +670,15 @@ def maps(context: Context) -> Maps | None:
     if shape is None:
         return None
     shares = abundance_maps(context.W, context.result.H, shape, max_pixels=_MAX_MAP_PIXELS)
-    palette = _palette()
     figures = []
     for k, share in enumerate(shares):
         top = share.max()
-        figures.append(Map(k, image(share, top, f"map of component {k}", palette), top))
+        figures.append(Map(k, image(share, top, f"map of component {k}"), top))
     rows, columns = shares.shape[1:]
     thinned = ""
     if (rows, columns) != shape:
         thinned = f"Of {shape[0]} x {shape[1]} pixels, {rows} x {columns} are drawn."
     return Maps(figures, thinned)
-
-
-def _palette() -> Array:
-    """Return colours (256, 3) from dark blue through green to yellow, each lighter than before."""
-    at = np.linspace(0, 255, len(_COLOURS))
-    channels = [np.interp(np.arange(256), at, marks) for marks in zip(*_COLOURS, strict=True)]
-    return np.stack(channels, axis=1)
 
 
 class Group(NamedTuple):
@@ -756,11 +703,8 @@ def samples(context: Context) -> Samples:
     """Return the map of the inspected samples, and the contributions of components to them."""
     inspected = context.details.inspected
     size = inspected.indices.size
-    if context.coordinates is not None:
-        layout = charts.map_at(exact(context.coordinates)[inspected.indices])
-    else:
-        similarity = cosines(context.W) + cosines(context.shares)
-        layout = charts.map_of(context.shares, similarity)
+    similarity = cosines(context.W) + cosines(context.shares)
+    layout = charts.map_of(context.shares, similarity)
     sizes = context.details.sizes.tolist()
     buttons = [(str(k), count) for k, count in enumerate(sizes)]
     groups = [Group("component", layout.marks(inspected.labels), buttons)]
@@ -788,25 +732,24 @@ def _contributions(context: Context) -> Chart | None:
     coefficients = context.details.inspected.coefficients
     S = len(coefficients)
     curve = context.samples
-    label = "What each component contributes to the samples, in their order"
-    if curve.axis.name == "date":
-        label = "What each component contributes to the samples, over time"
-    elif S > _MAX_UNORDERED and not _are_closer(context.shares, 1, S // 2):
+    is_ordered = S <= _MAX_UNORDERED or _are_closer(context.shares, 1, S // 2)
+    if S < 3 or not (is_ordered or curve.axis.name == "date"):
         return None
-    return None if S < 3 else _together(coefficients, curve, label, "contributions")
+    label = f"What each component contributes to the samples, by {curve.axis.name}"
+    return _together(coefficients, curve, label, "contributions")
 
 
 # --- residuals ----------------------------------------------------------------------------------
 
 
 class Residuals(NamedTuple):
-    """Q over what is expected, features by their share of Q, and charts."""
+    """Q over what is expected, features by their share of Q, and samples."""
 
     Q: float
     expected: float
     ratio: str
     bars: list[Bar]
-    charts: list[Chart]
+    chart: Chart
 
 
 def residuals(context: Context) -> Residuals | None:
@@ -823,9 +766,7 @@ def residuals(context: Context) -> Residuals | None:
         value = f"{ratios[f]:.3g}, {percent(summary.far[f])} beyond 3 sigma"
         bars.append(Bar(context.names.feature(f), value, ratios[f] / top))
     ratio = f"{Q / expected:.3g}" if expected > 0 else "none"
-    by_sample = _sample_ratios(context, summary.by_sample)
-    ranges = _residual_ranges(context, summary.quantiles)
-    return Residuals(Q, expected, ratio, bars, [by_sample, ranges])
+    return Residuals(Q, expected, ratio, bars, _sample_ratios(context, summary.by_sample))
 
 
 def _sample_ratios(context: Context, by_sample: Array) -> Chart:
@@ -836,25 +777,6 @@ def _sample_ratios(context: Context, by_sample: Array) -> Chart:
     marks = [Mark(curve.path(values, y), "line main")]
     highs = np.nan_to_num(curve.highs(values))
     return curve.chart("Q / expected Q of each sample", y, marks, "by-sample", highs)
-
-
-def _residual_ranges(context: Context, quantiles: Array) -> Chart:
-    """Draw the median and the central 90% of each feature's residuals, in units of sigma."""
-    low, middle, high = np.nan_to_num(quantiles)
-    x = Axis("feature", -0.5, low.size - 0.5, context.names.feature_names or ())
-    y = Axis("sigma", min(low.min(), -_USUAL_RANGE), max(high.max(), _USUAL_RANGE))
-    features = np.arange(low.size)
-    places = x.place(features)
-    ranges = charts.whiskers(places, y.place(low), y.place(high))
-    centre = y.place(middle)
-    medians = charts.whiskers(places, centre - 0.01, centre + 0.01)
-    marks = [Mark(ranges, "line main"), Mark(medians, "line original")]
-    texts = []
-    for f in features.tolist():
-        span = f"{low[f]:.2g} to {high[f]:.2g}, median {middle[f]:.2g}"
-        texts.append(f"{context.names.feature(f)}: {span}")
-    label = "Residuals of each feature in units of sigma: 5% to 95%, and the median"
-    return Chart(label, x, y, marks, "residual-ranges", (features, high), texts)
 
 
 # --- reconstructions ----------------------------------------------------------------------------
@@ -927,51 +849,39 @@ class Number(NamedTuple):
 
 
 def number(context: Context) -> Number:
-    """Return the ratios of singular values and the number of components that they suggest."""
+    """Return the ratios of singular values, the number that they suggest, and other evidence."""
     rank = context.details.rank
     K = context.K
     first = " after the first" if rank.K > 1 else ""
     text = f"The largest ratio{first} is at K = {rank.K}; this result has K = {K}."
-    numbers = np.arange(1, rank.ratios.size + 1)
-    x = Axis("number of components", 0.5, numbers.size + 0.5)
+    ks = np.arange(1, rank.ratios.size + 1)
+    label = "Ratio of each singular value to the next"
     y = Axis("ratio", 1.0, rank.highest_shown)
-    places = x.place(numbers)
-    heights = np.minimum(y.place(rank.ratios), 1.0)
+    evidence = []
+    if (selection := context.result.selection) is not None:
+        for one in selection.evidence:
+            own = np.isfinite(one.scores)
+            scores = one.scores[own]
+            if scores.size > 1:
+                height = Axis("score", scores.min(), scores.max())
+                said = f"{one.name} says {one.K}; {one.meaning}"
+                name = f"evidence-{one.name.replace(' ', '-')}"
+                ks_of_one = one.ks[own]
+                chart = _scores(said, ks_of_one, scores, height, selection.interval, name)
+                evidence.append(chart)
+    return Number(text, _scores(label, ks, rank.ratios, y, (K, K), "ratios"), evidence)
+
+
+def _scores(label: str, ks: Array, scores: Array, y: Axis, chosen: Range, id_: str) -> Chart:
+    """Draw a score for each number of components; those that are chosen stand out."""
+    x = Axis("number of components", 0.5, ks[-1] + 0.5)
+    heights = y.place(scores).clip(0.01, 1)
     marks = []
-    for class_, chosen in (("bar", numbers != K), ("bar main", numbers == K)):
-        path = charts.bars(places[chosen], heights[chosen], 0.6 / numbers.size)
+    is_chosen = (ks >= chosen[0]) & (ks <= chosen[1])
+    for class_, own in (("bar", ~is_chosen), ("bar main", is_chosen)):
+        path = charts.bars(x.place(ks[own]), heights[own], 0.6 / ks[-1])
         marks.append(Mark(path, class_))
     texts = []
-    for n, ratio in enumerate(rank.ratios, 1):
-        texts.append(f"singular value {n} is {ratio:.4g} times the next")
-    label = "Ratio of each singular value to the next"
-    chart = Chart(label, x, y, marks, "ratios", (numbers, rank.ratios), texts)
-    return Number(text, chart, _evidence(context))
-
-
-def _evidence(context: Context) -> list[Chart]:
-    """Draw the scores of each piece of evidence for the number, with the interval."""
-    selection = context.result.selection
-    if selection is None:
-        return []
-    drawn = []
-    for one in selection.evidence:
-        finite = np.isfinite(one.scores)
-        ks = one.ks[finite]
-        if ks.size < 2:
-            continue
-        scores = one.scores[finite]
-        x = Axis("number of components", 0.5, ks[-1] + 0.5)
-        y = Axis("score", scores.min(), scores.max())
-        interval = np.add(selection.interval, (-0.5, 0.5))
-        ends = x.place(interval.clip(x.low, x.high))
-        band = charts.bars(ends.mean(keepdims=True), np.ones(1), np.ptp(ends))
-        line = Curve(ks.astype(float), str, x).path(scores, y)
-        texts = []
-        for k, score in zip(ks.tolist(), scores, strict=True):
-            texts.append(f"{score:.4g} for {counted(k, 'component')}")
-        marks = [Mark(band, "band"), Mark(line, "line main")]
-        label = f"{one.name} says {one.K}; {one.meaning}"
-        name = one.name.replace(" ", "-")
-        drawn.append(Chart(label, x, y, marks, f"evidence-{name}", (ks, scores), texts))
-    return drawn
+    for k, score in zip(ks.tolist(), scores, strict=True):
+        texts.append(f"K = {k}: {score:.4g}")
+    return Chart(label, x, y, marks, id_, (ks, scores), texts)
