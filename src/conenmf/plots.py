@@ -90,36 +90,17 @@ def curves(
     return ax
 
 
-def evidence(
-    pieces: Sequence[Any], interval: Range, axes: object, has_requirement: bool = False
-) -> Array:
-    """Draw the scores of each piece of evidence about K, and the interval; return the axes.
-
-    The axes of a requirement come last and stay empty.
-    """
-    count = len(pieces) + has_requirement
+def evidence(pieces: Sequence[Any], interval: Range, axes: object) -> Array:
+    """Draw the scores of each piece of evidence about K, and the interval; return the axes."""
+    count = len(pieces)
     drawn = _grid(axes, count, "pieces", width=3.4, height=3.0, columns=count)
-    for ax, one in zip(drawn, pieces, strict=False):
+    for ax, one in zip(drawn, pieces, strict=True):
         ax.axvspan(interval[0] - 0.5, interval[1] + 0.5, color="0.9")
         ax.plot(one.ks, one.scores, marker=".")
         ax.axvline(one.K, color="0.4", linestyle="--")
         label = "\n".join(fill(part, _LABEL_CHARS) for part in one.meaning.split("; "))
         ax.set(xlabel="number of components K", ylabel=label, title=f"{one.name}: {one.K}")
     return drawn
-
-
-def requirement(
-    bounds: dict[int, float], errors: dict[int, float], error: float, band: Range, ax: object
-) -> Axes:
-    """Draw lower bounds, errors of fits, and the numbers of components that an error needs."""
-    ax = _axes(ax)
-    ax.axvspan(band[0] - 0.5, band[1] + 0.5, color="0.9")
-    ax.plot([*bounds], [*bounds.values()], marker=".", label="lower bound")
-    ax.plot([*errors], [*errors.values()], marker="o", linestyle="", label="fit")
-    ax.axhline(error, color="0.4", linestyle="--")
-    ax.set(xlabel="number of components K", ylabel="relative error", title="error and lower bound")
-    ax.legend()
-    return ax
 
 
 def spectrum(rank: RankEstimate, K: int, ax: object) -> Axes:

@@ -157,12 +157,3 @@ def test_the_search_asks_few_numbers():
         assert len(asked) <= 12
     assert first(lambda k: k >= 90, 3, 100, 4) is None
     assert first(lambda k: False, 3, 8) is None
-
-
-def test_the_picture_shows_bounds_fits_and_the_band():
-    found = components_for(product(0, 3), 0.1)
-    ax = found.plot()
-    bounds, fits, level = ax.lines
-    assert bounds.get_xdata().tolist() == [*found.bounds]
-    assert fits.get_ydata().tolist() == [*found.errors.values()]
-    assert level.get_ydata()[0] == 0.1

@@ -60,7 +60,7 @@ from ..solve.solvers import Solver
 from ..text import counted
 from ..types import Array, Facts, Interval, Range, Texts
 from .dispersion import largest_residual, likelihoods, some_samples
-from .requirement import Requirement, exact_number, exact_rank
+from .requirement import exact_number, exact_rank
 from .stability import numbers_of_components
 
 PROVED = "proved"
@@ -256,19 +256,14 @@ class Selection:
         lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
         return cls(**{**facts, **lists, "evidence": tuple(pieces)})
 
-    def plot(self, axes: object = None, requirement: Requirement | None = None) -> Array:
+    def plot(self, axes: object = None) -> Array:
         """Draw the scores of each piece of evidence, its number, and the interval.
 
         Parameters
         ----------
         axes : array of matplotlib axes, optional
-        requirement : Requirement, optional
-            The answer of `components_for`; one more picture shows its bounds, fits and band.
         """
-        drawn = plots.evidence(self.evidence, self.interval, axes, requirement is not None)
-        if requirement is not None:
-            requirement.plot(drawn[-1])
-        return drawn
+        return plots.evidence(self.evidence, self.interval, axes)
 
 
 # --- evidence for least squares ---------------------------------------------------------------

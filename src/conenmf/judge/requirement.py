@@ -24,7 +24,6 @@ import numpy as np
 from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 
-from .. import plots
 from ..arguments import number
 from ..data.blocks import EPS, dense, exact, slices
 from ..data.matrix import DataMatrix
@@ -92,16 +91,6 @@ class Requirement:
 
     def __str__(self) -> str:
         return self.sentence
-
-    def plot(self, ax: object = None) -> object:
-        """Draw the lower bounds, the errors of fits, and the band of numbers; return the axes.
-
-        Parameters
-        ----------
-        ax : matplotlib axes, optional
-        """
-        high = max(self.errors, default=self.low) if self.high is None else self.high
-        return plots.requirement(self.bounds, self.errors, self.error, (self.low, high), ax)
 
 
 def components_for(
