@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from types import MethodType
 from typing import Any, Self, TypeAlias
@@ -35,7 +34,7 @@ from .data.known import is_of_features, observed_only, weigh_samples
 from .data.matrix import Aligned, DataMatrix
 from .data.prepare import apply_preparation
 from .data.resources import MemorySize
-from .data.validate import Negative, check_components, unmask
+from .data.validate import Negative, unmask
 from .errors import (
     ConeNMFError,
     DataError,
@@ -77,7 +76,16 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "result_",
     "_unknown",
 )
-_CONSTRAINTS = ("orthogonality", "min_volume", "sum_to_one")
+_OF_ALL = (  # parameters that a stream of batches cannot follow
+    "alpha_W",
+    "alpha_H",
+    "orthogonality",
+    "min_volume",
+    "sum_to_one",
+    "fixed",
+    "robust",
+    "symmetric",
+)
 _SETTINGS_OF_X = ("Q", "Q_expected", "robust")
 # What a file has besides the result: plain values, and these arrays.
 _Plain: TypeAlias = bool | int | float | str | np.generic | None
@@ -115,19 +123,13 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
     """Return an option that a stream of batches cannot follow, or None."""
     if "stream" not in get_loss(model.loss).constraints:
         return Option("loss", model.loss)
-    if not model._penalties().are_none:
-        for name in ("alpha_W", "alpha_H", *_CONSTRAINTS):
-            value = getattr(model, name)
-            if value not in (0, "same"):
-                return Option(name, value)
-    if model.fixed is not None:
-        return Option("fixed")
-    if model.robust is not None:
-        return Option("robust", model.robust)
+    model._penalties()  # rejects impossible ones
+    for name in _OF_ALL:
+        value = getattr(model, name)
+        if value is not None and not (isinstance(value, _Plain) and value in (0, "same")):
+            return Option(name, value)
     if isinstance(model.missing, str) and model.missing == "zeros":
         return Option("missing", "zeros")
-    if model.symmetric:
-        return Option("symmetric", True)
     return None if getattr(model, "_weights", None) is None else Option("weights")
 
 
@@ -416,11 +418,7 @@ class ConeNMF(
         if sample_weight is not None:
             V = weigh_samples(V, sample_weight, loss.degree)
         problem = self._problem(V)
-        watch: AbstractContextManager[Callback | None] = nullcontext(self.callback)
-        is_quiet = isinstance(self.verbose, int) and not self.verbose
-        if not is_quiet:
-            watch = watching(self.verbose, self.callback, self.max_iter, V)
-        with watch as callback:
+        with watching(self.verbose, self.callback, self.max_iter, V) as callback:
             result = factorize(
                 V,
                 n_components,
@@ -753,8 +751,6 @@ class ConeNMF(
         """
         check_is_fitted(self)
         A = X if is_elsewhere(X) else array("X", X, ("n", self.n_components_), error=DataError)
-        if A.ndim != 2 or A.shape[1] != self.n_components_:
-            raise DataError(f"X has shape {A.shape}, expected (n, {self.n_components_})")
         reconstruction = A @ self.components_
         unknown = getattr(self, "_unknown", None)
         if unknown is None or not unknown.any():
@@ -1013,13 +1009,10 @@ class ConeNMF(
             "max_memory": self.max_memory,
             **given,
         }
-        names = options["names"] = None
-        if feature_names is not None:
-            names = options["names"] = Names.of(feature_names=feature_names)
+        names = options["names"] = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
-            found = names_of(X)
-            options["names"] = found if names is None else found.updated(names)
+            options["names"] = names_of(X).updated(names)
             X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
@@ -1053,9 +1046,8 @@ class ConeNMF(
         except ConeNMFError:  # an option that scikit-learn asked for, such as the loss
             raise
         except Exception as problem:
-            is_cube = getattr(X, "ndim", 2) == 3
             advice = ""
-            if is_cube:
+            if getattr(X, "ndim", 2) == 3:
                 advice = " If it is a cube, pass X.reshape(-1, X.shape[2]): a row per pixel."
             raise DataTypeError(str(problem)[:1000] + advice) from problem  # the text may be long
 
@@ -1073,17 +1065,12 @@ class ConeNMF(
             raise DataError(
                 f"init is a tuple of {len(pair)}, expected the pair (coefficients, components)"
             )
-        A, C = pair
-        of_A = names_of(A).feature_names
-        of_C = names_of(C).sample_names
-        of_both = of_C if of_A and of_C and {*of_A} == {*of_C} else None
-        names = replace(V.names, feature_names=of_both)
-        A = in_order(names, "coefficients", A, "sample", "feature" if of_both else "")
-        C = in_order(V.names, "components", C, "", "feature")
+        A = in_order(V.names, "coefficients", pair[0], "sample")
+        C = in_order(V.names, "components", pair[1], "", "feature")
         K = self.n_components
         if isinstance(K, str) and K == "auto":
             K = len(factor("components", C, ("K", F)))
-        K = check_components(components(K, auto=True), V)
+        K = int(check_k(K, V))
         W = check_factor(C, (K, F), "components", V.dtype).T
         return K, W if A is None else (W, check_factor(A, (N, K), "coefficients", V.dtype).T)
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import default_rng
@@ -538,17 +538,24 @@ def _first_run(task: _Task, problem: Problem, start: Start, resume: Parts | None
     if problem.is_plain and task.solver.extrapolate:
         K = start.W.shape[1]
         approximation = problem.loss.approximation(task.data, K, task.known)
+    save = None if task.saved is None else task.saved.save_if_due
+    return _begun_run(
+        task, problem, start, approximation, callback=task.callback, resume=resume, save=save
+    )
+
+
+def _begun_run(task: _Task, problem: Problem, start: Start, approximation: Any, **how: Any) -> Run:
+    """Return a run from a start, whose time counts from the beginning of the fit."""
+    assert task.solver is not None
     run = Run(
         problem.objective(task.data),
         start.W,
         start.H,
         task.solver,
         task.stopping,
-        callback=task.callback,
-        resume=resume,
-        save=None if task.saved is None else task.saved.save_if_due,
         began=(task.clock.began, task.passes),
         approximation=approximation,
+        **how,
     )
     run.init = start.name
     return run
@@ -641,20 +648,9 @@ def _won(task: _Task, begun: _Begun, first: Run, winner: Run, race: Race) -> _Be
 
 def _rival(task: _Task, problem: Problem, first: Run, watch: _Watch, init: Init, seed: int) -> Run:
     """Return the run of another init, for a race; it minimises what the first run minimises."""
-    assert task.solver is not None
-    K = first.W.shape[1]
-    start = _start(task, problem, K, init, default_rng(seed), watch)
-    run = Run(
-        problem.objective(task.data),
-        start.W,
-        start.H,
-        task.solver,
-        task.stopping,
-        callback=None if task.callback is None else watch,
-        began=(task.clock.began, task.passes),
-        approximation=first.approximation,
-    )
-    run.init = start.name
+    start = _start(task, problem, first.W.shape[1], init, default_rng(seed), watch)
+    callback = None if task.callback is None else watch
+    run = _begun_run(task, problem, start, first.approximation, callback=callback)
     run.seed = seed
     return run
 

@@ -6,7 +6,7 @@ fitted model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 
@@ -68,14 +68,14 @@ _OF_GROUPS = "groups_"  # begins the names of arrays
 _ARRAY_FIELDS = ("W", "H", "labels", "shares")
 _OPTIONAL_ARRAYS = ("affinities", "sample_weights")
 _PLAIN_FIELDS = ("K_decided_by", "init_used", "objective", "relative_error", "passes")
-# The fields that are objects, and their classes by the names of their own fields.
-_PARTS: dict[str, Callable[[list[str]], type]] = {
-    "history": lambda names: History,
-    "certificate": kind_of_certificate,
-    "first_certificate": kind_of_certificate,
-    "diagnosis": lambda names: Diagnosis,
-    "known_uniqueness": lambda names: Uniqueness,
-    "preparation": lambda names: Preparation,
+# The fields that are objects, and their classes.
+_PARTS: dict[str, type | None] = {
+    "history": History,
+    "certificate": None,  # one of several, by the names of its fields
+    "first_certificate": None,
+    "diagnosis": Diagnosis,
+    "known_uniqueness": Uniqueness,
+    "preparation": Preparation,
 }
 
 
@@ -120,7 +120,9 @@ def saved_factorization(path: PathLike) -> Iterator[tuple[Facts, Facts | None]]:
         for name, kind in _PARTS.items():
             prefix = f"{name}_"
             own = [key.removeprefix(prefix) for key in arrays if key.startswith(prefix)]
-            fields[name] = part_of(kind(own), prefix, arrays) if own else None
+            fields[name] = (
+                part_of(kind or kind_of_certificate(own), prefix, arrays) if own else None
+            )
         names = fields["names"] = Names.of(**facts["names"])
         groups = part_of(Groups, _OF_GROUPS, arrays)
         known = names.feature_names
