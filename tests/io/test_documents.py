@@ -78,7 +78,7 @@ DOCUMENTS = {
 def test_a_table_of_texts_names_a_column_to_factor(tmp_path, refuses, kind):
     (tmp_path / "docs.csv").write_text(DOCUMENTS[kind])
     path = tmp_path / "docs.csv"
-    refuses(FileFormatError, "no column of numbers.*text_column='doc'$", open_data, path)
+    refuses(FileFormatError, "text_column", open_data, path)
     every = Words(min_df=1, max_df=1.0)
     assert open_data(path, text_column="doc", words=every).n_samples == 9
-    refuses(FileFormatError, "text_column=[01]$", open_data, path, header=False)
+    refuses(FileFormatError, "text_column", open_data, path, header=False)

@@ -382,11 +382,8 @@ def as_data(V: object, *, nonzero: bool = False, holes: bool = False) -> DataMat
 def _with_call(problem: ConeNMFError) -> ConeNMFError:
     """Return an error of `from_rows`; if it advises an option, with the call that takes it."""
     parts = Message(*problem.args).parts
-    for part in parts:
-        if isinstance(part, Option):
-            option = f"{part}=..." if part.value is ... else part
-            call = f"; options for reading go to from_rows(X, {option})"
-            return type(problem)(Message(*parts, call))
+    if any(isinstance(part, Option) for part in parts):
+        return type(problem)(*parts, "; options for reading go to from_rows(X, ...)")
     return problem
 
 

@@ -152,11 +152,10 @@ def open_batches(
     labels = columns.labels
     remarks = remark_on_columns(matrix, [labels[column] for column in numeric])
     titles = columns.titles and [columns.titles[column] for column in numeric]
-    if columns.named_by is None or len(row_names) > most_names:
-        return NamedMatrix(matrix, Names.of(None, titles), remarks)
     if columns.n_names > 1:
         row_names = [type_name(*name.split(":")) for name in row_names]
-    return NamedMatrix(matrix, Names.of(row_names, titles), remarks)
+    is_named = columns.named_by is not None and len(row_names) <= most_names
+    return NamedMatrix(matrix, Names.of(row_names if is_named else None, titles), remarks)
 
 
 # --- columns that do not look like measurements -----------------------------------------------

@@ -154,8 +154,12 @@ def guess(lines: list[str], name: object, header: bool | None = None) -> Dialect
         first.insert(0, "")
     columns_of_body = list(zip(*body, strict=True)) or [()] * width
     texts = {n for n, column in enumerate(columns_of_body) if _holds_texts(column)}
-    if len(texts) == width or len(first) != width:
-        _require_numbers(lines, name, header)
+    if len(texts) == width:
+        raise FileFormatError(
+            f"{name} has no column of numbers: write digits without units, or factor the texts of "
+            "one column with ",
+            Option("text_column"),
+        )
     remarks: Remarks = ()
     if header is None:
         above = {n for n, field in enumerate(first) if _is_text(field)}
@@ -202,25 +206,6 @@ def _split_titles(line: str, column: object = None) -> tuple[str, list[str]]:
     divided = {sign: _fields(line, sign) for sign in ",;\t|"}
     sign = max(divided, key=lambda one: (column in divided[one], len(divided[one])))
     return sign, divided[sign]
-
-
-def _require_numbers(lines: list[str], name: object, header: bool | None) -> None:
-    """Reject a table whose columns are all texts; advise the column with the longest ones."""
-    sign, titles = _split_titles(lines[0])
-    csv.field_size_limit(sys.maxsize)
-    body = io.StringIO("\n".join(lines[1:]), newline="")  # a quoted text may span several lines
-    rows = [row for row in csv.reader(body, delimiter=sign) if len(row) == len(titles)]
-    columns = list(zip(*rows, strict=True))
-    if not rows or not all(map(_holds_texts, columns)):
-        return
-    sizes = [sum(map(len, column)) for column in columns]
-    longest = sizes.index(max(sizes))
-    column = longest if header is False else titles[longest].strip()
-    raise FileFormatError(
-        f"{name} has no column of numbers: write digits without units, or factor the texts "
-        "of one column with ",
-        Option("text_column", column),
-    )
 
 
 def _likelihood(lines: list[str], delimiter: str) -> tuple[float, bool, int]:
@@ -404,7 +389,9 @@ def _split(path: Path, number: int, line: str, dialect: Dialect) -> list[str]:
         ) from error
     if len(fields) != dialect.columns.width:
         raise FileFormatError(
-            f"{path}: line {number} has {len(fields)} fields, expected {dialect.columns.width}"
+            f"{path}: line {number} has {len(fields)} fields, expected {dialect.columns.width}; a "
+            "column of texts is read with ",
+            Option("text_column"),
         )
     return fields
 

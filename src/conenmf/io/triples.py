@@ -128,15 +128,13 @@ def _triples(
 ) -> Iterator[tuple[int, str, str, float | None]]:
     """Yield the number, the user, the item and the rating of each row."""
     for row, rating in enumerate(ratings):
-        user = _identifier(row, "user", users[row])
-        item = _identifier(row, "item", items[row])
-        yield row, user, item, _rating(row, rating)
+        yield row, _identifier(users[row]), _identifier(items[row]), _rating(row, rating)
 
 
-def _identifier(row: int, kind: str, value: Any) -> str:
+def _identifier(value: Any) -> str:
     """Return a user or an item as text; whole numbers in a column of floats are integers."""
     if not isinstance(value, str) and str(value) in _NO_VALUES:
-        raise DataError(f"{_FRAME}: row {row} has no {kind}: drop it, or name the {kind}")
+        return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value)
