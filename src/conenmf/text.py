@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 TYPE_CHECKING = False  # as in `typing`; types import NumPy, and help for the command line does not
 if TYPE_CHECKING:
-    from .types import Facts
+    pass
 
 _MAX_NAME_CHARS = 200
 _MAX_EXCERPT_CHARS = 40
@@ -71,11 +71,6 @@ def decoded(text: object) -> str:
     ('csr', 'csr', '\ufffd')
     """
     return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-
-def attributes(thing: object, *names: str) -> Facts:
-    """Return attributes by their names."""
-    return {name: getattr(thing, name) for name in names}
 
 
 def function_name(function: object) -> str:

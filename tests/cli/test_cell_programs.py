@@ -102,10 +102,3 @@ def test_a_folder_in_use_is_refused(atlas, fails):
         fails(5, message, "cells", "atlas.h5ad", *OPTIONS, "-o", "out")
     fails(3, "there is no file nowhere.h5ad", "cells", "nowhere.h5ad", *OPTIONS, "-o", "other")
     assert not Path("other").exists()
-
-
-def test_a_missing_layer_beside_counts_in_x(tmp_path, monkeypatch, fails):
-    monkeypatch.chdir(tmp_path)
-    counts = np.random.default_rng(0).poisson(2.0, (30, 20)).astype(np.float32)
-    anndata.AnnData(sp.csr_matrix(counts)).write_h5ad("plain.h5ad")
-    fails(3, "X holds counts: leave out --layer", "cells", "plain.h5ad", *OPTIONS)

@@ -126,7 +126,7 @@ ERRORS = [
         "Negative values in data: row 1 (sample), column 0 (feature), counted from 0, is -2",
     ),
     (3, ["fit", "code.npy"], "stands for missing values, pass --missing -999"),
-    (3, ["fit", "docs.csv"], "factor the texts of one column with --text-column text"),
+    (3, ["fit", "docs.csv"], "factor the texts of one column with --text-column"),
     (3, ["fit", "nan.npy"], "row 0 (sample), column 1 (feature), counted from 0, is NaN"),
     (3, ["fit", "zero.npy"], "every entry is zero: there is nothing to factor"),
     (3, ["fit", "empty.npy"], "the matrix has shape (0, 4)"),
@@ -154,7 +154,11 @@ ERRORS = [
         "the data of unjudged had 90 and 30",
     ),
     (3, ["compare", "cells.csv", "--labels", "gone.txt"], "gone.txt: No such file or directory"),
-    (3, ["compare", "cells.csv", "--labels", "few.txt"], "few.txt has 2 labels for 90 samples"),
+    (
+        3,
+        ["compare", "cells.csv", "--labels", "few.txt"],
+        "2 labels in few.txt for 90 samples",
+    ),
     # the options do not suit the data
     (4, ["fit", "cells.csv", "-k", "91"], "fewer than the 91 components asked for"),
     (4, ["fit", "cells.csv", "--view", "images"], "--view images needs --image-shape"),

@@ -106,18 +106,18 @@ class _Group(click.Group):
         module = import_module(f".{_COMMANDS[cmd_name][0]}", __package__)
         return getattr(module, cmd_name)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands without importing them, and options."""
+        names = [name for name in _COMMANDS if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them, and the exit codes."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
         with formatter.section("Exit codes"):
             formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete commands without importing them, and options."""
-        names = [name for name in _COMMANDS if name.startswith(incomplete)]
-        items = [CompletionItem(name, help=_COMMANDS[name][1]) for name in names]
-        return items + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.group(
@@ -226,8 +226,6 @@ def error_line(error: BaseException, flags: dict[str, str]) -> str:
         return in_words(error, flags)
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, FileNotFoundError) and error.errno:
-        return "the current folder does not exist any more: change to another one"
     if isinstance(error, OSError) and is_disk_full(error):
         return f"the output cannot be written: {error.strerror}"
     if isinstance(error, MemoryError):

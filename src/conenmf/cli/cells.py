@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import shutil
 import zlib
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from ..data.matrix import DataMatrix
-from ..data.resample import holds_counts
 from ..data.resources import memory_budget
-from ..errors import ConeNMFError, FileFormatError, Option
 from ..export import check_packages
 from ..fields.cells import (
     Programs,
@@ -28,7 +24,6 @@ from ..fields.cells import (
 from ..fields.mutations import consensus_of
 from ..io.text import read_names
 from ..report import write_report
-from ..text import visible
 from ..types import Facts
 from .inputs import classes_of, labels_of, open_input
 from .options import LABELS, OUTPUT, RUNNING
@@ -107,29 +102,13 @@ def cells(request: Request) -> None:
     with locked_folder(target):
         programs, V, paths = _find(request, target, name, genes, fitting, identity)
     answer = {**run_facts(programs), "files": [str(path) for path in paths]}
-    lines = [str(programs), f"files are in {visible(request.output, None)}"]
+    lines = [*str(programs).split("\n"), f"files are in {request.output}"]
     if request.K == "auto":
         near = f"{max(2, programs.K - _NEAR)}-{programs.K + _NEAR}"
         lines.append(f"to compare the stability of numbers near this one, add -k {near}")
     if not request.no_report:
-        lines.append(f"open {visible(paths[-1], None)} in a browser")
-    request.answer(answer, "\n".join(lines), V)
-
-
-def _open_counts(request: Request) -> DataMatrix:
-    """Open the counts; if the layer is missing but X has counts, say so."""
-    try:
-        return open_input(request)
-    except FileFormatError as error:
-        if request.layer is None or "has no" not in str(error):
-            raise
-        has_counts = False
-        with suppress(ConeNMFError):
-            has_counts = holds_counts(open_input(replace(request, dataset="X")))
-        if has_counts:
-            problem = f"{error}; X holds counts: leave out "
-            raise FileFormatError(problem, Option("layer")) from None
-        raise
+        lines.append(f"open {paths[-1]} in a browser")
+    request.answer(answer, lines, V)
 
 
 def _find(
@@ -144,7 +123,7 @@ def _find(
     runs = target / runs_folder(name)
     if request.force:
         shutil.rmtree(runs, ignore_errors=True)
-    V = _open_counts(request)
+    V = open_input(request)
 
     def show(step: str, share: float) -> None:
         request.display.update("", share, step)

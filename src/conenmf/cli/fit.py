@@ -222,7 +222,7 @@ def _factorize(
     takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
     if solver is not None and takes_groups:
         how["groups"] = groups
-    with request.display.working(request.choosing()):
+    with request.display.working("choosing an init"):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
     return request.describe(result)

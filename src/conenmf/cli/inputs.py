@@ -16,13 +16,13 @@ from ..data.resources import memory_budget
 from ..data.validate import SamplesIn
 from ..errors import ConeNMFError, DataError, Message, Option, OptionError
 from ..io.arrays import array_names
-from ..io.hdf5 import read_annotation, read_coordinates, read_observations
+from ..io.hdf5 import read_annotation, read_observations
 from ..io.limits import named_damage
 from ..io.open import open_data, prepare, split_member
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..judge.association import likely_classes
-from ..names import Labelled, Names, in_order, mutation_types
+from ..names import Labelled, Names, check_count, in_order, mutation_types
 from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.losses import get_loss
 from ..solve.problem import Problem
@@ -219,20 +219,15 @@ def classes_of(request: Request, V: DataMatrix) -> Facts | None:
 
 
 def about_samples(request: Request, N: int) -> Facts:
-    """Read the UMAP coordinates and the texts of the N samples, for the report."""
+    """Read the texts of the N samples, for the report."""
     about: Facts = {}
     if not request.data:
         return about
-    budget = memory_budget(request.max_memory)
-    if request.suffix == ".h5ad":
-        places = read_coordinates(request.path, "X_umap", budget)
-        if places is not None and places.shape == (N, 2) and np.isfinite(places).all():
-            about["coordinates"] = places
     texts: list[str] = []
     if request.text_column is not None:
         texts = _column(request, request.text_column)
     elif request.path.is_dir() and any(request.path.rglob("*.txt")):
-        texts = open_texts(request.path, Reading(budget)).matrix
+        texts = open_texts(request.path, Reading(memory_budget(request.max_memory))).matrix
     if len(texts) == N:
         about["texts"] = [text[:_MAX_CHARS] for text in texts]
     return about
@@ -267,8 +262,7 @@ def read_labels(path: str, N: int, names: Names) -> Array:
     rows = read_rows(path)
     if len(rows) == N + 1:
         del rows[0]  # the header
-    if len(rows) != N:
-        raise DataError(f"{path} has {len(rows)} labels for {N} samples: give one for each")
+    check_count(len(rows), f"labels in {path}", N)
     classes = np.array([row[-1] for row in rows])
     if len(rows[0]) == 1:
         return classes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,6 @@ from ..judge.stability import stability as fit_many_times
 from ..pipeline import factorize
 from ..solve.problem import Problem
 from ..solve.run import Callback
-from ..text import visible
 from ..types import Facts
 from .fit import result_folder, write_result
 from .inputs import (
@@ -82,14 +80,9 @@ def rank(request: Request) -> None:
     V = open_input(request)
     problem = read_problem(request, V)
     with display.working("estimating the number of components"):
-        candidates: Iterable[int] | None = None
-        if isinstance(request.K, int):
-            candidates = [request.K]
-        elif isinstance(request.K, range):
-            candidates = request.K
         selection = select_k(
             V,
-            candidates,
+            request.candidates,
             problem=problem,
             budget=request.max_time,
             callback=lambda name, _: display.update("", 0.5, f"choosing K: {name}"),
@@ -99,7 +92,7 @@ def rank(request: Request) -> None:
         with display.working("fitting"):
             needed = components_for(V, request.error, problem=problem)
     if request.plot is not None:
-        save_picture(selection.plot(requirement=needed)[0].figure, request.plot)
+        save_picture(selection.plot()[0].figure, request.plot)
     evidence = {}
     for one in selection.evidence:
         facts_of_one = {"n_components": one.K, "reason": one.text, "ks": one.ks}
@@ -114,12 +107,12 @@ def rank(request: Request) -> None:
         "components_for": None if needed is None else vars(needed),
         "plot": request.plot,
     }
-    lines = [str(selection)]
+    lines = str(selection).split("\n")
     if needed is not None:
         lines.append(needed.sentence)
     if request.plot is not None:
-        lines.append(f"written: {visible(request.plot, None)}")
-    request.answer(answer, "\n".join(lines), V)
+        lines.append(f"written: {request.plot}")
+    request.answer(answer, lines, V)
 
 
 @command(*_DATA, *STOPPING, *LABELS, "K", "loss", *_JUDGING, of=factorize)
@@ -140,7 +133,7 @@ def diagnose(request: Request) -> None:
     V = open_input(request)
     labels = labels_of(request, V.n_samples, V.names)
     show = display.iterations(request.max_iter)
-    with display.working(request.choosing()):
+    with display.working("choosing an init"):
         K = "auto" if request.K == "auto" else request.chosen_k(V)
         how = request.chosen(("loss", *STOPPING))
         result = factorize(V, K, rng=request.rng, callback=show, **how)
@@ -182,7 +175,7 @@ def compare(request: Request) -> None:
     def watch(init: str, solver: str) -> Callback:
         return request.display.iterations(request.max_iter, f"{init} + {solver}")
 
-    with request.display.working(request.choosing()):
+    with request.display.working("choosing an init"):
         table = comparison.compare(
             V,
             request.chosen_k(V),
@@ -202,8 +195,8 @@ def compare(request: Request) -> None:
     if number == "user":
         number = f"{table.K} components"
     paths = filter(None, (request.plot, request.output))
-    lines = [number, str(table)]
-    lines += [f"written: {visible(path, None)}" for path in paths]
+    lines = [number, *str(table).split("\n")]
+    lines += [f"written: {path}" for path in paths]
     answer = {
         "n_components": table.K,
         "K_decided_by": request.K_decided_by,
@@ -211,7 +204,7 @@ def compare(request: Request) -> None:
         "plot": request.plot,
         "table": request.output,
     }
-    request.answer(answer, "\n".join(lines), V)
+    request.answer(answer, lines, V)
 
 
 _RUNS = ("K", "n_runs", "resample")
@@ -288,7 +281,7 @@ def _fit_many(request: Request, kind: str) -> None:
         result = request.describe(consensus_of(V, found, problem))
         if request.K_decided_by != "user":
             lines.append(request.K_decided_by)
-        lines.append(str(found))
+        lines += str(found).split("\n")
         answer = _answer(found)
         if reference is not None:
             result = name_components(result, *reference)
@@ -309,13 +302,13 @@ def _fit_many(request: Request, kind: str) -> None:
             files = write_result(folder, result, summary, request, stability=found)
     if request.plot is not None:
         save_picture(found.plot()[0].figure, request.plot)
-    lines.append(f"the consensus and the runs are in {visible(target, None)}")
+    lines.append(f"the consensus and the runs are in {target}")
     if REPORT_FILE in files:
-        lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
+        lines.append(f"open {target / REPORT_FILE} in a browser")
     answer["K_decided_by"] = request.K_decided_by
     answer["files"] = [str(target / name) for name in files]
     answer["plot"] = request.plot
-    request.answer(answer, "\n".join(lines), V)
+    request.answer(answer, lines, V)
 
 
 def _replicates(

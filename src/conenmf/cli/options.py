@@ -121,7 +121,7 @@ class _Common:
     )
     output: str | None = option("", _FILE, flags="-o --output")
     loss: str = option(
-        f"The loss to minimise: {', '.join(loss.words.help for loss in LOSSES.values())}.",
+        f"The loss to minimise: {_LOSS_HELP}.",
         Choice(_LOSS_NAMES),
         default="frobenius",
     )

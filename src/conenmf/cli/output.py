@@ -17,7 +17,6 @@ import math
 import os
 import shlex
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -238,16 +237,10 @@ def advice(V: DataMatrix, request: Request) -> str:
         hints.append("if samples are the columns, use --samples-in columns")
     if side >= _MIN_SIDE and side**2 == F and not (names.image_shape or names.feature_names):
         hints.append(f"if features are pixels, use --image-shape {side}x{side}")
-    repeated = [name for name, n in Counter(names.feature_names or ()).items() if n > 1]
-    if repeated:
-        name = visible(repeated[0], _MAX_WORD_CHARS)
-        hints.append(f"several features are called {name!r}: give each its own name")
-    if isinstance(request.K, int) and request.K >= F:
-        hints.append(f"{request.K} components for {F} features fit any data: use fewer")
     return "; ".join(hints)
 
 
-def fit_text(result: Factorization, request: Request, target: Path, replaces: bool) -> str:
+def fit_text(result: Factorization, request: Request, target: Path, replaces: bool) -> list[str]:
     """Return the summary of a fit, the location of its files, and the next steps."""
     lines = [*result.opening()]
     if result.diagnosis is not None:
@@ -265,21 +258,21 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
     if is_interrupted:
         parts.append("interrupted")
     lines.append(", ".join([*parts, f"{result.total_seconds:.3g} s"]))
-    where = f"results are in {visible(target, None)}"
+    where = f"results are in {target}"
     lines.append(f"{where}, replacing an earlier result" if replaces else where)
     if is_interrupted and request.checkpoint is None:
         lines.append("a run with --checkpoint FOLDER could be continued by the same command")
     elif is_interrupted:
         lines.append(f"run the same command to continue at iteration {result.n_iter}")
     if result.diagnosis is not None:
-        lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
+        lines.append(f"open {target / REPORT_FILE} in a browser")
     elif not result.problem.symmetric:
         words = shlex.join(["conenmf", "report", str(target)])
-        lines.append(f"No report written. To create it: {visible(words, None)}")
+        lines.append(f"No report written. To create it: {words}")
     if request.quick:
         words = shlex.join(["conenmf", "report", str(target), "--data", request.data])
-        lines.append(f"Components were not checked. To check them: {visible(words, None)}")
-    return "\n".join(lines)
+        lines.append(f"Components were not checked. To check them: {words}")
+    return lines
 
 
 def _starts(result: Factorization) -> str:
@@ -311,13 +304,13 @@ def _components(result: Factorization) -> list[str]:
     return lines
 
 
-def diagnosis_text(result: Factorization) -> str:
+def diagnosis_text(result: Factorization) -> list[str]:
     """Return the verdict, then each component's grade, the certificate, cones and advice."""
     diagnosis = result.diagnose()
     lines = [*diagnosis.lines(), ""]
     for k, name in enumerate(result.component_names):
         verdict = f"{name}: {diagnosis.components[k]}; {diagnosis.reasons[k]}"
-        lines.append(visible(verdict, None))
+        lines.append(verdict)
     lines += ["", "certificate (it judges the error, not the components)"]
     for name, value in vars(result.certify()).items():
         title = name.replace("_", " ")
@@ -327,7 +320,7 @@ def diagnosis_text(result: Factorization) -> str:
         lines += _cones(details.cones)
     init, reason = details.advice
     lines += ["", f"recommended init: {init}, because {reason}"]
-    return "\n".join(lines)
+    return lines
 
 
 def _cones(cones: ConeDiagnosis) -> list[str]:

@@ -100,17 +100,23 @@ class Request(Options):
                 facts[name] = value
         return facts | {"seed": self.seed, "command": self.words}
 
+    @property
+    def candidates(self) -> Iterable[int] | None:
+        """The numbers of components to choose from; None for all."""
+        if isinstance(self.K, str):
+            return None
+        return [self.K] if isinstance(self.K, int) else self.K
+
     def chosen_k(self, V: DataMatrix, problem: Problem | None = None) -> int:
         """Return the number of components: given, or chosen from all numbers or from a range."""
         if isinstance(self.K, int):
             return self.K
-        candidates = self.K if isinstance(self.K, range) else None
         problem = Problem(self.loss) if problem is None else problem
 
         def show(what: str, _: int) -> None:
             self.display.update("", None, f"choosing K: {what}")
 
-        self.selection = select_k(V, candidates, problem=problem, callback=show)
+        self.selection = select_k(V, self.candidates, problem=problem, callback=show)
         self.K_decided_by = self.selection.sentence
         return self.selection.K
 
@@ -150,24 +156,17 @@ class Request(Options):
             if value is not None and name not in self.given:
                 setattr(self, name, value)
 
-    def answer(self, values: Facts, text: str, V: DataMatrix | None = None) -> None:
-        """Print the values as JSON, or as text after a line on how the data were read."""
+    def answer(self, values: Facts, lines: Iterable[str], V: DataMatrix | None = None) -> None:
+        """Print the values as JSON, or lines, after those on how the data were read."""
         if self.as_json:
             if V is not None:
                 values = {**values, "remarks": V.remarks}
             click.echo(json.dumps(json_values(values), allow_nan=False))
             return
         if V is not None:
-            click.echo(f"{visible(self.data, None)}: {_size(V)}")
-            for remark in V.remarks:
-                click.echo(visible(remark, None))
-        click.echo(text)
-
-    def choosing(self) -> str:
-        """Describe what a command does between reading and solving."""
-        if isinstance(self.K, int):
-            return "choosing an init"
-        return "choosing the number of components and an init"
+            lines = [f"{self.data}: {_size(V)}", *V.remarks, *lines]
+        for line in lines:
+            click.echo(visible(line, None))
 
 
 def _size(V: DataMatrix) -> str:

@@ -19,7 +19,6 @@ from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
 from ..solve.scenes import abundances_of
-from ..text import visible
 from ..types import Array
 from .inputs import (
     about_samples,
@@ -91,8 +90,8 @@ def transform(request: Request) -> None:
         "output": output,
     }
     said = f"{V.n_samples} samples in {result.K} components; relative error {error:.4g}"
-    where = f"the coefficients are in {visible(output, None)}"
-    request.answer(answer, f"{said}\n{where}", V)
+    where = f"the coefficients are in {output}"
+    request.answer(answer, [said, where], V)
 
 
 def _load(path: str) -> Factorization:
@@ -155,7 +154,7 @@ def report(request: Request) -> None:
         if is_inside and target.name == REPORT_FILE:
             list_in_summary(folder, REPORT_FILE)
     answer = {"report": str(target), "bytes": target.stat().st_size}
-    request.answer(answer, f"open {visible(target, None)} in a browser")
+    request.answer(answer, [f"open {target} in a browser"])
 
 
 def _judge(result: Factorization, request: Request) -> tuple[Factorization, Array | None]:
