@@ -19,7 +19,7 @@ from .arguments import choice, flag, optional, several, text
 from .data.matrix import DataMatrix
 from .data.resample import holds_counts
 from .data.views import hold_copy, take_features
-from .errors import DataError, Option, OptionError
+from .errors import Option, OptionError
 from .export import annotate, check_annotated, unstructured
 from .io.open import from_rows
 from .judge.association import followers, likely_classes, shares_by_class
@@ -103,7 +103,7 @@ def nmf(
     _check_options(options, "nmf", factorize)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
-    display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
+    display = _display(verbose)
     if verbose and V.observed is None and "loss" not in options and holds_counts(V):
         sys.stderr.write(_RAW_COUNTS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
@@ -183,7 +183,7 @@ def consensus(
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
     ks = [n_components] if isinstance(n_components, int) else n_components
-    display = Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
+    display = _display(verbose)
 
     def show(one: Stability) -> None:
         display.update(f"{one.K} components are {one.verdict}")
@@ -243,6 +243,10 @@ def _labels(adata: Any, groups: Any, options: Facts) -> Any:
     return adata.obs[choice("groups", groups, [*map(str, adata.obs.columns)])]
 
 
+def _display(verbose: bool) -> Display:
+    return Display(sys.stderr, quiet=not flag("verbose", verbose), delay=_SILENT_SECONDS)
+
+
 def _annotate(adata: Any, result: Factorization, key: str, genes: Array | None) -> None:
     """Add a result, and the scales of groups if there are any."""
     annotate(adata, result, key, genes)
@@ -274,17 +278,7 @@ def _open(
     others = dict(options)
     reading = {name: others.pop(name) for name in _READING_OPTIONS if name in others}
     names = Names.of(adata.obs_names, adata.var_names)
-    try:
-        V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
-    except DataError as error:
-        finding = str(error)
-        if not finding.startswith("Negative"):
-            raise
-        raise DataError(
-            f"{finding.partition(';')[0]}; the data were probably centred or scaled: factor the "
-            "counts, or their logarithms, from before that: name a layer, or pass "
-            "adata.raw.to_adata()"
-        ) from None
+    V = from_rows(adata.X if layer is None else adata.layers[layer], names=names, **reading)
     if not flag("use_highly_variable", use_highly_variable) or _VARIABLE not in adata.var:
         return V, None, others
     genes = np.flatnonzero(adata.var[_VARIABLE])
