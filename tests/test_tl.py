@@ -65,7 +65,7 @@ def test_scaled_counts_are_refused_with_the_cell_the_gene_and_the_way_out(adata,
     adata.X = np.array(adata.X.toarray())
     adata.X[7, 4] = -2.0
     place = r"\(sample 'cell 7'\), .* \(feature 'gene 4'\)"
-    refuses(DataError, rf"{place}.*name a layer, or pass adata\.raw", conenmf.tl.nmf, adata, 3)
+    refuses(DataError, rf"{place}.*before centring", conenmf.tl.nmf, adata, 3)
 
 
 def test_a_consensus_is_added_with_its_stability(three_kinds):
