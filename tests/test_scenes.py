@@ -462,3 +462,9 @@ def test_sum_to_one_says_that_it_does_not_determine_the_spectra():
         ConeNMF(3, sum_to_one=True, max_iter=5, tol=0).fit(X)
     assert len(said) == 1
     ConeNMF(3, sum_to_one=True, min_volume=1e-5, max_iter=5, tol=0).fit(X)  # no warning
+
+
+def test_a_known_spectrum_of_zeros_is_refused():
+    pixels, spectra, _ = draw_scene(3, purest=1.0)
+    with pytest.raises(DataError, match="the fixed components cannot be told apart"):
+        ConeNMF.for_scenes(3, fixed=[np.zeros_like(spectra[0])]).fit(pixels)

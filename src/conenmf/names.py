@@ -472,6 +472,15 @@ class MutationTypes(NamedTuple):
         return groups
 
 
+def are_types(names: Sequence[str] | None) -> bool:
+    """Whether all names are types of mutations, also if some types of a catalogue are missing.
+
+    >>> are_types(["T[C>T]G", "A[C>A]A"]), are_types(["T[C>T]G", "TP53"]), are_types(None)
+    (True, False, False)
+    """
+    return bool(names) and MUTATION_CLASSES.keys() >= set(names or ())
+
+
 def mutation_types(names: Sequence[str] | None) -> MutationTypes | None:
     """Return the positions of types by their names; None unless they are one whole catalogue.
 

@@ -149,3 +149,11 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     found = pd.read_csv(tmp_path / "out" / "bootstrap.csv")
     assert len(found) == 8
     assert main(["transform", "out", "con.csv", "-o", "again.csv"]) == 0
+
+
+def test_uncertainties_that_are_given_twice_and_species_that_are_all_bad(air):
+    _, sigma = air
+    with pytest.raises(OptionError, match="sigma is given, and the data have uncertainties"):
+        measurements(opened(air), sigma)
+    with pytest.raises(OptionError, match="bad leaves no species"):
+        opened(air, bad=SPECIES)

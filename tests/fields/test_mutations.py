@@ -1,9 +1,11 @@
 """Catalogues of mutations: their types are checked, and signatures that repeat others are named."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from conenmf import from_rows, select_k
+from conenmf.cli import main
 from conenmf.errors import DataError
 from conenmf.fields.mutations import check_catalogue
 from conenmf.judge.matching import named_after, repeated_names
@@ -27,6 +29,17 @@ def test_rows_that_may_be_types_without_names_are_questioned():
     assert check_catalogue(from_rows(rng.random((95, 9)))) == ""
     named = from_rows(rng.random((96, 96)), names=Names.of(feature_names=TYPES))
     assert check_catalogue(named) == ""
+
+
+@pytest.mark.parametrize("types", [TYPES[:95], [*TYPES[:95], TYPES[0]]], ids=["missing", "twice"])
+def test_types_that_are_no_catalogue(types, tmp_path, capsys):
+    counts = np.random.default_rng(2).poisson(9, (len(types), 30))
+    with pytest.raises(DataError, match="no catalogue of 96 substitutions"):
+        check_catalogue(from_rows(counts.T, names=Names.of(feature_names=types)))
+    table = tmp_path / "types_in_rows.csv"
+    pd.DataFrame(counts, types).to_csv(table)
+    assert main(["signatures", str(table), "-k", "2", "-o", str(tmp_path / "out")]) != 0
+    assert "no catalogue of 96 substitutions" in capsys.readouterr().err
 
 
 def test_a_second_component_near_a_known_one_is_not_new():

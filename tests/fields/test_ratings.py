@@ -478,6 +478,9 @@ def test_recommendations_of_many_users_are_those_of_each():
     for user in ("u0", "u7"):
         assert found[user] == model.recommend(user, 4)
     assert model.recommend_many(["u7"], 2) == {"u7": found["u7"][:2]}
+    for one_user in (7, "u7"):
+        with pytest.raises(OptionError, match=r"users=.*expected a list"):
+            model.recommend_many(one_user)
 
 
 @pytest.mark.usefixtures("one_penalty")

@@ -22,7 +22,7 @@ from ..io.open import open_data, prepare, split_member
 from ..io.source import Reading
 from ..io.text import TABLE_SUFFIXES, open_text_column, open_texts, read_names, read_rows
 from ..judge.association import likely_classes
-from ..names import Labelled, Names, check_count, in_order, mutation_types
+from ..names import Labelled, Names, are_types, check_count, in_order
 from ..solve.constraints import FIXED_TABLE, Fixed, Penalties
 from ..solve.losses import get_loss
 from ..solve.problem import Problem
@@ -43,7 +43,7 @@ def open_input(request: Request, vocabulary: Vocabulary | None = None) -> DataMa
     """
     V = _open(request, vocabulary)
     is_guessed = "samples_in" not in request.given and request.samples_in == "rows"
-    if is_guessed and mutation_types(V.names.sample_names) is not None:
+    if is_guessed and are_types(V.names.sample_names):
         request.samples_in = "columns"
         V = _open(request, vocabulary)
         remark = f"rows are the {V.n_features} types of mutations, so columns are samples"

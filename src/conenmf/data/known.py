@@ -231,6 +231,8 @@ def observed_only(
         choice("missing", missing, ("raise", "nan", "zeros"))
     if missing == "raise" and mask is None and weights is None and sigma is None:
         return V
+    if sigma is not None and V.observed is not None and V.observed.of_sigma:
+        raise OptionError(Option("sigma"), " is given, and the data have uncertainties: drop one")
     if V.unweighed is not None:
         own: Weighed = V.unweighed
         seen = observed_only(

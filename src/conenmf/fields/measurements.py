@@ -76,6 +76,8 @@ class Species:
         for both in sorted({*bad} & {*weak, *total}):
             raise OptionError(f"{V.names.feature(both)} is bad, and weak or the total: choose one")
         kept = np.setdiff1d(np.arange(F), bad)
+        if not kept.size:
+            raise OptionError(Option("bad"), " leaves no species: name fewer")
         factors = np.where(np.isin(kept, weak + total), _OF_WEAK, 1.0)
         chosen = choose_features(V, kept, factors)
         remarks = []

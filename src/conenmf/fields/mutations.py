@@ -13,7 +13,7 @@ from ..errors import DataError
 from ..export import write_csv
 from ..judge.matching import named_after, repeated_names
 from ..judge.stability import Stability
-from ..names import CATALOGUE_SIZES, MUTATION_CLASSES, looks_like_type, mutation_types
+from ..names import CATALOGUE_SIZES, MUTATION_CLASSES, are_types, looks_like_type, mutation_types
 from ..pipeline import factorize
 from ..result import Factorization
 from ..solve.problem import Problem
@@ -33,7 +33,12 @@ def check_catalogue(V: DataMatrix) -> str:
                 f"{name!r} is no type of mutation: expected a base, C or T and its substitute, and "
                 "a base, such as A[C>A]A"
             )
-    is_named = mutation_types(names.feature_names) is not None
+    is_named = are_types(names.feature_names)
+    if is_named and mutation_types(names.feature_names) is None:
+        raise DataError(
+            f"the {V.n_features} types of mutations are no catalogue of 96 substitutions, 83 "
+            "indels or 78 doublets: give each type one row, of zeros where none was counted"
+        )
     if V.n_samples not in CATALOGUE_SIZES or is_named:
         return ""
     return (

@@ -34,7 +34,7 @@ import scipy.sparse as sp
 from numpy.linalg import norm
 
 from .. import kernels
-from ..arguments import components, function, integer, optional
+from ..arguments import components, function, integer, optional, several
 from ..data.blocks import entries_of, over
 from ..data.known import observed_only
 from ..data.matrix import DataMatrix
@@ -167,7 +167,8 @@ class Ratings:
         n = integer("n", n, at_least=1)
         names = [*map(str, self._places["item"])]
         found = {}
-        for name in self._places["user"] if users is None else users:
+        users = self._places["user"] if users is None else several("users", users)
+        for name in users:
             user = self._place("user", name)
             items = np.setdiff1d(np.arange(len(names)), self.known[[user]].indices)
             scores = _scores(self._rows, np.full_like(items, user), items)

@@ -483,7 +483,7 @@ def stability(
     columns = named_columns("classes", classes, V.n_samples)
     require_data_matrix(V, holes=fitted.noise is None and resample != "counts")
     if "resampling" not in fitted.constraints and resample != "start":
-        advice = " does not depend on the scale of a sample, so samples have no weights: use "
+        advice = " takes no fractional weights of samples: use "
         raise NotAvailableError(Option("loss", fitted.name), advice, Option("resample", "start"))
     if check_count(problem, np.empty((1, K))) == K:
         raise ComponentsError(f"all {K} components are known: none is left to be checked")

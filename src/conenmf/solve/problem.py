@@ -175,7 +175,8 @@ class Problem:
         option = Option("groups")
         if "groups" not in self.loss.constraints:
             other = Option("loss", "frobenius")
-            raise OptionError(Option("loss", self.loss.name), " takes no groups: use ", other)
+            asked = Option("loss", self.loss.name)
+            raise OptionError(asked, " takes no groups: use ", other, " or 'poisson'")
         if self.penalties.sum_to_one:
             problem = " need coefficients of any size, because groups differ in scale: leave out "
             raise OptionError(option, problem, Option("sum_to_one"))

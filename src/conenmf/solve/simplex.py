@@ -292,8 +292,9 @@ class _Space:
 
 def check_distinct(known: Array, bright: Array | float = 1.0) -> None:
     """Reject known spectra (F, m) that are mixtures of each other, or without brightness."""
-    rank = matrix_rank(known / norm(known, axis=0))
-    if np.min(bright) <= 0 or rank < known.shape[1]:
+    sizes = norm(known, axis=0)
+    is_dark = np.min(bright) <= 0 or not sizes.all()
+    if is_dark or matrix_rank(known / sizes) < known.shape[1]:
         raise DataError(
             "the fixed components cannot be told apart in this scene, or are not part of it: "
             "leave out those that no pixel contains, and give each only once"

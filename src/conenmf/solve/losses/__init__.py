@@ -36,7 +36,7 @@ LOSSES = {loss.name: loss for loss in (FROBENIUS, POISSON, ITAKURA_SAITO)}
 SOLVER_NAMES = tuple(dict.fromkeys(name for loss in LOSSES.values() for name in loss.solvers))
 
 
-_PREFIX = "beta-"
+_PREFIX = "beta="
 _OF_BETA: dict[float, Loss] = {1.0: POISSON, 2.0: FROBENIUS}
 
 
@@ -44,7 +44,7 @@ def get_loss(loss: str | float | Loss) -> Loss:
     """Return the loss with this name or alias, or the divergence of this beta.
 
     >>> get_loss("kullback-leibler").name, get_loss(1.0).name, get_loss(1.5).name
-    ('poisson', 'poisson', 'beta-1.5')
+    ('poisson', 'poisson', 'beta=1.5')
     """
     if isinstance(loss, Loss):
         return loss

@@ -111,7 +111,7 @@ class BetaDivergence(Loss):
         self.beta = beta
         self.solvers = {"mult": Solver(partial(multiplicative, beta=beta), first="H")}
         if beta:
-            self.name = f"beta-{beta!r}"
+            self.name = f"beta={beta!r}"
         if beta > 0:
             self.constraints = self.constraints | {"sparse"}
 
@@ -280,7 +280,8 @@ class BetaObjective(Objective[BetaSums, BetaShared]):
         C: Array | None = None,
     ) -> Updated:
         """Return W times a power of V X^(beta - 2) H' / X^(beta - 1) H'."""
-        updated = _multiplied(exact(W), sums.above, sums.below, self.loss.beta, self.floor)
+        floor = _RATE_FLOOR * (self.floor > 0)  # H has the units of V, W has none
+        updated = _multiplied(exact(W), sums.above, sums.below, self.loss.beta, floor)
         return Updated(updated.astype(W.dtype, copy=False), self.value(sums, W, Ht))
 
     def value(self, sums: BetaSums, W: Array, Ht: Aligned) -> float:
