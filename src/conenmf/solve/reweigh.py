@@ -42,7 +42,6 @@ from ..data.entries import EntryWeights
 from ..data.known import observed_only, weigh_samples
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import evenly_spaced
-from ..data.views import take_samples
 from ..errors import NotAvailableError, Option
 from ..kernels import clock
 from ..text import counted
@@ -182,20 +181,13 @@ class Robust:
         Wild samples that are alike may take a component of W, although it costs more samples than
         they are. With one component more there is room for both.
         """
-        some = evenly_spaced(self.own.n_samples, _MAX_SAMPLES)
-        V = take_samples(self.own, some)
-        part = Robust(self.kind, V, self.problem)
+        def squares_of(W: Array) -> Aligned:
+            return self.squares(W, self.coefficients(self.V, W))
 
-        def squares_of(W: Array) -> Array:
-            return np.asarray(part.squares(W, part.coefficients(V, W)))
-
-        scale = part.scale(squares_of(more))
-
-        def missed(W: Array) -> float:
-            return float(self.counts[some] @ _tukey(squares_of(W) / scale))
-
+        scale = self.scale(squares_of(more))
         left_out = range(self.problem.n_fixed, more.shape[1])
-        return min([W, *(np.delete(more, k, axis=1) for k in left_out)], key=missed)
+        rivals = [W, *(np.delete(more, k, axis=1) for k in left_out)]
+        return min(rivals, key=lambda one: self.value(squares_of(one), scale))
 
 
 class Reweighed(NamedTuple):
