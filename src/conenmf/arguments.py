@@ -126,15 +126,10 @@ def _within(value: Any, limits: Mapping[str, float]) -> Any:
 def _in_words(limits: Mapping[str, float]) -> str:
     """Return the limits in words: " of at least 1 and at most 9"."""
     words = []
-    for kind in _LIMITS:
-        if kind in limits:
-            limit = limits[kind]
-            shown_limit = f"{limit:.6g}" if isinstance(limit, float) else limit
-            words.append(f"{kind.replace('_', ' ')} {shown_limit}")
-    if not words:
-        return ""
-    phrase = " and ".join(words)
-    return f" of {phrase}" if phrase.startswith("at") else f" {phrase}"
+    for kind, limit in limits.items():
+        shown_limit = f"{limit:.6g}" if isinstance(limit, float) else limit
+        words.append(f"{' of' * kind.startswith('at')} {kind.replace('_', ' ')} {shown_limit}")
+    return " and".join(words).replace("and of", "and")
 
 
 # --- words, switches, functions, objects ------------------------------------------------------

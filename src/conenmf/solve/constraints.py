@@ -109,9 +109,7 @@ class Penalties:
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
-        orthogonality: float = 0.0,
-        min_volume: float | str = 0.0,
-        sum_to_one: bool = False,
+        **others: Any,
     ) -> Penalties:
         """Return the penalties of scikit-learn's NMF for V of this shape (F, N).
 
@@ -128,8 +126,8 @@ class Penalties:
             Multiplied by the number of samples; "same" means `alpha_W`.
         l1_ratio : float
             The share of L1 in both, from 0 to 1.
-        orthogonality, min_volume, sum_to_one
-            As in `Penalties`.
+        **others
+            The other fields of `Penalties`.
         """
         alpha_W = number("alpha_W", alpha_W, at_least=0)
         if isinstance(alpha_H, str):
@@ -143,9 +141,7 @@ class Penalties:
             l2_h=alpha_W * (1 - l1) * F,
             l1_w=alpha_H * l1 * N,
             l2_w=alpha_H * (1 - l1) * N,
-            orthogonality=orthogonality,
-            min_volume=min_volume,
-            sum_to_one=sum_to_one,
+            **others,
         )
 
     @property

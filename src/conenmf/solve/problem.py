@@ -167,10 +167,10 @@ class Problem:
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
         groups = None if self.groups is None else Groups.of(self.groups, V)
         if groups is not None:
-            self._check_groups(solver)
+            self._check_groups()
         return Problem(self.loss, self.penalties, fixed, entries, groups, self.symmetric)
 
-    def _check_groups(self, solver: ChosenSolver) -> None:
+    def _check_groups(self) -> None:
         """Raise an error for options that make no sense with groups."""
         option = Option("groups")
         if "groups" not in self.loss.constraints:
@@ -266,8 +266,8 @@ class Problem:
         rescale : bool
             Whether the factors may be those of V divided by a unit.
         """
-        more = {"groups": self.groups} if self.has_effects else {}
-        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, **more)
+        groups = self.groups if self.has_effects else None
+        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, groups=groups)
 
     def finish(
         self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
