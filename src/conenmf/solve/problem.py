@@ -371,14 +371,14 @@ class Problem:
         is_named = isinstance(init, str)
         source = fill_missing(V)
         count = K
-        roots = None
+        roots = np.ones(V.n_features)
         weights = None if V.observed is None else V.observed.of_features
         if weights is not None and loss.noise is None and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
         vertices = None  # known ones, if the init finds the others together with them
         if self.fixed is not None and is_named:
-            given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
+            given = self.fixed.W * roots[:, None]
             if init in ENDMEMBERS and K > self.n_fixed:
                 vertices = given
             else:
@@ -387,9 +387,8 @@ class Problem:
                 count = K - self.n_fixed
         if count and source.nonzero:
             begun = self._begin(source, count, init, solver, rng, vertices=vertices)
-            W = begun.W
-            if roots is not None:  # back to the units of the features
-                W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
+            units = np.where(roots > 0, roots, np.inf).astype(begun.W.dtype)
+            W = begun.W / units[:, None]  # back to the units of the features
         else:  # all components are known, or the known ones explain all of V
             W = default_rng(rng).random((V.n_features, count)).astype(V.dtype)
             begun = Start(W, None, "fixed")
