@@ -179,6 +179,7 @@ class Robust:
         Wild samples that are alike may take a component of W, although it costs more samples than
         they are. With one component more there is room for both.
         """
+
         def squares_of(W: Array) -> Aligned:
             return self.squares(W, self.coefficients(self.V, W))
 
