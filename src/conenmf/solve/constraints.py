@@ -93,11 +93,11 @@ class Penalties:
             else:
                 object.__setattr__(self, name, number(name, value, at_least=0))
         flag("sum_to_one", self.sum_to_one)
-        if self.sum_to_one and (self.l1_h or self.orthogonality):
-            name = "l1_h" if self.l1_h else "orthogonality"
+        lowering = [name for name in ("l1_h", "orthogonality") if getattr(self, name)]
+        if self.sum_to_one and lowering:
             raise OptionError(
                 Option("sum_to_one", True),
-                f" fixes the sum of the coefficients of a sample, which {name} would lower: "
+                f" fixes the sum of the coefficients of a sample, which {lowering[0]} would lower: "
                 "leave one of the two out",
             )
 
@@ -191,19 +191,17 @@ class Penalties:
 
     def plain(self) -> Facts:
         """Return the nonzero penalties as plain values."""
-        given = {name: value for name, value in vars(self).items() if value}
-        return {k: one if isinstance(one, str) else float(one) for k, one in given.items()}
+        return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
-    def of_plain(cls, plain: Facts | None) -> Penalties:
+    def of_plain(cls, plain: Facts) -> Penalties:
         """Return the penalties of plain values, which may come from a file.
 
         Parameters
         ----------
-        plain : dict or None
+        plain : dict
         """
-        given = dict(plain or {})
-        return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
+        return cls(**plain | {"sum_to_one": "sum_to_one" in plain})
 
     def check_solver(self, name: str, solver: ChosenSolver) -> None:
         """Raise an error for a solver that cannot minimise with these penalties.

@@ -115,18 +115,13 @@ class BetaDivergence(Loss):
         if beta > 0:
             self.constraints = self.constraints | {"sparse"}
 
-    @property
-    def is_convex(self) -> bool:
-        """Whether the divergence is convex in H."""
-        return 1 <= self.beta <= 2
-
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> BetaObjective:
         """Return the divergence of W H from V, in its own units."""
         return BetaObjective(self, V, *given, **more | {"rescale": False})
 
     def near(self, H: Aligned) -> Aligned | None:
         """Return H' if a sample may have several local minima."""
-        return None if self.is_convex else H.T
+        return None if 1 <= self.beta <= 2 else H.T  # convex in H
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the divergence of samples, up to a constant for each."""
