@@ -14,10 +14,12 @@ own; scikit-learn's is beside. Printed is the adjusted Rand index of the cluster
 ``cnmf``: the same counts, ten runs and `consensus`, with its refits of usages and spectra, where
 one factor is given. Printed is the mean correlation of its spectra of all genes with those of the
 types. Its refit of spectra passes a CSC matrix, whose entries scikit-learn's "mu" solver mixes up.
+``scikit-learn``: habits of its estimators.
 """
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -36,8 +38,13 @@ import scipy.sparse as sp
 from cnmf import cnmf
 from measure import command, heading, row
 from scipy.optimize import linear_sum_assignment
+from sklearn import config_context
+from sklearn.base import clone
 from sklearn.decomposition import NMF
 from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils import estimator_html_repr
 
 from conenmf import ConeNMF, __version__
 
@@ -69,7 +76,8 @@ def print_row(client: str, workflow: str, *ways: Callable[[], float]) -> None:
     for way in ways:
         with warnings.catch_warnings(), redirect_stdout(StringIO()), redirect_stderr(StringIO()):
             warnings.simplefilter("ignore")
-            cells.append(f"{way():.3f}")
+            found = way()
+        cells.append(("no", "yes")[found] if isinstance(found, bool) else f"{found:.3f}")
     row(f"{client} {version(client)}", workflow, *cells)
 
 
@@ -206,13 +214,65 @@ def programs() -> None:
         )
 
 
+def is_cloned(model: NMF | ConeNMF, X: np.ndarray) -> bool:
+    """Whether a clone of a fitted model has its parameters, and no fit."""
+    other = clone(model.fit(X))
+    return other.get_params() == model.get_params() and not hasattr(other, "components_")
+
+
+def is_pickled(model: NMF | ConeNMF, X: np.ndarray) -> bool:
+    """Whether a model from a pickle transforms as before."""
+    again = pickle.loads(pickle.dumps(model.fit(X)))
+    return np.array_equal(again.transform(X), model.transform(X))
+
+
+def is_routed(model: NMF | ConeNMF, X: np.ndarray) -> bool:
+    """Whether weights of samples reach the model through a pipeline."""
+    if not hasattr(model, "set_fit_request"):
+        return False
+    weights = np.arange(1.0, len(X) + 1)
+    with config_context(enable_metadata_routing=True):
+        steps = make_pipeline(MinMaxScaler(), model.set_fit_request(sample_weight=True))
+        components = steps.fit(X, sample_weight=weights)[-1].components_
+    own = clone(model).fit(MinMaxScaler().fit_transform(X), sample_weight=weights)
+    return np.array_equal(components, own.components_)
+
+
+def is_framed(model: NMF | ConeNMF, X: np.ndarray) -> bool:
+    """Whether coefficients are a data frame with names, if asked for."""
+    table = model.set_output(transform="pandas").fit_transform(pd.DataFrame(X))
+    return list(table) == list(model.get_feature_names_out())
+
+
+def is_drawn(model: NMF | ConeNMF, X: np.ndarray) -> bool:
+    """Whether a pipeline is shown in HTML with the model in it."""
+    return type(model).__name__ in estimator_html_repr(make_pipeline(MinMaxScaler(), model))
+
+
+HABITS = {
+    "clone": is_cloned,
+    "pickle": is_pickled,
+    "metadata routing of sample weights": is_routed,
+    "set_output": is_framed,
+    "HTML representation": is_drawn,
+}
+
+
+def habits() -> None:
+    """Habits of estimators."""
+    X = np.random.default_rng(0).random((40, 12))
+    for name, has in HABITS.items():
+        print_row("scikit-learn", name, *(partial(has, one(3), X) for one in (NMF, ConeNMF)))
+
+
 def clients() -> None:
-    """Workflows of hyperspy, scanpy and cNMF."""
+    """Workflows of hyperspy, scanpy and cNMF, and habits of scikit-learn's estimators."""
     print(f"conenmf {__version__}, scikit-learn {version('scikit-learn')}")
     heading("client", "workflow", "its NMF", "ConeNMF")
     hyperspy()
     scanpy()
     programs()
+    habits()
 
 
 if __name__ == "__main__":
