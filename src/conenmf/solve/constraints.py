@@ -455,8 +455,7 @@ class Fixed:
             W = W if order is None else W[order]
         sizes = W.max(axis=0)[W.any(axis=0)]
         ratio = sizes * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
-        largest = 1e100 if V.dtype == np.float64 else 1e15
-        if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+        if np.abs(np.log10(ratio)).max(initial=0.0) > (100 if V.dtype == np.float64 else 15):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
         return Fixed(W, self.names, self.features if own is None else own)

@@ -200,6 +200,10 @@ class Problem:
         """Whether groups differ in scales or in the components that they use."""
         return isinstance(self.groups, Groups) and not self.groups.are_neutral
 
+    @property
+    def _effects(self) -> Groups | None:
+        return self.groups if self.has_effects else None
+
     def require_two_factors(self, what: str) -> None:
         """Raise an error if H = S W', because `what` changes one of W and H alone.
 
@@ -266,7 +270,7 @@ class Problem:
         rescale : bool
             Whether the factors may be those of V divided by a unit.
         """
-        groups = self.groups if self.has_effects else None
+        groups = self._effects
         return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, groups=groups)
 
     def finish(
@@ -492,10 +496,8 @@ class Problem:
         near : array (N, K), optional
         unseen : str
         """
-        if self.has_effects:
-            return self.loss.coefficients(V, W, self.penalties, unseen, self.groups)
-        if near is None:
-            return self.loss.coefficients(V, W, self.penalties, unseen)
+        if near is None or self.has_effects:
+            return self.loss.coefficients(V, W, self.penalties, unseen, self._effects)
         objective = self.objective(V, rescale=False)
         return objective.finish(W, sort=False, near=near)[:3]
 
@@ -551,15 +553,13 @@ def problem_of(problem: Problem | None, loss: str, what: str) -> Problem:
     return problem
 
 
-def check_count(problem: Problem, W: Array) -> int:
+def check_count(n_fixed: int, K: int) -> int:
     """Return the number of known components; raise an error if it exceeds that of all."""
-    K = W.shape[1]
-    if problem.n_fixed > K:
+    if n_fixed > K:
         raise ComponentsError(
-            f"{problem.n_fixed} components are fixed, more than the {K} in all: the number counts "
-            "them too"
+            f"{n_fixed} components are fixed, more than the {K} in all: the number counts them too"
         )
-    return problem.n_fixed
+    return n_fixed
 
 
 _SINGLE = 1e-6  # single precision rounds known components by less than this share
@@ -567,7 +567,7 @@ _SINGLE = 1e-6  # single precision rounds known components by less than this sha
 
 def check_known(problem: Problem, W: Array) -> int:
     """Return the number of known components; raise an error if W does not begin with them."""
-    n_fixed = check_count(problem, W)
+    n_fixed = check_count(problem.n_fixed, W.shape[1])
     if problem.fixed is not None:
         known = problem.fixed.W
         if not np.allclose(W[:, :n_fixed], known, rtol=_SINGLE, atol=_SINGLE * known.max()):

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _ASKED = Option("symmetric", True)
 _ROUNDING = 1e-6  # of ||V||: a smaller difference of V and V' is rounding
 _N_PROBES = 16
-_CLOSE = 1e-3  # beyond the squared error of two free factors: end with W if it is closer
+_CLOSE = 5e-4  # beyond the error of two free factors: end with W if it is closer
 _ALIKE = 0.9  # cosine of W and H' of a component from which they count as the same group
 _N_OTHERS = 8  # starts beside W
 _STILL = 1e-12  # of ||S||: rows that move by less have converged
@@ -157,7 +157,7 @@ def improved(V: DataMatrix, W: Array, stopping: Stopping, began: float) -> Array
     if not stopping.max_iter:
         return W.astype(V.dtype)
     H = nnls(W.T @ W, VW)  # H'
-    enough = (1 + _CLOSE) * (V.total - (VW * H).sum())
+    enough = (1 + _CLOSE) * math.sqrt(max(1 - (VW * H).sum() / V.total, 0.0))
     best = _rounds(V, W, VW, stopping, began)
     sides = unit_columns(H)
     likeness = (W * sides).sum(axis=0)
@@ -174,7 +174,7 @@ def improved(V: DataMatrix, W: Array, stopping: Stopping, began: float) -> Array
 def _rounds(
     V: DataMatrix, W: Array, VW: Array, stopping: Stopping, began: float
 ) -> tuple[float, Array]:
-    """Return ||V - W S W'||^2 and W after rounds that begin with unit columns W."""
+    """Return the relative error and W after rounds that begin with unit columns W."""
     S = affinities(W.T @ W, W.T @ VW)
     is_idle = ~S.any(axis=0)
     if is_idle.any():  # such as one side of a bipartite graph: add the other
@@ -182,17 +182,15 @@ def _rounds(
         VW = _product(V, W)
         S = affinities(W.T @ W, W.T @ VW)
     errors: list[float] = []
-    squared = V.total
     while stopping.reason(errors, clock() - began) is None:
         D = hals(S @ W.T @ W @ S, VW @ S, W, sweeps=3, floor=0.0) - W
         VD = _product(V, W + D) - VW
-        lower, t = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
-        squared = max(V.total + lower, 0.0)
+        squared, t = _lowest(S, np.hstack([W, D]), np.hstack([VW, VD]))
         W = W + t * D
         VW = VW + t * VD
-        errors.append(math.sqrt(squared / V.total))
+        errors.append(math.sqrt(max(1 + squared / V.total, 0.0)))
         S = affinities(W.T @ W, W.T @ VW, S, 1)
-    return squared, W
+    return min(errors, default=1.0), W
 
 
 def _product(V: DataMatrix, X: Array) -> Array:

@@ -24,7 +24,7 @@ numbers of scikit-learn's solver "mu".
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -336,14 +336,13 @@ def _best_rows(V: Array, W: Array, beta: float, near: Array | None = None) -> Ar
     starts = [np.ones(K)]
     if not 1 <= beta <= 2:
         starts += [*(_HEAD_SHARE * np.eye(K) + (1 - _HEAD_SHARE) / K)[is_used]]
-    best = None
+    ends = []
     for shares in starts:
         H = np.outer(_best_scales(V, W @ shares, beta), shares * is_used)
         for _ in range(_FIRST_STEPS):
             H = multiplicative(V, W, H, beta=beta, floor=_RATE_FLOOR * (0 < beta < 2))
-        best = H if best is None else _lower(V, W, beta, best, H)
-    assert best is not None
-    best = _settled(V, W, beta, best)
+        ends.append(H)
+    best = _settled(V, W, beta, reduce(partial(_lower, V, W, beta), ends))
     if near is not None:
         own = exact(near) / of_samples[:, None] * is_used
         best = _lower(V, W, beta, best, _settled(V, W, beta, own))
