@@ -126,15 +126,10 @@ def _within(value: Any, limits: Mapping[str, float]) -> Any:
 def _in_words(limits: Mapping[str, float]) -> str:
     """Return the limits in words: " of at least 1 and at most 9"."""
     words = []
-    for kind in _LIMITS:
-        if kind in limits:
-            limit = limits[kind]
-            shown_limit = f"{limit:.6g}" if isinstance(limit, float) else limit
-            words.append(f"{kind.replace('_', ' ')} {shown_limit}")
-    if not words:
-        return ""
-    phrase = " and ".join(words)
-    return f" of {phrase}" if phrase.startswith("at") else f" {phrase}"
+    for kind, limit in limits.items():
+        shown_limit = f"{limit:.6g}" if isinstance(limit, float) else limit
+        words.append(f"{' of' * kind.startswith('at')} {kind.replace('_', ' ')} {shown_limit}")
+    return " and".join(words).replace("and of", "and")
 
 
 # --- words, switches, functions, objects ------------------------------------------------------
@@ -316,11 +311,11 @@ def classes(name: str, value: object) -> Array:
 
 def rows_and_columns(name: str, value: object) -> Shape:
     """Return the shape of an image."""
-    pair = list(value) if np.iterable(value) else []
-    are_sides = all(_is_integer(side) and side > 0 for side in pair)
-    if len(pair) != 2 or not are_sides:
-        raise _refusal(name, value, "a pair of integers, rows and columns")
-    return int(pair[0]), int(pair[1])
+    what = "a pair of integers, rows and columns"
+    sides = several(name, value, what)
+    if len(sides) != 2 or not all(_is_integer(side) and side > 0 for side in sides):
+        raise _refusal(name, value, what)
+    return int(sides[0]), int(sides[1])
 
 
 def real_numbers(name: str, value: object, shape: Sides, error: type[ConeNMFError]) -> Array:

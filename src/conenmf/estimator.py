@@ -219,8 +219,8 @@ class ConeNMF(
     symmetric : bool
         Whether X has the weights of the edges of a graph, so that X ~ W S W'. W, with a row for
         each node, has unit columns and is ``components_.T``; S is ``result_.affinities``; the
-        coefficients are W S. `labels_` has the group of each node, the largest entry of its row of
-        W. New nodes and judges of W H are not available: `transform`, `diagnose`, `stability`.
+        coefficients are W S. `labels_` has the group of each node, which contributes most to its
+        edges. New nodes and judges of W H are not available: `transform`, `diagnose`, `stability`.
     max_memory : int or str, optional
         Memory for data and results, such as "4GB"; larger files are read in blocks. The default is
         half of the memory of the machine.

@@ -23,7 +23,7 @@ from .arguments import choice, components, function, generator, integer, optiona
 from .data.known import Observed
 from .data.matrix import Aligned, DataMatrix
 from .data.validate import check_components
-from .errors import ComponentsError, InputWarning, Message, NotAvailableError, Option, OptionError
+from .errors import InputWarning, Message, NotAvailableError, Option, OptionError
 from .io.open import as_data
 from .judge.certificate import AnyCertificate, Certificate, first_certificate
 from .judge.choose_k import Selection, choose_k
@@ -44,7 +44,7 @@ from .solve.constraints import Fixed, Penalties
 from .solve.groups import run_groups
 from .solve.inits import CONE_INITS, Init, Start, of_counted_samples
 from .solve.losses import Loss
-from .solve.problem import Problem
+from .solve.problem import Problem, check_count
 from .solve.race import (
     PATIENCE,
     Race,
@@ -275,11 +275,7 @@ def check_k(K: object, V: DataMatrix, n_fixed: int = 0) -> int | str:
     if isinstance(K, str) and K == "auto":
         return "auto"
     count = check_components(components(K, auto=True), V)
-    if count < n_fixed:
-        raise ComponentsError(
-            f"{n_fixed} components are fixed, more than the {count} asked for in all: the "
-            "number counts them too"
-        )
+    check_count(n_fixed, count)
     return count
 
 

@@ -64,7 +64,7 @@ class Factorization:
     H : array (K, N)
     labels : array (N,), integers
         argmax_k ||w_k|| H(k, n): the component that contributes most to each sample; -1 for a
-        sample that uses none. Of a graph, the largest entry in each row of W.
+        sample that uses none. For a node of a graph, argmax_k W(n, k) ||h_k||.
     shares : array (K,)
         The share of each component in the reconstruction, <w_k h_k, WH> / ||WH||^2. The shares sum
         to 1. Components are sorted by share, the largest first; without a solver they keep the

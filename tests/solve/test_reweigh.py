@@ -232,7 +232,7 @@ HOLES = {"mask": np.arange(300)[:, None] + np.arange(30) > 3}
         ({"robust": "entries", "alpha_W": 0.1}, {}, "takes no penalties"),
         ({"robust": "samples", "min_volume": 1e-4}, {}, "takes no penalties"),
         ({"robust": "samples", "sum_to_one": True}, {}, "coefficients that sum to one"),
-        ({"robust": "samples"}, {"groups": np.arange(300) % 2}, "takes no groups"),
+        ({"robust": "samples"}, {"groups": np.arange(300) % 2}, "takes no penalties, .* groups"),
         ({"robust": "samples", "checkpoint": "run"}, {}, "leave out checkpoint"),
     ],
 )

@@ -56,7 +56,28 @@ def test_the_error_is_that_of_the_plain_fit_and_the_groups_are_found(kind, seed)
     np.testing.assert_allclose(found.H, found.affinities @ found.W.T, atol=1e-12)
     own = np.sqrt(squared_error(A, found.W, found.affinities)) / np.linalg.norm(A)
     assert found.relative_error == pytest.approx(own, rel=1e-10)
-    np.testing.assert_array_equal(found.labels, found.W.argmax(axis=1))
+    contributions = found.W * np.linalg.norm(found.H, axis=1)
+    np.testing.assert_array_equal(found.labels, contributions.argmax(axis=1))
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_columns_of_h_are_other_starts_if_the_plain_fit_is_not_symmetric(seed):
+    sizes = [80, 60, 40, 30, 20, 10]
+    A, _ = planted(np.full((6, 6), 0.05) + 0.35 * np.eye(6), sizes, seed)
+    plain = factorize(A, 6)
+    likeness = (plain.W * plain.H.T).sum(axis=0)
+    likeness /= np.linalg.norm(plain.W, axis=0) * np.linalg.norm(plain.H, axis=1)
+    assert likeness.min() < 0.5
+    found = factorize(A, 6, **SYMMETRIC)
+    assert found.relative_error <= 1.001 * plain.relative_error
+
+
+def test_a_small_group_draws_no_nodes_from_a_large_one():
+    A, groups = planted(np.full((6, 6), 0.05) + 0.35 * np.eye(6), [80, 60, 40, 30, 20, 10], seed=1)
+    roots = np.sqrt(A.sum(axis=0))
+    found = factorize(A / roots / roots[:, None], 6, **SYMMETRIC)
+    assert agreement(groups, found.labels) > 0.99
+    assert agreement(groups, found.W.argmax(axis=1)) < 0.99
 
 
 def test_the_affinities_tell_linked_groups_from_groups_with_links_inside():

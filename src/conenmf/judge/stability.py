@@ -485,7 +485,7 @@ def stability(
     if "resampling" not in fitted.constraints and resample != "start":
         advice = " takes no fractional weights of samples: use "
         raise NotAvailableError(Option("loss", fitted.name), advice, Option("resample", "start"))
-    if check_count(problem, np.empty((1, K))) == K:
+    if check_count(problem.n_fixed, K) == K:
         raise ComponentsError(f"all {K} components are known: none is left to be checked")
     with V.own_threads():
         problem = _with_numbers(V, K, problem)

@@ -93,11 +93,11 @@ class Penalties:
             else:
                 object.__setattr__(self, name, number(name, value, at_least=0))
         flag("sum_to_one", self.sum_to_one)
-        if self.sum_to_one and (self.l1_h or self.orthogonality):
-            name = "l1_h" if self.l1_h else "orthogonality"
+        lowering = [name for name in ("l1_h", "orthogonality") if getattr(self, name)]
+        if self.sum_to_one and lowering:
             raise OptionError(
                 Option("sum_to_one", True),
-                f" fixes the sum of the coefficients of a sample, which {name} would lower: "
+                f" fixes the sum of the coefficients of a sample, which {lowering[0]} would lower: "
                 "leave one of the two out",
             )
 
@@ -109,9 +109,7 @@ class Penalties:
         alpha_W: float = 0.0,
         alpha_H: float | str = "same",
         l1_ratio: float = 0.0,
-        orthogonality: float = 0.0,
-        min_volume: float | str = 0.0,
-        sum_to_one: bool = False,
+        **others: Any,
     ) -> Penalties:
         """Return the penalties of scikit-learn's NMF for V of this shape (F, N).
 
@@ -128,8 +126,8 @@ class Penalties:
             Multiplied by the number of samples; "same" means `alpha_W`.
         l1_ratio : float
             The share of L1 in both, from 0 to 1.
-        orthogonality, min_volume, sum_to_one
-            As in `Penalties`.
+        **others
+            The other fields of `Penalties`.
         """
         alpha_W = number("alpha_W", alpha_W, at_least=0)
         if isinstance(alpha_H, str):
@@ -143,9 +141,7 @@ class Penalties:
             l2_h=alpha_W * (1 - l1) * F,
             l1_w=alpha_H * l1 * N,
             l2_w=alpha_H * (1 - l1) * N,
-            orthogonality=orthogonality,
-            min_volume=min_volume,
-            sum_to_one=sum_to_one,
+            **others,
         )
 
     @property
@@ -195,19 +191,17 @@ class Penalties:
 
     def plain(self) -> Facts:
         """Return the nonzero penalties as plain values."""
-        given = {name: value for name, value in vars(self).items() if value}
-        return {k: one if isinstance(one, str) else float(one) for k, one in given.items()}
+        return {name: value for name, value in vars(self).items() if value}
 
     @classmethod
-    def of_plain(cls, plain: Facts | None) -> Penalties:
+    def of_plain(cls, plain: Facts) -> Penalties:
         """Return the penalties of plain values, which may come from a file.
 
         Parameters
         ----------
-        plain : dict or None
+        plain : dict
         """
-        given = dict(plain or {})
-        return cls(**given | {"sum_to_one": bool(given.get("sum_to_one", False))})
+        return cls(**plain | {"sum_to_one": "sum_to_one" in plain})
 
     def check_solver(self, name: str, solver: ChosenSolver) -> None:
         """Raise an error for a solver that cannot minimise with these penalties.
@@ -461,8 +455,7 @@ class Fixed:
             W = W if order is None else W[order]
         sizes = W.max(axis=0)[W.any(axis=0)]
         ratio = sizes * (np.sqrt(V.n_features * V.n_samples) / (V.norm or 1.0))
-        largest = 1e100 if V.dtype == np.float64 else 1e15
-        if ratio.size and not (ratio.max() <= largest and ratio.min() >= 1 / largest):
+        if np.abs(np.log10(ratio)).max(initial=0.0) > (100 if V.dtype == np.float64 else 15):
             size = f"from {ratio.min():g} to {ratio.max():g} times as large as the data"
             raise DataError(f"fixed components are {size}: give them in the units of the data")
         return Fixed(W, self.names, self.features if own is None else own)

@@ -386,10 +386,10 @@ def _ascend_counts(trial: _Trial, K: int, effort: int) -> Interval:
     """Return the best bound of all weights on the way that holds for certain."""
     tried = [trial]
     if effort:
-        start = trial.leading(K).vectors
         other = _Trial(trial.V, trial.c, (), trial.weights._replace(power=_OTHER_POWER))
+        other.leading(K, trial.leading(K).vectors)
         tried.append(other)
-        if other.value(K, start) > trial.value(K):
+        if other.value(K) > trial.value(K):
             trial = other
     for number in range(effort):
         length = _FIRST_LENGTH / (1 + number / _SHORTER_AFTER)
@@ -480,13 +480,13 @@ class _Trial:
             self._leading = davidson(self.apply, K - 1, start, _COUNT_STEP_TOL)
         return self._leading
 
-    def size(self, K: int, start: Array | None = None) -> float:
+    def size(self, K: int) -> float:
         """Return <B, rc'> plus the sum of K - 1 singular values, approximately."""
-        values = np.maximum(self.leading(K, start).values[: K - 1], 0.0)
+        values = np.maximum(self.leading(K).values[: K - 1], 0.0)
         return float(self.first + np.sqrt(values).sum())
 
-    def value(self, K: int, start: Array | None = None) -> float:
-        return float(self.log_sum - self.weights.total * np.log(self.size(K, start)))
+    def value(self, K: int) -> float:
+        return float(self.log_sum - self.weights.total * np.log(self.size(K)))
 
     def certain(self, K: int) -> Interval:
         """Return the bound from upper bounds of singular values, and its failure probability."""

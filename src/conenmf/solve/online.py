@@ -52,13 +52,12 @@ class _Factors:
 
     def extended(self, w: Array) -> _Factors:
         """Return the factors with one more component, which no sample uses."""
-        edge = ((0, 1), (0, 1))
-        return _Factors(
-            np.column_stack([self.W, w]),
-            np.pad(self.A, edge),
-            np.pad(self.B, ((0, 0), (0, 1))),
-            np.pad(self.D, edge),
-        )
+        K = len(self.A)
+        return self._moved(np.column_stack([self.W, w]), np.eye(K + 1, K))
+
+    def _moved(self, W: Array, M: Array) -> _Factors:
+        """Return the factors with components W and coefficients M H."""
+        return _Factors(W, M @ self.A @ M.T, self.B @ M.T, M @ self.D @ M.T)
 
     def scaled(self, size: Array) -> _Factors:
         """Return the factors with columns w_k / size_k and rows size_k h_k; size 0 empties one."""
@@ -93,14 +92,12 @@ class _Factors:
         W[:, i] = joint / norm(joint)
         M[i, [i, j]] = W[:, i] @ self.W[:, [i, j]]  # their coefficients in units of component i
         M[j, j] = 0.0
-        A = M @ self.A @ M.T
-        B = self.B @ M.T
-        D = M @ self.D @ M.T
         length = norm(total)
         W[:, j] = total / length
-        A[j, j] = D[j, j] = length**2 / count
-        B[:, j] = W[:, j] * A[j, j]
-        return _Factors(W, A, B, D)
+        after = self._moved(W, M)
+        after.A[j, j] = after.D[j, j] = length**2 / count
+        after.B[:, j] = W[:, j] * after.A[j, j]
+        return after
 
 
 class ConeStream:

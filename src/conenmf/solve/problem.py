@@ -167,10 +167,10 @@ class Problem:
         entries = Entries(is_signed=V.measures.lowest < 0).of(V)
         groups = None if self.groups is None else Groups.of(self.groups, V)
         if groups is not None:
-            self._check_groups(solver)
+            self._check_groups()
         return Problem(self.loss, self.penalties, fixed, entries, groups, self.symmetric)
 
-    def _check_groups(self, solver: ChosenSolver) -> None:
+    def _check_groups(self) -> None:
         """Raise an error for options that make no sense with groups."""
         option = Option("groups")
         if "groups" not in self.loss.constraints:
@@ -200,6 +200,10 @@ class Problem:
     def has_effects(self) -> bool:
         """Whether groups differ in scales or in the components that they use."""
         return isinstance(self.groups, Groups) and not self.groups.are_neutral
+
+    @property
+    def _effects(self) -> Groups | None:
+        return self.groups if self.has_effects else None
 
     def require_two_factors(self, what: str) -> None:
         """Raise an error if H = S W', because `what` changes one of W and H alone.
@@ -267,8 +271,8 @@ class Problem:
         rescale : bool
             Whether the factors may be those of V divided by a unit.
         """
-        more = {"groups": self.groups} if self.has_effects else {}
-        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, **more)
+        groups = self._effects
+        return self.loss.on(V, self.penalties, self.n_fixed, rescale=rescale, groups=groups)
 
     def finish(
         self, V: DataMatrix, W: Array, *, sort: bool, near: Aligned | None = None
@@ -372,14 +376,14 @@ class Problem:
         is_named = isinstance(init, str)
         source = fill_missing(V)
         count = K
-        roots = None
+        roots = np.ones(V.n_features)
         weights = None if V.observed is None else V.observed.of_features
         if weights is not None and loss.noise is None and (is_named or callable(init)):
             roots = np.sqrt(weights)  # scaling by them gives each feature its weight
             source = times_features(source, roots.astype(V.dtype))
         vertices = None  # known ones, if the init finds the others together with them
         if self.fixed is not None and is_named:
-            given = self.fixed.W if roots is None else self.fixed.W * roots[:, None]
+            given = self.fixed.W * roots[:, None]
             if init in ENDMEMBERS and K > self.n_fixed:
                 vertices = given
             else:
@@ -388,9 +392,8 @@ class Problem:
                 count = K - self.n_fixed
         if count and source.nonzero:
             begun = self._begin(source, count, init, solver, rng, vertices=vertices)
-            W = begun.W
-            if roots is not None:  # back to the units of the features
-                W = (W / np.where(roots > 0, roots, np.inf)[:, None]).astype(W.dtype)
+            units = np.where(roots > 0, roots, np.inf).astype(begun.W.dtype)
+            W = begun.W / units[:, None]  # back to the units of the features
         else:  # all components are known, or the known ones explain all of V
             W = default_rng(rng).random((V.n_features, count)).astype(V.dtype)
             begun = Start(W, None, "fixed")
@@ -494,10 +497,8 @@ class Problem:
         near : array (N, K), optional
         unseen : str
         """
-        if self.has_effects:
-            return self.loss.coefficients(V, W, self.penalties, unseen, self.groups)
-        if near is None:
-            return self.loss.coefficients(V, W, self.penalties, unseen)
+        if near is None or self.has_effects:
+            return self.loss.coefficients(V, W, self.penalties, unseen, self._effects)
         objective = self.objective(V, rescale=False)
         return objective.finish(W, sort=False, near=near)[:3]
 
@@ -553,15 +554,13 @@ def problem_of(problem: Problem | None, loss: str, what: str) -> Problem:
     return problem
 
 
-def check_count(problem: Problem, W: Array) -> int:
+def check_count(n_fixed: int, K: int) -> int:
     """Return the number of known components; raise an error if it exceeds that of all."""
-    K = W.shape[1]
-    if problem.n_fixed > K:
+    if n_fixed > K:
         raise ComponentsError(
-            f"{problem.n_fixed} components are fixed, more than the {K} in all: the number counts "
-            "them too"
+            f"{n_fixed} components are fixed, more than the {K} in all: the number counts them too"
         )
-    return problem.n_fixed
+    return n_fixed
 
 
 _SINGLE = 1e-6  # single precision rounds known components by less than this share
@@ -569,7 +568,7 @@ _SINGLE = 1e-6  # single precision rounds known components by less than this sha
 
 def check_known(problem: Problem, W: Array) -> int:
     """Return the number of known components; raise an error if W does not begin with them."""
-    n_fixed = check_count(problem, W)
+    n_fixed = check_count(problem.n_fixed, W.shape[1])
     if problem.fixed is not None:
         known = problem.fixed.W
         if not np.allclose(W[:, :n_fixed], known, rtol=_SINGLE, atol=_SINGLE * known.max()):

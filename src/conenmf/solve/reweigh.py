@@ -42,7 +42,6 @@ from ..data.entries import EntryWeights
 from ..data.known import observed_only, weigh_samples
 from ..data.matrix import Aligned, DataMatrix, PerSample
 from ..data.resample import evenly_spaced
-from ..data.views import take_samples
 from ..errors import NotAvailableError, Option
 from ..kernels import clock
 from ..text import counted
@@ -91,12 +90,10 @@ class Robust:
         if "robust" not in self.problem.loss.constraints:
             other = Option("loss", "frobenius")
             raise NotAvailableError(asked, " is for least squares: use ", other)
-        if not self.problem.penalties.are_none:
-            advice = " takes no penalties, nor coefficients that sum to one: leave out one of both"
-            raise NotAvailableError(asked, advice)
-        if self.problem.groups is not None or self.problem.symmetric:
-            advice = " takes no groups of samples, nor symmetric factors: leave out one of both"
-            raise NotAvailableError(asked, advice)
+        is_structured = self.problem.groups is not None or self.problem.symmetric
+        if is_structured or not self.problem.penalties.are_none:
+            what = " takes no penalties, coefficients that sum to one, groups or symmetric factors"
+            raise NotAvailableError(asked, what, ": leave out one of both")
         if self.is_of_samples and self.V.observed is not None:
             problem = " takes no missing or weighted entries: use "
             raise NotAvailableError(asked, problem, Option("robust", "entries"), ", or fill them")
@@ -182,20 +179,14 @@ class Robust:
         Wild samples that are alike may take a component of W, although it costs more samples than
         they are. With one component more there is room for both.
         """
-        some = evenly_spaced(self.own.n_samples, _MAX_SAMPLES)
-        V = take_samples(self.own, some)
-        part = Robust(self.kind, V, self.problem)
 
-        def squares_of(W: Array) -> Array:
-            return np.asarray(part.squares(W, part.coefficients(V, W)))
+        def squares_of(W: Array) -> Aligned:
+            return self.squares(W, self.coefficients(self.V, W))
 
-        scale = part.scale(squares_of(more))
-
-        def missed(W: Array) -> float:
-            return float(self.counts[some] @ _tukey(squares_of(W) / scale))
-
+        scale = self.scale(squares_of(more))
         left_out = range(self.problem.n_fixed, more.shape[1])
-        return min([W, *(np.delete(more, k, axis=1) for k in left_out)], key=missed)
+        rivals = [W, *(np.delete(more, k, axis=1) for k in left_out)]
+        return min(rivals, key=lambda one: self.value(squares_of(one), scale))
 
 
 class Reweighed(NamedTuple):
@@ -241,7 +232,7 @@ def reweigh(
     values = [robust.value(end.squares, scale)]
     began = clock()
     while len(values) <= _MAX_ROUNDS and stopping.max_iter and end.reason not in ENDED:
-        if stopping.max_time is not None and clock() - began > stopping.max_time:
+        if stopping.after(clock() - began).max_time == 0:
             end = end._replace(reason=StopReason.MAX_TIME)
             break
         following = _round(robust, end, scale, solver, rounds, callback)
@@ -292,10 +283,8 @@ def _round(
 
 def in_words(robust: Robust, found: Reweighed) -> str:
     """Say how many samples count little, and whether they are alike; "" if there are none."""
-    if not robust.is_of_samples:
-        return ""
     low = np.flatnonzero(found.weights < _LOW)
-    if not low.size:
+    if not (robust.is_of_samples and low.size):
         return ""
     said = f"{counted(low.size, 'wild sample')} of {len(found.weights)} with a weight below {_LOW}"
     if are_alike(robust.own, found.W, found.H, low):

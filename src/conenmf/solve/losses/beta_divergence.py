@@ -24,7 +24,7 @@ numbers of scikit-learn's solver "mu".
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,18 +115,13 @@ class BetaDivergence(Loss):
         if beta > 0:
             self.constraints = self.constraints | {"sparse"}
 
-    @property
-    def is_convex(self) -> bool:
-        """Whether the divergence is convex in H."""
-        return 1 <= self.beta <= 2
-
     def on(self, V: DataMatrix, *given: Any, rescale: bool = True, **more: Any) -> BetaObjective:
         """Return the divergence of W H from V, in its own units."""
         return BetaObjective(self, V, *given, **more | {"rescale": False})
 
     def near(self, H: Aligned) -> Aligned | None:
         """Return H' if a sample may have several local minima."""
-        return None if self.is_convex else H.T
+        return None if 1 <= self.beta <= 2 else H.T  # convex in H
 
     def sample_errors(self, entries: Array, fitted: Array, weights: Array) -> Array:
         """Return the divergence of samples, up to a constant for each."""
@@ -342,14 +337,13 @@ def _best_rows(V: Array, W: Array, beta: float, near: Array | None = None) -> Ar
     starts = [np.ones(K)]
     if not 1 <= beta <= 2:
         starts += [*(_HEAD_SHARE * np.eye(K) + (1 - _HEAD_SHARE) / K)[is_used]]
-    best = None
+    ends = []
     for shares in starts:
         H = np.outer(_best_scales(V, W @ shares, beta), shares * is_used)
         for _ in range(_FIRST_STEPS):
             H = multiplicative(V, W, H, beta=beta, floor=_RATE_FLOOR * (0 < beta < 2))
-        best = H if best is None else _lower(V, W, beta, best, H)
-    assert best is not None
-    best = _settled(V, W, beta, best)
+        ends.append(H)
+    best = _settled(V, W, beta, reduce(partial(_lower, V, W, beta), ends))
     if near is not None:
         own = exact(near) / of_samples[:, None] * is_used
         best = _lower(V, W, beta, best, _settled(V, W, beta, own))
