@@ -79,3 +79,14 @@ def test_places_decide_where_the_data_have_no_names():
     assert in_order(Names(), "sample_weight", weights, "sample") is weights
     other = weights.set_axis([5, 2, 9])
     assert in_order(Names(), "sample_weight", other, "sample") is other
+
+
+def test_a_default_index_beside_the_same_numbers_in_another_order_is_refused():
+    names = Names.of(sample_names=[2, 0, 1])
+    given = pd.Series([5.0, 6.0, 7.0])
+    with pytest.raises(DataError, match="sample_weight has a default index, and the rows"):
+        in_order(names, "sample_weight", given, "sample")
+    assert in_order(names, "sample_weight", given.to_numpy(), "sample").tolist() == [5, 6, 7]
+    assert in_order(names, "sample_weight", given[[1, 0, 2]], "sample").tolist() == [7, 5, 6]
+    some = Names.of(sample_names=[7, 0, 1])
+    assert in_order(some, "sample_weight", given, "sample") is given

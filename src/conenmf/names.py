@@ -292,11 +292,23 @@ def in_order(names: Names, option: str, table: object, *sides: str) -> Any:
     of_axes = (labels.sample_names, labels.feature_names)
     for axis, (side, given) in enumerate(zip(sides, of_axes, strict=False)):
         own = own_names[side]
+        if own is not None and given is None and hasattr(table, "index") and not axis:
+            _check_default(own, len(table.index), option)
         if own is not None and given is not None and len(own) == len(given):
             order = places_of(own, given, Option(option), side)
             if order is not None:
                 table = np.take(np.asarray(table), order, axis)
     return table
+
+
+def _check_default(own: Texts, count: int, option: str) -> None:
+    """Reject a default index where the rows of the data are the same numbers in another order."""
+    if len(own) == count and {*own} == {*map(str, range(count))}:
+        raise DataError(
+            Option(option),
+            " has a default index, and the rows of the data are the same numbers in another order: "
+            "give it the index of the data, or pass an array for the order of the rows",
+        )
 
 
 def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") -> list[int] | None:

@@ -63,6 +63,16 @@ def test_wild_samples_take_no_component(size, alike):
     assert lost or size == 2  # plain least squares loses a component
 
 
+def test_empty_samples_do_not_count_for_the_scale():
+    X, C, _ = draw(20, True, 3)
+    plain = ConeNMF(K, robust="samples").fit(X)
+    padded = ConeNMF(K, robust="samples").fit(np.vstack([X, np.zeros((400, X.shape[1]))]))
+    weights = padded.result_.sample_weights
+    np.testing.assert_allclose(weights[:300], plain.result_.sample_weights, atol=1e-6)
+    assert (weights[300:] == 1).all()
+    assert least_cosine(C, padded.components_) > 0.99
+
+
 @pytest.mark.parametrize("kind", ["samples", "entries"])
 @pytest.mark.parametrize("solver", ["hals", "mult"])
 def test_rounds_never_raise_the_objective(kind, solver):

@@ -139,7 +139,7 @@ class Robust:
         """Return s^2 for squared residuals, by the median of those that are not 0."""
         least = _EXACT**2 * self.V.total / self.V.n_samples
         if self.is_of_samples:
-            middle = _median(squares, self.counts)
+            middle = _median(squares, self.counts * (squares > 0))
             return _TUKEY**2 * max(middle, least)
         some = evenly_spaced(self.own.n_samples, _MAX_SAMPLES)
         found = np.asarray(squares[some])
