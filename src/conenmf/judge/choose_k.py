@@ -251,9 +251,9 @@ class Selection:
             return None
         pieces = []
         for one in facts["evidence"]:
-            arrays = {name: np.array(one.get(name, [])) for name in ("ks", "scores", "Q_ratios")}
+            arrays = {name: np.array(one[name]) for name in ("ks", "scores", "Q_ratios")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
-        lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
+        lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts["notes"])}
         return cls(**{**facts, **lists, "evidence": tuple(pieces)})
 
     def plot(self, axes: object = None, requirement: Requirement | None = None) -> Array:
@@ -298,11 +298,12 @@ class Question:
         self.V = times_features(self.V, factors.astype(self.V.dtype))
         self.spectrum = Spectrum(self.V)
 
-    def leave_out(self, outliers: Array, others: Array) -> None:
-        """Leave out samples, before anything is computed from the others."""
-        self.outliers = outliers
-        self.V = take_samples(self.V, others)
-        self.spectrum = Spectrum(self.V)
+    def keep(self, indices: Array, kept: Array) -> None:
+        """Leave out samples that are not kept, before anything is computed from the others."""
+        if kept.size < indices.size:
+            self.outliers = np.delete(indices, kept)
+            self.V = take_samples(self.V, indices[kept])
+            self.spectrum = Spectrum(self.V)
 
     def tell(self, name: str, K: int) -> None:
         """Tell the callback which number of components is tried."""
@@ -391,8 +392,7 @@ def _edge(question: Question) -> Iterator[Evidence]:
         if scaled.misfit < plain.misfit and scaled.K <= plain.K:
             edge = scaled
             kept = kept_now
-    if kept.size < indices.size:
-        question.leave_out(np.delete(indices, kept), indices[kept])
+    question.keep(indices, kept)
     piece = _above_edge(edge, is_blurred=_BLUR * edge.K <= plain.K)
     if edge is not plain and not piece.is_sure:
         piece = replace(piece, trust=min(piece.trust, _USABLE))
@@ -612,8 +612,7 @@ def _edge_of_counts(question: Question) -> Iterator[Evidence]:
     """
     B, indices = compared_samples(question.V)
     found, kept = count_without_outliers(B[B.any(axis=1)], by_features=True)
-    if kept.size < indices.size:
-        question.leave_out(np.delete(indices, kept), indices[kept])
+    question.keep(indices, kept)
     piece = _above_edge(found, is_blurred=True)
     yield replace(piece, trust=min(piece.trust, _USABLE))
 
@@ -788,7 +787,7 @@ def hidden_share(
     V: DataMatrix,
     W: Array,
     problem: Problem,
-    sample_weight: Array | float = 1.0,
+    sample_weight: Array | float,
 ) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
 
@@ -871,9 +870,9 @@ def choose_k(
     least = problem.n_fixed
     if ks is None and chosen.K < least:
         ks = np.arange(least, min(V.shape) + 1)
-    notes = [*chosen.notes]
     if chosen.decided_by == "hidden":
-        chosen, notes = _with_Q(chosen, gathered[0])
+        chosen = _with_Q(chosen, gathered[0])
+    notes = [*chosen.notes]
     if question.is_scaled and chosen.grade != PROVED:
         notes.append("units differ: features were scaled to equal norms, scale them before a fit")
     if question.outliers.size:
@@ -881,16 +880,17 @@ def choose_k(
     return _among(replace(chosen, notes=tuple(notes)), ks)
 
 
-def _with_Q(chosen: Selection, hidden: Evidence) -> tuple[Selection, list[str]]:
+def _with_Q(chosen: Selection, hidden: Evidence) -> Selection:
     """Say what Q says about the number; its interval reaches the first that Q allows."""
     ratios = dict(zip(hidden.ks.tolist(), hidden.Q_ratios.tolist(), strict=False))
-    if ratios.get(chosen.K, 0.0) <= _MAX_Q_RATIO:
-        return chosen, [*chosen.notes]
-    note = f"Q is {ratios[chosen.K]:.3g} times the expected Q, sigma or K is too small"
+    Q = ratios.get(chosen.K, 0.0)
+    if Q <= _MAX_Q_RATIO:
+        return chosen
+    note = f"Q is {Q:.3g} times the expected Q, sigma or K is too small"
     enough = min((k for k, ratio in ratios.items() if ratio <= _MAX_Q_RATIO), default=max(ratios))
     note += f"; with {enough} it is {ratios[enough]:.3g} times"
     low, high = chosen.interval
-    return replace(chosen, interval=(low, max(high, enough))), [*chosen.notes, note]
+    return replace(chosen, interval=(low, max(high, enough)), notes=(*chosen.notes, note))
 
 
 def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
