@@ -312,7 +312,7 @@ def _components(result: Factorization) -> list[str]:
 
 
 def diagnosis_text(result: Factorization) -> str:
-    """Return the verdict, then each component's grade, the certificate, cones and advice."""
+    """Return the verdict, then each component's grade, the certificate, and cones."""
     diagnosis = result.diagnose()
     lines = [*diagnosis.lines(), ""]
     for k, name in enumerate(result.component_names):
@@ -325,8 +325,6 @@ def diagnosis_text(result: Factorization) -> str:
     details = diagnosis.details
     if details.cones is not None:
         lines += _cones(details.cones)
-    init, reason = details.advice
-    lines += ["", f"recommended init: {init}, because {reason}"]
     return "\n".join(lines)
 
 
