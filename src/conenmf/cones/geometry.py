@@ -45,7 +45,7 @@ from ..data.blocks import EPS, Block, cone_products, cross_products, dense, norm
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import check_labels
 from ..data.views import unit_samples
-from ..errors import ComponentsError, DataError
+from ..errors import DataError
 from ..io.open import as_data
 from ..linalg.nnls import nnls
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -608,11 +608,6 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     >>> leading_plane(from_columns(np.diag([4.0, 3.0, 0.5]))).is_nonnegative
     True
     """
-    if min(V.shape) < 2:
-        raise ComponentsError(
-            f"a {V.n_samples} x {V.n_features} matrix has no two singular vectors; "
-            "use one component"
-        )
     with V.own_threads():
         U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
         # The leading vector is nonnegative, so features and samples are on one side of a line

@@ -130,16 +130,6 @@ def _raised(block: Block, *, floor: float) -> Block:
     return dense(block).astype(block.dtype, copy=False) + block.dtype.type(floor)
 
 
-def mean_entry(V: DataMatrix) -> float:
-    """Return the mean of all entries; one pass."""
-    (total,) = V.sweep(_total)
-    return float(total) / (V.n_features * V.n_samples)
-
-
-def _total(block: Block) -> tuple[float]:
-    return (float(exact(block).sum()),)
-
-
 def to_sums(V: DataMatrix, total: float) -> DataMatrix:
     """Return a view of V with samples scaled to a sum; one pass."""
     sums, _ = V.sweep(_sums)

@@ -177,7 +177,11 @@ def redraw(
     array([[54.,  0.,  3.]])
     """
     seed = new_seed(rng)
-    _require_counts(V, "drawn again")
+    if not holds_counts(V):
+        raise DataTypeError(
+            "the data are not counts, since some entries are not integers: only counts can be "
+            "drawn again, so give them before they are scaled or weighted"
+        )
     index = V.indices()
     change = partial(_redraw, seed=seed, dispersion=dispersion, balance=balance)
     return MappedMatrix(V, change, index, dtype=V.dtype)
@@ -276,14 +280,6 @@ def _places(W: Array, sums: Array) -> Array:
     shares[shares >= shares[-1]] = 1.0  # after the last feature of a component
     borders = np.minimum(shares, 1.0) + np.arange(len(sums))
     return borders.T.ravel()
-
-
-def _require_counts(V: DataMatrix, done: str) -> None:
-    if not holds_counts(V):
-        raise DataTypeError(
-            "the data are not counts, since some entries are not integers: only counts can be "
-            f"{done}, so give them before they are scaled or weighted"
-        )
 
 
 # --- steps ------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from ..cones.counting import (
     count_cones,
     count_in_clusters,
     count_without_outliers,
-    default_range,
+    default_most,
     estimate_rank,
 )
 from ..data.blocks import EPS, TINY, Block, dense, exact
@@ -57,7 +57,7 @@ from ..solve.inits import Start
 from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.solvers import Solver
-from ..text import counted
+from ..text import counted, listed
 from ..types import Array, Facts, Interval, Range, Texts
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import Requirement, exact_number, exact_rank
@@ -503,7 +503,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     """
     directions = question.directions
     others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
-    _, k_max = default_range(question.V)
+    k_max = default_most(question.V)
     most = min(directions.V.shape)
     count = 0
     while count == 0 or count == k_max < most:
@@ -895,10 +895,7 @@ def _with_Q(chosen: Selection, hidden: Evidence) -> Selection:
 
 def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
     """Name samples that are not counted, because each is a component of its own."""
-    shown = [V.names.sample(n) for n in outliers[:_MAX_NAMED].tolist()]
-    if outliers.size > _MAX_NAMED:
-        shown.append(f"{outliers.size - _MAX_NAMED} more")
-    names = ", ".join(shown)
+    names = listed([V.names.sample(n) for n in outliers.tolist()], _MAX_NAMED)
     return f"not counted, as no other sample is like them: {names}"
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..cones.bounds import deterministic_bound
-from ..cones.counting import RankEstimate, default_range, estimate_rank
+from ..cones.counting import RankEstimate, default_most, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import dense, exact, over, slices
@@ -277,7 +277,7 @@ def describe(
     K = W.shape[1]
     is_whole = V.observed is None and V.measures.lowest >= 0
     # Every singular value that is shown needs a next one, for their ratio.
-    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
+    k_max = max(1, min(max(default_most(V), K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else complete(V, W, Ht)
         spectrum = spectrum if is_whole else None

@@ -35,6 +35,7 @@ from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
+from ..solve.inits import Start
 from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
@@ -248,17 +249,25 @@ def first(
     return k
 
 
+def first_start(
+    problem: Problem, V: DataMatrix, K: int, spectrum: KnownSpectrum
+) -> tuple[Start, Problem]:
+    """Return the first init of the loss, and the problem with the weights of its penalties."""
+    solver = problem.loss.solver("auto")
+    init = problem.inits(V, K, solver)[0]
+    start = problem.begin(V, K, init, solver, default_rng(0), spectrum)
+    return start, problem.weighed(start, spectrum)
+
+
 def fitted_components(
     problem: Problem, V: DataMatrix, K: int, stopping: Stopping, spectrum: KnownSpectrum = None
 ) -> tuple[Array, Problem]:
     """Return W of a fit of K components from the first init of the loss, and its problem."""
-    solver = problem.loss.solver("auto")
-    init = problem.inits(V, K, solver)[0]
-    start = problem.begin(V, K, init, solver, default_rng(0), spectrum)
-    problem = problem.weighed(start, spectrum)
+    start, problem = first_start(problem, V, K, spectrum)
     if K == problem.n_fixed:
         return start.W, problem
     objective = problem.objective(V)
+    solver = problem.loss.solver("auto")
     run = alternate(V, start.W, start.H, solver, stopping=stopping, objective=objective)
     return problem.restored(run.W), problem
 

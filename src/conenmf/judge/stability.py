@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ from .replicates import (
     has_counting_noise,
     with_known,
 )
+from .requirement import first_start
 
 # --- the result ---------------------------------------------------------------------------------
 
@@ -267,9 +268,8 @@ class Stability:
         path : path
         """
         with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
-            values = {**facts, **arrays, "names": Names.of(**facts["names"])}
-            own = {one.name for one in fields(cls)}
-            return cls(**{name: value for name, value in values.items() if name in own})
+            del facts["format"]
+            return cls(**{**facts, **arrays, "names": Names.of(**facts["names"])})
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
@@ -522,10 +522,7 @@ def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
     """Return the problem with a number in place of "auto" for the weight of a penalty."""
     if not isinstance(problem.penalties.min_volume, str):
         return problem
-    solver = problem.loss.solver("auto")
-    spectrum = Spectrum(V) if V.observed is None else None
-    init = problem.inits(V, K, solver)[0]
-    return problem.weighed(problem.begin(V, K, init, solver, default_rng(0)), spectrum)
+    return first_start(problem, V, K, Spectrum(V) if V.observed is None else None)[1]
 
 
 def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
