@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise as neighbours
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import norm
@@ -509,25 +509,22 @@ def _clusters(index: range, labels: Array, squared: Array) -> Pair:
     return labels, np.unique(labels[labels >= 0])
 
 
-# For each cone: values, and the indices of the samples they belong to, lowest value first.
-_Extremes: TypeAlias = list[Pair]
-
-
 def _longest_of_each(
     block_index: range, index: Array, labels: Array, squared: Array, *, K: int
-) -> tuple[_Extremes]:
+) -> tuple[list[Pair]]:
     return (_lowest_of_each(-squared, index, labels, K),)
 
 
 def _farthest(
     block: Block, index: Array, labels: Array, squared: Array, *, P: Array
-) -> tuple[_Extremes]:
+) -> tuple[list[Pair]]:
     """Return minus the squared distances of directions to the points of their cones."""
     distances = squared_distances(block, labels, squared, P)
     return (_lowest_of_each(-distances, index, labels, P.shape[0]),)
 
 
-def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
+def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> list[Pair]:
+    """Return for each cone the lowest values, lowest first, and the indices of their samples."""
     order = np.lexsort((values, labels))
     borders = np.searchsorted(labels[order], np.arange(K + 1))
     extremes = []
@@ -537,7 +534,7 @@ def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extr
     return extremes
 
 
-def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
+def _lowest(a: list[Pair], b: list[Pair]) -> list[Pair]:
     extremes = []
     for (values_a, indices_a), (values_b, indices_b) in zip(a, b, strict=True):
         values = np.append(values_a, values_b)

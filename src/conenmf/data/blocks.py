@@ -297,12 +297,7 @@ def entries_of(block: Block) -> Entries:
 def compressed(block: Block) -> Block:
     """Return a block as compressed sparse columns without stored zeros."""
     if not is_sparse(block):
-        rows = np.asarray(block).T
-        n, F = rows.shape
-        starts = np.zeros(n + 1, np.intp)
-        np.cumsum(np.count_nonzero(rows, axis=1), out=starts[1:])
-        places = np.flatnonzero(rows)
-        return sparse_block(rows.ravel()[places], places % F, starts, F, rows.dtype)
+        return sp.csr_array(np.asarray(block).T).T
     if block.data.all():
         return block
     copied = sp.csc_array(block, copy=True)
@@ -344,12 +339,8 @@ def block_of_counts(features: Array, samples: Array, shape: Shape) -> Block:
 
     `features` and `samples` have one item per single count, in any order.
     """
-    F, n = shape
-    keys, counts = np.unique(samples.astype(np.int64) * F + features, return_counts=True)
-    places, indices = np.divmod(keys, F)
-    starts = np.searchsorted(places, np.arange(n + 1))
-    parts = (counts.astype(float), indices, starts)
-    return sp.csc_array(parts, shape=shape)
+    single = (np.ones(features.size), (features, samples))
+    return sp.coo_array(single, shape=shape).tocsc()
 
 
 Borders: TypeAlias = list[tuple[int, int]]

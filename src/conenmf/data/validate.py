@@ -228,20 +228,15 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
         nan = Option("missing", "nan")
-        advice: tuple[object, ...] = (
-            f"{where} is NaN: remove, impute or replace such entries first, or pass ",
-            nan,
-            " if NaN stands for unknown values",
-        )
+        problem = f"{where} is NaN: remove or replace such entries, or pass "
         if not np.isnan(value):
-            cure = "replace such entries by the largest possible value, or by NaN with "
-            advice = (f"{where} is infinity (inf): {cure}", nan, " if they are unknown")
-        raise DataError(*advice)
+            problem = f"{where} is infinity (inf): replace such entries by numbers, or by NaN with "
+        raise DataError(problem, nan)
     tiny = lowest >= -_CLIPPED_SHARE * highest
     clips = negative == "clip" and tiny
     if lowest < 0 and negative != "keep" and not clips:
         where, value = _find_entry(V, samples_in, lowest)
-        advice = ("pass ", Option("negative", "clip"), " to read it as zero")
+        advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if -lowest in CODES:
             advice = ("if it stands for missing values, pass ", Option("missing", int(lowest)))
         elif not tiny:

@@ -327,9 +327,6 @@ class Question:
         return Spectrum(unit_samples(self.samples), vectors=False)
 
 
-Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
-
-
 def _rank(question: Question) -> Iterator[Evidence]:
     """Count the rank above the rounding of the data, and components that reproduce the data.
 
@@ -798,7 +795,7 @@ def hidden_share(
     return float(np.mean(shares))
 
 
-EVIDENCE: dict[str, Piece] = {
+EVIDENCE: dict[str, Callable[[Question], Iterator[Evidence]]] = {
     "hidden": _hidden,
     "rank": _rank,
     "edge": _edge,
