@@ -275,12 +275,12 @@ class Stability:
         low, high = self.cosine_limits
         rows = [f"{counted(self.K, 'component')}, {self.n_runs} runs: {self.difference}"]
         rows.append("component  found in  silhouette  cosine  [5 %, 95 %]     can move")
-        for k, middle in enumerate(np.median(self.cosines, axis=0)):
-            rows.append(
-                f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
-                f"  [{low[k]:.3f}, {high[k]:.3f}]  {self.move_in_words(k):>8}"
-                f"{'' if self.is_stable[k] else '  not stable'}"
-            )
+        row = "{:>9}  {:>8.0%}  {:>10.3f}  {:>6.3f}  [{:.3f}, {:.3f}]  {:>8}{}"
+        middle = np.median(self.cosines, axis=0)
+        columns = zip(self.found_in, self.silhouettes, middle, low, high, strict=True)
+        for k, numbers in enumerate(columns):
+            note = "" if self.is_stable[k] else "  not stable"
+            rows.append(row.format(k, *numbers, self.move_in_words(k), note))
         return "\n".join([*rows, *self.in_sentences()])
 
     def move_in_words(self, k: int) -> str:
@@ -727,11 +727,11 @@ class StabilityRange:
 
     def __str__(self) -> str:
         rows = ["   K  stable  silhouette  error, consensus  error, best run"]
+        row = "{:>4}  {:>6}  {:>10.3f}  {:>16.4g}  {:>15.4g}"
         for k, one in self.found.items():
-            rows.append(
-                f"{k:>4}  {int(one.is_stable.sum()):>6}  {one.mean_silhouette:>10.3f}"
-                f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
-            )
+            n_stable = one.is_stable.sum()
+            errors = one.relative_error, one.best_relative_error
+            rows.append(row.format(k, n_stable, one.mean_silhouette, *errors))
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
 
     def plot(self, ax: object = None) -> tuple[plots.Axes, plots.Axes]:
