@@ -151,8 +151,6 @@ class Weighed:
         As in `weigh_samples`.
     repeated : array of integers, or None
         The indices of samples, each repeated by its weight.
-    roots : array (N,), or None
-        The square roots of the weights, aligned.
     scales : array (N,), or None
         The factors of the samples, aligned: the roots, or for counts the weights.
     """
@@ -161,7 +159,6 @@ class Weighed:
     weights: Array
     degree: int
     repeated: Array | None = None
-    roots: Aligned | None = None
     scales: Aligned | None = None
 
     @property
@@ -469,7 +466,6 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
             "scale: give small whole numbers"
         )
         raise OptionError(Option("sample_weight"), problem)
-    roots = V.align(np.sqrt(weights))
     scales = V.align(weights ** (1 / degree))
     view = times_samples(V, scales, holes=True)
     if V.observed is not None:
@@ -478,7 +474,7 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
             rows = V.sweep(known_rows, missing="zeros")[0] if rows is None else rows
             rows = V.by_rows(_weights_times, rows, (weights > 0)[:, None])
         view.observed = Observed.of(view, rows)
-    view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
+    view.unweighed = Weighed(V, weights, degree, scales=scales)
     return view
 
 

@@ -40,6 +40,7 @@ from .blocks import (
     Block,
     Rows,
     canonical_rows,
+    dense,
     entrywise,
     exact,
     features_scaled,
@@ -279,6 +280,11 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     if V.observed is not None:
         taken.observed = V.observed.taken(taken, indices)
     return taken
+
+
+def dense_samples(V: DataMatrix) -> Array:
+    """Return all samples as an ndarray (F, N) in float64, for small data."""
+    return dense(V.columns(np.arange(V.n_samples)))
 
 
 def hold_copy(V: DataMatrix) -> LocalMatrix:

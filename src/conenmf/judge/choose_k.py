@@ -41,14 +41,14 @@ from ..cones.counting import (
     default_most,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Block, dense, exact
+from ..data.blocks import EPS, TINY, Block, exact
 from ..data.entries import EntryWeights, observed_residual
 from ..data.imputation import fill_missing
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffle_samples, take_samples, times_features, unit_samples
+from ..data.views import dense_samples, shuffle_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -550,7 +550,7 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     if is_noise or F > _MANY_FEATURES or N < 2 * F or F < 3:
         return
     part = question.samples
-    B = dense(exact(part.columns(np.arange(part.shape[1]))))
+    B = dense_samples(part)
     R = B @ B.T / B.shape[1]
     inverse = pinv(R, hermitian=True)
     D = 1 / np.maximum(np.diag(inverse), TINY)

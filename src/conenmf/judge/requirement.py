@@ -26,9 +26,10 @@ from numpy.random import default_rng
 
 from .. import plots
 from ..arguments import number
-from ..data.blocks import EPS, dense, exact, slices
+from ..data.blocks import EPS
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
+from ..data.views import dense_samples
 from ..errors import ComponentsError, ConeNMFError
 from ..io.open import as_data, from_columns
 from ..linalg.nnls import nnls
@@ -280,12 +281,7 @@ def exact_rank(V: DataMatrix) -> Rank | None:
     if V.n_features * V.n_samples > _MAX_ENTRIES or V.observed is not None:
         return None
     eps = EPS if holds_counts(V) else float(np.finfo(V.dtype).eps)
-    return rank_above_rounding(_all_samples(V), eps)
-
-
-def _all_samples(V: DataMatrix) -> Array:
-    parts = (np.arange(V.n_samples)[part] for part in slices(V.n_samples, V.max_gather))
-    return np.hstack([exact(dense(V.columns(part))) for part in parts])
+    return rank_above_rounding(dense_samples(V), eps)
 
 
 def exact_number(V: DataMatrix, found: Rank, tries: int) -> int | None:
@@ -297,7 +293,7 @@ def exact_number(V: DataMatrix, found: Rank, tries: int) -> int | None:
         return found.number
     if V.n_features * V.n_samples > _MAX_EXACT_ENTRIES:
         return None
-    B = scaled_features(_all_samples(V))
+    B = scaled_features(dense_samples(V))
     B = B[B.any(axis=1)][:, B.any(axis=0)]
     for K in range(found.number, min(found.number + tries, *B.shape)):
         if has_exact_factors(B, K, found):

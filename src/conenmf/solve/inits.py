@@ -52,6 +52,7 @@ from ..data.validate import (
     check_factors,
     require_data_matrix,
 )
+from ..data.views import dense_samples
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
 from ..linalg.svd import KnownSpectrum, Spectrum, tie_share
@@ -558,7 +559,7 @@ def _of_samples(V: DataMatrix, K: int, rng: Generator, *, make: Components) -> F
 def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Return exact factors with as many components as features, W = I, or as samples, W = V."""
     F, N = V.shape
-    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
+    W = np.eye(F, dtype=V.dtype) if F <= N else dense_samples(V)
     W = unit_columns(W).astype(V.dtype)  # norms or weights are in H
     return W, coefficients(V, W)[0]
 
