@@ -101,7 +101,12 @@ def first_largest(values: Array, share: float) -> Array:
 
 def norms(squared: Array) -> Array:
     """Return ||v|| for each ||v||^2, and 1 for zero samples, so that division is possible."""
-    return np.sqrt(np.where(squared > 0, squared, 1.0))
+    return np.sqrt(divisors(squared))
+
+
+def divisors(numbers: Array) -> Array:
+    """Return the numbers, with 1 in place of those that are not positive."""
+    return np.where(numbers > 0, numbers, 1.0)
 
 
 def with_data(block: Block, data: Array) -> Block:

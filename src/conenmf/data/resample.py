@@ -267,7 +267,7 @@ def draw_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix
     sums = W.sum(axis=0)
     (of_H,) = V.map(lambda _, H: (exact(H).sum(axis=0),), Ht)
     index = V.indices()
-    if float(sums @ of_H) >= _DIRECT_RATE * V.n_features * V.n_samples:
+    if float(sums @ of_H) >= _DIRECT_RATE * V.size:
         change = partial(_draw_directly, seed=seed, W=W)
     else:
         change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))

@@ -112,7 +112,7 @@ def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False
             "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
             "open_data(path) for a file"
         )
-    if V.observed is not None and not holes:
+    if not V.is_complete and not holes:
         raise NotAvailableError(
             "this needs complete data, but some entries are missing or weighted: complete them "
             "with inverse_transform of a fit, or leave out samples or features"

@@ -277,7 +277,7 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     """
     names = Names(feature_names=V.names.feature_names)
     taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads, names=names)
-    if V.observed is not None:
+    if not V.is_complete:
         taken.observed = V.observed.taken(taken, indices)
     return taken
 

@@ -41,7 +41,7 @@ from ..cones.counting import (
     default_most,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Block, exact
+from ..data.blocks import EPS, TINY, Block, divisors, exact
 from ..data.entries import EntryWeights, observed_residual
 from ..data.imputation import fill_missing
 from ..data.known import as_repeated, observed_only
@@ -372,13 +372,13 @@ def _edge(question: Question) -> Iterator[Evidence]:
     all entries would leave few zeros.
     """
     V = question.V
-    if V.n_entries < _MIN_DENSITY * math.prod(V.shape):
+    if V.n_entries < _MIN_DENSITY * V.size:
         return
     B, indices = compared_samples(V)
     sizes = norm(B, axis=1)
     present = sizes[sizes > 0]
     if present.max() > _OTHER_UNITS * np.median(present):
-        question.scale(1 / np.where(sizes > 0, sizes, 1.0))
+        question.scale(1 / divisors(sizes))
         B = compared_samples(question.V)[0]
     found, kept = count_without_outliers(B)
     plain = _without_near(found)
@@ -679,7 +679,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
     candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
-    has_sigma = V.observed is not None and V.observed.of_sigma
+    has_sigma = not V.is_complete and V.observed.of_sigma
     has_sigma = has_sigma and "sigma" in problem.loss.constraints
     errors: dict[int, Array] = {}
     Q_ratios: dict[int, float] = {}
@@ -755,7 +755,7 @@ def _predicted(
     every = []
     for one in (V, data):
         known = (np.ones((V.n_samples, V.n_features), bool),)
-        if one.observed is not None:
+        if not one.is_complete:
             known = one.observed.aligned
         every.append(one.sweep(_squares_left, H, *known, W=W)[:2])
     left, hidden = (
@@ -836,14 +836,14 @@ def choose_k(
     (4, 'supported', 'cones')
     """
     loss = problem.loss
-    has_holes = V.observed is not None and (
+    has_holes = not V.is_complete and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else fill_missing(V)
+    whole = V if V.is_complete or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, problem, ks, spectrum, deadline, callback)
-    suits = loss.noise is None or (V.observed is None and holds_counts(V))
+    suits = loss.noise is None or (V.is_complete and holds_counts(V))
     names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
     penalties = problem.penalties
@@ -988,7 +988,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
+    require_nonnegative(V if V.is_complete else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)

@@ -275,7 +275,7 @@ def describe(
     W = exact(W)
     Ht = V.align(H.T)
     K = W.shape[1]
-    is_whole = V.observed is None and V.measures.lowest >= 0
+    is_whole = V.is_complete and V.measures.lowest >= 0
     # Every singular value that is shown needs a next one, for their ratio.
     k_max = max(1, min(max(default_most(V), K), min(V.shape) - 1))
     with V.own_threads():

@@ -303,7 +303,7 @@ class Replicates:
     @property
     def _repeats(self) -> bool:
         """Whether drawn samples are repeated, and not weighted: penalties count each of them."""
-        return self.V.observed is not None or not self.problem.penalties.are_none
+        return not self.V.is_complete or not self.problem.penalties.are_none
 
     @property
     def _holds_draws(self) -> bool:

@@ -150,7 +150,7 @@ class Search:
         self.V = V
         self.problem = problem.bind(V, loss.solver("auto"))
         self.spectrum = spectrum
-        if V.observed is None and loss.noise is None:
+        if V.is_complete and loss.noise is None:
             self.spectrum = Spectrum.of(V, spectrum)
         self.bounds: dict[int, float] = {}
         self.errors: dict[int, float] = {}
@@ -160,7 +160,7 @@ class Search:
         """Return how many components this error needs."""
         most = min(self.V.shape)
         least = max(self.problem.n_fixed, 1)
-        if error == 0 and self.V.observed is None and self.problem.fixed is None:
+        if error == 0 and self.V.is_complete and self.problem.fixed is None:
             low, high = self._within_rounding()
         else:
             low = self._least(error, least, most)
@@ -278,7 +278,7 @@ def fitted_components(
 
 def exact_rank(V: DataMatrix) -> Rank | None:
     """Return the rank of complete data above rounding; None if V is large."""
-    if V.n_features * V.n_samples > _MAX_ENTRIES or V.observed is not None:
+    if V.size > _MAX_ENTRIES or not V.is_complete:
         return None
     eps = EPS if holds_counts(V) else float(np.finfo(V.dtype).eps)
     return rank_above_rounding(dense_samples(V), eps)
@@ -291,7 +291,7 @@ def exact_number(V: DataMatrix, found: Rank, tries: int) -> int | None:
     """
     if found.number <= 2:
         return found.number
-    if V.n_features * V.n_samples > _MAX_EXACT_ENTRIES:
+    if V.size > _MAX_EXACT_ENTRIES:
         return None
     B = scaled_features(dense_samples(V))
     B = B[B.any(axis=1)][:, B.any(axis=0)]

@@ -522,7 +522,7 @@ def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
     """Return the problem with a number in place of "auto" for the weight of a penalty."""
     if not isinstance(problem.penalties.min_volume, str):
         return problem
-    return first_start(problem, V, K, Spectrum(V) if V.observed is None else None)[1]
+    return first_start(problem, V, K, Spectrum(V) if V.is_complete else None)[1]
 
 
 def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
@@ -535,8 +535,8 @@ def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
 
 def _can_prune(V: DataMatrix, problem: Problem) -> bool:
     """Whether these are counts in memory, and not too many."""
-    is_small = V.is_in_memory and V.n_features * V.n_samples <= MAX_HELD_ENTRIES
-    has_noise = V.observed is None and has_counting_noise(problem)
+    is_small = V.is_in_memory and V.size <= MAX_HELD_ENTRIES
+    has_noise = V.is_complete and has_counting_noise(problem)
     return is_small and has_noise and holds_counts(V)
 
 
@@ -665,7 +665,7 @@ def _spread(
     sizes = exact(W_end).sum(axis=0)
     if not sums_to_one:
         H *= sizes[:, None]  # for components of sum one
-    if V.observed is not None:
+    if not V.is_complete:
         X = W @ H + evened(weights) * (X - W @ H)
     is_used = X.any(axis=0)
     X = X[:, is_used]
@@ -801,7 +801,7 @@ def stability_over(
         with held_folder(Path(place.folder)):  # creates it, and checks it can be written
             pass
     with V.own_threads():
-        is_counted = has_counting_noise(problem) and V.observed is None
+        is_counted = has_counting_noise(problem) and V.is_complete
         are_counts = is_counted and holds_counts(V)
         candidates = _candidates(V, ks, are_counts, problem.n_fixed)
         noise = _noise(V, candidates[-1], problem, resample, dispersion)
@@ -844,7 +844,7 @@ def _candidates(
         return sorted(likelihoods(V, default_rng(0), None, np.inf, first).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        known = V if V.observed is None else fill_missing(V)
+        known = V if V.is_complete else fill_missing(V)
         least = max(min(2, most), n_fixed + 1)
         return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()
