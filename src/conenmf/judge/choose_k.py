@@ -289,7 +289,7 @@ class Question:
     deadline: float
     watch: Watch | None = None
     gathered: list[Evidence] = field(default_factory=list)
-    outliers: Array = field(default_factory=lambda: np.zeros(0, int))
+    outliers: Array | None = None
     is_scaled: bool = False
 
     def scale(self, factors: Array) -> None:
@@ -872,8 +872,10 @@ def choose_k(
     notes = [*chosen.notes]
     if question.is_scaled and chosen.grade != PROVED:
         notes.append("units differ: features were scaled to equal norms, scale them before a fit")
-    if question.outliers.size:
-        notes.append(_outliers_in_words(V, question.outliers))
+    if question.outliers is not None:
+        samples = [V.names.sample(n) for n in question.outliers.tolist()]
+        names_of_samples = listed(samples, _MAX_NAMED)
+        notes.append(f"not counted, as no other sample is like them: {names_of_samples}")
     return _among(replace(chosen, notes=tuple(notes)), ks)
 
 
@@ -888,12 +890,6 @@ def _with_Q(chosen: Selection, hidden: Evidence) -> Selection:
     note += f"; with {enough} it is {ratios[enough]:.3g} times"
     low, high = chosen.interval
     return replace(chosen, interval=(low, max(high, enough)), notes=(*chosen.notes, note))
-
-
-def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
-    """Name samples that are not counted, because each is a component of its own."""
-    names = listed([V.names.sample(n) for n in outliers.tolist()], _MAX_NAMED)
-    return f"not counted, as no other sample is like them: {names}"
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
