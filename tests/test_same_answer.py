@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from conenmf import ConeNMF, cluster_cones, cr1_nmf, factorize, from_columns, from_rows, make_cones
 from conenmf.linalg.svd import Spectrum
 from conenmf.solve.alternate import alternate
-from conenmf.solve.inits import mixing
 from conenmf.solve.online import ConeStream
 from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import SOLVERS
@@ -80,14 +79,6 @@ def test_the_choice_of_K(main_backend, small_blocks):
 
 def test_the_first_centre_of_samples_of_equal_norms(main_backend, small_blocks):
     assert cluster_cones(main_backend(_data("unit norms")), 3).centres[0] == 0
-
-
-def test_as_many_samples_are_inspected_for_cones(main_backend, small_blocks, rng):
-    """A file of small blocks once inspected a block only."""
-    V = np.hstack([np.kron(np.eye(3), np.ones((2, 20))), rng.random((6, 20))])
-    axes = np.kron(np.eye(3), np.ones((2, 1))) / np.sqrt(2)
-    there, here = (mixing(held, axes) for held in (main_backend(V), from_columns(V)))
-    assert there == pytest.approx(here, rel=1e-5)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

@@ -449,7 +449,7 @@ class ConeNMF(
             warnings.warn(f"ConeNMF {advice}", ConvergenceWarning, stacklevel=3)
         Ht = result.H.T
         if result.is_shaded:
-            Ht = abundances_of(V if V.unweighed is None else V.unweighed.V, result.H)
+            Ht = abundances_of(V.original, result.H)
         return Ht if is_elsewhere(X) else np.array(Ht)
 
     def __setstate__(self, state: Facts) -> None:

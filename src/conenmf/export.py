@@ -92,7 +92,6 @@ def facts(result: Factorization) -> Facts:
 
 def _facts_of_diagnosis(diagnosis: Diagnosis) -> Facts:
     details = diagnosis.details
-    init, reason = details.advice
     verdict = {
         "headline": diagnosis.headline,
         "components": diagnosis.components,
@@ -107,7 +106,6 @@ def _facts_of_diagnosis(diagnosis: Diagnosis) -> Facts:
         "verdict": verdict,
         "rank": {"K": details.rank.K, "margin": details.rank.margin},
         "samples_of_component": details.sizes,
-        "advised_init": {"init": init, "reason": reason},
         "cones": details.cones and _facts_of_cones(details.cones),
     }
 
@@ -127,8 +125,6 @@ def _facts_of_cones(cones: ConeDiagnosis) -> Facts:
         "samples": cones.sizes,
         "cr1_error": cones.error,
         "cr1_bound": cones.bound,
-        "mixing": cones.mixing,
-        "unmixed": cones.unmixed,
     }
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .arguments import integer, optional, rows_and_columns, several
 from .errors import DataError, DataTypeError, Option, OptionError
-from .text import excerpt, shown, suggestion, visible
+from .text import excerpt, listed, shown, suggestion, visible
 from .types import Shape, Texts
 
 # Names in the form that callers pass, of any type.
@@ -338,9 +338,7 @@ def places_of(own: Texts, given: Texts, owner: object, side: str = "feature") ->
 
 def _listed(names: Sequence[str]) -> str:
     """Return the first names, for a message."""
-    texts = ", ".join(repr(excerpt(name)) for name in names[:_LISTED_NAMES])
-    rest = len(names) - _LISTED_NAMES
-    return f"{texts} and {rest} more" if rest > 0 else texts
+    return listed([repr(excerpt(name)) for name in names], _LISTED_NAMES)
 
 
 def _given(table: object, axis: str) -> NameList:

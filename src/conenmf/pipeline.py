@@ -677,7 +677,7 @@ def _finish(task: _Task, end: _End, settings: Facts, passes: float) -> Factoriza
         last, error = problem.finish(V, end.W, sort=is_run, near=end.near)
     entries = problem.entries.of(V)
     groups = None if problem.groups is None else problem.groups.sorted(last.order)
-    own = V if V.unweighed is None else V.unweighed.V
+    own = V.original
     certificate: AnyCertificate | None = Certificate.of(error, last.kkt_residual)
     if not problem.has_effects:
         certificate = first_certificate(

@@ -391,7 +391,7 @@ class Factorization:
         max_iter = search_iterations(V, self.K, self.problem.loss) if n_splits else 0
         is_whole = self.init_used in ENDMEMBERS and not self.n_iter
         fit = Fit(
-            V=V if V.unweighed is None else V.unweighed.V,
+            V=V.original,
             W=self.W,
             H=self.H,
             how=HalfFit(self.problem, self.init_used if is_whole else "random"),

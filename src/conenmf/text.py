@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import reprlib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 TYPE_CHECKING = False  # as in `typing`; types import NumPy, and help for the command line does not
@@ -52,6 +52,17 @@ def counted(count: int, thing: str) -> str:
     ('1 sample', '0 samples', '12,345 samples')
     """
     return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def listed(texts: Sequence[str], most: int) -> str:
+    """Return the first texts, and how many more there are.
+
+    >>> listed(["oak", "elm", "fir"], 2)
+    'oak, elm and 1 more'
+    """
+    first = ", ".join(texts[:most])
+    rest = len(texts) - most
+    return f"{first} and {rest} more" if rest > 0 else first
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

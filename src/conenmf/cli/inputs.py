@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from ..components import matched_rows
-from ..data.blocks import Block, dense, exact
+from ..data.blocks import Block, dense
 from ..data.known import weigh_samples
 from ..data.matrix import DataMatrix, PerSample
 from ..data.prepare import Vocabulary, Words
 from ..data.resources import memory_budget
 from ..data.validate import SamplesIn
+from ..data.views import dense_samples
 from ..errors import ConeNMFError, DataError, Message, Option, OptionError
 from ..io.arrays import array_names
 from ..io.hdf5 import read_annotation, read_observations
@@ -132,7 +133,7 @@ def read_scene_reference(request: Request, V: DataMatrix) -> tuple[Array, list[A
     for name in [member] if member else array_names(Path(file)):
         with suppress(ConeNMFError) if member is None else nullcontext():
             M = open_data(file, dataset=name, negative="keep", max_memory=request.max_memory)
-            rows = exact(dense(M.columns(np.arange(M.n_samples)))).T
+            rows = dense_samples(M).T
             for one in (rows, rows.T):
                 if one.shape[1] == F and len(one) < N and spectra is None:
                     spectra = one
@@ -151,7 +152,7 @@ def read_scene_reference(request: Request, V: DataMatrix) -> tuple[Array, list[A
 
 def _in_order_of(M: DataMatrix, V: DataMatrix, owner: str) -> Array:
     """Return the columns of M, with features in the order of the features of V."""
-    W = exact(dense(M.columns(np.arange(M.n_samples))))
+    W = dense_samples(M)
     return matched_rows(W, M.names, V, owner)
 
 

@@ -120,7 +120,7 @@ def diagnose(request: Request) -> None:
     """Say whether the components of a fit of DATA may be interpreted; write no files.
 
     Prints the verdict, then its details: the grade of each component with the reason, the
-    certificate, the cones, and the recommended init.
+    certificate, and the cones.
 
     \b
     conenmf diagnose counts.csv

@@ -305,7 +305,7 @@ def _components(result: Factorization) -> list[str]:
 
 
 def diagnosis_text(result: Factorization) -> list[str]:
-    """Return the verdict, then each component's grade, the certificate, cones and advice."""
+    """Return the verdict, then each component's grade, the certificate, and cones."""
     diagnosis = result.diagnose()
     lines = [*diagnosis.lines(), ""]
     for k, name in enumerate(result.component_names):
@@ -318,8 +318,6 @@ def diagnosis_text(result: Factorization) -> list[str]:
     details = diagnosis.details
     if details.cones is not None:
         lines += _cones(details.cones)
-    init, reason = details.advice
-    lines += ["", f"recommended init: {init}, because {reason}"]
     return lines
 
 

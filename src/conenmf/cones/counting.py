@@ -51,7 +51,7 @@ from ..errors import ComponentsError
 from ..io.open import as_data
 from ..linalg.bisection import bisect
 from ..linalg.svd import KnownSpectrum, Spectrum
-from ..types import Array, Facts, Pair, Range
+from ..types import Array, Facts, Pair
 from .clustering import farthest_first
 from .geometry import (
     Separation,
@@ -174,7 +174,7 @@ def estimate_rank(
         spectrum = Spectrum(unit_samples(V))
     if k_max is not None:
         return _largest_ratio(k_min, k_max, spectrum)
-    k_max = max(k_min if smaller > k_min else 1, default_range(V)[1])
+    k_max = max(k_min if smaller > k_min else 1, default_most(V))
     while True:
         estimate = _largest_ratio(min(k_min, k_max), k_max, spectrum)
         if not estimate.K == k_max < smaller:
@@ -206,11 +206,10 @@ def _largest_ratio(k_min: int, k_max: int, spectrum: Spectrum) -> RankEstimate:
     return RankEstimate(K, values, ratios, rank, float(searched.max() / runner_up))
 
 
-def default_range(V: DataMatrix) -> Range:
-    """Return the smallest and the largest number of components that is searched by default."""
+def default_most(V: DataMatrix) -> int:
+    """Return the largest number of components that is searched by default."""
     smaller = min(V.shape)
-    last = max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
-    return min(2, last), last
+    return max(2 if smaller > 2 else 1, min(smaller // 2, _MAX_DEFAULT_K))
 
 
 # --- the edge of noise ------------------------------------------------------------------------

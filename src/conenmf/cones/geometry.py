@@ -35,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise as neighbours
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.linalg import norm
@@ -45,7 +45,7 @@ from ..data.blocks import EPS, Block, cone_products, cross_products, dense, norm
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.validate import check_labels
 from ..data.views import unit_samples
-from ..errors import ComponentsError, DataError
+from ..errors import DataError
 from ..io.open import as_data
 from ..linalg.nnls import nnls
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -509,25 +509,22 @@ def _clusters(index: range, labels: Array, squared: Array) -> Pair:
     return labels, np.unique(labels[labels >= 0])
 
 
-# For each cone: values, and the indices of the samples they belong to, lowest value first.
-_Extremes: TypeAlias = list[Pair]
-
-
 def _longest_of_each(
     block_index: range, index: Array, labels: Array, squared: Array, *, K: int
-) -> tuple[_Extremes]:
+) -> tuple[list[Pair]]:
     return (_lowest_of_each(-squared, index, labels, K),)
 
 
 def _farthest(
     block: Block, index: Array, labels: Array, squared: Array, *, P: Array
-) -> tuple[_Extremes]:
+) -> tuple[list[Pair]]:
     """Return minus the squared distances of directions to the points of their cones."""
     distances = squared_distances(block, labels, squared, P)
     return (_lowest_of_each(-distances, index, labels, P.shape[0]),)
 
 
-def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extremes:
+def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> list[Pair]:
+    """Return for each cone the lowest values, lowest first, and the indices of their samples."""
     order = np.lexsort((values, labels))
     borders = np.searchsorted(labels[order], np.arange(K + 1))
     extremes = []
@@ -537,7 +534,7 @@ def _lowest_of_each(values: Array, index: Array, labels: Array, K: int) -> _Extr
     return extremes
 
 
-def _lowest(a: _Extremes, b: _Extremes) -> _Extremes:
+def _lowest(a: list[Pair], b: list[Pair]) -> list[Pair]:
     extremes = []
     for (values_a, indices_a), (values_b, indices_b) in zip(a, b, strict=True):
         values = np.append(values_a, values_b)
@@ -608,11 +605,6 @@ def leading_plane(V: DataMatrix, *, spectrum: KnownSpectrum = None) -> Plane:
     >>> leading_plane(from_columns(np.diag([4.0, 3.0, 0.5]))).is_nonnegative
     True
     """
-    if min(V.shape) < 2:
-        raise ComponentsError(
-            f"a {V.n_samples} x {V.n_features} matrix has no two singular vectors; "
-            "use one component"
-        )
     with V.own_threads():
         U, sigma, R = Spectrum.of(V, spectrum).truncated_svd(2)
         # The leading vector is nonnegative, so features and samples are on one side of a line

@@ -11,6 +11,7 @@ evenly spaced samples are used.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 import numpy as np
@@ -97,17 +98,13 @@ def _nonzero(index: range, squared: Array) -> tuple[Array]:
 
 def _smallest_cover(angles: Array, K: int, allowed: int) -> tuple[Array, float]:
     """Find the smallest angle that leaves at most `allowed` samples; return centres and angle."""
+
+    def is_enough(rho: float) -> bool:
+        return _greedy_cover(angles, K, rho)[1] <= allowed
+
     candidates = np.unique(angles)
-    low = 0
-    high = candidates.size - 1  # the largest angle covers everything
-    while low < high:
-        middle = (low + high) // 2
-        _, left = _greedy_cover(angles, K, candidates[middle])
-        if left <= allowed:
-            high = middle
-        else:
-            low = middle + 1
-    rho = float(candidates[high])
+    last = candidates.size - 1  # the largest angle covers everything
+    rho = float(candidates[bisect_left(candidates, True, hi=last, key=is_enough)])
     centres, _ = _greedy_cover(angles, K, rho)
     return centres, rho
 

@@ -40,8 +40,6 @@ from .geometry import cosine_rounding, largest_angle, unit_samples_at
 # W, H, and the cones they were computed from.
 ConeFactors: TypeAlias = tuple[Array, Array, Cones]
 
-Seeds: TypeAlias = tuple[Seed, ...]  # of the runs, for one centre
-
 _MAX_PASSES = 200
 _SMALL_SQUARE = 1e-100  # if ||V_k||^2 is smaller, vectors are scaled before they are squared
 
@@ -379,7 +377,7 @@ class _Winners(NamedTuple):
 
 
 def _first_race(
-    index: range, squared: Array, *, runs: int, total: float, seeds: Seeds
+    index: range, squared: Array, *, runs: int, total: float, seeds: tuple[Seed, ...]
 ) -> tuple[Array, _Winners]:
     """Draw the first centres by squared norm; return the largest cosines and the winners."""
     weights = np.repeat(squared[:, None] / total, runs, axis=1)
@@ -395,7 +393,7 @@ def _next_race(
     z: Array,
     tie: float,
     total: float,
-    seeds: Seeds,
+    seeds: tuple[Seed, ...],
 ) -> tuple[Array, _Winners]:
     """Update the largest cosines for the new centres z (F, runs), and draw by squared distance."""
     products = exact(block).T @ z
@@ -407,7 +405,7 @@ def _next_race(
     return nearest, _race(range(start, start + index.size), weights, seeds)
 
 
-def _race(index: range, weights: Array, seeds: Seeds) -> _Winners:
+def _race(index: range, weights: Array, seeds: tuple[Seed, ...]) -> _Winners:
     """Draw a sample for each run (column), with probabilities proportional to its weights.
 
     With independent exponential times of rates w_n, sample n has the smallest time with probability

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.linalg import norm, solve
@@ -20,8 +20,6 @@ from ..data.resources import require_memory
 from ..errors import Option, OptionError
 from ..types import Array, Pair
 from .geometry import RIGHT_ANGLE
-
-SquaredNormLaw: TypeAlias = Callable[[Generator, Array], Array]
 
 _PROBABILITY_ROUNDING = 1e-8  # tolerance for their sum, as in numpy
 _TEMPORARY_VECTORS = 8
@@ -63,7 +61,7 @@ def make_cones(
     axes: ArrayLike | None = None,
     rates: ArrayLike | None = None,
     weights: Sequence[float] | Array | None = None,
-    squared_norm: SquaredNormLaw | None = None,
+    squared_norm: Callable[[Generator, Array], Array] | None = None,
     project: bool = True,
     noise: float = 0.0,
     rng: Generator,

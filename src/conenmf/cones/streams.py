@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.linalg import eigh
@@ -100,11 +100,8 @@ def update_cones(V: DataMatrix, cones: StreamCones, K: int) -> StreamCones:
     return after + new
 
 
-# Results of blocks: samples that may become centres (F, m), and cones with the block's samples.
-_Scan: TypeAlias = tuple[Array, StreamCones]
-
-
-def _scan(V: DataMatrix, **options: Any) -> _Scan:
+def _scan(V: DataMatrix, **options: Any) -> tuple[Array, StreamCones]:
+    """Return samples that may become centres (F, m), and cones with the samples of V."""
     merge = partial(_merge_scans, **options)
     (scan,) = V.sweep(_scan_block, V.norms_squared, reduce=merge, **options)
     return scan
@@ -112,7 +109,7 @@ def _scan(V: DataMatrix, **options: Any) -> _Scan:
 
 def _scan_block(
     block: Block, squared: Array, *, Z: Array, max_count: int, min_score: float, tie: float
-) -> tuple[_Scan]:
+) -> tuple[tuple[Array, StreamCones]]:
     samples = exact(block)
     sample_norms = norms(squared)
     nonzero = squared > 0
@@ -143,7 +140,9 @@ def _sketch(samples: Block, indices: Array) -> Array:
     return sketch
 
 
-def _merge_scans(a: _Scan, b: _Scan, **options: Any) -> _Scan:
+def _merge_scans(
+    a: tuple[Array, StreamCones], b: tuple[Array, StreamCones], **options: Any
+) -> tuple[Array, StreamCones]:
     candidates = np.hstack([a[0], b[0]])
     if candidates.shape[1]:
         ((candidates, _),) = _scan_block(candidates, np.ones(candidates.shape[1]), **options)

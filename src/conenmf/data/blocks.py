@@ -101,7 +101,12 @@ def first_largest(values: Array, share: float) -> Array:
 
 def norms(squared: Array) -> Array:
     """Return ||v|| for each ||v||^2, and 1 for zero samples, so that division is possible."""
-    return np.sqrt(np.where(squared > 0, squared, 1.0))
+    return np.sqrt(divisors(squared))
+
+
+def divisors(numbers: Array) -> Array:
+    """Return the numbers, with 1 in place of those that are not positive."""
+    return np.where(numbers > 0, numbers, 1.0)
 
 
 def with_data(block: Block, data: Array) -> Block:
@@ -297,12 +302,7 @@ def entries_of(block: Block) -> Entries:
 def compressed(block: Block) -> Block:
     """Return a block as compressed sparse columns without stored zeros."""
     if not is_sparse(block):
-        rows = np.asarray(block).T
-        n, F = rows.shape
-        starts = np.zeros(n + 1, np.intp)
-        np.cumsum(np.count_nonzero(rows, axis=1), out=starts[1:])
-        places = np.flatnonzero(rows)
-        return sparse_block(rows.ravel()[places], places % F, starts, F, rows.dtype)
+        return sp.csr_array(np.asarray(block).T).T
     if block.data.all():
         return block
     copied = sp.csc_array(block, copy=True)
@@ -344,12 +344,8 @@ def block_of_counts(features: Array, samples: Array, shape: Shape) -> Block:
 
     `features` and `samples` have one item per single count, in any order.
     """
-    F, n = shape
-    keys, counts = np.unique(samples.astype(np.int64) * F + features, return_counts=True)
-    places, indices = np.divmod(keys, F)
-    starts = np.searchsorted(places, np.arange(n + 1))
-    parts = (counts.astype(float), indices, starts)
-    return sp.csc_array(parts, shape=shape)
+    single = (np.ones(features.size), (features, samples))
+    return sp.coo_array(single, shape=shape).tocsc()
 
 
 Borders: TypeAlias = list[tuple[int, int]]

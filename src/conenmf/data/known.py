@@ -151,8 +151,6 @@ class Weighed:
         As in `weigh_samples`.
     repeated : array of integers, or None
         The indices of samples, each repeated by its weight.
-    roots : array (N,), or None
-        The square roots of the weights, aligned.
     scales : array (N,), or None
         The factors of the samples, aligned: the roots, or for counts the weights.
     """
@@ -161,7 +159,6 @@ class Weighed:
     weights: Array
     degree: int
     repeated: Array | None = None
-    roots: Aligned | None = None
     scales: Aligned | None = None
 
     @property
@@ -244,7 +241,7 @@ def observed_only(
         parts.append(_read_weights(V, "mask", mask, samples_in))
     if weights is not None:
         parts.append(_read_weights(V, "weights", weights, samples_in))
-    is_pattern = V.observed is not None and V.observed.weights is None
+    is_pattern = not V.is_complete and V.observed.weights is None
     is_pattern |= missing == "zeros" and is_sparse(V.columns([0]))
     codes = [missing] if missing != "raise" else []
     if is_pattern:
@@ -265,9 +262,9 @@ def observed_only(
     for name in ("names", "vocabulary", "remarks", "preparation"):
         setattr(view, name, getattr(V, name))
     view.observed = Observed.of(view, rows)
-    if view.observed is None:
-        return V if V.observed is None else view
-    of_sigma = sigma is not None or (V.observed is not None and V.observed.of_sigma)
+    if view.is_complete:
+        return V if V.is_complete else view
+    of_sigma = sigma is not None or (not V.is_complete and V.observed.of_sigma)
     view.observed = replace(view.observed, of_sigma=of_sigma and weights is None)
     if view.observed.missing == 1:
         raise DataError("every entry is missing: there is nothing to factor")
@@ -277,7 +274,7 @@ def observed_only(
 
 def without_unit(V: DataMatrix) -> DataMatrix:
     """Return V with weights of 1 if all its known entries weigh the same; if not, V itself."""
-    if V.observed is None or V.observed.is_mask or not V.observed.is_alike:
+    if V.is_complete or V.observed.is_mask or not V.observed.is_alike:
         return V
     twin = copy.copy(V)
     twin.observed = Observed.of(V, V.by_rows(_is_positive, V.observed.weights))
@@ -299,7 +296,7 @@ def choose_features(V: DataMatrix, features: Array, factors: Array) -> DataMatri
     bare = copy.copy(V)
     bare.observed = None
     view = take_features(bare, features)
-    if V.observed is None:
+    if V.is_complete:
         return view
     if V.observed.weights is None:
         return observed_only(view, missing="zeros")
@@ -397,7 +394,7 @@ def remark_on_weights(V: DataMatrix) -> str:
 
     It compares the rank correlation in each feature, and returns "" if the mean is not high.
     """
-    if V.observed is None or V.observed.weights is None:
+    if V.is_complete or V.observed.weights is None:
         return ""
     some = np.arange(0, V.n_samples, max(V.n_samples // _LOOKED_AT, 1))
     rows = dense(V.columns(some)).T
@@ -471,16 +468,15 @@ def weigh_samples(V: DataMatrix, weights: object, degree: int = 2) -> DataMatrix
             "scale: give small whole numbers"
         )
         raise OptionError(Option("sample_weight"), problem)
-    roots = V.align(np.sqrt(weights))
     scales = V.align(weights ** (1 / degree))
     view = times_samples(V, scales, holes=True)
-    if V.observed is not None:
+    if not V.is_complete:
         rows = V.observed.weights
         if not weights.all():  # samples of weight 0 do not count as known
             rows = V.sweep(known_rows, missing="zeros")[0] if rows is None else rows
             rows = V.by_rows(_weights_times, rows, (weights > 0)[:, None])
         view.observed = Observed.of(view, rows)
-    view.unweighed = Weighed(V, weights, degree, roots=roots, scales=scales)
+    view.unweighed = Weighed(V, weights, degree, scales=scales)
     return view
 
 
@@ -510,7 +506,7 @@ def with_zeros(V: DataMatrix, rows: Aligned) -> DataMatrix:
     A fit reads the data often, and replacing entries takes as long as multiplying them.
     """
     view = MappedMatrix(V, hide, rows, dtype=V.dtype, holes=True)
-    size = V.n_features * V.n_samples
+    size = V.size
     is_small = size * V.dtype.itemsize <= _COPY_SHARE * available_memory()
     if not isinstance(V, DenseMatrix) or not is_small:
         return view

@@ -225,9 +225,25 @@ class DataMatrix(ABC):
         self._measures: Measures | None = None
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all entries are known and weigh the same."""
+        return self.observed is None
+
+    @property
+    def original(self) -> DataMatrix:
+        """The matrix without weights of samples."""
+        V: DataMatrix = self if self.unweighed is None else self.unweighed.V
+        return V
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return self.n_features * self.n_samples
+
+    @property
     def aligned_weights(self) -> tuple[Aligned, ...]:
         """The weights of entries as arguments for steps; empty if all weigh the same."""
-        return () if self.observed is None else self.observed.aligned
+        return () if self.is_complete else self.observed.aligned
 
     # --- what was read ---
 
@@ -288,7 +304,7 @@ class DataMatrix(ABC):
     def mean(self) -> float:
         """Return the mean entry of V; takes a pass."""
         (total,) = self.sweep(lambda block: (float(block.sum(dtype=float)),))
-        return float(total) / (self.n_features * self.n_samples)
+        return float(total) / self.size
 
     @property
     def other_order(self) -> DataMatrix | None:

@@ -33,7 +33,7 @@ from ..errors import (
 )
 from ..text import shown
 from ..types import Array, Facts, Texts
-from .blocks import Block, dense, exact, norms, products
+from .blocks import Block, dense, divisors, exact, norms, products
 from .matrix import DataMatrix, PerSample
 from .views import MappedMatrix, change_entries, times_features, times_samples
 
@@ -98,7 +98,7 @@ class Preparation:
 
 def apply_preparation(V: DataMatrix, preparation: Preparation) -> DataMatrix:
     """Return a view of V with the steps that were applied to other data; up to two passes."""
-    if V.observed is not None:
+    if not V.is_complete:
         raise NotAvailableError(
             "only complete data can be prepared, but some entries are missing or weighted: "
             "prepare the data before you hide or weight entries, or leave the preparation out"
@@ -130,20 +130,10 @@ def _raised(block: Block, *, floor: float) -> Block:
     return dense(block).astype(block.dtype, copy=False) + block.dtype.type(floor)
 
 
-def mean_entry(V: DataMatrix) -> float:
-    """Return the mean of all entries; one pass."""
-    (total,) = V.sweep(_total)
-    return float(total) / (V.n_features * V.n_samples)
-
-
-def _total(block: Block) -> tuple[float]:
-    return (float(exact(block).sum()),)
-
-
 def to_sums(V: DataMatrix, total: float) -> DataMatrix:
     """Return a view of V with samples scaled to a sum; one pass."""
     sums, _ = V.sweep(_sums)
-    scales = V.by_rows(lambda index, sums: total / np.where(sums > 0, sums, 1.0), sums)
+    scales = V.by_rows(lambda index, sums: total / divisors(sums), sums)
     return times_samples(V, scales)
 
 

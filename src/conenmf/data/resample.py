@@ -177,7 +177,11 @@ def redraw(
     array([[54.,  0.,  3.]])
     """
     seed = new_seed(rng)
-    _require_counts(V, "drawn again")
+    if not holds_counts(V):
+        raise DataTypeError(
+            "the data are not counts, since some entries are not integers: only counts can be "
+            "drawn again, so give them before they are scaled or weighted"
+        )
     index = V.indices()
     change = partial(_redraw, seed=seed, dispersion=dispersion, balance=balance)
     return MappedMatrix(V, change, index, dtype=V.dtype)
@@ -263,7 +267,7 @@ def draw_counts(V: DataMatrix, W: Array, H: Any, rng: Generator) -> MappedMatrix
     sums = W.sum(axis=0)
     (of_H,) = V.map(lambda _, H: (exact(H).sum(axis=0),), Ht)
     index = V.indices()
-    if float(sums @ of_H) >= _DIRECT_RATE * V.n_features * V.n_samples:
+    if float(sums @ of_H) >= _DIRECT_RATE * V.size:
         change = partial(_draw_directly, seed=seed, W=W)
     else:
         change = partial(_draw_by_components, seed=seed, sums=sums, places=_places(W, sums))
@@ -276,14 +280,6 @@ def _places(W: Array, sums: Array) -> Array:
     shares[shares >= shares[-1]] = 1.0  # after the last feature of a component
     borders = np.minimum(shares, 1.0) + np.arange(len(sums))
     return borders.T.ravel()
-
-
-def _require_counts(V: DataMatrix, done: str) -> None:
-    if not holds_counts(V):
-        raise DataTypeError(
-            "the data are not counts, since some entries are not integers: only counts can be "
-            f"{done}, so give them before they are scaled or weighted"
-        )
 
 
 # --- steps ------------------------------------------------------------------------------------

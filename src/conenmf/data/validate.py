@@ -112,7 +112,7 @@ def require_data_matrix(V: object, *, nonzero: bool = False, holes: bool = False
             "use from_rows(X) if samples are rows, from_columns(V) if samples are columns, "
             "open_data(path) for a file"
         )
-    if V.observed is not None and not holes:
+    if not V.is_complete and not holes:
         raise NotAvailableError(
             "this needs complete data, but some entries are missing or weighted: complete them "
             "with inverse_transform of a fit, or leave out samples or features"
@@ -228,20 +228,15 @@ def check_entries(V: DataMatrix, samples_in: SamplesIn, negative: Negative) -> b
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         where, value = _find_entry(V, samples_in, None)
         nan = Option("missing", "nan")
-        advice: tuple[object, ...] = (
-            f"{where} is NaN: remove, impute or replace such entries first, or pass ",
-            nan,
-            " if NaN stands for unknown values",
-        )
+        problem = f"{where} is NaN: remove or replace such entries, or pass "
         if not np.isnan(value):
-            cure = "replace such entries by the largest possible value, or by NaN with "
-            advice = (f"{where} is infinity (inf): {cure}", nan, " if they are unknown")
-        raise DataError(*advice)
+            problem = f"{where} is infinity (inf): replace such entries by numbers, or by NaN with "
+        raise DataError(problem, nan)
     tiny = lowest >= -_CLIPPED_SHARE * highest
     clips = negative == "clip" and tiny
     if lowest < 0 and negative != "keep" and not clips:
         where, value = _find_entry(V, samples_in, lowest)
-        advice = ("pass ", Option("negative", "clip"), " to read it as zero")
+        advice: tuple[object, ...] = ("pass ", Option("negative", "clip"), " to read it as zero")
         if -lowest in CODES:
             advice = ("if it stands for missing values, pass ", Option("missing", int(lowest)))
         elif not tiny:

@@ -40,6 +40,7 @@ from .blocks import (
     Block,
     Rows,
     canonical_rows,
+    dense,
     entrywise,
     exact,
     features_scaled,
@@ -276,9 +277,14 @@ def take_samples(V: DataMatrix, indices: Array) -> LocalMatrix:
     """
     names = Names(feature_names=V.names.feature_names)
     taken = hold(canonical_rows(V.columns(indices).T), n_threads=V.n_threads, names=names)
-    if V.observed is not None:
+    if not V.is_complete:
         taken.observed = V.observed.taken(taken, indices)
     return taken
+
+
+def dense_samples(V: DataMatrix) -> Array:
+    """Return all samples as an ndarray (F, N) in float64, for small data."""
+    return dense(V.columns(np.arange(V.n_samples)))
 
 
 def hold_copy(V: DataMatrix) -> LocalMatrix:

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from .. import plots
 from ..arguments import choice, components, flag, function, generator, integer, optional, several
 from ..atomic import files_written_whole, output_folder, writing
-from ..data.blocks import Block, entrywise, exact, over, scaled, weighted_sums
+from ..data.blocks import Block, divisors, entrywise, exact, over, scaled, weighted_sums
 from ..data.groups import Groups
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
@@ -478,14 +478,14 @@ def _regress(block: Block, totals: Array, usages: Array) -> tuple[Arrays]:
 
 
 def _to_tpm(block: Block, totals: Array) -> Block:
-    return scaled(exact(block), TPM / np.where(totals > 0, totals, 1.0))
+    return scaled(exact(block), TPM / divisors(totals))
 
 
 def _usages_of(V: DataMatrix, statistics: GeneStatistics, genes: Array, tpm: Array) -> Pair:
     """Return the usages that best explain the TPM of the chosen genes, each over its deviation."""
     N = V.n_samples
     variance = statistics.tpm_variance[genes]
-    variance = np.where(variance > 0, variance, 1.0)
+    variance = divisors(variance)
     cells = MappedMatrix(V, _to_tpm, statistics.totals, dtype=np.dtype(float))
     factors = np.sqrt(max(N - 1, 1) / (N * variance))
     view = take_features(cells, genes, factors=factors, dtype="float32")
@@ -748,7 +748,7 @@ def _starcat(programs: Programs) -> Array:
     shares = tpm / np.maximum(tpm.sum(axis=0), 1e-300)
     deviation = np.sqrt(programs.statistics.tpm_variance)[programs.genes]
     spectra = _STARCAT_SUM * shares[programs.genes]
-    return spectra / np.where(deviation > 0, deviation, 1.0)[:, None]
+    return spectra / divisors(deviation)[:, None]
 
 
 def _rows(

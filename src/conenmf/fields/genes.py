@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data.blocks import Block, entrywise, exact, products, weighted_sums
+from ..data.blocks import Block, divisors, entrywise, exact, products, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
 from ..errors import DataTypeError
 from ..text import excerpt
@@ -88,7 +88,7 @@ def _measure(block: Block) -> tuple[Array, Arrays]:
     counts = exact(block)
     totals = products(counts, np.ones((block.shape[0], 1)))[:, 0]
     ones = np.ones((len(totals), 1))
-    scale = TPM / np.where(totals > 0, totals, 1.0)
+    scale = TPM / divisors(totals)
     factors = np.column_stack([ones, scale])
     squares = entrywise(counts, np.square)
     fractions = entrywise(counts, _fractions)

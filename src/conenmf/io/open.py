@@ -33,7 +33,6 @@ from ..data.prepare import (
     Words,
     apply_preparation,
     inverse_frequencies,
-    mean_entry,
 )
 from ..data.resources import MemorySize, memory_budget
 from ..data.validate import (
@@ -446,7 +445,7 @@ def prepare(
     idf = inverse_frequencies(V) if tfidf else None
     steps = Preparation(total, log1p, idf, normalize or tfidf)
     if floor:
-        steps = replace(steps, floor=floor * mean_entry(apply_preparation(V, steps)))
+        steps = replace(steps, floor=floor * apply_preparation(V, steps).mean())
     return apply_preparation(V, steps)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import get_type_hints
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments import components, integer, optional
@@ -126,12 +125,11 @@ def certify(
     if bounds is None:
         option = Option("loss", problem.loss.name)
         raise NotAvailableError("no lower bound is known for this loss: ", option)
-    W = check_shapes(V, W, H)[0]
-    H = H if hasattr(H, "dtype") else np.asarray(H)
+    W, Ht = check_shapes(V, W, H)
     n_fixed = check_known(problem, W)
     effort = optional(integer, "effort", effort, at_least=0)
     effort = bounds.effort if effort is None else effort
-    certificate = bounds.certify(W, H, effort, n_fixed=n_fixed, penalties=problem.penalties)
+    certificate = bounds.certify(W, Ht.T, effort, n_fixed=n_fixed, penalties=problem.penalties)
     if problem.symmetric and isinstance(certificate, Certificate):
         end, _ = problem.finish(V, W, sort=False)
         return replace(certificate, kkt_residual=end.kkt_residual)

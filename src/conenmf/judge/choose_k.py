@@ -38,17 +38,17 @@ from ..cones.counting import (
     count_cones,
     count_in_clusters,
     count_without_outliers,
-    default_range,
+    default_most,
     estimate_rank,
 )
-from ..data.blocks import EPS, TINY, Block, dense, exact
+from ..data.blocks import EPS, TINY, Block, divisors, exact
 from ..data.entries import EntryWeights, observed_residual
 from ..data.imputation import fill_missing
 from ..data.known import as_repeated, observed_only
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts, uniform_rows
 from ..data.validate import require_nonnegative
-from ..data.views import shuffle_samples, take_samples, times_features, unit_samples
+from ..data.views import dense_samples, shuffle_samples, take_samples, times_features, unit_samples
 from ..errors import ComponentsError, InputWarning
 from ..io.open import as_data
 from ..linalg.svd import KnownSpectrum, Spectrum
@@ -57,7 +57,7 @@ from ..solve.inits import Start
 from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.solvers import Solver
-from ..text import counted
+from ..text import counted, listed
 from ..types import Array, Facts, Interval, Range, Texts
 from .dispersion import largest_residual, likelihoods, some_samples
 from .requirement import exact_number, exact_rank
@@ -251,9 +251,9 @@ class Selection:
             return None
         pieces = []
         for one in facts["evidence"]:
-            arrays = {name: np.array(one.get(name, [])) for name in ("ks", "scores", "Q_ratios")}
+            arrays = {name: np.array(one[name]) for name in ("ks", "scores", "Q_ratios")}
             pieces.append(Evidence(**{**one, **arrays, "interval": tuple(one["interval"])}))
-        lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts.get("notes", ()))}
+        lists = {"interval": tuple(facts["interval"]), "notes": tuple(facts["notes"])}
         return cls(**{**facts, **lists, "evidence": tuple(pieces)})
 
     def plot(self, axes: object = None) -> Array:
@@ -284,7 +284,7 @@ class Question:
     deadline: float
     watch: Watch | None = None
     gathered: list[Evidence] = field(default_factory=list)
-    outliers: Array = field(default_factory=lambda: np.zeros(0, int))
+    outliers: Array | None = None
     is_scaled: bool = False
 
     def scale(self, factors: Array) -> None:
@@ -293,11 +293,12 @@ class Question:
         self.V = times_features(self.V, factors.astype(self.V.dtype))
         self.spectrum = Spectrum(self.V)
 
-    def leave_out(self, outliers: Array, others: Array) -> None:
-        """Leave out samples, before anything is computed from the others."""
-        self.outliers = outliers
-        self.V = take_samples(self.V, others)
-        self.spectrum = Spectrum(self.V)
+    def keep(self, indices: Array, kept: Array) -> None:
+        """Leave out samples that are not kept, before anything is computed from the others."""
+        if kept.size < indices.size:
+            self.outliers = np.delete(indices, kept)
+            self.V = take_samples(self.V, indices[kept])
+            self.spectrum = Spectrum(self.V)
 
     def tell(self, name: str, K: int) -> None:
         """Tell the callback which number of components is tried."""
@@ -319,9 +320,6 @@ class Question:
     def directions(self) -> Spectrum:
         """The spectrum of these samples scaled to unit norm."""
         return Spectrum(unit_samples(self.samples), vectors=False)
-
-
-Piece: TypeAlias = Callable[[Question], Iterator[Evidence]]
 
 
 def _rank(question: Question) -> Iterator[Evidence]:
@@ -369,13 +367,13 @@ def _edge(question: Question) -> Iterator[Evidence]:
     all entries would leave few zeros.
     """
     V = question.V
-    if V.n_entries < _MIN_DENSITY * math.prod(V.shape):
+    if V.n_entries < _MIN_DENSITY * V.size:
         return
     B, indices = compared_samples(V)
     sizes = norm(B, axis=1)
     present = sizes[sizes > 0]
     if present.max() > _OTHER_UNITS * np.median(present):
-        question.scale(1 / np.where(sizes > 0, sizes, 1.0))
+        question.scale(1 / divisors(sizes))
         B = compared_samples(question.V)[0]
     found, kept = count_without_outliers(B)
     plain = _without_near(found)
@@ -386,8 +384,7 @@ def _edge(question: Question) -> Iterator[Evidence]:
         if scaled.misfit < plain.misfit and scaled.K <= plain.K:
             edge = scaled
             kept = kept_now
-    if kept.size < indices.size:
-        question.leave_out(np.delete(indices, kept), indices[kept])
+    question.keep(indices, kept)
     piece = _above_edge(edge, is_blurred=_BLUR * edge.K <= plain.K)
     if edge is not plain and not piece.is_sure:
         piece = replace(piece, trust=min(piece.trust, _USABLE))
@@ -498,7 +495,7 @@ def _shuffled(question: Question) -> Iterator[Evidence]:
     """
     directions = question.directions
     others = Spectrum(shuffle_samples(directions.V, default_rng(0)), vectors=False)
-    _, k_max = default_range(question.V)
+    k_max = default_most(question.V)
     most = min(directions.V.shape)
     count = 0
     while count == 0 or count == k_max < most:
@@ -548,7 +545,7 @@ def _hysime(question: Question) -> Iterator[Evidence]:
     if is_noise or F > _MANY_FEATURES or N < 2 * F or F < 3:
         return
     part = question.samples
-    B = dense(exact(part.columns(np.arange(part.shape[1]))))
+    B = dense_samples(part)
     R = B @ B.T / B.shape[1]
     inverse = pinv(R, hermitian=True)
     D = 1 / np.maximum(np.diag(inverse), TINY)
@@ -607,8 +604,7 @@ def _edge_of_counts(question: Question) -> Iterator[Evidence]:
     """
     B, indices = compared_samples(question.V)
     found, kept = count_without_outliers(B[B.any(axis=1)], by_features=True)
-    if kept.size < indices.size:
-        question.leave_out(np.delete(indices, kept), indices[kept])
+    question.keep(indices, kept)
     piece = _above_edge(found, is_blurred=True)
     yield replace(piece, trust=min(piece.trust, _USABLE))
 
@@ -678,7 +674,7 @@ def _hidden(question: Question) -> Iterator[Evidence]:
     candidates = range(1, most + 1) if question.ks is None else question.ks.tolist()
     candidates = [k for k in candidates if least <= k <= most] or [least]
     splits = [_without(part, fold, _SPLITS) for fold in range(_N_SPLITS)]
-    has_sigma = V.observed is not None and V.observed.of_sigma
+    has_sigma = not V.is_complete and V.observed.of_sigma
     has_sigma = has_sigma and "sigma" in problem.loss.constraints
     errors: dict[int, Array] = {}
     Q_ratios: dict[int, float] = {}
@@ -754,7 +750,7 @@ def _predicted(
     every = []
     for one in (V, data):
         known = (np.ones((V.n_samples, V.n_features), bool),)
-        if one.observed is not None:
+        if not one.is_complete:
             known = one.observed.aligned
         every.append(one.sweep(_squares_left, H, *known, W=W)[:2])
     left, hidden = (
@@ -783,7 +779,7 @@ def hidden_share(
     V: DataMatrix,
     W: Array,
     problem: Problem,
-    sample_weight: Array | float = 1.0,
+    sample_weight: Array | float,
 ) -> float:
     """Return the predicted share of the squared norm of known entries, at most 1.
 
@@ -794,7 +790,7 @@ def hidden_share(
     return float(np.mean(shares))
 
 
-EVIDENCE: dict[str, Piece] = {
+EVIDENCE: dict[str, Callable[[Question], Iterator[Evidence]]] = {
     "hidden": _hidden,
     "rank": _rank,
     "edge": _edge,
@@ -835,14 +831,14 @@ def choose_k(
     (4, 'supported', 'cones')
     """
     loss = problem.loss
-    has_holes = V.observed is not None and (
+    has_holes = not V.is_complete and (
         V.observed.missing > _MANY_HOLES or not V.observed.is_alike  # spectra do not know weights
     )
-    whole = V if V.observed is None or has_holes else fill_missing(V)
+    whole = V if V.is_complete or has_holes else fill_missing(V)
     deadline = np.inf if max_time is None else perf_counter() + max_time
     spectrum = None if has_holes else Spectrum.of(whole, spectrum if whole is V else None)
     question = Question(whole, problem, ks, spectrum, deadline, callback)
-    suits = loss.noise is None or (V.observed is None and holds_counts(V))
+    suits = loss.noise is None or (V.is_complete and holds_counts(V))
     names: Texts = SPECTRAL if loss.noise is None or not suits else OF_COUNTS
     names = ("hidden",) if has_holes else names
     penalties = problem.penalties
@@ -866,35 +862,29 @@ def choose_k(
     least = problem.n_fixed
     if ks is None and chosen.K < least:
         ks = np.arange(least, min(V.shape) + 1)
-    notes = [*chosen.notes]
     if chosen.decided_by == "hidden":
-        chosen, notes = _with_Q(chosen, gathered[0])
+        chosen = _with_Q(chosen, gathered[0])
+    notes = [*chosen.notes]
     if question.is_scaled and chosen.grade != PROVED:
         notes.append("units differ: features were scaled to equal norms, scale them before a fit")
-    if question.outliers.size:
-        notes.append(_outliers_in_words(V, question.outliers))
+    if question.outliers is not None:
+        samples = [V.names.sample(n) for n in question.outliers.tolist()]
+        names_of_samples = listed(samples, _MAX_NAMED)
+        notes.append(f"not counted, as no other sample is like them: {names_of_samples}")
     return _among(replace(chosen, notes=tuple(notes)), ks)
 
 
-def _with_Q(chosen: Selection, hidden: Evidence) -> tuple[Selection, list[str]]:
+def _with_Q(chosen: Selection, hidden: Evidence) -> Selection:
     """Say what Q says about the number; its interval reaches the first that Q allows."""
     ratios = dict(zip(hidden.ks.tolist(), hidden.Q_ratios.tolist(), strict=False))
-    if ratios.get(chosen.K, 0.0) <= _MAX_Q_RATIO:
-        return chosen, [*chosen.notes]
-    note = f"Q is {ratios[chosen.K]:.3g} times the expected Q, sigma or K is too small"
+    Q = ratios.get(chosen.K, 0.0)
+    if Q <= _MAX_Q_RATIO:
+        return chosen
+    note = f"Q is {Q:.3g} times the expected Q, sigma or K is too small"
     enough = min((k for k, ratio in ratios.items() if ratio <= _MAX_Q_RATIO), default=max(ratios))
     note += f"; with {enough} it is {ratios[enough]:.3g} times"
     low, high = chosen.interval
-    return replace(chosen, interval=(low, max(high, enough))), [*chosen.notes, note]
-
-
-def _outliers_in_words(V: DataMatrix, outliers: Array) -> str:
-    """Name samples that are not counted, because each is a component of its own."""
-    shown = [V.names.sample(n) for n in outliers[:_MAX_NAMED].tolist()]
-    if outliers.size > _MAX_NAMED:
-        shown.append(f"{outliers.size - _MAX_NAMED} more")
-    names = ", ".join(shown)
-    return f"not counted, as no other sample is like them: {names}"
+    return replace(chosen, interval=(low, max(high, enough)), notes=(*chosen.notes, note))
 
 
 def _decision(gathered: list[Evidence], most: int, *, is_complete: bool) -> Selection:
@@ -989,7 +979,7 @@ def select_k(
     (4, (3, 6), 'supported')
     """
     V = as_data(V, nonzero=True, holes=True)
-    require_nonnegative(V if V.observed is None else fill_missing(V), "the choice of K")
+    require_nonnegative(V if V.is_complete else fill_missing(V), "the choice of K")
     optional(function, "callback", callback, takes=2)
     budget = optional(number, "budget", budget, at_least=0)
     candidates = None if ks is None else numbers_of_components(ks)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.linalg import norm
 
 from ..cones.bounds import deterministic_bound
-from ..cones.counting import RankEstimate, default_range, estimate_rank
+from ..cones.counting import RankEstimate, default_most, estimate_rank
 from ..cones.geometry import ConeGeometry, cone_geometry
 from ..cones.rank_one import cr1_error, cr1_nmf
 from ..data.blocks import dense, exact, over, slices
@@ -23,18 +23,15 @@ from ..data.entries import known_entries
 from ..data.imputation import complete
 from ..data.matrix import Aligned, DataMatrix
 from ..data.resample import evenly_spaced
-from ..data.validate import check_factors, check_labels, require_data_matrix
 from ..errors import ComponentsError
 from ..judge.matching import match_components
 from ..linalg.svd import KnownSpectrum
-from ..solve.inits import MAX_CONE_MIXING, mixing
 from ..solve.problem import Entries, Problem
 from ..types import Array, Pair, Shape
 from .residuals import ResidualSummary
 
 # --- typical samples ----------------------------------------------------------------------------
 
-_MAX_RESIDUAL_SQ = 0.25  # of ||V||^2: largest residual of cr1-nmf for samples in cones
 _MAX_SIDE = 48  # pixels of a thumbnail
 _MAX_PIXELS = 1_000_000  # in all thumbnails together
 _MAX_TYPICAL_SAMPLES = 6  # of each component
@@ -201,20 +198,12 @@ class ConeDiagnosis:
     bound : float
         Proven upper bound for `error`: max sin(alpha_k) of the cones round the axes of cr1-nmf
         (Theorem 4).
-    mixing : float
-        The share of `error` that disappears if samples may mix cones; see `mixing` of
-        `conenmf.solve`.
-    unmixed : bool
-        Whether one cone explains each sample about as well as a mixture of cones; ``init="auto"``
-        uses this. It does not mean that the cones are apart.
     """
 
     geometry: ConeGeometry
     sizes: Array
     error: float
     bound: float
-    mixing: float
-    unmixed: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,24 +238,6 @@ class Details:
     sizes: Array
     residuals: ResidualSummary | None = None
 
-    @property
-    def advice(self) -> tuple[str, str]:
-        """The init that suits these data, and the reason: ("cr1", "...")."""
-        if self.cones is None:
-            return "nndsvda", "the samples have fewer directions than there are components"
-        unexplained = f"{self.cones.error**2:.1%} of the squared norm"
-        if self.cones.unmixed:
-            return "cr1", (
-                f"one cone for each sample leaves {unexplained} unexplained, and mixing cones "
-                "explains hardly more"
-            )
-        return "auto", (
-            "the samples are mixtures rather than cones: one cone for each sample leaves "
-            f"{unexplained} unexplained, and mixing cones lowers the error by "
-            f"{self.cones.mixing:.0%} (for cones, by at most {MAX_CONE_MIXING:.0%}), so several "
-            "inits should compete"
-        )
-
 
 def describe(
     V: DataMatrix,
@@ -298,16 +269,15 @@ def describe(
     >>> V = from_columns(model.V)
     >>> result = factorize(V, 3)
     >>> details = describe(V, result.W, result.H, result.labels)
-    >>> details.cones.geometry.holds, details.rank.K, details.advice[0]
-    (True, 3, 'cr1')
+    >>> details.cones.geometry.holds, details.rank.K
+    (True, 3)
     """
-    require_data_matrix(V, nonzero=True, holes=True)
-    W, Ht = check_factors(V, W, H)
+    W = exact(W)
+    Ht = V.align(H.T)
     K = W.shape[1]
-    is_whole = V.observed is None and V.measures.lowest >= 0
-    labels = check_labels(V, labels, K)
+    is_whole = V.is_complete and V.measures.lowest >= 0
     # Every singular value that is shown needs a next one, for their ratio.
-    k_max = max(1, min(max(default_range(V)[1], K), min(V.shape) - 1))
+    k_max = max(1, min(max(default_most(V), K), min(V.shape) - 1))
     with V.own_threads():
         described = V if is_whole else complete(V, W, Ht)
         spectrum = spectrum if is_whole else None
@@ -325,18 +295,14 @@ def _diagnose_cones(V: DataMatrix, W: Array) -> ConeDiagnosis | None:
         axes, H, cones = cr1_nmf(V, K)
     except ComponentsError:
         return None
-    error = cr1_error(V, axes, H)
-    mixed = mixing(V, axes)
     component, _ = match_components(axes, W)
     renumber = np.append(component, -1)  # label -1 stays -1
     labels = V.by_rows(lambda index, labels: renumber[labels], cones.labels)
     return ConeDiagnosis(
         geometry=cone_geometry(V, labels),
         sizes=_component_sizes(labels, K),
-        error=error,
+        error=cr1_error(V, axes, H),
         bound=deterministic_bound(V, axes[:, np.argsort(component)], labels),
-        mixing=mixed,
-        unmixed=error**2 <= _MAX_RESIDUAL_SQ and mixed <= MAX_CONE_MIXING,
     )
 
 

@@ -307,10 +307,10 @@ class Evidence(NamedTuple):
 def gather(
     fit: Fit,
     features: Features,
-    groups: ArrayLike | None = None,
-    classes: ArrayLike | None = None,
-    n_splits: int = N_SPLITS,
-    watch: Watch = str,
+    groups: ArrayLike | None,
+    classes: ArrayLike | None,
+    n_splits: int,
+    watch: Watch,
 ) -> Evidence:
     """Fit halves of the samples, and test whether components predict hidden features.
 

@@ -253,7 +253,7 @@ def structure(
     >>> found[0].share > 0.9, found[1].share < 0.45
     (True, True)
     """
-    if V.observed is not None:
+    if not V.is_complete:
         loss = get_loss("frobenius")  # coefficients for other losses need all entries
     _, once = np.unique(equal, return_index=True)
     once = once[equal[once] >= 0]
@@ -267,7 +267,7 @@ def structure(
         halves = [_some(np.intersect1d(half, once), at_most) for half in pair]
         for learned, others in (halves, halves[::-1]):
             part = take_samples(V, learned)
-            if loss.noise is None and part.observed is None:
+            if loss.noise is None and part.is_complete:
                 part = hold_copy(unit_samples(part))
             fits = [HalfFit(Problem(loss)).of(part, k, rng) for k in sorted({1, 2, K})]
             predicted = samples_and_weights(V, _some(others, n_predicted))

@@ -19,7 +19,7 @@ from ..data.resample import draw_longest, evenly_spaced
 from ..data.validate import CODES
 from ..io.tables import odd_columns
 from ..names import Names
-from ..text import counted, excerpt
+from ..text import counted, excerpt, listed
 from ..types import Array
 from .details import samples_and_weights
 
@@ -193,6 +193,4 @@ def _may_be_counts(features: Features) -> bool:
 
 def _named(places: Array, names: Names) -> str:
     """Return the names of some features, for a finding."""
-    shown = ", ".join(excerpt(names.feature(int(place))) for place in places[:_SHOWN])
-    rest = len(places) - _SHOWN
-    return f"{shown} and {rest} more" if rest > 0 else shown
+    return listed([excerpt(names.feature(place)) for place in places.tolist()], _SHOWN)

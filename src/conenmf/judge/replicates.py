@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from ..data.blocks import dense, exact, over, unit_columns
+from ..data.blocks import exact, over, unit_columns
 from ..data.imputation import fill_missing
 from ..data.matrix import DataMatrix
 from ..data.resample import balance_samples, bootstrap, redraw
-from ..data.views import take_samples
+from ..data.views import dense_samples, take_samples
 from ..judge.matching import match_components
 from ..scale.checkpoint import (
     Checkpoint,
@@ -279,11 +279,11 @@ class Replicates:
         ends = []
         for W, rng in zip(spectra, generators, strict=True):
             view = self._draw(source, rng)
-            ends.append(pruned(view, _dense_counts(view), W, phi))
+            ends.append(pruned(view, dense_samples(view), W, phi))
         own = consensus(np.array(ends), density_threshold=threshold)
         if own.W is None or found.W is None:
             return found, spectra
-        W = pruned(data, _dense_counts(self.V), own.W, phi)
+        W = pruned(data, dense_samples(self.V), own.W, phi)
         return own._replace(W=W[:, match_components(own.W, W)[0]]), np.array(ends)
 
     def _identity(self, rng: Generator) -> Facts:
@@ -303,7 +303,7 @@ class Replicates:
     @property
     def _repeats(self) -> bool:
         """Whether drawn samples are repeated, and not weighted: penalties count each of them."""
-        return self.V.observed is not None or not self.problem.penalties.are_none
+        return not self.V.is_complete or not self.problem.penalties.are_none
 
     @property
     def _holds_draws(self) -> bool:
@@ -395,7 +395,3 @@ class Replicates:
                 init = self.problem.inits(view, self.K, solver)[0]
             starts.append(self.problem.begin(view, self.K, init, solver, rng))
         return loss.warm_up(V, views, starts) if self.problem.is_free else starts
-
-
-def _dense_counts(V: DataMatrix) -> Array:
-    return np.asarray(dense(V.columns(np.arange(V.n_samples))), float)

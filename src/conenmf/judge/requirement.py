@@ -25,15 +25,17 @@ from numpy.linalg import lstsq, norm
 from numpy.random import default_rng
 
 from ..arguments import number
-from ..data.blocks import EPS, dense, exact, slices
+from ..data.blocks import EPS
 from ..data.matrix import DataMatrix
 from ..data.resample import holds_counts
+from ..data.views import dense_samples
 from ..errors import ComponentsError, ConeNMFError
 from ..io.open import as_data, from_columns
 from ..linalg.nnls import nnls
 from ..linalg.rank import Rank, rank_above_rounding, scaled_features
 from ..linalg.svd import KnownSpectrum, Spectrum
 from ..solve.alternate import alternate
+from ..solve.inits import Start
 from ..solve.problem import Problem, problem_of
 from ..solve.run import Stopping
 from ..solve.separable import snpa
@@ -137,7 +139,7 @@ class Search:
         self.V = V
         self.problem = problem.bind(V, loss.solver("auto"))
         self.spectrum = spectrum
-        if V.observed is None and loss.noise is None:
+        if V.is_complete and loss.noise is None:
             self.spectrum = Spectrum.of(V, spectrum)
         self.bounds: dict[int, float] = {}
         self.errors: dict[int, float] = {}
@@ -147,7 +149,7 @@ class Search:
         """Return how many components this error needs."""
         most = min(self.V.shape)
         least = max(self.problem.n_fixed, 1)
-        if error == 0 and self.V.observed is None and self.problem.fixed is None:
+        if error == 0 and self.V.is_complete and self.problem.fixed is None:
             low, high = self._within_rounding()
         else:
             low = self._least(error, least, most)
@@ -237,17 +239,25 @@ def first(
     return k
 
 
+def first_start(
+    problem: Problem, V: DataMatrix, K: int, spectrum: KnownSpectrum
+) -> tuple[Start, Problem]:
+    """Return the first init of the loss, and the problem with the weights of its penalties."""
+    solver = problem.loss.solver("auto")
+    init = problem.inits(V, K, solver)[0]
+    start = problem.begin(V, K, init, solver, default_rng(0), spectrum)
+    return start, problem.weighed(start, spectrum)
+
+
 def fitted_components(
     problem: Problem, V: DataMatrix, K: int, stopping: Stopping, spectrum: KnownSpectrum = None
 ) -> tuple[Array, Problem]:
     """Return W of a fit of K components from the first init of the loss, and its problem."""
-    solver = problem.loss.solver("auto")
-    init = problem.inits(V, K, solver)[0]
-    start = problem.begin(V, K, init, solver, default_rng(0), spectrum)
-    problem = problem.weighed(start, spectrum)
+    start, problem = first_start(problem, V, K, spectrum)
     if K == problem.n_fixed:
         return start.W, problem
     objective = problem.objective(V)
+    solver = problem.loss.solver("auto")
     run = alternate(V, start.W, start.H, solver, stopping=stopping, objective=objective)
     return problem.restored(run.W), problem
 
@@ -257,15 +267,10 @@ def fitted_components(
 
 def exact_rank(V: DataMatrix) -> Rank | None:
     """Return the rank of complete data above rounding; None if V is large."""
-    if V.n_features * V.n_samples > _MAX_ENTRIES or V.observed is not None:
+    if V.size > _MAX_ENTRIES or not V.is_complete:
         return None
     eps = EPS if holds_counts(V) else float(np.finfo(V.dtype).eps)
-    return rank_above_rounding(_all_samples(V), eps)
-
-
-def _all_samples(V: DataMatrix) -> Array:
-    parts = (np.arange(V.n_samples)[part] for part in slices(V.n_samples, V.max_gather))
-    return np.hstack([exact(dense(V.columns(part))) for part in parts])
+    return rank_above_rounding(dense_samples(V), eps)
 
 
 def exact_number(V: DataMatrix, found: Rank, tries: int) -> int | None:
@@ -275,9 +280,9 @@ def exact_number(V: DataMatrix, found: Rank, tries: int) -> int | None:
     """
     if found.number <= 2:
         return found.number
-    if V.n_features * V.n_samples > _MAX_EXACT_ENTRIES:
+    if V.size > _MAX_EXACT_ENTRIES:
         return None
-    B = scaled_features(_all_samples(V))
+    B = scaled_features(dense_samples(V))
     B = B[B.any(axis=1)][:, B.any(axis=0)]
     for K in range(found.number, min(found.number + tries, *B.shape)):
         if has_exact_factors(B, K, found):

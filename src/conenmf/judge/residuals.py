@@ -119,7 +119,7 @@ def residuals(V: object, W: Array, H: Aligned) -> Residuals:
     ([[0.0, 0.0], [0.0, 2.0]], 4.0)
     """
     V = as_data(V, holes=True)
-    has_holes = V.observed is not None
+    has_holes = not V.is_complete
     aligned = V.aligned_weights
     scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
     squares = np.nan_to_num(scaled) ** 2

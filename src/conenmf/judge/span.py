@@ -18,7 +18,7 @@ import numpy as np
 
 from ..data.blocks import Block, exact, weighted_sums
 from ..data.matrix import Aligned, DataMatrix
-from ..linalg.svd import KnownSpectrum, Spectrum
+from ..linalg.svd import Spectrum
 from ..text import counted
 from ..types import Array, Pair
 
@@ -32,7 +32,6 @@ def span_angles(
     Ht: Aligned,
     *,
     ratio: float = 1.0,
-    spectrum: KnownSpectrum = None,
 ) -> Array:
     """Bound the angle of u_1, ..., u_K to the span of any fit whose error is at most as large.
 
@@ -48,8 +47,6 @@ def span_angles(
     Ht : array (N, K)
     ratio : float
         The errors of other fits may be this many times as large.
-    spectrum : Spectrum, optional
-        The spectrum of V, to reuse one that was computed before.
 
     Examples
     --------
@@ -63,7 +60,7 @@ def span_angles(
     K = W.shape[1]
     if min(V.shape) <= K:
         return np.zeros(0)
-    spectrum = Spectrum.of(V, spectrum)
+    spectrum = Spectrum(V)
     energy, chance = spectrum.energy_bound(K)
     if chance > 0:
         return np.zeros(0)

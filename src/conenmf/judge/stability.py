@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,7 @@ from .replicates import (
     has_counting_noise,
     with_known,
 )
+from .requirement import first_start
 
 # --- the result ---------------------------------------------------------------------------------
 
@@ -267,20 +268,19 @@ class Stability:
         path : path
         """
         with reading(path, FORMAT, "what stability() found, as") as (facts, arrays):
-            values = {**facts, **arrays, "names": Names.of(**facts["names"])}
-            own = {one.name for one in fields(cls)}
-            return cls(**{name: value for name, value in values.items() if name in own})
+            del facts["format"]
+            return cls(**{**facts, **arrays, "names": Names.of(**facts["names"])})
 
     def __str__(self) -> str:
         low, high = self.cosine_limits
         rows = [f"{counted(self.K, 'component')}, {self.n_runs} runs: {self.difference}"]
         rows.append("component  found in  silhouette  cosine  [5 %, 95 %]     can move")
-        for k, middle in enumerate(np.median(self.cosines, axis=0)):
-            rows.append(
-                f"{k:>9}  {self.found_in[k]:>8.0%}  {self.silhouettes[k]:>10.3f}  {middle:>6.3f}"
-                f"  [{low[k]:.3f}, {high[k]:.3f}]  {self.move_in_words(k):>8}"
-                f"{'' if self.is_stable[k] else '  not stable'}"
-            )
+        row = "{:>9}  {:>8.0%}  {:>10.3f}  {:>6.3f}  [{:.3f}, {:.3f}]  {:>8}{}"
+        middle = np.median(self.cosines, axis=0)
+        columns = zip(self.found_in, self.silhouettes, middle, low, high, strict=True)
+        for k, numbers in enumerate(columns):
+            note = "" if self.is_stable[k] else "  not stable"
+            rows.append(row.format(k, *numbers, self.move_in_words(k), note))
         return "\n".join([*rows, *self.in_sentences()])
 
     def move_in_words(self, k: int) -> str:
@@ -522,10 +522,7 @@ def _with_numbers(V: DataMatrix, K: int, problem: Problem) -> Problem:
     """Return the problem with a number in place of "auto" for the weight of a penalty."""
     if not isinstance(problem.penalties.min_volume, str):
         return problem
-    solver = problem.loss.solver("auto")
-    spectrum = Spectrum(V) if V.observed is None else None
-    init = problem.inits(V, K, solver)[0]
-    return problem.weighed(problem.begin(V, K, init, solver, default_rng(0)), spectrum)
+    return first_start(problem, V, K, Spectrum(V) if V.is_complete else None)[1]
 
 
 def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
@@ -538,8 +535,8 @@ def _value_on(V: DataMatrix, problem: Problem, W: Array) -> float:
 
 def _can_prune(V: DataMatrix, problem: Problem) -> bool:
     """Whether these are counts in memory, and not too many."""
-    is_small = V.is_in_memory and V.n_features * V.n_samples <= MAX_HELD_ENTRIES
-    has_noise = V.observed is None and has_counting_noise(problem)
+    is_small = V.is_in_memory and V.size <= MAX_HELD_ENTRIES
+    has_noise = V.is_complete and has_counting_noise(problem)
     return is_small and has_noise and holds_counts(V)
 
 
@@ -668,7 +665,7 @@ def _spread(
     sizes = exact(W_end).sum(axis=0)
     if not sums_to_one:
         H *= sizes[:, None]  # for components of sum one
-    if V.observed is not None:
+    if not V.is_complete:
         X = W @ H + evened(weights) * (X - W @ H)
     is_used = X.any(axis=0)
     X = X[:, is_used]
@@ -730,11 +727,11 @@ class StabilityRange:
 
     def __str__(self) -> str:
         rows = ["   K  stable  silhouette  error, consensus  error, best run"]
+        row = "{:>4}  {:>6}  {:>10.3f}  {:>16.4g}  {:>15.4g}"
         for k, one in self.found.items():
-            rows.append(
-                f"{k:>4}  {int(one.is_stable.sum()):>6}  {one.mean_silhouette:>10.3f}"
-                f"  {one.relative_error:>16.4g}  {one.best_relative_error:>15.4g}"
-            )
+            n_stable = one.is_stable.sum()
+            errors = one.relative_error, one.best_relative_error
+            rows.append(row.format(k, n_stable, one.mean_silhouette, *errors))
         return "\n".join([*rows, f"recommended: {self.K}; {self.reason}"])
 
     def plot(self, ax: object = None) -> tuple[plots.Axes, plots.Axes]:
@@ -804,7 +801,7 @@ def stability_over(
         with held_folder(Path(place.folder)):  # creates it, and checks it can be written
             pass
     with V.own_threads():
-        is_counted = has_counting_noise(problem) and V.observed is None
+        is_counted = has_counting_noise(problem) and V.is_complete
         are_counts = is_counted and holds_counts(V)
         candidates = _candidates(V, ks, are_counts, problem.n_fixed)
         noise = _noise(V, candidates[-1], problem, resample, dispersion)
@@ -847,7 +844,7 @@ def _candidates(
         return sorted(likelihoods(V, default_rng(0), None, np.inf, first).costs)
     if ks is None:
         most = min(*V.shape, _MAX_DEFAULT)
-        known = V if V.observed is None else fill_missing(V)
+        known = V if V.is_complete else fill_missing(V)
         least = max(min(2, most), n_fixed + 1)
         return list(range(least, max(min(count_above_edge(known).K + 2, most), least) + 1))
     candidates = numbers_of_components(ks).tolist()

@@ -272,7 +272,7 @@ def uniqueness(
     W, Ht = check_factors(V, W, H)
     check_known(problem, W)
     is_searchable = problem.penalties.are_none and "fixed" in problem.loss.constraints
-    if not is_searchable or V.observed is not None:
+    if not is_searchable or not V.is_complete:
         max_iter = 0  # V has zeros at missing entries
     with V.own_threads():
         found = _exact_turns(V, W, Ht, radii, problem)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.linalg import LinAlgError, cholesky, eigvalsh, solve
 
 from .. import kernels
-from ..data.blocks import EPS
+from ..data.blocks import EPS, divisors
 from ..errors import DataError
 from ..types import Array
 
@@ -126,7 +126,7 @@ def _is_wrong(gram: Array, sides: Array, Y: Array) -> Array:
         gradient = (Y[:, None] @ gram)[:, 0] - sides
     wrong = np.where(Y > 0, np.abs(gradient), -gradient)
     size = np.abs(sides).max(axis=1)
-    allowed = _DOUBTFUL_RESIDUAL * np.where(size > 0, size, 1.0)
+    allowed = _DOUBTFUL_RESIDUAL * divisors(size)
     return np.asarray(~(wrong.max(axis=1, initial=0.0) <= allowed))
 
 
@@ -143,7 +143,7 @@ def by_scipy(gram: Array, sides: Array) -> Array:
 
     n, K = sides.shape
     size = np.abs(sides).max(axis=1, keepdims=True)
-    unit = sides / np.where(size > 0, size, 1.0)
+    unit = sides / divisors(size)
     least = eigvalsh(gram)[..., 0]
     shift = np.where(least > 0, 0.0, _ROUNDING * K - 2 * least)
     ridge = shift[..., None, None] * np.eye(K)

@@ -19,6 +19,7 @@ from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple, Self
 
 import dask
@@ -169,17 +170,14 @@ class ClusterMatrix(DataMatrix):
         sizes = [int(n) for n in rows.chunks[0] if n]
         width = _group_width(sizes, F * rows.dtype.itemsize)
         chunks = [one for one, n in zip(_pieces(rows), rows.chunks[0], strict=True) if n]
+        lots = _lots(sizes, width)
+        self._group_sizes = tuple(map(sum, lots))
+        self._starts = list(accumulate(self._group_sizes[:-1], initial=0))
+        groups = zip(self._starts, map(np.array, lots), strict=True)
+        self._places = [_Place(g, *group) for g, group in enumerate(groups)]
         prepare = delayed(_prepare_group, pure=False)
-        self._places: list[_Place] = []
-        self._groups: list[Delayed] = []
-        start = 0
-        for some, group in zip(_lots(sizes, width), _lots(chunks, width), strict=True):
-            place = _Place(len(self._places), start, np.array(some))
-            self._places.append(place)
-            self._groups.append(prepare(place, F, *group))
-            start += sum(some)
-        self._starts = [place.start for place in self._places]
-        self._group_sizes = tuple(int(place.sizes.sum()) for place in self._places)
+        given = zip(self._places, _lots(chunks, width), strict=True)
+        self._groups = [prepare(place, F, *some) for place, some in given]
         with _naming_failures(self._client):
             self._persisted = _fits(rows.nbytes) if persist is None else persist
             if self._persisted:
@@ -303,15 +301,10 @@ def _lots(items: list[Any], size: int) -> list[list[Any]]:
 
 def _group_width(sizes: list[int], sample_bytes: int) -> int:
     """Return how many chunks form a group: a power of two, for subtrees of one binary tree."""
-    width = 1
-    threads = _n_threads()
-    largest = max(sizes, default=0) * sample_bytes
-    while (
-        2 * width * largest <= _MAX_GROUP_BYTES
-        and len(sizes) >= 2 * width * _GROUPS_PER_THREAD * threads
-    ):
-        width *= 2
-    return width
+    largest = max(sizes) * sample_bytes
+    fair = len(sizes) // (_GROUPS_PER_THREAD * _n_threads())
+    most = min(_MAX_GROUP_BYTES // largest, fair)
+    return 1 << max(most, 1).bit_length() - 1
 
 
 # --- what runs on the workers -----------------------------------------------------------------

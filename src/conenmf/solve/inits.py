@@ -6,7 +6,7 @@ for a solver. `race` compares several of them for "auto".
 
 - From cones: the factors of Algorithm 2 of the paper, to the accuracy that an init needs. If
   samples lie in cones, these are close to the best possible factors. If samples are mixtures of
-  several components, they are not; `mixing` measures by how much.
+  several components, they are not.
 - From the leading singular vectors: NNDSVD and its variants use their positive or negative parts,
   or those of rotated vectors.
   For two components there are exact factors (`cones.geometry`).
@@ -37,7 +37,7 @@ from ..arguments import choice, factor, function, generator, optional
 from ..cones.clustering import Cones, require_samples
 from ..cones.geometry import rank_two_factors
 from ..cones.rank_one import cr1_nmf, cr1_plus_plus
-from ..data.blocks import Block, cross_products, dense, exact, over, unit_columns
+from ..data.blocks import Block, dense, exact, over, unit_columns
 from ..data.matrix import Aligned, DataMatrix, Factors, PerSample
 from ..data.resample import (
     draw_longest,
@@ -52,6 +52,7 @@ from ..data.validate import (
     check_factors,
     require_data_matrix,
 )
+from ..data.views import dense_samples
 from ..errors import ComponentsError, DataError
 from ..io.open import is_elsewhere
 from ..linalg.svd import KnownSpectrum, Spectrum, tie_share
@@ -135,7 +136,6 @@ def random_coefficients(V: DataMatrix, K: int, rng: np.random.Generator) -> Alig
     return V.by_rows(lambda index: uniform_rows(index, K, seed).astype(dtype)).T
 
 
-MAX_CONE_MIXING = 0.05  # up to this mixing, samples count as lying in cones
 _AXIS_TOL = 5e-2  # of the axes of cones, for an init
 
 CONE_INITS: dict[str, Callable[..., tuple[Array, Array, Cones]]] = {
@@ -161,21 +161,6 @@ def from_cones(
     if name == "cr1-robust" and not cones.moved:
         name = "cr1"
     return Start(W, H, name)
-
-
-def mixing(V: DataMatrix, W: Array) -> float:
-    """Return the share of the error of cr1-nmf that vanishes if samples may mix cones.
-
-    This is 1 - ||V - W H|| / ||V - W H*||, where H are the best nonnegative coefficients for the
-    axes W (F, K), and H* the best ones that use one axis for each sample. If it is near 0, the
-    samples lie in cones; if it is far from 0, they are mixtures of components.
-    """
-    (explained,) = V.sweep(lambda block: ((cross_products(block, W).max(axis=1) ** 2).sum(),))
-    pure = V.total - explained
-    if pure <= 1e-12 * V.total:
-        return 0.0
-    mixed = coefficients(V, W)[2]
-    return 1.0 - math.sqrt(min(mixed / pure, 1.0))
 
 
 def nndsvd(
@@ -574,7 +559,7 @@ def _of_samples(V: DataMatrix, K: int, rng: Generator, *, make: Components) -> F
 def identity(V: DataMatrix, K: int, rng: Generator = None) -> Factors:
     """Return exact factors with as many components as features, W = I, or as samples, W = V."""
     F, N = V.shape
-    W = np.eye(F, dtype=V.dtype) if F <= N else dense(V.columns(np.arange(N)))
+    W = np.eye(F, dtype=V.dtype) if F <= N else dense_samples(V)
     W = unit_columns(W).astype(V.dtype)  # norms or weights are in H
     return W, coefficients(V, W)[0]
 

@@ -110,7 +110,7 @@ class Robust:
     @cached_property
     def own(self) -> DataMatrix:
         """The data without weights of samples."""
-        return self.V if self.V.unweighed is None else self.V.unweighed.V
+        return self.V.original
 
     @cached_property
     def counts(self) -> Array:
@@ -170,7 +170,7 @@ class Robust:
 
     def coefficients(self, view: DataMatrix, W: Array) -> Aligned:
         """Return the exact H (K, N) of the original samples."""
-        V = view if view.unweighed is None else view.unweighed.V
+        V = view.original
         return self.problem.bind(V).coefficients(V, W)[0]
 
     def without_one(self, W: Array, more: Array) -> Array:

@@ -666,9 +666,10 @@ def _turned(V: DataMatrix) -> DataMatrix | None:
 
 def unit_sums(V: DataMatrix) -> DataMatrix:
     """Return a view of V with samples scaled to a sum of one, times the roots of their weights."""
-    if V.unweighed is None or V.unweighed.roots is None:
+    own = V.unweighed
+    if own is None or own.scales is None:
         return to_sums(V, 1.0)
-    return times_samples(to_sums(V.unweighed.V, 1.0), V.unweighed.roots)
+    return times_samples(to_sums(own.V, 1.0), np.sqrt(own.weights))
 
 
 def _lifted(W: Array, mean: Array) -> Array:
