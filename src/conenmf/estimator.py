@@ -242,7 +242,8 @@ class ConeNMF(
     reconstruction_err_, relative_error_ : float
         The Frobenius norm of X - A C, and this norm divided by the norm of X. With the Poisson
         loss: the square root of twice the divergence, as in scikit-learn, and the divergence
-        divided by the divergence of the best single component.
+        divided by the divergence of the best single component. With groups, A C of a sample is
+        multiplied by the scales of its group: X - (A C) * group_scales_[g].
     n_iter_ : int
         Iterations of `fit`, or batches passed to `partial_fit`; 1 if there is only the pass that
         computes the coefficients, as with ``solver=None`` (``result_.n_iter`` is then 0).

@@ -73,11 +73,14 @@ class Factorization:
         What the fit minimised: the loss, penalties, known components, and what is known of the
         entries.
     objective : float
-        The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2.
+        The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2. With
+        groups it is that of V divided by their scales.
     relative_error : float
-        The error relative to the data, ||V - W H|| / ||V|| for least squares.
+        The error relative to the data, ||V - W H|| / ||V|| for least squares. With groups it is
+        ||V - diag(b) W H|| / ||V||, the error of the model in the units of the data.
     history : History
         Relative error after each iteration of the solver, with seconds and passes since the call.
+        With groups it is the error of what the run minimises, V divided by their scales.
         It does not include the iterations of inits that lost a race, but a callback sees these.
     stop_reason : StopReason
         Equal to one of "converged", "exact", "max_iter", "max_time", "callback",

@@ -75,6 +75,40 @@ def test_the_objective_is_that_of_the_model(drawn, loss):
     assert not result.H[~result.group_table[groups.codes].T].any()
 
 
+@pytest.mark.parametrize("kind", ["whole", "sparse", "mask", "weights", "pattern"])
+def test_the_error_is_that_of_the_data(drawn, kind, rng):
+    """Not that of V / b, which the run minimises."""
+    V, labels, *_ = drawn
+    weights = np.ones(V.shape)
+    if kind == "mask":
+        weights = (rng.random(V.shape) < 0.8).astype(float)
+    elif kind == "weights":
+        weights = rng.uniform(0.5, 2, V.shape)
+    elif kind == "pattern":
+        weights = (V > 0).astype(float)
+    data = {
+        "whole": lambda: from_columns(V),
+        "sparse": lambda: from_columns(sp.csc_array(V)),
+        "mask": lambda: from_columns(V, mask=weights > 0),
+        "weights": lambda: from_columns(V, weights=weights),
+        "pattern": lambda: from_rows(sp.csr_array(V.T), missing="zeros"),
+    }[kind]()
+    result = factorize(data, K, groups=labels, max_iter=60)
+    groups = result.problem.groups
+    assert groups.has_scales
+    fit = groups.scales[groups.codes].T * (result.W @ result.H)
+    expected = np.sqrt((weights * (V - fit) ** 2).sum() / (weights * V**2).sum())
+    assert result.relative_error == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_error_of_the_model_is_in_the_units_of_x(drawn):
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60)
+    fit = model.fit_transform(V.T, groups=labels) @ model.components_
+    fit *= model.group_scales_[np.unique(labels, return_inverse=True)[1]]
+    assert model.reconstruction_err_ == pytest.approx(np.linalg.norm(V.T - fit), rel=1e-9)
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_h_is_the_best_for_w(drawn, loss):
     """No step of any coefficient lowers the objective of the definition."""

@@ -291,7 +291,8 @@ class Problem:
             end = finish_symmetric(V, W, sort=sort)
         else:
             end = objective.finish(W, sort=sort, near=near)
-        error = objective.relative_error(end.squared_error)
+        plain = self.loss.on(V, rescale=False) if self.has_effects else objective
+        error = plain.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
             problem = self

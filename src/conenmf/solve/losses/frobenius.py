@@ -31,9 +31,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...data.blocks import Block, exact, products, slices, weighted_sums
-from ...data.entries import observed_residual, pack, row_grams, upper_half, weigh, weighted_grams
-from ...data.groups import Groups
+from ...data.blocks import Block, exact, products, residual_squared, slices, weighted_sums
+from ...data.entries import (
+    EntryWeights,
+    observed_residual,
+    observed_squares,
+    pack,
+    row_grams,
+    upper_half,
+    weigh,
+    weighted_grams,
+)
+from ...data.groups import Groups, groups_in
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
@@ -136,7 +145,7 @@ class Frobenius(Loss):
         With groups it is that of V divided by their scales.
         """
         if groups is not None:
-            more["groups"] = groups
+            more |= {"groups": groups, "undivided": V}
             V = groups.divided(V)
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
@@ -151,8 +160,11 @@ class Frobenius(Loss):
         groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
-        V = V if groups is None else groups.divided(V)
-        return coefficients(V, W, penalties, groups)
+        divided = V if groups is None else groups.divided(V)
+        H, labels, squared = coefficients(divided, W, penalties, groups)
+        if divided is not V:
+            squared = _squares_of(V, W, H.T, groups)
+        return H, labels, squared
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -227,8 +239,16 @@ SquareSharedT = TypeVar("SquareSharedT", "SquareShared", "KnownShared")
 class _Squares(Objective[SquaresT, SquareSharedT]):
     """Squared errors, with updates ``(G, C, Y) -> Y`` for penalties and known components."""
 
-    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        *given: Any,
+        undivided: DataMatrix | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(loss, V, *given, **more)
+        self._undivided = undivided
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self._bars = getattr(self.groups, "bars", None)
@@ -292,10 +312,50 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         return updated
 
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
-        """Return the best H for W, with its squared error; see `coefficients`."""
+        """Return the best H for W, with its squared error; see `coefficients`.
+
+        With groups the squared error is that of the data, which the objective divides by scales.
+        """
         n_first = self.n_fixed if sort else W.shape[1]
         how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
-        return finished(self.V, W, self.penalties, **how)
+        end = finished(self.V, W, self.penalties, **how)
+        if self._undivided is None or self._undivided is self.V:
+            return end
+        squared = _squares_of(self._undivided, W[:, end.order], end.H.T, self.groups)
+        return end._replace(squared_error=squared)
+
+
+def _squares_of(V: DataMatrix, W: Array, Ht: Aligned, groups: Any) -> float:
+    """Return ||V - diag(b) W H||^2 over the known entries, with their weights; one pass."""
+    rows = (Ht, V.align(groups.codes_of(V)), *V.aligned_weights)
+    how: Facts = {"W": exact(W), "scales": groups.scales, "has_holes": V.observed is not None}
+    (squared,) = V.sweep(_sum_squares, *rows, **how)
+    return float(squared)
+
+
+def _sum_squares(
+    block: Block,
+    H: Array,
+    codes: Array,
+    weights: EntryWeights = None,
+    *,
+    W: Array,
+    scales: Array,
+    has_holes: bool,
+) -> tuple[float]:
+    squared = 0.0
+    for group, own, some, of_some in groups_in(codes, block, weights):
+        scaled = scales[group][:, None] * W
+        rows = exact(H[own])
+        if has_holes:
+            squares = observed_residual(some, of_some, scaled, rows)[1]
+        else:
+            entries = exact(some)
+            C = products(entries, scaled)
+            norms = observed_squares(entries, None)
+            squares = residual_squared(entries, norms, C, scaled.T @ scaled, scaled, rows)
+        squared += float(squares.sum())
+    return (squared,)
 
 
 class SquareSums(NamedTuple):
