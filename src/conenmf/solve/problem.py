@@ -400,6 +400,8 @@ class Problem:
         is_warm = is_named and solver is not None and solver.extrapolate
         more = (solver, self.penalties, self.n_fixed)
         start = loss.begin(V, K, W, own, *more, warm=is_warm)
+        if self.groups is not None and start.H is None:  # with known components alone
+            start = start._replace(H=loss.coefficients(V, start.W, unseen="ignore")[0])
         return begun._replace(W=start.W, H=start.H)
 
     def _begin(
