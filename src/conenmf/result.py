@@ -480,10 +480,10 @@ class Factorization:
 
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
-        V = self._require_data("residuals(V, W, H)")
+        V = self._require_data("residuals(V, W, H)", knows_groups=True)
         if "sigma" not in self.problem.loss.constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
-        return residuals(V, self.W, self._H_of(V))
+        return residuals(V, self.W, self._H_of(V), groups=self.problem.groups)
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H for the fitted data, whose samples may have weights."""
@@ -530,8 +530,9 @@ class Factorization:
         """Which components each group uses (G, K), for a fit with groups."""
         return getattr(self.problem.groups, "table", None)
 
-    def _require_data(self, function: str) -> DataMatrix:
-        self.problem.require_no_effects(function.partition("(")[0])
+    def _require_data(self, function: str, *, knows_groups: bool = False) -> DataMatrix:
+        if not knows_groups:
+            self.problem.require_no_effects(function.partition("(")[0])
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "
