@@ -14,6 +14,7 @@ from conenmf.errors import (
     NotAvailableError,
     OptionError,
 )
+from conenmf.fields.measurements import bootstrap
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups
@@ -418,3 +419,86 @@ def test_judges_refuse_groups_by_name(drawn, refuses):
     message = "stability is not available for a fit with groups"
     problem = Problem("poisson", groups=labels)
     refuses(NotAvailableError, message, stability, from_columns(V), K, 3, problem=problem)
+
+
+@pytest.fixture(scope="module")
+def modelled(drawn):
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60).fit(V.T, groups=labels)
+    assert model.result_.problem.has_effects
+    return model
+
+
+def test_resampling_refuses_groups_by_name(drawn, modelled, refuses):
+    V, *_ = drawn
+    message = "bootstrap is not available for a fit with groups"
+    refuses(NotAvailableError, message, bootstrap, modelled.result_, 2)
+    message = "stability is not available for a fit with groups"
+    refuses(NotAvailableError, message, modelled.stability, V.T, 2)
+
+
+def test_a_score_says_that_it_leaves_groups_out(drawn, modelled):
+    V, *_ = drawn
+    with pytest.warns(InputWarning, match="scales of one are used"):
+        modelled.score(V.T)
+
+
+def test_batches_do_not_follow_groups(drawn):
+    """After a fit whose groups differ there is no `partial_fit`; other groups are forgotten."""
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60).fit(V.T, groups=labels)
+    assert not hasattr(model, "partial_fit")
+    model.fit(draw(1, sd=0.0, table=np.ones((3, K)))[0].T, groups=labels)
+    assert model.groups_ == ("ash", "elm", "oak")
+    model.partial_fit(V.T)
+    assert not hasattr(model, "groups_")
+    assert not hasattr(model, "group_scales_")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_all_components_may_be_known(drawn, loss):
+    V, labels, *_ = drawn
+    known = fitted(V, labels, loss, max_iter=60).W
+    result = fitted(V, labels, loss, fixed=known)
+    np.testing.assert_array_equal(result.W, known)
+    assert result.problem.has_effects
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kind", ["no weight", "one sample", "small weights", "hidden"])
+def test_a_group_that_hardly_counts_keeps_its_components(loss, kind):
+    """Coefficients do not depend on weights, and what is unknown is not unused."""
+    V, labels, *_ = draw(2, sd=0.0, table=np.ones((3, K)))
+    weights = (labels != "ash").astype(float)
+    if kind == "one sample":
+        weights[0] = 1e-3
+    elif kind == "small weights":
+        weights[labels == "ash"] = 1e-3
+    model = ConeNMF(K, loss=loss, max_iter=80)
+    if kind == "hidden":
+        mask = np.broadcast_to(weights[:, None], V.T.shape) > 0
+        with pytest.warns(InputWarning, match="nothing is observed of 60 samples"):
+            model.fit(V.T, mask=mask, groups=labels)
+    else:
+        A = model.fit_transform(V.T, sample_weight=weights, groups=labels)
+        assert (A[labels == "ash"].sum(axis=1) > 0).all()
+        assert (model.labels_ >= 0).all()
+    assert model.group_table_.all()
+
+
+def test_residuals_are_those_of_the_data(drawn, rng):
+    V, labels, *_ = drawn
+    sigma = rng.uniform(1, 3, V.shape)
+    result = factorize(from_columns(V, sigma=sigma), K, groups=labels, max_iter=60)
+    groups = result.problem.groups
+    expected = (V - groups.scales[groups.codes].T * (result.W @ result.H)) / sigma
+    np.testing.assert_allclose(result.residuals().scaled, expected.T, atol=1e-9)
+    assert result.settings["Q"] == pytest.approx((expected**2).sum())
+
+
+def test_a_fit_that_ended_early_does_not_speak_of_scales(drawn):
+    V, labels, *_ = drawn
+    result = fitted(V, labels, "frobenius", max_iter=5)
+    if result.group_scales is None:
+        assert "ended before the scales" in result.problem.groups.sentence
+    assert "no effect" not in " ".join(result.summary())

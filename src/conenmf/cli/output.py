@@ -273,7 +273,7 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
         lines.append(f"run the same command to continue at iteration {result.n_iter}")
     if result.diagnosis is not None:
         lines.append(f"open {visible(target / REPORT_FILE, None)} in a browser")
-    elif not result.problem.symmetric:
+    elif not (result.problem.symmetric or result.problem.has_effects):
         words = shlex.join(["conenmf", "report", str(target)])
         lines.append(f"No report written. To create it: {visible(words, None)}")
     if request.quick:

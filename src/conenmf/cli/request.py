@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from numpy.random import Generator, default_rng
 
 from ..data.matrix import DataMatrix
+from ..errors import Option, OptionError
 from ..export import json_values
 from ..fields.measurements import Species
 from ..fields.ratings import Ratings
@@ -266,6 +267,10 @@ def _request(context: click.Context) -> Request:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             given.add(name)
+    flags = [str(word).partition("=")[0] for word in shared["arguments"]]
+    if flags.count("--groups") > 1:
+        advice = ", and takes one column: join several in a new one, and name that"
+        raise OptionError(Option("groups"), " was given twice", advice)
     values = {name: default(name) for name in OPTIONS} | context.params
     return Request(
         **values,

@@ -220,7 +220,7 @@ def read_observations(path: Path) -> Any:
         return _element(root["obs"]).drop(columns=[*root.get("uns", ())], errors="ignore")
 
 
-def read_annotation(path: Path, column: str) -> list[str]:
+def read_annotation(path: Path, column: str, missing: str = "missing") -> list[str]:
     """Read a column of obs of AnnData as texts; categories become their names."""
     h5py = require_package("h5py", path)
     with named_damage(path), h5py.File(path) as root:
@@ -229,7 +229,7 @@ def read_annotation(path: Path, column: str) -> list[str]:
         raise FileFormatError(
             f"{path} has no column {column!r} in obs; it has {listed(sorted(table))}"
         )
-    known = table[column].astype(object).where(table[column].notna(), "missing")
+    known = table[column].astype(object).where(table[column].notna(), missing)
     return [decoded(value) for value in known]
 
 
