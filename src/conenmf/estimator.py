@@ -1032,7 +1032,10 @@ class ConeNMF(
         if not is_elsewhere(X):
             found = names_of(X)
             options["names"] = found if names is None else found.updated(names)
-            X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
+            X = unmask(X, self.missing)
+            if not (reset or hasattr(self, "feature_names_in_") or found.feature_names is None):
+                X = np.asarray(X)  # fitted on a DataMatrix, whose names `matched_rows` compares
+            X = self._checked(X, reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")

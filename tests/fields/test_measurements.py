@@ -149,3 +149,10 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     found = pd.read_csv(tmp_path / "out" / "bootstrap.csv")
     assert len(found) == 8
     assert main(["transform", "out", "con.csv", "-o", "again.csv"]) == 0
+
+
+def test_new_measurements_in_a_data_frame_are_matched_by_name(air):
+    frame = pd.DataFrame(np.nan_to_num(air[0]), columns=SPECIES)
+    model = ConeNMF(2).fit(measurements(frame, 0.1 + 0.1 * frame))
+    A = model.transform(frame.to_numpy())
+    np.testing.assert_allclose(model.transform(frame.iloc[:, ::-1]), A, rtol=1e-8, atol=1e-12)

@@ -498,7 +498,6 @@ def test_residuals_are_those_of_the_data(drawn, rng):
 
 def test_a_fit_that_ended_early_does_not_speak_of_scales(drawn):
     V, labels, *_ = drawn
-    result = fitted(V, labels, "frobenius", max_iter=5)
-    if result.group_scales is None:
-        assert "ended before the scales" in result.problem.groups.sentence
-    assert "no effect" not in " ".join(result.summary())
+    result = fitted(V, labels, "frobenius", max_iter=1)
+    assert result.group_scales is None
+    assert "ended before the scales" in " ".join(result.summary())
