@@ -474,7 +474,7 @@ def test_a_group_that_hardly_counts_keeps_its_components(loss, kind):
         weights[0] = 1e-3
     elif kind == "small weights":
         weights[labels == "ash"] = 1e-3
-    model = ConeNMF(K, loss=loss, max_iter=80)
+    model = ConeNMF(K, loss=loss, tol=1e-3)
     if kind == "hidden":
         mask = np.broadcast_to(weights[:, None], V.T.shape) > 0
         with pytest.warns(InputWarning, match="nothing is observed of 60 samples"):

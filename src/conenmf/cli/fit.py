@@ -157,8 +157,6 @@ def fit(request: Request) -> int:
             about["classes"] = labels.get("classes")
         reference = read_scene_reference(request, V)
         (groups,) = labels.get("groups", {"": None}).values()
-        if groups is not None and len({*groups}) == 1:
-            del labels["groups"]  # all samples: the verdict compares halves of them
         result = _factorize(request, V, interruption, groups)
         if "groups" in labels and result.problem.groups is None:
             V.remarks += ("the model has no groups; a verdict compares them",)

@@ -267,10 +267,9 @@ def _request(context: click.Context) -> Request:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             given.add(name)
-    flags = [str(word).partition("=")[0] for word in shared["arguments"]]
-    if flags.count("--groups") > 1:
-        advice = ", and takes one column: join several in a new one, and name that"
-        raise OptionError(Option("groups"), " was given twice", advice)
+    if sum(word.startswith("--groups") for word in shared["arguments"]) > 1:
+        problem = " was given twice, and takes one column: join several in a new one, and name that"
+        raise OptionError(Option("groups"), problem)
     values = {name: default(name) for name in OPTIONS} | context.params
     return Request(
         **values,

@@ -91,9 +91,10 @@ def transform(request: Request) -> None:
     A = abundances_of(V, H) if result.is_shaded else H.T
     write_coefficients(output, A, V.names, result.component_names)
     error = 0.0
-    if V.total:
-        loss = result.problem.loss
-        error = loss.on(V, rescale=False).relative_error(value)
+    if V.total and problem.has_effects:
+        error = problem.finish(V, W, sort=False)[1]
+    elif V.total:
+        error = problem.loss.on(V, rescale=False).relative_error(value)
     labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,

@@ -203,8 +203,9 @@ class Groups:
         ----------
         places : array of integers
         """
-        if self.scales is None or self.weights is None:
+        if self.scales is None:
             return self
+        assert self.weights is not None
         return replace(self, scales=self.scales[:, places], weights=self.weights[places])
 
     def divided(self, V: DataMatrix) -> DataMatrix:

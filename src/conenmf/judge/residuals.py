@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import Block, dense, exact, over
-from ..data.entries import EntryWeights, known_entries
+from ..data.blocks import exact, over
+from ..data.entries import scaled_residuals
 from ..data.groups import Groups
-from ..data.matrix import Aligned, PerSample
+from ..data.matrix import Aligned
 from ..io.open import as_data
 from ..types import Array, Facts
 
@@ -127,7 +127,7 @@ def residuals(V: object, W: Array, H: Aligned, *, groups: Groups | None = None) 
     if groups is not None and groups.scales is not None:
         codes, scales = groups.codes_of(V), groups.scales
     how: Facts = {"W": exact(W), "scales": scales, "has_holes": V.observed is not None}
-    scaled = np.asarray(V.sweep(_scaled, H.T, codes, *V.aligned_weights, **how)[0])
+    scaled = np.asarray(V.sweep(scaled_residuals, H.T, codes, *V.aligned_weights, **how)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)
     n_known = known.sum()
@@ -137,21 +137,3 @@ def residuals(V: object, W: Array, H: Aligned, *, groups: Groups | None = None) 
     with np.errstate(invalid="ignore"):  # features without known entries
         ratios = [squares.sum(axis=axis) / known.sum(axis=axis) / per_entry for axis in (0, 1)]
     return Residuals(scaled, float(squares.sum()), expected, *ratios)
-
-
-def _scaled(
-    block: Block,
-    H: Array,
-    codes: Array,
-    weights: EntryWeights = None,
-    *,
-    W: Array,
-    scales: Array,
-    has_holes: bool,
-) -> PerSample:
-    rows = dense(exact(block)).T - scales[codes] * (exact(H) @ W.T)
-    if weights is not None:
-        rows *= np.sqrt(weights)
-    if has_holes:
-        rows[~known_entries(block, weights)] = np.nan
-    return rows, None

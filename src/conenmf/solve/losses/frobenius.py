@@ -31,18 +31,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...data.blocks import Block, exact, products, residual_squared, slices, weighted_sums
+from ...data.blocks import Block, exact, products, slices, weighted_sums
 from ...data.entries import (
     EntryWeights,
     observed_residual,
-    observed_squares,
     pack,
     row_grams,
+    scaled_residuals,
     upper_half,
     weigh,
     weighted_grams,
 )
-from ...data.groups import Groups, groups_in
+from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
@@ -160,11 +160,8 @@ class Frobenius(Loss):
         groups: Groups | None = None,
     ) -> tuple[Aligned, Aligned, float]:
         """Return the best H for W, by nonnegative least squares."""
-        divided = V if groups is None else groups.divided(V)
-        H, labels, squared = coefficients(divided, W, penalties, groups)
-        if divided is not V:
-            squared = _squares_of(V, W, H.T, groups)
-        return H, labels, squared
+        V = V if groups is None else groups.divided(V)
+        return coefficients(V, W, penalties, groups)
 
     def solver(self, solver: str | Solver | Update) -> Solver:
         """Return the solver; a function becomes a solver."""
@@ -314,47 +311,30 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
         """Return the best H for W, with its squared error; see `coefficients`.
 
-        With groups the squared error is that of the data, which the objective divides by scales.
+        With groups this is ||V - diag(b) W H||^2, the error of V before its division; one more
+        pass.
         """
         n_first = self.n_fixed if sort else W.shape[1]
         how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
         end = finished(self.V, W, self.penalties, **how)
-        if self._undivided is None or self._undivided is self.V:
+        V = self._undivided
+        if V is None or self.groups is None:
             return end
-        squared = _squares_of(self._undivided, W[:, end.order], end.H.T, self.groups)
-        return end._replace(squared_error=squared)
-
-
-def _squares_of(V: DataMatrix, W: Array, Ht: Aligned, groups: Any) -> float:
-    """Return ||V - diag(b) W H||^2 over the known entries, with their weights; one pass."""
-    rows = (Ht, V.align(groups.codes_of(V)), *V.aligned_weights)
-    how: Facts = {"W": exact(W), "scales": groups.scales, "has_holes": V.observed is not None}
-    (squared,) = V.sweep(_sum_squares, *rows, **how)
-    return float(squared)
+        rows = (end.H.T, V.align(self.groups.codes_of(V)), *V.aligned_weights)
+        how = {"W": exact(W[:, end.order]), "scales": self.groups.scales}
+        how["has_holes"] = V.observed is not None
+        return end._replace(squared_error=float(V.sweep(_sum_squares, *rows, **how)[0]))
 
 
 def _sum_squares(
-    block: Block,
-    H: Array,
-    codes: Array,
-    weights: EntryWeights = None,
-    *,
-    W: Array,
-    scales: Array,
-    has_holes: bool,
+    block: Block, H: Array, codes: Array, weights: EntryWeights = None, **how: Any
 ) -> tuple[float]:
+    """Step: sum the squares of the residuals, some samples at a time."""
     squared = 0.0
-    for group, own, some, of_some in groups_in(codes, block, weights):
-        scaled = scales[group][:, None] * W
-        rows = exact(H[own])
-        if has_holes:
-            squares = observed_residual(some, of_some, scaled, rows)[1]
-        else:
-            entries = exact(some)
-            C = products(entries, scaled)
-            norms = observed_squares(entries, None)
-            squares = residual_squared(entries, norms, C, scaled.T @ scaled, scaled, rows)
-        squared += float(squares.sum())
+    for part in slices(len(H), _BATCH_ROWS):
+        own = None if weights is None else weights[part]
+        rows, _ = scaled_residuals(block[:, part], H[part], codes[part], own, **how)
+        squared += float(np.nansum(rows**2))
     return (squared,)
 
 
