@@ -182,3 +182,40 @@ def test_raw_counts_get_a_word(adata, capsys):
     adata.X = adata.X.astype(float).log1p()
     conenmf.tl.nmf(adata, 2)
     assert "raw counts" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def donors():
+    """Counts of four donors, whose genes differ in scale."""
+    rng = np.random.default_rng(1)
+    codes = np.repeat(np.arange(4), 40)
+    rates = rng.gamma(0.6, size=(160, 4)) @ rng.gamma(0.4, size=(4, 40))
+    counts = rng.poisson(5 * rates * np.exp(0.8 * rng.standard_normal((4, 40)))[codes]) * 1.0
+    adata = AnnData(counts)
+    adata.obs["donor"] = [f"d{code}" for code in codes]
+    return adata
+
+
+@pytest.mark.parametrize("loss", ["frobenius", "poisson"])
+def test_a_consensus_with_groups_keeps_its_components_and_their_order(donors, loss):
+    found = conenmf.tl.consensus(donors, 4, 4, groups="donor", loss=loss)
+    np.testing.assert_array_equal(donors.varm["conenmf"], found.W)
+    assert donors.varm["conenmf_scales"].shape == (40, 4)
+    assert (donors.varm["conenmf_scales"] != 1).any()
+    assert donors.uns["conenmf"]["problem"].get("fixed") is None
+
+
+def test_groups_have_names_and_a_table_and_go_with_their_fit(donors, tmp_path):
+    result = conenmf.tl.nmf(donors, 3, groups="donor", loss="poisson")
+    assert donors.uns["conenmf"]["groups"].tolist() == ["d0", "d1", "d2", "d3"]
+    np.testing.assert_array_equal(donors.uns["conenmf"]["group_table"], result.group_table)
+    donors.write_h5ad(tmp_path / "donors.h5ad")
+    conenmf.tl.nmf(donors, 3)
+    assert "conenmf_scales" not in donors.varm
+    assert "groups" not in donors.uns["conenmf"]
+
+
+def test_numbers_of_components_of_numpy(three_kinds, refuses):
+    assert conenmf.tl.nmf(three_kinds, np.int64(3)).K == 3
+    assert conenmf.tl.consensus(three_kinds, np.int64(3), 3).K == 3
+    refuses(OptionError, "n_components='auto'", conenmf.tl.consensus, three_kinds, "auto")

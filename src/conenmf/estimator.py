@@ -73,6 +73,9 @@ _OF_SAMPLES = (  # attributes about the samples of a fit
     "reconstruction_err_",
     "history_",
     "stop_reason_",
+    "groups_",
+    "group_scales_",
+    "group_table_",
     "result_",
     "_unknown",
 )
@@ -130,6 +133,8 @@ def _needs_all_samples(model: ConeNMF) -> Option | None:
             return Option(name, value)
     if isinstance(model.missing, str) and model.missing == "zeros":
         return Option("missing", "zeros")
+    if hasattr(model, "result_") and model.result_.problem.has_effects:
+        return Option("groups")
     return None if getattr(model, "_weights", None) is None else Option("weights")
 
 
@@ -244,7 +249,8 @@ class ConeNMF(
     reconstruction_err_, relative_error_ : float
         The Frobenius norm of X - A C, and this norm divided by the norm of X. With the Poisson
         loss: the square root of twice the divergence, as in scikit-learn, and the divergence
-        divided by the divergence of the best single component.
+        divided by the divergence of the best single component. With groups, A C of a sample is
+        multiplied by the scales of its group: X - (A C) * group_scales_[g].
     n_iter_ : int
         Iterations of `fit`, or batches passed to `partial_fit`; 1 if there is only the pass that
         computes the coefficients, as with ``solver=None`` (``result_.n_iter`` is then 0).
@@ -481,10 +487,10 @@ class ConeNMF(
         `n_components` must be a number. Only the options `n_threads`, `negative`, `max_memory` and
         ``solver=None`` are used. The method does not exist (`hasattr` is False) with another loss,
         penalties, `fixed`, `sum_to_one`, `robust`, ``missing="zeros"``, or after a fit with weights
-        of features. With ``solver=None`` the components are the axes of the cones found so far; for
-        samples in cones, their error is at most 1.05 times the error of cr1-nmf on all samples at
-        once. Attributes that describe the samples of a fit (`labels_`, `result_`
-        and so on) are removed. Components that have no samples yet are zero.
+        of features, or with groups that differ. With ``solver=None`` the components are the axes of
+        the cones found so far; for samples in cones, their error is at most 1.05 times the error of
+        cr1-nmf on all samples at once. Attributes that describe the samples of a fit (`labels_`,
+        `result_` and so on) are removed. Components that have no samples yet are zero.
         `conenmf.solve.online.ConeStream` states the guarantees.
 
         Parameters
@@ -744,6 +750,9 @@ class ConeNMF(
     def inverse_transform(self, X: Any) -> Aligned:
         """Return the reconstruction X C (n_samples, n_features) for coefficients X.
 
+        After a fit with groups it is that of an average group: multiply the rows of group g by
+        ``group_scales_[g]`` to compare them with the data.
+
         Parameters
         ----------
         X : array (n_samples, n_components)
@@ -795,16 +804,19 @@ class ConeNMF(
         if sample_weight is not None:
             sample_weight = in_order(V.names, "sample_weight", sample_weight, "sample")
             sample_weight = array("sample_weight", sample_weight, V.shape[1:], at_least=0)
-        loss = get_loss(self.loss)
+        W = self.components_.T
+        problem = Problem(self.loss, self._penalties(V))
+        problem = problem_of_groups(V, problem, W, self._groups_for(V), None)  # warns of groups
         if V.observed is None:
-            return loss.held_out(V, self.components_.T, sample_weight)
+            return problem.loss.held_out(V, W, sample_weight)
         weights = 1.0 if sample_weight is None else np.asarray(sample_weight, float)
-        return hidden_share(V, self.components_.T, Problem(loss, self._penalties(V)), weights)
+        return hidden_share(V, W, problem, weights)
 
     def explained_share(self, X: object) -> float:
         """Return the share of the squared norm of X, or of its deviance, that the model explains.
 
-        With least squares it is ``1 - relative_error_**2`` for the data of the fit.
+        With least squares it is ``1 - relative_error_**2`` for the data of the fit, unless that had
+        groups: scales are one here.
 
         Parameters
         ----------
@@ -840,12 +852,10 @@ class ConeNMF(
         groups: Groups | None = None
         if hasattr(self, "result_"):
             groups = self.result_.problem.groups
-        if groups is None or groups.scales is None or groups.weights is None:
-            return groups
-        names = self.result_.names
-        rows = np.column_stack([groups.scales.T, groups.weights])
-        *scales, weights = matched_rows(rows, names, V).T
-        return replace(groups, scales=np.array(scales), weights=weights)
+        if groups is None:
+            return None
+        places = np.arange(self.result_.n_features)[:, None]
+        return groups.of_features(matched_rows(places, self.result_.names, V)[:, 0])
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""
@@ -929,6 +939,8 @@ class ConeNMF(
         'stable'
         """
         is_fitted = hasattr(self, "components_")
+        if hasattr(self, "result_"):
+            self.result_.problem.require_no_effects("stability")
         model = self if is_fitted else clone(self)
         V = model._read(X, reset=not is_fitted, mask=mask, weights=weights, sigma=sigma)
         problem = self._problem(V)
@@ -1012,8 +1024,12 @@ class ConeNMF(
         names = options["names"] = Names.of(feature_names=feature_names)
         V: DataMatrix
         if not is_elsewhere(X):
-            options["names"] = names_of(X).updated(names)
-            X = self._checked(unmask(X, self.missing), reset=reset, accept_sparse=True)
+            found = names_of(X)
+            options["names"] = found.updated(names)
+            X = unmask(X, self.missing)
+            if not (reset or hasattr(self, "feature_names_in_") or found.feature_names is None):
+                X = np.asarray(X)  # fitted on a DataMatrix, whose names `matched_rows` compares
+            X = self._checked(X, reset=reset, accept_sparse=True)
             V = from_rows(X, **options)
         elif isinstance(X, DataMatrix) and feature_names is not None:
             raise OptionError("X is open already: give names=Names.of(...) where it is opened")

@@ -40,7 +40,15 @@ TABLES = ("csv", "parquet")
 RESULT_FILE = "result.npz"
 ANNOTATED_FILE = "annotated.h5ad"
 REPORT_FILE = "report.html"
-TABLE_NAMES = ("components", "coefficients", "labels", "history", "verdict")
+TABLE_NAMES = (
+    "components",
+    "coefficients",
+    "labels",
+    "history",
+    "verdict",
+    "group_scales",
+    "group_table",
+)
 _BATCH_ROWS = 1 << 16
 _FORMULA_SIGNS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}" + (
     "\N{FULLWIDTH HYPHEN-MINUS}\N{FULLWIDTH COMMERCIAL AT}"
@@ -71,6 +79,8 @@ def facts(result: Factorization) -> Facts:
     }
     if result.names.feature_names is not None:
         values["top_features"] = result.top_features()
+    if result.groups is not None:
+        values["groups"] = result.groups
     if result.race is not None:
         values["race"] = {"entrants": [one._asdict() for one in result.race.entrants]}
     if result.certificate is not None:
@@ -155,7 +165,8 @@ def write_tables(
 ) -> list[Path]:
     """Write components, coefficients, labels, history and the verdict; return their paths.
 
-    The verdict on each component is written if the result was judged.
+    The verdict on each component is written if the result was judged. Of a fit with groups, there
+    are also the scales of features in each group, and which components it uses (1 or 0).
 
     Features and samples are rows, components are columns; the first column has the names. In CSV, a
     name that a spreadsheet would read as a formula gets an apostrophe in front.
@@ -189,17 +200,25 @@ def write_tables(
     }
     sample_names = _row_names(names.sample_names, labels.size)
     titles = result.component_names
-    tables: list[Iterable[Facts]] = [
-        _rows_of_factor("feature", names.feature_names, result.W, titles),
-        _coefficients(result, titles),
-        [{"sample": sample_names, "component": labels}],
-        [history],
-    ]
+    tables: dict[str, Iterable[Facts]] = {
+        "components": _rows_of_factor("feature", names.feature_names, result.W, titles),
+        "coefficients": _coefficients(result, titles),
+        "labels": [{"sample": sample_names, "component": labels}],
+        "history": [history],
+    }
     if result.diagnosis is not None:
-        tables.append([_verdict_of_components(result.diagnosis, titles)])
-    paths = [output_file(target / f"{name}.{kind}") for name in TABLE_NAMES[: len(tables)]]
+        tables["verdict"] = [_verdict_of_components(result.diagnosis, titles)]
+    groups = result.problem.groups
+    if groups is not None and groups.scales is not None:
+        scales = groups.scales.T
+        uses = groups.table.astype(int)
+        tables["group_scales"] = _rows_of_factor(
+            "feature", names.feature_names, scales, groups.names
+        )
+        tables["group_table"] = _rows_of_factor("group", groups.names, uses, titles)
+    paths = [output_file(target / f"{name}.{kind}") for name in tables]
     with files_written_whole(paths) as streams:
-        for path, stream, batches in zip(paths, streams, tables, strict=True):
+        for path, stream, batches in zip(paths, streams, tables.values(), strict=True):
             with writing(path):
                 _write_batches(stream, kind, iter(batches))
     return paths

@@ -73,11 +73,14 @@ class Factorization:
         What the fit minimised: the loss, penalties, known components, and what is known of the
         entries.
     objective : float
-        The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2.
+        The loss of these factors plus penalties; for least squares the loss is ||V - W H||^2. With
+        groups it is that of V divided by their scales.
     relative_error : float
-        The error relative to the data, ||V - W H|| / ||V|| for least squares.
+        The error relative to the data, ||V - W H|| / ||V|| for least squares. With groups it is
+        ||V - diag(b) W H|| / ||V||, the error of the model in the units of the data.
     history : History
         Relative error after each iteration of the solver, with seconds and passes since the call.
+        With groups it is the error of what the run minimises, V divided by their scales.
         It does not include the iterations of inits that lost a race, but a callback sees these.
     stop_reason : StopReason
         Equal to one of "converged", "exact", "max_iter", "max_time", "callback",
@@ -477,10 +480,10 @@ class Factorization:
 
         See `conenmf.judge.residuals`. The method needs the data, and a least-squares fit.
         """
-        V = self._require_data("residuals(V, W, H)")
+        V = self._require_data("residuals(V, W, H)", knows_groups=True)
         if "sigma" not in self.problem.loss.constraints:
             raise NotAvailableError(f"Q is for least squares, and the loss is {self.loss}")
-        return residuals(V, self.W, self._H_of(V))
+        return residuals(V, self.W, self._H_of(V), groups=self.problem.groups)
 
     def _H_of(self, V: DataMatrix) -> Aligned:
         """Return H for the fitted data, whose samples may have weights."""
@@ -527,8 +530,9 @@ class Factorization:
         """Which components each group uses (G, K), for a fit with groups."""
         return getattr(self.problem.groups, "table", None)
 
-    def _require_data(self, function: str) -> DataMatrix:
-        self.problem.require_no_effects(function.partition("(")[0])
+    def _require_data(self, function: str, *, knows_groups: bool = False) -> DataMatrix:
+        if not knows_groups:
+            self.problem.require_no_effects(function.partition("(")[0])
         if self.data is None:
             raise NotAvailableError(
                 f"{function.partition('(')[0]}() needs the data, which are not kept when a result "

@@ -29,6 +29,7 @@ from .names import Names
 from .pipeline import factorize
 from .progress import Display
 from .result import Factorization
+from .solve.constraints import Fixed
 from .solve.problem import Problem
 from .text import suggestion, visible
 from .types import Array, Facts, Function
@@ -78,7 +79,8 @@ def nmf(
         column. Other genes have zeros in varm.
     groups : str, optional
         A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
-        ``varm["conenmf_scales"]``, and a table of the components that it uses.
+        ``varm["conenmf_scales"]``, and a table of the components that it uses,
+        ``uns["conenmf"]["group_table"]``. ``uns["conenmf"]["groups"]`` names the donors.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -108,7 +110,7 @@ def nmf(
         sys.stderr.write(_RAW_COUNTS)
     options.setdefault("callback", display.iterations(options.get("max_iter", _MAX_ITER)))
     with display.working("choosing the number of components"):
-        if isinstance(n_components, int | str):
+        if isinstance(n_components, str) or not np.iterable(n_components):
             result = factorize(V, n_components, groups=labels, **options)
         else:
             terms = {name: options[name] for name in _TERMS if name in options}
@@ -157,7 +159,8 @@ def consensus(
         column. Other genes have zeros in varm.
     groups : str, optional
         A column of obs, such as "donor_id". Each donor gets a scale for each gene, in
-        ``varm["conenmf_scales"]``, and a table of the components that it uses.
+        ``varm["conenmf_scales"]``, and a table of the components that it uses,
+        ``uns["conenmf"]["group_table"]``. ``uns["conenmf"]["groups"]`` names the donors.
     verbose : bool
         Show progress if it takes longer than two seconds.
     **options
@@ -182,7 +185,8 @@ def consensus(
     _check_options(options, "consensus", stability_over)
     V, genes, options = _open(adata, layer, use_highly_variable, options)
     key_added = text("key_added", key_added)
-    ks = [n_components] if isinstance(n_components, int) else n_components
+    is_list = np.iterable(n_components)
+    ks = several("n_components", n_components if is_list else [n_components], "integers")
     display = _display(verbose)
 
     def show(one: Stability) -> None:
@@ -195,15 +199,16 @@ def consensus(
         terms["fixed"] = problem.fixed
         data = V
         if labels is not None:
-            early = factorize(
-                V, max(several("n_components", ks, "integers")), groups=labels, **terms
-            )
+            early = factorize(V, max(ks), groups=labels, **terms)
             data = early.problem.groups.divided(V) if early.groups else V
         over = stability_over(data, ks, n_runs, callback=show, **options)
         found = over.found[over.K]
-        solver = None if labels is None else "auto"
-        how: Facts = {"init": found.W, "solver": solver, "groups": labels}
-        result = factorize(V, found.K, **how, **terms)
+        how: Facts = {"init": found.W, "solver": None}
+        if labels is not None:  # the consensus stays as it is
+            how |= {"solver": "auto", "groups": labels, "fixed": Fixed(found.W)}
+        result = factorize(V, found.K, **terms | how)
+        own = replace(result.problem, fixed=problem.bind(V).fixed)
+        result = replace(result, problem=own)
     _annotate(adata, result, key_added, genes)
     adata.uns[f"{key_added}_stability"] = {
         "found_in": found.found_in,
@@ -248,13 +253,15 @@ def _display(verbose: bool) -> Display:
 
 
 def _annotate(adata: Any, result: Factorization, key: str, genes: Array | None) -> None:
-    """Add a result, and the scales of groups if there are any."""
+    """Add a result, and the scales and the table of groups if there are any."""
     annotate(adata, result, key, genes)
     scales = result.group_scales
+    adata.varm.pop(f"{key}_scales", None)  # of an earlier fit
     if scales is not None:
         values = np.ones((adata.shape[1], len(scales)))
         values[slice(None) if genes is None else genes] = scales.T
         adata.varm[f"{key}_scales"] = values
+        adata.uns[key]["group_table"] = result.group_table
 
 
 def _classes(adata: Any, key_added: str) -> Facts:

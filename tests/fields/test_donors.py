@@ -84,8 +84,9 @@ def test_the_genes_that_move_are_named_with_their_factor():
     names = Names.of(["c"], ["x", "y", "z"])
     assert found.moved(names, 2) == {"a": ["z x 0.25", "y x 2"], "b": ["z x 4", "y x 0.5"]}
     assert found.in_words(0) == "in 2 of 2 donors"
-    line = "2 donors; 0 of 1 program private to one; of the others, 1 return in both halves of the"
-    assert found.in_sentences(names)[0] == f"{line} donors"
+    shared = "shared, and found in both halves of the donors: 1"
+    line = f"2 donors; private to one of them: 0 of 1 program; {shared}"
+    assert found.in_sentences(names)[0] == line
     same = replace(found, scales=np.ones((2, 3)))
     assert same.in_sentences(names)[-1] == "the donors have no effect of their own on genes"
 

@@ -157,3 +157,10 @@ def test_uncertainties_that_are_given_twice_and_species_that_are_all_bad(air):
         measurements(opened(air), sigma)
     with pytest.raises(OptionError, match="bad leaves no species"):
         opened(air, bad=SPECIES)
+
+
+def test_new_measurements_in_a_data_frame_are_matched_by_name(air):
+    frame = pd.DataFrame(np.nan_to_num(air[0]), columns=SPECIES)
+    model = ConeNMF(2).fit(measurements(frame, 0.1 + 0.1 * frame))
+    A = model.transform(frame.to_numpy())
+    np.testing.assert_allclose(model.transform(frame.iloc[:, ::-1]), A, rtol=1e-8, atol=1e-12)

@@ -14,6 +14,7 @@ from conenmf.errors import (
     NotAvailableError,
     OptionError,
 )
+from conenmf.fields.measurements import bootstrap
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
 from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups
@@ -73,6 +74,40 @@ def test_the_objective_is_that_of_the_model(drawn, loss):
     expected = objective(V, result.W, result.H, groups, loss)
     assert result.objective == pytest.approx(expected, rel=1e-9)
     assert not result.H[~result.group_table[groups.codes].T].any()
+
+
+@pytest.mark.parametrize("kind", ["whole", "sparse", "mask", "weights", "pattern"])
+def test_the_error_is_that_of_the_data(drawn, kind, rng):
+    """Not that of V / b, which the run minimises."""
+    V, labels, *_ = drawn
+    weights = np.ones(V.shape)
+    if kind == "mask":
+        weights = (rng.random(V.shape) < 0.8).astype(float)
+    elif kind == "weights":
+        weights = rng.uniform(0.5, 2, V.shape)
+    elif kind == "pattern":
+        weights = (V > 0).astype(float)
+    data = {
+        "whole": lambda: from_columns(V),
+        "sparse": lambda: from_columns(sp.csc_array(V)),
+        "mask": lambda: from_columns(V, mask=weights > 0),
+        "weights": lambda: from_columns(V, weights=weights),
+        "pattern": lambda: from_rows(sp.csr_array(V.T), missing="zeros"),
+    }[kind]()
+    result = factorize(data, K, groups=labels, max_iter=60)
+    groups = result.problem.groups
+    assert groups.has_scales
+    fit = groups.scales[groups.codes].T * (result.W @ result.H)
+    expected = np.sqrt((weights * (V - fit) ** 2).sum() / (weights * V**2).sum())
+    assert result.relative_error == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_error_of_the_model_is_in_the_units_of_x(drawn):
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60)
+    fit = model.fit_transform(V.T, groups=labels) @ model.components_
+    fit *= model.group_scales_[np.unique(labels, return_inverse=True)[1]]
+    assert model.reconstruction_err_ == pytest.approx(np.linalg.norm(V.T - fit), rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -384,3 +419,85 @@ def test_judges_refuse_groups_by_name(drawn, refuses):
     message = "stability is not available for a fit with groups"
     problem = Problem("poisson", groups=labels)
     refuses(NotAvailableError, message, stability, from_columns(V), K, 3, problem=problem)
+
+
+@pytest.fixture(scope="module")
+def modelled(drawn):
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60).fit(V.T, groups=labels)
+    assert model.result_.problem.has_effects
+    return model
+
+
+def test_resampling_refuses_groups_by_name(drawn, modelled, refuses):
+    V, *_ = drawn
+    message = "bootstrap is not available for a fit with groups"
+    refuses(NotAvailableError, message, bootstrap, modelled.result_, 2)
+    message = "stability is not available for a fit with groups"
+    refuses(NotAvailableError, message, modelled.stability, V.T, 2)
+
+
+def test_a_score_says_that_it_leaves_groups_out(drawn, modelled):
+    V, *_ = drawn
+    with pytest.warns(InputWarning, match="scales of one are used"):
+        modelled.score(V.T)
+
+
+def test_batches_do_not_follow_groups(drawn):
+    """After a fit whose groups differ there is no `partial_fit`; other groups are forgotten."""
+    V, labels, *_ = drawn
+    model = ConeNMF(K, max_iter=60).fit(V.T, groups=labels)
+    assert not hasattr(model, "partial_fit")
+    model.fit(draw(1, sd=0.0, table=np.ones((3, K)))[0].T, groups=labels)
+    assert model.groups_ == ("ash", "elm", "oak")
+    model.partial_fit(V.T)
+    assert not hasattr(model, "groups_")
+    assert not hasattr(model, "group_scales_")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_all_components_may_be_known(drawn, loss):
+    V, labels, *_ = drawn
+    known = fitted(V, labels, loss, max_iter=60).W
+    result = fitted(V, labels, loss, fixed=known)
+    np.testing.assert_array_equal(result.W, known)
+    assert result.problem.has_effects
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kind", ["no weight", "one sample", "small weights", "hidden"])
+def test_a_group_that_hardly_counts_keeps_its_components(loss, kind):
+    """Coefficients do not depend on weights, and what is unknown is not unused."""
+    V, labels, *_ = draw(2, sd=0.0, table=np.ones((3, K)))
+    weights = (labels != "ash").astype(float)
+    if kind == "one sample":
+        weights[0] = 1e-3
+    elif kind == "small weights":
+        weights[labels == "ash"] = 1e-3
+    model = ConeNMF(K, loss=loss, tol=1e-3)
+    if kind == "hidden":
+        mask = np.broadcast_to(weights[:, None], V.T.shape) > 0
+        with pytest.warns(InputWarning, match="nothing is observed of 60 samples"):
+            model.fit(V.T, mask=mask, groups=labels)
+    else:
+        A = model.fit_transform(V.T, sample_weight=weights, groups=labels)
+        assert (A[labels == "ash"].sum(axis=1) > 0).all()
+        assert (model.labels_ >= 0).all()
+    assert model.group_table_.all()
+
+
+def test_residuals_are_those_of_the_data(drawn, rng):
+    V, labels, *_ = drawn
+    sigma = rng.uniform(1, 3, V.shape)
+    result = factorize(from_columns(V, sigma=sigma), K, groups=labels, max_iter=60)
+    groups = result.problem.groups
+    expected = (V - groups.scales[groups.codes].T * (result.W @ result.H)) / sigma
+    np.testing.assert_allclose(result.residuals().scaled, expected.T, atol=1e-9)
+    assert result.settings["Q"] == pytest.approx((expected**2).sum())
+
+
+def test_a_fit_that_ended_early_does_not_speak_of_scales(drawn):
+    V, labels, *_ = drawn
+    result = fitted(V, labels, "frobenius", max_iter=1)
+    assert result.group_scales is None
+    assert "ended before the scales" in " ".join(result.summary())

@@ -39,6 +39,7 @@ from ..report import check_view, write_report
 from ..result import Factorization
 from ..signals import Interruption
 from ..solve.losses import get_loss
+from ..solve.problem import Problem
 from ..solve.run import StopReason
 from ..solve.scenes import SCENE
 from ..types import Array, Facts
@@ -157,6 +158,8 @@ def fit(request: Request) -> int:
         reference = read_scene_reference(request, V)
         (groups,) = labels.get("groups", {"": None}).values()
         result = _factorize(request, V, interruption, groups)
+        if "groups" in labels and result.problem.groups is None:
+            V.remarks += ("the model has no groups; a verdict compares them",)
         if reference is not None:
             match, words = match_scene(V, result.W, *reference)
             found = {"angles": match.angles.tolist(), "rmse": match.rmse, "words": words}
@@ -165,7 +168,7 @@ def fit(request: Request) -> int:
         if interruption.asked:
             result = replace(result, stop_reason=StopReason.INTERRUPTED)
         elif has_effects and not request.no_report:
-            V.remarks += ("no verdict: it does not know groups whose scales differ",)
+            V.remarks += ("no verdict: judges do not know groups whose scales differ",)
         elif not (request.no_report or request.symmetric):
             with interruption.optional():
                 request.judge(result, interruption, **labels)
@@ -186,6 +189,8 @@ def _check_options(request: Request) -> Path:
         is_asked = getattr(request, name) is not None
         if is_asked and "sigma" not in get_loss(request.loss).constraints:
             raise OptionError(Option(name), " is for least squares: leave out ", Option("loss"))
+        if is_asked and _takes_groups(request):
+            Problem(groups=request.groups).require_no_effects(name.removeprefix("n_"))
     target = result_folder(request, "conenmf")
     if source.resolve().parent == target.resolve() and source.name in earlier_files(target):
         raise OutputError(f"{source} is part of the result in {target}: name another folder")
@@ -219,13 +224,19 @@ def _factorize(
     options = ("init", "n_init", "loss", "checkpoint", "robust", "symmetric")
     how = request.chosen((*options, *STOPPING))
     how |= {"fixed": problem.fixed, "penalties": problem.penalties}
-    takes_groups = "groups" in problem.loss.constraints and not problem.penalties.sum_to_one
-    if solver is not None and takes_groups:
+    if _takes_groups(request):
         how["groups"] = groups
     with request.display.working("choosing an init"):
         K = "auto" if request.K == "auto" else request.chosen_k(V, problem)
         result = factorize(V, K, solver=solver, rng=request.rng, callback=callback, **how)
     return request.describe(result)
+
+
+def _takes_groups(request: Request) -> bool:
+    """Return whether groups are a part of the model; otherwise only the verdict uses them."""
+    takes_none = request.solver == "none" or request.sum_to_one
+    known = get_loss(request.loss).constraints
+    return request.groups is not None and "groups" in known and not takes_none
 
 
 def _fit_ratings(request: Request, V: DataMatrix) -> Factorization:

@@ -245,7 +245,8 @@ def _labels(request: Request, option: str, given: str, N: int, names: Names) -> 
     if Path(given).is_file():
         return read_labels(given, N, names)
     if request.suffix == ".h5ad":
-        return np.array(read_annotation(request.path, given))
+        missing = "" if option == "groups" else "missing"  # a model rejects samples without a group
+        return np.array(read_annotation(request.path, given, missing))
     if request.suffix in TABLE_SUFFIXES:
         return np.array(_column(request, given))
     raise OptionError(

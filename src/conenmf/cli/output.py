@@ -266,7 +266,7 @@ def fit_text(result: Factorization, request: Request, target: Path, replaces: bo
         lines.append(f"run the same command to continue at iteration {result.n_iter}")
     if result.diagnosis is not None:
         lines.append(f"open {target / REPORT_FILE} in a browser")
-    elif not result.problem.symmetric:
+    elif not (result.problem.symmetric or result.problem.has_effects):
         words = shlex.join(["conenmf", "report", str(target)])
         lines.append(f"No report written. To create it: {words}")
     if request.quick:

@@ -16,6 +16,7 @@ from click.core import ParameterSource
 from numpy.random import Generator, default_rng
 
 from ..data.matrix import DataMatrix
+from ..errors import Option, OptionError
 from ..export import json_values
 from ..fields.measurements import Species
 from ..fields.ratings import Ratings
@@ -265,6 +266,9 @@ def _request(context: click.Context) -> Request:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             given.add(name)
+    if sum(word.startswith("--groups") for word in shared["arguments"]) > 1:
+        problem = " was given twice, and takes one column: join several in a new one, and name that"
+        raise OptionError(Option("groups"), problem)
     values = {name: default(name) for name in OPTIONS} | context.params
     return Request(
         **values,

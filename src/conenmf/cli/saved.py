@@ -18,6 +18,7 @@ from ..io.text import TABLE_SUFFIXES
 from ..judge.stability import Stability
 from ..report import write_report
 from ..result import Factorization
+from ..solve.groups import problem_of_groups
 from ..solve.scenes import abundances_of
 from ..types import Array
 from .inputs import (
@@ -43,8 +44,13 @@ from .request import Request, command, flags_of
     *ENTRIES,
     *RUNNING,
     "output",
+    "groups",
     arguments=("model", "data"),
     output={"required": True, "help": "The coefficients: .csv, .parquet or .npy."},
+    groups={
+        "help": "Groups of the samples, for a MODEL with groups: a file with a line for each "
+        "sample, or a column of DATA. Those of MODEL keep their scales; without it all are one."
+    },
 )
 def transform(request: Request) -> None:
     """Compute the coefficients of new samples DATA for the components of MODEL.
@@ -64,23 +70,30 @@ def transform(request: Request) -> None:
         )
     output = str(request.output)
     check_table(output)
+    drop_label_columns(request)
     request.read_as(result.settings, ["missing", "bad"])
     if request.suffix in TABLE_SUFFIXES:
         request.read_as(result.settings, ["text_column"])
     V = open_input(request, result.vocabulary)
+    (groups,) = labels_of(request, V.n_samples, V.names).get("groups", {"": None}).values()
     places = np.arange(len(result.W))[:, None]
     features = matched_rows(places, result.names, V)[:, 0]
     if result.preparation is not None:
         V = apply_preparation(V, result.preparation.reordered(features))
     with request.display.working("computing the coefficients"), V.own_threads():
         W = result.W[features].astype(V.dtype, copy=False)
-        H, labels, value = result.problem.coefficients(V, W)
+        fitted = result.problem.groups
+        fitted = None if fitted is None else fitted.of_features(features)
+        problem = replace(result.problem, groups=None)
+        problem = problem_of_groups(V, problem, W, fitted, groups)
+        H, labels, value = problem.coefficients(V, W)
     A = abundances_of(V, H) if result.is_shaded else H.T
     write_coefficients(output, A, V.names, result.component_names)
     error = 0.0
-    if V.total:
-        loss = result.problem.loss
-        error = loss.on(V, rescale=False).relative_error(value)
+    if V.total and problem.has_effects:
+        error = problem.finish(V, W, sort=False)[1]
+    elif V.total:
+        error = problem.loss.on(V, rescale=False).relative_error(value)
     labels = np.asarray(labels)
     answer = {
         "n_samples": V.n_samples,
@@ -159,6 +172,8 @@ def report(request: Request) -> None:
 
 def _judge(result: Factorization, request: Request) -> tuple[Factorization, Array | None]:
     """Return a result with its diagnosis, which may be computed from the data, and the classes."""
+    if result.diagnosis is None:
+        result.problem.require_no_effects("report")
     if not request.data and result.diagnosis is None:
         request.data = result.settings.get("source", "")
         if not request.data:

@@ -120,6 +120,8 @@ class Groups:
     @property
     def sentence(self) -> str:
         """Whether the groups matter, after a fit."""
+        if self.scales is None:
+            return "the fit ended before the scales of groups were estimated: let it run longer"
         if self.are_neutral:
             return "groups have no effect: the scales of features are the same in all of them"
         said = []
@@ -193,6 +195,18 @@ class Groups:
         table : array (G, K) or None
         """
         return replace(self, scales=scales, table=table)
+
+    def of_features(self, places: Array) -> Groups:
+        """Return the groups with scales of these features.
+
+        Parameters
+        ----------
+        places : array of integers
+        """
+        if self.scales is None:
+            return self
+        assert self.weights is not None
+        return replace(self, scales=self.scales[:, places], weights=self.weights[places])
 
     def divided(self, V: DataMatrix) -> DataMatrix:
         """Return a view of V with each sample divided by the scales of its group.

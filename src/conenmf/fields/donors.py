@@ -185,8 +185,8 @@ class Donors:
         donors = counted(len(self.names), "donor")
         n_again = int((self.returns & (self.found_in > 1)).sum())
         lines = [
-            f"{donors}; {n_private} of {counted(K, 'program')} private to one; of the others, "
-            f"{n_again} return in both halves of the donors"
+            f"{donors}; private to one of them: {n_private} of {counted(K, 'program')}; shared, "
+            f"and found in both halves of the donors: {n_again}"
         ]
         for name, genes in self.moved(names).items():
             if genes:

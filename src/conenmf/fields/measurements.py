@@ -205,6 +205,7 @@ def bootstrap(
     integer("n_runs", n_runs, at_least=2, at_most=_MOST_RUNS)
     number("min_correlation", min_correlation, at_least=0, at_most=1)
     optional(generator, "rng", rng)
+    result.problem.require_no_effects("bootstrap")
     draws = default_rng(0) if rng is None else rng
     V = result.data
     if V is None or "sigma" not in result.problem.loss.constraints:

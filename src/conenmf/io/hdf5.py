@@ -226,7 +226,7 @@ def read_observations(path: Path) -> Any:
         return _element(root["obs"]).drop(columns=[*root.get("uns", ())], errors="ignore")
 
 
-def read_annotation(path: Path, column: str) -> list[str]:
+def read_annotation(path: Path, column: str, missing: str = "missing") -> list[str]:
     """Read a column of obs of AnnData as texts; categories become their names."""
     with _opened(path) as root:
         table = _element(root["obs"])
@@ -234,7 +234,7 @@ def read_annotation(path: Path, column: str) -> list[str]:
         raise FileFormatError(
             f"{path} has no column {column!r} in obs; it has {listed(sorted(table))}"
         )
-    known = table[column].astype(object).where(table[column].notna(), "missing")
+    known = table[column].astype(object).where(table[column].notna(), missing)
     return [decoded(value) for value in known]
 
 

@@ -331,8 +331,9 @@ def gather(
     part = take_samples(V, indices)
     equal = units = units_of(part)
     for labels in of_groups.values():
-        units = units_of(part, labels[indices])
-    if units.max() < 1:  # a single sample or group has no halves
+        if (labels != labels[0]).any():  # several groups
+            units = units_of(part, labels[indices])
+    if units.max() < 1:  # a single sample has no halves
         n_splits = 0
     why_open = "not tested: no halves of the samples were fitted"
     if n_splits:

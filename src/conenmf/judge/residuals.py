@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import Block, dense, exact, over
-from ..data.entries import EntryWeights, known_entries
-from ..data.matrix import Aligned, PerSample
+from ..data.blocks import exact, over
+from ..data.entries import scaled_residuals
+from ..data.groups import Groups
+from ..data.matrix import Aligned
 from ..io.open import as_data
-from ..types import Array
+from ..types import Array, Facts
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals, in a summary
 _FAR = 3.0  # in units of sigma: larger residuals count as large
@@ -100,8 +101,8 @@ class Residuals:
         return ResidualSummary(self.by_feature, self.by_sample, quantiles, far)
 
 
-def residuals(V: object, W: Array, H: Aligned) -> Residuals:
-    """Return the residuals of V ~ W H.
+def residuals(V: object, W: Array, H: Aligned, *, groups: Groups | None = None) -> Residuals:
+    """Return the residuals of V ~ W H; of a fit with groups, those of V ~ diag(b) W H.
 
     Parameters
     ----------
@@ -109,6 +110,8 @@ def residuals(V: object, W: Array, H: Aligned) -> Residuals:
         Opened with `sigma`, or with weights 1 / sigma^2.
     W : array (F, K)
     H : array (K, N)
+    groups : Groups, optional
+        Those of the problem of a fit, with their scales b.
 
     Examples
     --------
@@ -119,9 +122,12 @@ def residuals(V: object, W: Array, H: Aligned) -> Residuals:
     ([[0.0, 0.0], [0.0, 2.0]], 4.0)
     """
     V = as_data(V, holes=True)
-    has_holes = not V.is_complete
-    aligned = V.aligned_weights
-    scaled = np.asarray(V.sweep(_scaled, H.T, *aligned, W=exact(W), has_holes=has_holes)[0])
+    codes = np.zeros(V.n_samples, int)
+    scales = np.ones((1, V.n_features))
+    if groups is not None and groups.scales is not None:
+        codes, scales = groups.codes_of(V), groups.scales
+    how: Facts = {"W": exact(W), "scales": scales, "has_holes": not V.is_complete}
+    scaled = np.asarray(V.sweep(scaled_residuals, H.T, codes, *V.aligned_weights, **how)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)
     n_known = known.sum()
@@ -131,14 +137,3 @@ def residuals(V: object, W: Array, H: Aligned) -> Residuals:
     with np.errstate(invalid="ignore"):  # features without known entries
         ratios = [squares.sum(axis=axis) / known.sum(axis=axis) / per_entry for axis in (0, 1)]
     return Residuals(scaled, float(squares.sum()), expected, *ratios)
-
-
-def _scaled(
-    block: Block, H: Array, weights: EntryWeights = None, *, W: Array, has_holes: bool
-) -> PerSample:
-    rows = dense(exact(block)).T - exact(H) @ W.T
-    if weights is not None:
-        rows *= np.sqrt(weights)
-    if has_holes:
-        rows[~known_entries(block, weights)] = np.nan
-    return rows, None

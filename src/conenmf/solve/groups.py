@@ -257,10 +257,25 @@ def _table(
         H = free.coefficients(V, W, unseen="ignore")[0]
     objective = problem.objective(V)
     codes = groups.codes_of(V)
-    sizes = np.bincount(codes, minlength=len(groups.names))[:, None]
-    squares = objective.support(W, H.T, V.align(codes), len(sizes)) / np.maximum(sizes, 1)
-    is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
+    sizes, is_small = _sizes(V, groups)
+    support = objective.support(W, H.T, V.align(codes), len(sizes))
+    squares = over(support, sizes[:, None])
     return is_small[:, None] | (squares >= share**2 * squares.max(axis=0))
+
+
+def _sizes(V: DataMatrix, groups: Groups) -> tuple[Array, Array]:
+    """Return the size of each group, as its support counts it, and whether it is small.
+
+    A sample of weight w has w^2 times the support. Chance decides what a small group uses; samples
+    that have no weight, or no known entry, do not count.
+    """
+    G = len(groups.names)
+    codes = groups.codes_of(V)
+    given = V.unweighed
+    weights = np.ones(codes.size) if given is None or given.roots is None else given.weights
+    n_known = np.bincount(codes[np.asarray(V.norms_squared) > 0], minlength=G)
+    sizes = np.bincount(codes, weights**2, minlength=G)
+    return sizes, np.minimum(n_known, groups.sizes) < SMALL_GROUP
 
 
 def _is_over(run: Run, stopping: Stopping) -> bool:

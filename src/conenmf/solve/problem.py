@@ -296,7 +296,8 @@ class Problem:
             end = finish_symmetric(V, W, sort=sort)
         else:
             end = objective.finish(W, sort=sort, near=near)
-        error = objective.relative_error(end.squared_error)
+        plain = self.loss.on(V, rescale=False) if self.has_effects else objective
+        error = plain.relative_error(end.squared_error)
         if V.unweighed is not None:
             V = V.unweighed.V
             problem = self
@@ -403,6 +404,8 @@ class Problem:
         is_warm = is_named and solver is not None and solver.extrapolate
         more = (solver, self.penalties, self.n_fixed)
         start = loss.begin(V, K, W, own, *more, warm=is_warm)
+        if self.groups is not None and start.H is None:  # with known components alone
+            start = start._replace(H=loss.coefficients(V, start.W, unseen="ignore")[0])
         return begun._replace(W=start.W, H=start.H)
 
     def _begin(

@@ -32,7 +32,16 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...data.blocks import Block, exact, products, slices, weighted_sums
-from ...data.entries import observed_residual, pack, row_grams, upper_half, weigh, weighted_grams
+from ...data.entries import (
+    EntryWeights,
+    observed_residual,
+    pack,
+    row_grams,
+    scaled_residuals,
+    upper_half,
+    weigh,
+    weighted_grams,
+)
 from ...data.groups import Groups
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
@@ -136,7 +145,7 @@ class Frobenius(Loss):
         With groups it is that of V divided by their scales.
         """
         if groups is not None:
-            more["groups"] = groups
+            more |= {"groups": groups, "undivided": V}
             V = groups.divided(V)
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
@@ -227,8 +236,16 @@ SquareSharedT = TypeVar("SquareSharedT", "SquareShared", "KnownShared")
 class _Squares(Objective[SquaresT, SquareSharedT]):
     """Squared errors, with updates ``(G, C, Y) -> Y`` for penalties and known components."""
 
-    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
+    def __init__(
+        self,
+        loss: Loss,
+        V: DataMatrix,
+        *given: Any,
+        undivided: DataMatrix | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(loss, V, *given, **more)
+        self._undivided: DataMatrix | None = undivided
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self._bars = getattr(self.groups, "bars", None)
@@ -292,10 +309,33 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         return updated
 
     def finish(self, W: Array, *, sort: bool = True, near: Aligned | None = None) -> Finish:
-        """Return the best H for W, with its squared error; see `coefficients`."""
+        """Return the best H for W, with its squared error; see `coefficients`.
+
+        With groups this is ||V - diag(b) W H||^2, the error of V before its division; one more
+        pass.
+        """
         n_first = self.n_fixed if sort else W.shape[1]
         how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
-        return finished(self.V, W, self.penalties, **how)
+        end = finished(self.V, W, self.penalties, **how)
+        data = self._undivided
+        if data is None or self.groups is None:
+            return end
+        rows = (end.H.T, data.align(self.groups.codes_of(data)), *data.aligned_weights)
+        how = {"W": exact(W[:, end.order]), "scales": self.groups.scales}
+        how["has_holes"] = not data.is_complete
+        return end._replace(squared_error=float(data.sweep(_sum_squares, *rows, **how)[0]))
+
+
+def _sum_squares(
+    block: Block, H: Array, codes: Array, weights: EntryWeights = None, **how: Any
+) -> tuple[float]:
+    """Step: sum the squares of the residuals, some samples at a time."""
+    squared = 0.0
+    for part in slices(len(H), _BATCH_ROWS):
+        own = None if weights is None else weights[part]
+        rows, _ = scaled_residuals(block[:, part], H[part], codes[part], own, **how)
+        squared += float(np.nansum(rows**2))
+    return (squared,)
 
 
 class SquareSums(NamedTuple):
