@@ -245,7 +245,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         **more: Any,
     ) -> None:
         super().__init__(loss, V, *given, **more)
-        self._undivided = undivided
+        self._undivided: DataMatrix | None = undivided
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self._bars = getattr(self.groups, "bars", None)
@@ -317,7 +317,7 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         n_first = self.n_fixed if sort else W.shape[1]
         how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
         end = finished(self.V, W, self.penalties, **how)
-        data: DataMatrix | None = self._undivided
+        data = self._undivided
         if data is None or self.groups is None:
             return end
         rows = (end.H.T, data.align(self.groups.codes_of(data)), *data.aligned_weights)
