@@ -849,13 +849,12 @@ class ConeNMF(
 
     def _groups_for(self, V: DataMatrix) -> Groups | None:
         """Return the groups of the fit, with scales in the order of the features of V."""
-        groups: Groups | None = None
-        if hasattr(self, "result_"):
-            groups = self.result_.problem.groups
+        groups = self.result_.problem.groups if hasattr(self, "result_") else None
         if groups is None:
             return None
         places = np.arange(self.result_.n_features)[:, None]
-        return groups.of_features(matched_rows(places, self.result_.names, V)[:, 0])
+        found: Groups = groups.of_features(matched_rows(places, self.result_.names, V)[:, 0])
+        return found
 
     def _near(self, V: DataMatrix) -> Aligned | None:
         """Return the coefficients of the fit for as many samples, if the loss is not convex."""

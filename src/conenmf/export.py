@@ -166,7 +166,7 @@ def write_tables(
     """Write components, coefficients, labels, history and the verdict; return their paths.
 
     The verdict on each component is written if the result was judged. Of a fit with groups, there
-    are also the scales of features in each group, and which components it uses (1 or 0).
+    are also the scales of features in each group, and which components it uses.
 
     Features and samples are rows, components are columns; the first column has the names. In CSV, a
     name that a spreadsheet would read as a formula gets an apostrophe in front.
@@ -208,14 +208,11 @@ def write_tables(
     }
     if result.diagnosis is not None:
         tables["verdict"] = [_verdict_of_components(result.diagnosis, titles)]
-    groups = result.problem.groups
-    if groups is not None and groups.scales is not None:
-        scales = groups.scales.T
-        uses = groups.table.astype(int)
-        tables["group_scales"] = _rows_of_factor(
-            "feature", names.feature_names, scales, groups.names
-        )
-        tables["group_table"] = _rows_of_factor("group", groups.names, uses, titles)
+    scales, uses = result.group_scales, result.group_table
+    if scales is not None and uses is not None:
+        of_features = ("feature", names.feature_names)
+        tables["group_scales"] = _rows_of_factor(*of_features, scales.T, result.groups)
+        tables["group_table"] = _rows_of_factor("group", result.groups, uses, titles)
     paths = [output_file(target / f"{name}.{kind}") for name in tables]
     with files_written_whole(paths) as streams:
         for path, stream, batches in zip(paths, streams, tables.values(), strict=True):

@@ -16,7 +16,6 @@ from ..types import Array, Pair
 from .blocks import (
     Block,
     Entries,
-    dense,
     exact,
     is_sparse,
     owners,
@@ -75,25 +74,6 @@ def observed_residual(
         return rows.T, np.einsum("nf,nf->n", rows, rows, dtype=float)
     kept = rows * weights
     return kept.T, np.einsum("nf,nf->n", rows, kept, dtype=float)
-
-
-def scaled_residuals(
-    block: Block,
-    H: Array,
-    codes: Array,
-    weights: EntryWeights = None,
-    *,
-    W: Array,
-    scales: Array,
-    has_holes: bool,
-) -> PerSample:
-    """Step: return the residuals of V ~ diag(b) W H times the roots of weights; NaN in holes."""
-    rows = dense(exact(block)).T - scales[codes] * (exact(H) @ W.T)
-    if weights is not None:
-        rows *= np.sqrt(weights)
-    if has_holes:
-        rows[~known_entries(block, weights)] = np.nan
-    return rows, None
 
 
 def pack(W: Array) -> Array:

@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike
 from ..errors import DataError, InputWarning, Option
 from ..names import in_order
 from ..text import decoded, excerpt
-from ..types import Array, Texts
-from .blocks import Block, is_sparse, owners, with_data
-from .entries import EntryWeights
+from ..types import Array, Facts, Texts
+from .blocks import Block, dense, exact, is_sparse, owners, with_data
+from .entries import EntryWeights, known_entries
 from .known import Observed
-from .matrix import DataMatrix
+from .matrix import Aligned, DataMatrix, PerSample
 from .views import MappedMatrix
 
 # A group with fewer samples has hardly any scales of its own.
@@ -311,6 +311,39 @@ def groups_in(
     for code in np.unique(codes).tolist():
         own = np.flatnonzero(codes == code)
         yield code, own, block[:, own], None if weights is None else weights[own]
+
+
+def of_residuals(V: DataMatrix, W: Array, H: Aligned, groups: Groups | None) -> tuple[Any, Facts]:
+    """Return the aligned arrays and the shared values that `scaled_residuals` needs.
+
+    V is divided by the scales of the groups.
+    """
+    codes = np.zeros(V.n_samples, int)
+    scales = np.ones((1, V.n_features))
+    if groups is not None and groups.scales is not None:
+        codes = groups.codes_of(V)
+        scales = groups.scales
+    rows = (H.T, V.align(codes), *V.aligned_weights)
+    return rows, {"W": exact(W), "scales": scales, "has_holes": V.observed is not None}
+
+
+def scaled_residuals(
+    block: Block,
+    H: Array,
+    codes: Array,
+    weights: EntryWeights = None,
+    *,
+    W: Array,
+    scales: Array,
+    has_holes: bool,
+) -> PerSample:
+    """Step: return the residuals b (v / b - W h) times the roots of weights; NaN in holes."""
+    rows = scales[codes] * (dense(exact(block)).T - exact(H) @ W.T)
+    if weights is not None:
+        rows *= np.sqrt(weights)
+    if has_holes:
+        rows[~known_entries(block, weights)] = np.nan
+    return rows, None
 
 
 def _times_rows(block: Block, codes: Array, *, rows: Array) -> Block:

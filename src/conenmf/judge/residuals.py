@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..data.blocks import exact, over
-from ..data.entries import scaled_residuals
-from ..data.groups import Groups
+from ..data.blocks import over
+from ..data.groups import Groups, of_residuals, scaled_residuals
 from ..data.matrix import Aligned
 from ..io.open import as_data
-from ..types import Array, Facts
+from ..types import Array
 
 QUANTILES = (0.05, 0.5, 0.95)  # of residuals, in a summary
 _FAR = 3.0  # in units of sigma: larger residuals count as large
@@ -122,12 +121,9 @@ def residuals(V: object, W: Array, H: Aligned, *, groups: Groups | None = None) 
     ([[0.0, 0.0], [0.0, 2.0]], 4.0)
     """
     V = as_data(V, holes=True)
-    codes = np.zeros(V.n_samples, int)
-    scales = np.ones((1, V.n_features))
-    if groups is not None and groups.scales is not None:
-        codes, scales = groups.codes_of(V), groups.scales
-    how: Facts = {"W": exact(W), "scales": scales, "has_holes": not V.is_complete}
-    scaled = np.asarray(V.sweep(scaled_residuals, H.T, codes, *V.aligned_weights, **how)[0])
+    V = V if groups is None else groups.divided(V)
+    rows, how = of_residuals(V, W, H, groups)
+    scaled = np.asarray(V.sweep(scaled_residuals, *rows, **how)[0])
     squares = np.nan_to_num(scaled) ** 2
     known = ~np.isnan(scaled)
     n_known = known.sum()

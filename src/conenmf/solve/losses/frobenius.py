@@ -37,12 +37,11 @@ from ...data.entries import (
     observed_residual,
     pack,
     row_grams,
-    scaled_residuals,
     upper_half,
     weigh,
     weighted_grams,
 )
-from ...data.groups import Groups
+from ...data.groups import Groups, of_residuals, scaled_residuals
 from ...data.matrix import Aligned, DataMatrix
 from ...data.resources import run_in_order
 from ...data.validate import require_nonnegative
@@ -145,7 +144,7 @@ class Frobenius(Loss):
         With groups it is that of V divided by their scales.
         """
         if groups is not None:
-            more |= {"groups": groups, "undivided": V}
+            more["groups"] = groups
             V = groups.divided(V)
         if V.observed is None:
             return LeastSquares(self, V, *given, rescale=rescale, **more)
@@ -236,16 +235,8 @@ SquareSharedT = TypeVar("SquareSharedT", "SquareShared", "KnownShared")
 class _Squares(Objective[SquaresT, SquareSharedT]):
     """Squared errors, with updates ``(G, C, Y) -> Y`` for penalties and known components."""
 
-    def __init__(
-        self,
-        loss: Loss,
-        V: DataMatrix,
-        *given: Any,
-        undivided: DataMatrix | None = None,
-        **more: Any,
-    ) -> None:
+    def __init__(self, loss: Loss, V: DataMatrix, *given: Any, **more: Any) -> None:
         super().__init__(loss, V, *given, **more)
-        self._undivided: DataMatrix | None = undivided
         penalties = self.penalties
         self.aligned = (V.norms_squared,) if V.observed is None else V.observed.aligned
         self._bars = getattr(self.groups, "bars", None)
@@ -317,13 +308,10 @@ class _Squares(Objective[SquaresT, SquareSharedT]):
         n_first = self.n_fixed if sort else W.shape[1]
         how: Facts = {"n_first": n_first, "n_fixed": self.n_fixed, "groups": self.groups}
         end = finished(self.V, W, self.penalties, **how)
-        data = self._undivided
-        if data is None or self.groups is None:
+        if self.groups is None:
             return end
-        rows = (end.H.T, data.align(self.groups.codes_of(data)), *data.aligned_weights)
-        how = {"W": exact(W[:, end.order]), "scales": self.groups.scales}
-        how["has_holes"] = not data.is_complete
-        return end._replace(squared_error=float(data.sweep(_sum_squares, *rows, **how)[0]))
+        rows, how = of_residuals(self.V, W[:, end.order], end.H, self.groups)
+        return end._replace(squared_error=float(self.V.sweep(_sum_squares, *rows, **how)[0]))
 
 
 def _sum_squares(
