@@ -84,7 +84,7 @@ def test_limits_beyond_the_frame_end_at_its_top(cones, again):
         expected = np.minimum(np.column_stack([lower, upper]) / top, 1)[order[: len(bars)]]
         np.testing.assert_allclose(found, expected, rtol=1e-12)
         assert max(bar.high for bar in bars) == 1
-        assert "%.3g]" % upper[order[0]] in bars[0].value  # the text has the whole range
+        assert f"{upper[order[0]]:.3g}]" in bars[0].value  # the text has the whole range
         (whiskers,) = (mark.path for mark in card.picture.chart.marks if mark.class_ == "whisker")
         ends = np.array(re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", whiskers), float)
         shown = 1000 * (1 - np.minimum(np.column_stack([lower, upper]) / top, 1))
