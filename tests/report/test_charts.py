@@ -116,3 +116,15 @@ def test_a_curve_is_interrupted_where_values_or_neighbours_are_missing():
     parts = [len(part.split()) // 2 for part in curve.path(heights, value_axis(1.0)).split("M")[1:]]
     assert parts == [10, 48, 30]
     assert Curve(np.arange(1.0), str, "feature").path(np.full(1, np.nan), value_axis(1.0)) == "M0 0"
+
+
+@pytest.mark.parametrize(("last", "unit"), [("2040-03", "Y"), ("2003-08", "M"), ("2001-12", "D")])
+def test_a_long_time_has_few_dates_from_begin_to_end(last, unit):
+    times = np.arange(np.datetime64("2001-11-05", "s"), np.datetime64(last, "s"), 86400)
+    places, shown = zip(*date_axis(times)[1].ticks(), strict=True)
+    assert 2 < len(shown) <= 8
+    assert len(shown[0]) == {"Y": 4, "M": 7, "D": 10}[unit]
+    steps = np.diff(places)
+    assert steps.max() < 1.2 * steps.min()
+    assert places[0] < steps.max()
+    assert places[-1] > 1 - 1.05 * steps.max()

@@ -384,3 +384,44 @@ def test_judges_refuse_groups_by_name(drawn, refuses):
     message = "stability is not available for a fit with groups"
     problem = Problem("poisson", groups=labels)
     refuses(NotAvailableError, message, stability, from_columns(V), K, 3, problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["10", "9", "100", "2"], ("2", "9", "10", "100")),
+        ([0.5, 10, 2, 1e3], ("0.5", "2", "10", "1000")),
+        (["day 10", "day 9", "day 1", "night"], ("day 1", "day 10", "day 9", "night")),
+    ],
+)
+def test_groups_are_in_the_order_of_their_numbers_or_names(labels, names, rng):
+    own = [labels[place] for place in rng.integers(4, size=120)]
+    groups = Groups.of(own, from_rows(rng.random((120, 3))))
+    assert groups.names == names
+    said = [f"{one:g}" if isinstance(one, float | int) else one for one in own]
+    assert [groups.names[code] for code in groups.codes] == said
+    assert groups.sizes.tolist() == [said.count(name) for name in names]
+
+
+@pytest.mark.parametrize("G", [2, 5])
+def test_noise_has_no_scales(G):
+    """Deviations of independent parts from sums that fit them."""
+    rng = np.random.default_rng(G)
+    expected = rng.lognormal(3, 1, (4, G, 60))
+    for _ in range(20):
+        found = estimate_scales(rng.poisson(expected).astype(float), expected)
+        assert found.significance < 3
+        assert (found.scales == 1).all()
+        assert (found.features == 1).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_small_group_may_use_all_components(loss):
+    """Which ones its few samples need is chance."""
+    V, _, _, table = draw(sd=0.0)
+    codes = np.repeat(np.arange(3), SIZE)
+    chosen = np.sort(np.r_[np.flatnonzero(codes < 2), np.flatnonzero(codes == 2)[:12]])
+    with pytest.warns(InputWarning, match="1 of 3 groups have fewer than 20 samples"):
+        result = fitted(V[:, chosen], codes[chosen], loss)
+    assert result.group_table[2].all()
+    assert sorted(map(tuple, result.group_table[:2].T)) == sorted(map(tuple, table[:2].T != 0))
