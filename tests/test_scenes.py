@@ -2,20 +2,28 @@
 
 import json
 from itertools import product
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, nnls
 
 from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
+from conenmf.cli.inputs import read_scene_reference
 from conenmf.errors import ComponentsError, DataError, FileFormatError, InputWarning
 from conenmf.judge.matching import match_scene, match_spectra
 from conenmf.solve import simplex as module
-from conenmf.solve.scenes import _largest_simplex, abundances, choose_endmembers, pure_pixels
+from conenmf.solve.scenes import (
+    _largest_simplex,
+    _mixtures,
+    abundances,
+    choose_endmembers,
+    pure_pixels,
+)
 from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 
 
@@ -462,3 +470,25 @@ def test_sum_to_one_says_that_it_does_not_determine_the_spectra():
         ConeNMF(3, sum_to_one=True, max_iter=5, tol=0).fit(X)
     assert len(said) == 1
     ConeNMF(3, sum_to_one=True, min_volume=1e-5, max_iter=5, tol=0).fit(X)  # no warning
+
+
+def test_dark_materials_count_as_much_as_bright_ones(rng):
+    """The error of corners is the mean of the relative errors of pixels."""
+    corners, X = rng.random((6, 2)), rng.random((6, 30)) * np.geomspace(1, 1e3, 30)
+    H, error = _mixtures(X, corners)
+    units = corners / np.linalg.norm(corners, axis=0)
+    expected = [nnls(units, one) for one in X.T]  # and the norms of residuals
+    np.testing.assert_allclose(H, [coefficients for coefficients, _ in expected], rtol=1e-7)
+    shares = [left**2 / (one @ one) for (_, left), one in zip(expected, X.T, strict=True)]
+    assert error == pytest.approx(np.mean(shares), rel=1e-9)
+
+
+def test_abundances_of_a_reference_are_read_in_both_orders_of_pixels(tmp_path, rng):
+    spectra, cube = rng.random((3, 9)), rng.random((4, 5, 3))
+    np.savez(tmp_path / "truth.npz", M=spectra, A=cube, other=rng.random((7, 7)))
+    request = SimpleNamespace(reference=str(tmp_path / "truth.npz"), max_memory=None)
+    found, abundances = read_scene_reference(request, from_rows(rng.random((20, 9))))
+    np.testing.assert_array_equal(found, spectra)
+    by_rows, by_columns = abundances
+    np.testing.assert_array_equal(by_rows, cube.reshape(20, 3))
+    np.testing.assert_array_equal(by_columns, cube.transpose(1, 0, 2).reshape(20, 3))

@@ -1,5 +1,7 @@
 """Species, starts, bootstrap and totals of measurements, against plain NumPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -149,3 +151,20 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     found = pd.read_csv(tmp_path / "out" / "bootstrap.csv")
     assert len(found) == 8
     assert main(["transform", "out", "con.csv", "-o", "again.csv"]) == 0
+
+
+def test_of_several_components_of_a_run_the_most_similar_one_is_taken(air, monkeypatch):
+    """Its entries count for the limits, wherever it stands in the run."""
+    result = factorize(opened(air), 2)
+    rng = np.random.default_rng(5)
+
+    def run(V, W, H, *given, **options):
+        alike = H[0] + 0.5 * H[0].std() * rng.standard_normal(H.shape[1])
+        return SimpleNamespace(W=np.eye(len(W), 2), H=np.stack([np.maximum(alike, 0), H[0]]))
+
+    monkeypatch.setattr("conenmf.fields.measurements.alternate", run)
+    found = bootstrap(result, 5)
+    assert found.found.tolist() == [5, 0]
+    np.testing.assert_array_equal(found.lower[:, 0], np.eye(len(found.W), 2)[:, 1])
+    np.testing.assert_array_equal(found.upper[:, 0], found.lower[:, 0])
+    assert np.isnan(found.lower[:, 1]).all()

@@ -390,3 +390,12 @@ def test_equal_samples_have_an_error_of_nearly_zero(beta, noise, rng):
     loss = "itakura-saito" if not beta else f"beta-{beta}"
     result = factorize(from_rows(X), 1, loss=loss, max_iter=300)
     assert 0 <= result.relative_error < 1e-6
+
+
+def test_more_samples_than_were_fitted_are_transformed(rng):
+    """The coefficients of the fit are no start for other samples."""
+    X = rng.gamma(2.0, size=(12, 2)) @ rng.gamma(2.0, size=(2, 9)) * rng.gamma(50, 1 / 50, (12, 9))
+    model = ConeNMF(2, loss="itakura-saito", max_iter=300).fit(X)
+    more = np.vstack([X[::-1], X])
+    alone = np.vstack([model.transform(one[None]) for one in more])
+    np.testing.assert_allclose(model.transform(more), alone, rtol=1e-6, atol=1e-9 * alone.max())

@@ -425,3 +425,13 @@ def test_a_small_group_may_use_all_components(loss):
         result = fitted(V[:, chosen], codes[chosen], loss)
     assert result.group_table[2].all()
     assert sorted(map(tuple, result.group_table[:2].T)) == sorted(map(tuple, table[:2].T != 0))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_known_components_stay_as_they_are(drawn, loss, rng):
+    """The factor of each feature that the scales leave goes to the other components."""
+    V, labels, *_ = drawn
+    known = rng.gamma(1.0, size=(F, 1))
+    result = fitted(V, labels, loss, fixed=known)
+    np.testing.assert_array_equal(result.W[:, :1], known)
+    assert result.problem.groups.has_scales
