@@ -668,9 +668,3 @@ def test_the_library_speaks_of_data_in_its_first_sentence(cones, fading_parts):
         sentence = select_k(V).sentence
         assert not re.search("ratio|edge|shuffled|hysime", sentence)
         assert re.search("use \\d+|begin with \\d+", sentence)
-
-
-def test_there_are_at_least_as_many_components_as_are_known(rng):
-    V = from_rows(rng.random((60, 2)) @ rng.random((2, 30)))
-    assert select_k(V).K == 2
-    assert select_k(V, problem=Problem(fixed=rng.random((30, 3)))).K == 3
