@@ -168,3 +168,17 @@ def test_of_several_components_of_a_run_the_most_similar_one_is_taken(air, monke
     np.testing.assert_array_equal(found.lower[:, 0], np.eye(len(found.W), 2)[:, 1])
     np.testing.assert_array_equal(found.upper[:, 0], found.lower[:, 0])
     assert np.isnan(found.lower[:, 1]).all()
+
+
+@pytest.mark.parametrize(("least", "found"), [(0.3, [5, 0]), (0.999, [0, 0])])
+def test_a_component_that_hardly_correlates_was_not_found(air, monkeypatch, least, found):
+    result = factorize(opened(air), 2)
+
+    def run(V, W, H, *given, **options):
+        noise = np.random.default_rng(0).standard_normal(H.shape[1])
+        alike = np.maximum(H[0] + 0.5 * H[0].std() * noise, 0)
+        assert 0.5 < np.corrcoef(alike, H[0])[0, 1] < 0.99
+        return SimpleNamespace(W=W, H=np.stack([alike, np.ones_like(alike)]))
+
+    monkeypatch.setattr("conenmf.fields.measurements.alternate", run)
+    assert bootstrap(result, 5, min_correlation=least).found.tolist() == found

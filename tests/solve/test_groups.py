@@ -16,7 +16,7 @@ from conenmf.errors import (
 )
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups
+from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups, sums_of
 from conenmf.solve.run import Stopping
 
 K, F, SIZE = 3, 40, 60
@@ -292,11 +292,13 @@ def test_the_variance_of_scales_is_that_of_the_truth(rng):
         assert errors[0] < min(errors[1:])
 
 
-def test_no_variance_gives_scales_of_one():
+@pytest.mark.parametrize(("G", "size"), [(2, 1.0), (6, 1.0), (6, 3.0)])
+def test_no_variance_gives_scales_of_one(G, size):
+    """Also of sums of few counts, where features without deviations must not count for more."""
     found = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        fitted_sums = np.ones((4, 6, 200)) * rng.lognormal(3, 1, 200)
+        fitted_sums = np.ones((4, G, 200)) * rng.lognormal(size, 1, 200)
         scales = estimate_scales(rng.poisson(fitted_sums), 3 * fitted_sums).scales
         found += (scales != 1).any()
     assert found <= 2
@@ -435,3 +437,46 @@ def test_known_components_stay_as_they_are(drawn, loss, rng):
     result = fitted(V, labels, loss, fixed=known)
     np.testing.assert_array_equal(result.W[:, :1], known)
     assert result.problem.groups.has_scales
+
+
+@pytest.mark.parametrize("has_holes", [False, True])
+def test_sums_are_over_equal_parts_of_each_group(has_holes, rng):
+    """Each sample belongs to one part of its group, whatever the order of samples."""
+    V, labels = rng.random((5, 170)), rng.choice(list("abc"), 170, p=[0.2, 0.3, 0.5])
+    known = rng.random(V.shape) > 0.2 * has_holes
+    data = from_columns(np.where(known, V, np.nan), missing="nan") if has_holes else from_columns(V)
+    groups = Groups.of(labels, data)
+    found = sums_of(data, groups)
+    P, G, _ = found.of_data.shape
+    assert (found.parts // P == groups.codes).all()
+    counts = np.bincount(found.parts, minlength=G * P).reshape(G, P)
+    assert (np.ptp(counts, axis=1) <= 1).all()
+    for part in range(G * P):
+        own = found.parts == part
+        expected = (V * known)[:, own].sum(axis=1)
+        np.testing.assert_allclose(found.of_data[part % P, part // P], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("has_holes", [False, True])
+def test_uncertainties_count_in_groups(drawn, has_holes, rng):
+    """Q is that of the data and the model with its scales, and W H is the best for it."""
+    V, labels, *_ = drawn
+    X = V.T / V.mean()
+    sigma = 0.1 + 0.1 * X
+    X[rng.random(X.shape) < 0.1 * has_holes] = np.nan
+    result = factorize(from_rows(X, sigma=sigma, missing="nan"), K, groups=labels)
+    codes = result.problem.groups.codes
+    scales = result.group_scales[codes]
+    used = np.where(result.group_table[codes], result.H.T, 0)
+
+    def Q(H, W):
+        return np.nansum(((X - scales * (H @ W.T)) / sigma) ** 2)
+
+    least = Q(used, result.W)
+    assert result.settings["Q"] == pytest.approx(least, rel=1e-9)
+    assert result.objective == pytest.approx(least, rel=1e-9)
+    for factor in (0.99, 1.01):
+        for k in range(K):
+            moved = used.copy()
+            moved[:, k] *= factor
+            assert Q(moved, result.W) >= least * (1 - 1e-9)
