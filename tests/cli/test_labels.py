@@ -82,6 +82,11 @@ def test_cells_are_drawn_where_umap_has_placed_them(folder, run, rng):
     places = read_coordinates(Path("cells.h5ad"), "X_umap", 1 << 24)
     np.testing.assert_array_equal(places, cells.obsm["X_umap"])
     assert read_coordinates(Path("cells.h5ad"), "X_pca", 1 << 24) is None
+    cells.obsm["X_pca"] = rng.random((30, 5))
+    cells.write_h5ad("more.h5ad")
+    places = read_coordinates(Path("more.h5ad"), "X_pca", 1 << 24)
+    np.testing.assert_array_equal(places, cells.obsm["X_pca"][:, :2])
+    assert read_coordinates(Path("more.h5ad"), "X_pca", 1 << 10) is None  # too large
     cells.obsm["X_umap"][3] = np.nan  # as of a cell that was left out
     cells.write_h5ad("cells.h5ad")
     assert not uses_coordinates("report", "out", "--data", "cells.h5ad")

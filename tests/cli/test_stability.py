@@ -126,3 +126,12 @@ def test_an_automatic_number_has_a_component_that_is_not_known(folder, output_of
     assert output_of("stability", "a.csv", *options, "-k", "auto")["n_components"] == 3
     known.iloc[:1].to_csv("known.csv", index=False)
     assert output_of("stability", "a.csv", *options, "-k", "auto", "-o", "b")["n_components"] >= 2
+
+
+def test_the_consensus_keeps_known_components(counts, run):
+    known = np.random.default_rng(1).gamma(0.5, size=(1, 20)) + 0.01
+    pd.DataFrame(known).to_csv("known.csv", index=False)
+    assert run("stability", counts, *OPTIONS, "--fixed", "known.csv", "--no-report", "-o", "b") == 0
+    result = Factorization.load("b/result.npz")
+    assert result.problem.n_fixed == 1
+    np.testing.assert_allclose(result.W[:, 0] / result.W[:, 0].sum(), known[0] / known.sum())

@@ -144,6 +144,12 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     assert kinds == {"Fe": "strong", "Zn": "strong", SPECIES[2]: "weak", "mass": "total",
                      "Cd": "bad"}  # fmt: skip
     total = pd.read_csv(tmp_path / "out" / "total.csv", index_col=0)
+    # The model says which species are bad, so that new samples may have them.
+    again = ["transform", "out", "con.csv", "--uncertainty", "unc.csv", "-o", "new.csv"]
+    assert main([*again, "--weak", SPECIES[2], "--total", "mass"]) == 0
+    new = pd.read_csv(tmp_path / "new.csv", index_col=0).to_numpy()[:, -2:]
+    old = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0).to_numpy()[:, -2:]
+    np.testing.assert_allclose(new, old, rtol=1e-6, atol=1e-9 * old.max())
     components = pd.read_csv(tmp_path / "out" / "components.csv", index_col=0)
     coefficients = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0)
     expected = coefficients.to_numpy()[:, -2:] * components.loc["mass"].to_numpy()
