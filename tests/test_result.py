@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from conenmf import certify, factorize, from_columns, from_rows
-from conenmf.errors import ConeNMFError, NotAvailableError
+from conenmf.errors import ConeNMFError, DataChangedError, NotAvailableError
 from conenmf.solve.constraints import Penalties
 
 # --- judging ----------------------------------------------------------------------------------
@@ -29,6 +29,19 @@ def test_a_result_judges_itself(cones):
     assert result.diagnose() is result.diagnosis
     assert result.certify() is result.certificate
     assert V.passes == passes
+
+
+def test_data_that_were_changed_after_the_fit_are_not_judged(rng, refuses):
+    """The matrix shares the memory of the array."""
+    X = rng.random((60, 20))
+    changed, shuffled, judged = (factorize(from_rows(X), 3) for _ in range(3))
+    judged.diagnose()
+    changed.certify()  # so that the diagnosis computes no error
+    X[:] = X[::-1].copy()  # of the same norm
+    refuses(DataChangedError, "were changed after the fit", shuffled.certify)
+    X[:, 5] *= 2
+    refuses(DataChangedError, "were changed after the fit", changed.diagnose)
+    assert judged.diagnose() is judged.diagnosis
 
 
 def test_pickling_keeps_the_certificate_and_not_the_data(cones, refuses):

@@ -2,20 +2,28 @@
 
 import json
 from itertools import product
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.io import savemat
-from scipy.optimize import check_grad
+from scipy.optimize import check_grad, nnls
 
 from conenmf import ConeNMF, from_rows, open_data
 from conenmf.cli import main
+from conenmf.cli.inputs import read_scene_reference
 from conenmf.errors import ComponentsError, DataError, FileFormatError, InputWarning
 from conenmf.judge.matching import match_scene, match_spectra
 from conenmf.solve import simplex as module
-from conenmf.solve.scenes import _largest_simplex, abundances, choose_endmembers, pure_pixels
+from conenmf.solve.scenes import (
+    _largest_simplex,
+    _mixtures,
+    abundances,
+    choose_endmembers,
+    pure_pixels,
+)
 from conenmf.solve.simplex import _loss, _Space, _with_known, simplex
 
 
@@ -212,8 +220,9 @@ def test_pure_pixels_are_found_and_averaged(rng):
     assert match_spectra(spectra, known).angles.max() < 2
 
 
-def test_no_exchange_of_a_pixel_makes_the_simplex_larger(rng):
-    X = rng.random((4, 12))
+@pytest.mark.parametrize("seed", range(8))
+def test_no_exchange_of_a_pixel_makes_the_simplex_larger(seed):
+    X = np.random.default_rng(seed).random((4, 60))
     mean = X.mean(axis=1, keepdims=True)
     axes = np.linalg.svd(X - mean)[0][:, :2]
 
@@ -468,3 +477,25 @@ def test_a_known_spectrum_of_zeros_is_refused():
     pixels, spectra, _ = draw_scene(3, purest=1.0)
     with pytest.raises(DataError, match="the fixed components cannot be told apart"):
         ConeNMF.for_scenes(3, fixed=[np.zeros_like(spectra[0])]).fit(pixels)
+
+
+def test_dark_materials_count_as_much_as_bright_ones(rng):
+    """The error of corners is the mean of the relative errors of pixels."""
+    corners, X = rng.random((6, 2)), rng.random((6, 30)) * np.geomspace(1, 1e3, 30)
+    H, error = _mixtures(X, corners)
+    units = corners / np.linalg.norm(corners, axis=0)
+    expected = [nnls(units, one) for one in X.T]  # and the norms of residuals
+    np.testing.assert_allclose(H, [coefficients for coefficients, _ in expected], rtol=1e-7)
+    shares = [left**2 / (one @ one) for (_, left), one in zip(expected, X.T, strict=True)]
+    assert error == pytest.approx(np.mean(shares), rel=1e-9)
+
+
+def test_abundances_of_a_reference_are_read_in_both_orders_of_pixels(tmp_path, rng):
+    spectra, cube = rng.random((3, 9)), rng.random((4, 5, 3))
+    np.savez(tmp_path / "truth.npz", M=spectra, A=cube, other=rng.random((7, 7)))
+    request = SimpleNamespace(reference=str(tmp_path / "truth.npz"), max_memory=None)
+    found, abundances = read_scene_reference(request, from_rows(rng.random((20, 9))))
+    np.testing.assert_array_equal(found, spectra)
+    by_rows, by_columns = abundances
+    np.testing.assert_array_equal(by_rows, cube.reshape(20, 3))
+    np.testing.assert_array_equal(by_columns, cube.transpose(1, 0, 2).reshape(20, 3))

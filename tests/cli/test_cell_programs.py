@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from conenmf.atomic import in_use
+from conenmf.cli import cells
 from conenmf.judge.matching import match_components
 
 
@@ -102,3 +103,40 @@ def test_a_folder_in_use_is_refused(atlas, fails):
         fails(5, message, "cells", "atlas.h5ad", *OPTIONS, "-o", "out")
     fails(3, "there is no file nowhere.h5ad", "cells", "nowhere.h5ad", *OPTIONS, "-o", "other")
     assert not Path("other").exists()
+
+
+def test_a_missing_layer_beside_counts_in_x(tmp_path, monkeypatch, fails):
+    monkeypatch.chdir(tmp_path)
+    counts = np.random.default_rng(0).poisson(2.0, (30, 20)).astype(np.float32)
+    anndata.AnnData(sp.csr_matrix(counts)).write_h5ad("plain.h5ad")
+    fails(3, "X holds counts: leave out --layer", "cells", "plain.h5ad", *OPTIONS)
+
+
+def test_the_report_of_donors_is_of_counts_without_their_scales(tmp_path, monkeypatch, output_of):
+    """The consensus was formed of these, and describes them."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    donors = np.repeat(["ann", "bob"], 60)
+    scales = np.where(donors[:, None] == "ann", rng.lognormal(0, 0.7, 24), 1.0)
+    rates = np.kron(np.ones((2, 1)), np.kron(np.eye(2), np.ones((30, 12)))) * 6 + 0.4
+    counts = sp.csr_matrix(rng.poisson(rates * scales).astype(np.float32))
+    table_of_cells = pd.DataFrame({"donor": donors}, [f"cell {n}" for n in range(120)])
+    anndata.AnnData(counts, table_of_cells).write_h5ad("a.h5ad")
+    seen = {}
+    for name in ("scaled_genes", "consensus_of"):
+        function = getattr(cells, name)
+
+        def kept(V, *given, name=name, function=function):
+            seen[name] = found = function(V, *given)
+            return found
+
+        monkeypatch.setattr(cells, name, kept)
+    output_of("cells", "a.h5ad", "-k", 2, "--runs", 3, "--groups", "donor", "-q", "-o", "out")
+    found = table("out/a.donor_scales.k_2.txt").to_numpy().T
+    assert np.ptp(np.log(found)) > 0.5
+    own = found[(donors == "bob").astype(int)]
+    before, judged = (
+        V.columns(np.arange(120)).toarray().T
+        for V in (seen["scaled_genes"], seen["consensus_of"].data)
+    )
+    np.testing.assert_allclose(judged, before / own, rtol=1e-5)

@@ -114,3 +114,24 @@ def test_other_runs_and_other_files_are_refused(counts, fails, run):
     fails(5, "holds other files", *command, "-o", "mine")
     fails(2, "--runs", *command, "--runs", 1, "-o", "one")
     assert not Path("one").exists()
+
+
+def test_an_automatic_number_has_a_component_that_is_not_known(folder, output_of, rng):
+    known = pd.DataFrame(rng.random((2, 12)))
+    pd.DataFrame(rng.random((50, 2)) @ known.to_numpy()).to_csv("a.csv", index=False)
+    known.to_csv("known.csv", index=False)
+    options = ("--fixed", "known.csv", "--runs", 3, "--no-report", "--json")
+    alone = output_of("rank", "a.csv", "--fixed", "known.csv", "--json")
+    assert alone["n_components"] == 2
+    assert output_of("stability", "a.csv", *options, "-k", "auto")["n_components"] == 3
+    known.iloc[:1].to_csv("known.csv", index=False)
+    assert output_of("stability", "a.csv", *options, "-k", "auto", "-o", "b")["n_components"] >= 2
+
+
+def test_the_consensus_keeps_known_components(counts, run):
+    known = np.random.default_rng(1).gamma(0.5, size=(1, 20)) + 0.01
+    pd.DataFrame(known).to_csv("known.csv", index=False)
+    assert run("stability", counts, *OPTIONS, "--fixed", "known.csv", "--no-report", "-o", "b") == 0
+    result = Factorization.load("b/result.npz")
+    assert result.problem.n_fixed == 1
+    np.testing.assert_allclose(result.W[:, 0] / result.W[:, 0].sum(), known[0] / known.sum())

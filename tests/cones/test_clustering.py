@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conenmf import cluster_cones, cr1_nmf, from_columns, make_cones
+from conenmf.cones.clustering import assign
 from conenmf.cones.geometry import angles_between, enclosing_cones
 from conenmf.cones.rank_one import cr1_plus_plus, rank_one_factors
 from conenmf.errors import (
@@ -272,3 +273,13 @@ def test_only_rounding_is_a_tie(method):
     V = from_columns(np.array([[1.0, 0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1 + 1e-9, 1 - 1e-9]]))
     cones = cluster_cones(V, 2, method=method, first=0)
     np.testing.assert_array_equal(cones.labels, [0, 1, 0, 1, 0])
+
+
+def test_a_sample_that_is_equally_near_to_centres_belongs_to_the_first(rng):
+    """Rounding must not decide, and samples of zeros belong to none."""
+    Z = np.eye(4)[:, [1, 2, 3]]
+    V = np.array([[0, 1, 1, 0], [0, 1, 1 + 1e-12, 1], [0, 0, 1, 1 + 1e-12], [0, 0, 0, 0]]).T
+    V = np.column_stack([V, [0, 0.2, 0.2, 1.0]])
+    labels, smallest = assign(V, (V**2).sum(axis=0), Z=Z, tie=1e-10)
+    assert labels.tolist() == [0, 0, 1, -1, 2]
+    assert smallest == pytest.approx(np.sqrt(1 / 3))

@@ -9,7 +9,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from conenmf import cluster_cones, from_columns, make_cones
 from conenmf.cones import counting
-from conenmf.cones.counting import count_cones, linkage
+from conenmf.cones.counting import count_above_edge, count_cones, count_in_clusters, linkage
 from conenmf.cones.geometry import angles_between, pairwise_separation
 
 
@@ -143,3 +143,25 @@ def test_every_storage(main_backend, small_blocks, cones, limit, monkeypatch):
     assert count.K == expected.K == 4
     assert (count.ks.tolist(), count.reason) == (expected.ks.tolist(), expected.reason)
     np.testing.assert_allclose(count.separations, expected.separations, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([1, 1, 1, 2, 2], 7),
+        ([1, 1, 1, 3, 4], 10),
+        ([1, 1, 1, 4, 4], 0),
+        ([1, 1, 2, 2, 2], 0),
+        ([1, 1, 1, 1, 1], 5),
+    ],
+)
+def test_clusters_are_cones_if_most_have_one_component(counts, expected, monkeypatch, rng):
+    """And if the others do not have far more than there are clusters."""
+    axes = 0.1 + rng.gamma(0.3, size=(60, 5))
+    X = axes[:, np.arange(600) % 5] + 0.05 * rng.random((60, 600))
+    V = from_columns(X)
+    above = count_above_edge(V)
+    assert above.K == 5
+    places = iter(counts)
+    monkeypatch.setattr("conenmf.cones.counting._in_cluster", lambda samples: next(places))
+    assert count_in_clusters(V, above) == expected

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conenmf import cluster_cones, from_columns, make_cones
-from conenmf.cones.geometry import cone_geometry, enclosing_cones
+from conenmf.cones.geometry import cone_geometry, enclosing_cones, largest_angle
 
 
 def independent_solution(X):
@@ -163,3 +163,12 @@ def test_labels_of_any_integer_kind():
     V = from_columns(np.eye(3))
     for labels in ([0, 1, 2], np.arange(3, dtype=np.uint8), np.arange(3, dtype=np.int16)):
         assert cone_geometry(V, labels).closest == (0, 1)
+
+
+def test_samples_without_a_cone_are_not_the_farthest():
+    """Neither samples of zeros nor outliers, in cones so narrow that differences are formed."""
+    Z = np.eye(3)[:, :2]
+    V = np.array([[1, 1e-6, 0], [3e-6, 1, 0], [0, 0, 0], [0, 0, 1.0]]).T
+    labels = np.array([0, 1, -1, -1])
+    found = largest_angle(from_columns(V), labels, Z, 1.0 - 1e-12)
+    assert found == pytest.approx(3e-6, rel=1e-6)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 from tests.entries import entries
 
-from conenmf import from_columns
+from conenmf import from_columns, from_rows
 from conenmf.data import resample
 from conenmf.data.resample import balance_samples, bootstrap, draw_counts, holds_counts, redraw
 from conenmf.errors import DataTypeError
@@ -98,3 +98,10 @@ def test_samples_are_balanced_by_their_mean_count_beyond_the_first(main_backend,
     )
     scaled = entries(balance_samples(main_backend(counts), 0.05))
     np.testing.assert_allclose(scaled, counts * weights, rtol=1e-12)
+
+
+def test_whole_numbers_that_are_too_large_are_no_counts():
+    """Floats beyond 2^53 do not represent all integers."""
+    assert holds_counts(from_rows([[2.0**53, 1.0], [0.0, 3.0]]))
+    assert not holds_counts(from_rows([[2.0**53 + 2, 1.0], [0.0, 3.0]]))
+    assert not holds_counts(from_rows([[2.0**60, 1.0], [0.0, 3.0]]))

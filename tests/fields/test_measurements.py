@@ -1,5 +1,7 @@
 """Species, starts, bootstrap and totals of measurements, against plain NumPy."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,6 +144,12 @@ def test_the_command_writes_categories_totals_and_the_bootstrap(air, tmp_path, m
     assert kinds == {"Fe": "strong", "Zn": "strong", SPECIES[2]: "weak", "mass": "total",
                      "Cd": "bad"}  # fmt: skip
     total = pd.read_csv(tmp_path / "out" / "total.csv", index_col=0)
+    # The model says which species are bad, so that new samples may have them.
+    again = ["transform", "out", "con.csv", "--uncertainty", "unc.csv", "-o", "new.csv"]
+    assert main([*again, "--weak", SPECIES[2], "--total", "mass"]) == 0
+    new = pd.read_csv(tmp_path / "new.csv", index_col=0).to_numpy()[:, -2:]
+    old = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0).to_numpy()[:, -2:]
+    np.testing.assert_allclose(new, old, rtol=1e-6, atol=1e-9 * old.max())
     components = pd.read_csv(tmp_path / "out" / "components.csv", index_col=0)
     coefficients = pd.read_csv(tmp_path / "out" / "coefficients.csv", index_col=0)
     expected = coefficients.to_numpy()[:, -2:] * components.loc["mass"].to_numpy()
@@ -164,3 +172,34 @@ def test_new_measurements_in_a_data_frame_are_matched_by_name(air):
     model = ConeNMF(2).fit(measurements(frame, 0.1 + 0.1 * frame))
     A = model.transform(frame.to_numpy())
     np.testing.assert_allclose(model.transform(frame.iloc[:, ::-1]), A, rtol=1e-8, atol=1e-12)
+
+
+def test_of_several_components_of_a_run_the_most_similar_one_is_taken(air, monkeypatch):
+    """Its entries count for the limits, wherever it stands in the run."""
+    result = factorize(opened(air), 2)
+    rng = np.random.default_rng(5)
+
+    def run(V, W, H, *given, **options):
+        alike = H[0] + 0.5 * H[0].std() * rng.standard_normal(H.shape[1])
+        return SimpleNamespace(W=np.eye(len(W), 2), H=np.stack([np.maximum(alike, 0), H[0]]))
+
+    monkeypatch.setattr("conenmf.fields.measurements.alternate", run)
+    found = bootstrap(result, 5)
+    assert found.found.tolist() == [5, 0]
+    np.testing.assert_array_equal(found.lower[:, 0], np.eye(len(found.W), 2)[:, 1])
+    np.testing.assert_array_equal(found.upper[:, 0], found.lower[:, 0])
+    assert np.isnan(found.lower[:, 1]).all()
+
+
+@pytest.mark.parametrize(("least", "found"), [(0.3, [5, 0]), (0.999, [0, 0])])
+def test_a_component_that_hardly_correlates_was_not_found(air, monkeypatch, least, found):
+    result = factorize(opened(air), 2)
+
+    def run(V, W, H, *given, **options):
+        noise = np.random.default_rng(0).standard_normal(H.shape[1])
+        alike = np.maximum(H[0] + 0.5 * H[0].std() * noise, 0)
+        assert 0.5 < np.corrcoef(alike, H[0])[0, 1] < 0.99
+        return SimpleNamespace(W=W, H=np.stack([alike, np.ones_like(alike)]))
+
+    monkeypatch.setattr("conenmf.fields.measurements.alternate", run)
+    assert bootstrap(result, 5, min_correlation=least).found.tolist() == found

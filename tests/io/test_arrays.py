@@ -114,3 +114,12 @@ def test_version_3_of_numpys_format(same, tmp_path, X):
     with open(tmp_path / "a.npy", "wb") as stream:
         np.lib.format.write_array(stream, X, version=(3, 0))
     same(open_data(tmp_path / "a.npy"), X)
+
+
+def test_a_dense_matrix_of_digits_takes_two_bytes_for_each(tmp_path, rng):
+    X = rng.integers(10, size=(60, 50))
+    path = tmp_path / "digits.mtx"
+    header = "%%MatrixMarket matrix array integer general\n60 50\n"
+    path.write_text(header + "\n".join(map(str, X.T.ravel())) + "\n")
+    assert path.stat().st_size < 4 * X.size
+    np.testing.assert_array_equal(open_data(path).columns(np.arange(60)), X.T)

@@ -11,6 +11,7 @@ from conenmf.errors import DataError
 from conenmf.judge.association import shares_by_class
 from conenmf.judge.diagnosis import agreement, grade_components
 from conenmf.judge.halves import HalfFit, Structure, _better, splits, units_of
+from conenmf.judge.matching import match_spectra
 from conenmf.judge.pitfalls import Features
 from conenmf.result import Factorization
 from conenmf.solve.constraints import Penalties
@@ -338,6 +339,17 @@ def test_halves_are_fitted_like_the_whole(rng):
     holes = X.copy()
     holes[rng.random(X.shape) < 0.1] = np.nan
     assert set(factorize(from_rows(holes, missing="nan"), 4).diagnose().components) == {"interpret"}
+
+
+def test_halves_of_mixtures_that_sum_to_one_begin_among_the_samples():
+    """From random starts, some corners would be far from all samples."""
+    rng = np.random.default_rng(0)
+    truth = rng.random((4, 30))
+    X = rng.dirichlet(np.full(4, 0.5), 300) @ truth + 0.01 * rng.random((300, 30))
+    how = HalfFit(Problem(penalties=Penalties(sum_to_one=True)))
+    for seed in range(3):
+        W = how.of(from_rows(X), 4, np.random.default_rng(seed))
+        assert match_spectra(truth, W.T).angles.max() < 2
 
 
 def test_a_diagnosis_is_repeatable_saved_and_loaded(tmp_path, rng):

@@ -9,6 +9,7 @@ from conenmf.judge.association import shares_by_class
 from conenmf.judge.diagnosis import (
     Evidence,
     Row,
+    _judged,
     agreement,
     components_row,
     data_row,
@@ -43,6 +44,20 @@ def test_one_fit_of_a_half_may_be_poor():
     cosines = np.array([[0.99, 0.5], [0.2, 0.9], [0.98, 0.6]])
     assert agreement(cosines).tolist() == [0.98, 0.6]
     assert agreement(cosines[:1]).tolist() == [0.99, 0.5]
+
+
+def test_only_components_that_were_estimated_must_not_follow_a_class():
+    """A known component may: it was not made of these samples."""
+    others = SimpleNamespace(in_words=lambda k, names: f"no other {names[k]}")
+    fit = SimpleNamespace(n_fixed=1, names=("a", "b", "c"), others=others)
+    found = evidence(Structure(0.8, 0.8), shares=(0.9, 0.8, 0.4))
+    chosen, reasons = _judged(found, fit, are_apart=True)
+    assert chosen == ["interpret", "with care", "interpret"]
+    assert (
+        reasons[0] == "given, not estimated; follows the class (90% of its variation); no other a"
+    )
+    assert reasons[1].endswith("; follows the class (80% of its variation); no other b")
+    assert reasons[2].endswith("(typical cosine 1.00); no other c")
 
 
 def test_classes_explain_a_share_of_what_each_sample_uses():

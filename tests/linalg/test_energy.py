@@ -1,6 +1,7 @@
 """Upper bounds on energy, eigenvalues and sums of singular values from subspaces."""
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,3 +85,24 @@ def test_the_sum_of_singular_values_is_bounded_from_above(rng):
     n = max(Q.shape[1], k)
     tight = bound(vectors[:, ::-1][:, :n], values[::-1][:n])
     assert exact * (1 - 1e-9) <= tight <= exact * 1.05
+
+
+@pytest.mark.parametrize("roots", [False, True])
+def test_the_bound_is_that_of_the_worst_spectrum_beyond_the_vectors(roots, rng):
+    """Without residuals, eigenvalues of C are at most `tail` each, and `rest` in total."""
+    size = np.sqrt if roots else np.asarray
+    for _ in range(50):
+        values = np.sort(rng.random(4))[::-1]
+        tail, k = rng.uniform(0.1, 2), int(rng.integers(1, 5))
+        rest = rng.uniform(tail, 4 * tail)
+        worst = 0.0
+        for n in range(1, 9):  # eigenvalues of C: as many as allowed at the limit, or equal ones
+            of_C = np.full(n, min(tail, rest / n))
+            worst = max(worst, np.sort(size(np.r_[values, of_C]))[::-1][:k].sum())
+        found = energy_above(values, np.zeros((4, 4)), k, tail, rest, roots=roots)
+        assert worst - 1e-12 <= found
+        full, left = divmod(rest, tail)
+        greedy = np.r_[values, np.full(int(full), tail), left]
+        if not roots:
+            assert np.sort(greedy)[::-1][:k].sum() - 1e-12 <= found <= values[:k].sum() + rest
+            assert found <= values.sum() + min(k * tail, rest)

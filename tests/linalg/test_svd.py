@@ -121,6 +121,20 @@ def test_one_spectrum_serves_the_rank_and_the_bound():
     assert bound == lower_bound(V, 3)
 
 
+@pytest.mark.parametrize("rank", [1, 3])
+def test_there_are_as_many_vectors_as_asked_for_beyond_the_rank(spectrum_of, rank):
+    """Rounding may make squared singular values negative; they count as zero, not as equal."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        V = rng.random((40, rank)) @ rng.random((rank, 50))
+        U, sigma, R = spectrum_of(from_columns(V)).truncated_svd(10)
+        assert U.shape == (40, 10)
+        assert R.shape == (10, 50)
+        np.testing.assert_allclose(U.T @ U, np.eye(10), atol=1e-12)
+        np.testing.assert_allclose((U * sigma) @ R, V, atol=1e-10)
+        assert (sigma[rank:] <= 1e-12 * sigma[0]).all()
+
+
 def test_vectors_of_singular_values_that_are_rounding():
     """Divided by the smallest numbers there are, they were infinite."""
     for shape in ((16, 95), (31, 57), (14, 156)):

@@ -10,6 +10,7 @@ from conenmf import factorize, from_columns, make_cones, stability
 from conenmf.judge.matching import match_components
 from conenmf.names import Names
 from conenmf.report import render
+from conenmf.report.sections import Context, components
 
 STABLE = ("Stability", "fair")  # two of four components are in most runs
 
@@ -64,6 +65,30 @@ def test_the_report_shows_in_how_many_runs_each_component_appears(
         }
         assert shown[view] in article
     assert "the 90% limits over 8 runs (random inits, samples drawn with replacement)" in text
+
+
+def test_limits_beyond_the_frame_end_at_its_top(cones, again):
+    """An axis ends at 1.6 times the largest value, however uncertain that is."""
+    partners, _ = match_components(cones.W, again.W)
+    wide = replace(again, lower=again.lower / 2, upper=6 * again.upper)
+    named = replace(cones, names=Names.of(feature_names=[f"gene {f}" for f in range(80)]))
+    context = Context(named, "terms", stability=wide)
+    for k, card in enumerate(components(context).cards):
+        limits = (wide.lower[:, partners[k]], wide.upper[:, partners[k]])
+        lower, upper = (one * cones.W[:, k].sum() for one in limits)
+        top = context.value_axis(k).high
+        assert top == pytest.approx(1.6 * 1.05 * cones.W[:, k].max())
+        order = np.argsort(-cones.W[:, k], kind="stable")
+        bars = card.picture.bars
+        found = [(bar.low, bar.high) for bar in bars]
+        expected = np.minimum(np.column_stack([lower, upper]) / top, 1)[order[: len(bars)]]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+        assert max(bar.high for bar in bars) == 1
+        assert f"{upper[order[0]]:.3g}]" in bars[0].value  # the text has the whole range
+        (whiskers,) = (mark.path for mark in card.picture.chart.marks if mark.class_ == "whisker")
+        ends = np.array(re.findall(r"M[\d.]+ ([\d.]+)V([\d.]+)", whiskers), float)
+        shown = 1000 * (1 - np.minimum(np.column_stack([lower, upper]) / top, 1))
+        np.testing.assert_allclose(ends, shown, rtol=0, atol=0.051)
 
 
 def test_a_band_goes_through_the_limits(cones, again, part_of):

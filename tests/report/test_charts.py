@@ -95,3 +95,29 @@ def test_the_band_of_a_binned_curve_covers_all_limits():
         own = slice(20 * bin_, 20 * bin_ + 20)
         assert top == pytest.approx(upper[own].max(), abs=1e-3)
         assert bottom == pytest.approx(lower[own].min(), abs=1e-3)
+
+
+def test_a_curve_is_interrupted_where_values_or_neighbours_are_missing():
+    """A gap is wide compared with most distances, however wide the widest one is."""
+    x = np.r_[np.arange(30.0), 30.0 + 15 + np.arange(30), 1000.0 + np.arange(30)]
+    curve = Curve(x, str, "feature")
+    heights = np.ones(90)
+    parts = [len(part.split()) // 2 for part in curve.path(heights, value_axis(1.0)).split("M")[1:]]
+    assert parts == [60, 30]
+    assert Curve(x[:30], str, "feature").path(heights[:30], value_axis(1.0)).count("M") == 1
+    heights[10:12] = np.nan
+    parts = [len(part.split()) // 2 for part in curve.path(heights, value_axis(1.0)).split("M")[1:]]
+    assert parts == [10, 48, 30]
+    assert Curve(np.arange(1.0), str, "feature").path(np.full(1, np.nan), value_axis(1.0)) == "M0 0"
+
+
+@pytest.mark.parametrize(("last", "unit"), [("2040-03", "Y"), ("2003-08", "M"), ("2001-12", "D")])
+def test_a_long_time_has_few_dates_from_begin_to_end(last, unit):
+    times = np.arange(np.datetime64("2001-11-05", "s"), np.datetime64(last, "s"), 86400)
+    places, shown = zip(*date_axis(times)[1].ticks(), strict=True)
+    assert 2 < len(shown) <= 8
+    assert len(shown[0]) == {"Y": 4, "M": 7, "D": 10}[unit]
+    steps = np.diff(places)
+    assert steps.max() < 1.2 * steps.min()
+    assert places[0] < steps.max()
+    assert places[-1] > 1 - 1.05 * steps.max()

@@ -181,3 +181,14 @@ def test_square_images_are_recognised_and_curves_are_not():
     noise = np.random.default_rng(0).random((144, 3))
     for W in (peaks, noise):
         assert 'class="components curves"' in render(factorize(from_columns(W @ H), 3))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        *((0.0, "0.0%"), (0.0004, "< 0.1%"), (0.012, "1.2%"), (0.0994, "9.9%"), (0.0996, "10%")),
+        *((0.234, "23%"), (0.994, "99%"), (0.995, "99.50%"), (0.99999, "99.99%"), (1.0, "100%")),
+    ],
+)
+def test_a_share_has_two_digits_and_only_all_is_all(share, said):
+    assert percent(share) == said

@@ -1,9 +1,12 @@
 """The parts of a page hold what follows from the result, here computed once more."""
 
+import base64
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from conenmf import factorize, from_columns, from_rows, make_cones, stability
 from conenmf.judge import details
@@ -154,3 +157,17 @@ def test_a_pixel_has_its_row_and_column(few):
     context = Context(replace(few.result, names=names))
     for place, index in enumerate(few.details.inspected.indices):
         assert context.sample_name(place) == f"pixel ({index // 10}, {index % 10})"
+
+
+def test_images_of_typical_samples_are_those_of_their_component(rng):
+    """Each beside its name, in the order of their shares."""
+    X = rng.random((60, 3)) ** 4 @ rng.gamma(0.3, size=(3, 64))
+    names = Names(image_shape=(8, 8))
+    context = Context(factorize(from_rows(X, names=names), 3), "images")
+    for card in components(context).cards:
+        assert len(card.typical) > 1
+        for bar in card.typical:
+            n = int(bar.name.split()[-1])
+            content = base64.b64decode(bar.image.src.partition(",")[2])
+            shown = np.asarray(Image.open(io.BytesIO(content)), float).ravel()
+            np.testing.assert_allclose(shown, 255 * X[n] / X[n].max(), rtol=0, atol=0.6)

@@ -11,6 +11,7 @@ from conenmf.errors import (
     DataError,
     DataTypeError,
 )
+from conenmf.scale.dask import _evidence
 
 WHERE = "samples 80 to 119 of the Dask array"
 
@@ -134,3 +135,12 @@ def failing(G, C, Y):
 @pytest.mark.parametrize("make", [np.asarray, lambda X: da.from_array(X, chunks=(40, 8))])
 def test_errors_of_a_step_are_raised_as_without_a_cluster(X, make, refuses):
     refuses(KeyError, "of the solver", factorize, from_rows(make(X)), 3, solver=failing, init="cr1")
+
+
+def test_rows_that_change_places_change_the_evidence(monkeypatch, rng):
+    """Also from one part of a chunk to another."""
+    rows = rng.random((40, 6))
+    turned = np.roll(rows, 10, axis=0)
+    for part_bytes in (1 << 18, 8 * 6 * 9):  # parts of 10 rows
+        monkeypatch.setattr("conenmf.scale.dask._PART_BYTES", part_bytes)
+        assert _evidence(rows) != pytest.approx(_evidence(turned), rel=1e-6)

@@ -380,3 +380,22 @@ def test_zeros_need_a_beta_above_zero(beta):
     V[2, 5] = 0
     with pytest.raises(DataError, match="needs positive entries"):
         factorize(from_columns(V), K, loss=beta)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.5, 3.0])
+@pytest.mark.parametrize("noise", [0.0, 1e-9])
+def test_equal_samples_have_an_error_of_nearly_zero(beta, noise, rng):
+    """Their divergence from the mean sample is rounding, so it is no unit."""
+    X = np.tile(1 + rng.random(7), (9, 1)) * (1 + noise * rng.random((9, 1)))
+    loss = "itakura-saito" if not beta else f"beta-{beta}"
+    result = factorize(from_rows(X), 1, loss=loss, max_iter=300)
+    assert 0 <= result.relative_error < 1e-6
+
+
+def test_more_samples_than_were_fitted_are_transformed(rng):
+    """The coefficients of the fit are no start for other samples."""
+    X = rng.gamma(2.0, size=(12, 2)) @ rng.gamma(2.0, size=(2, 9)) * rng.gamma(50, 1 / 50, (12, 9))
+    model = ConeNMF(2, loss="itakura-saito", max_iter=300).fit(X)
+    more = np.vstack([X[::-1], X])
+    alone = np.vstack([model.transform(one[None]) for one in more])
+    np.testing.assert_allclose(model.transform(more), alone, rtol=1e-6, atol=1e-9 * alone.max())

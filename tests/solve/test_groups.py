@@ -17,7 +17,7 @@ from conenmf.errors import (
 from conenmf.fields.measurements import bootstrap
 from conenmf.scale.checkpoint import Checkpoint
 from conenmf.solve.constraints import Penalties
-from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups
+from conenmf.solve.groups import estimate_scales, fit_groups, problem_of_groups, sums_of
 from conenmf.solve.run import Stopping
 
 K, F, SIZE = 3, 40, 60
@@ -327,11 +327,13 @@ def test_the_variance_of_scales_is_that_of_the_truth(rng):
         assert errors[0] < min(errors[1:])
 
 
-def test_no_variance_gives_scales_of_one():
+@pytest.mark.parametrize(("G", "size"), [(2, 1.0), (6, 1.0), (6, 3.0)])
+def test_no_variance_gives_scales_of_one(G, size):
+    """Also of sums of few counts, where features without deviations must not count for more."""
     found = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        fitted_sums = np.ones((4, 6, 200)) * rng.lognormal(3, 1, 200)
+        fitted_sums = np.ones((4, G, 200)) * rng.lognormal(size, 1, 200)
         scales = estimate_scales(rng.poisson(fitted_sums), 3 * fitted_sums).scales
         found += (scales != 1).any()
     assert found <= 2
@@ -501,3 +503,97 @@ def test_a_fit_that_ended_early_does_not_speak_of_scales(drawn):
     result = fitted(V, labels, "frobenius", max_iter=1)
     assert result.group_scales is None
     assert "ended before the scales" in " ".join(result.summary())
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["10", "9", "100", "2"], ("2", "9", "10", "100")),
+        ([0.5, 10, 2, 1e3], ("0.5", "2", "10", "1000")),
+        (["day 10", "day 9", "day 1", "night"], ("day 1", "day 10", "day 9", "night")),
+    ],
+)
+def test_groups_are_in_the_order_of_their_numbers_or_names(labels, names, rng):
+    own = [labels[place] for place in rng.integers(4, size=120)]
+    groups = Groups.of(own, from_rows(rng.random((120, 3))))
+    assert groups.names == names
+    said = [f"{one:g}" if isinstance(one, float | int) else one for one in own]
+    assert [groups.names[code] for code in groups.codes] == said
+    assert groups.sizes.tolist() == [said.count(name) for name in names]
+
+
+@pytest.mark.parametrize("G", [2, 5])
+def test_noise_has_no_scales(G):
+    """Deviations of independent parts from sums that fit them."""
+    rng = np.random.default_rng(G)
+    expected = rng.lognormal(3, 1, (4, G, 60))
+    for _ in range(20):
+        found = estimate_scales(rng.poisson(expected).astype(float), expected)
+        assert found.significance < 3
+        assert (found.scales == 1).all()
+        assert (found.features == 1).all()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_small_group_may_use_all_components(loss):
+    """Which ones its few samples need is chance."""
+    V, _, _, table = draw(sd=0.0)
+    codes = np.repeat(np.arange(3), SIZE)
+    chosen = np.sort(np.r_[np.flatnonzero(codes < 2), np.flatnonzero(codes == 2)[:12]])
+    with pytest.warns(InputWarning, match="1 of 3 groups have fewer than 20 samples"):
+        result = fitted(V[:, chosen], codes[chosen], loss)
+    assert result.group_table[2].all()
+    assert sorted(map(tuple, result.group_table[:2].T)) == sorted(map(tuple, table[:2].T != 0))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_known_components_stay_as_they_are(drawn, loss, rng):
+    """The factor of each feature that the scales leave goes to the other components."""
+    V, labels, *_ = drawn
+    known = rng.gamma(1.0, size=(F, 1))
+    result = fitted(V, labels, loss, fixed=known)
+    np.testing.assert_array_equal(result.W[:, :1], known)
+    assert result.problem.groups.has_scales
+
+
+@pytest.mark.parametrize("has_holes", [False, True])
+def test_sums_are_over_equal_parts_of_each_group(has_holes, rng):
+    """Each sample belongs to one part of its group, whatever the order of samples."""
+    V, labels = rng.random((5, 170)), rng.choice(list("abc"), 170, p=[0.2, 0.3, 0.5])
+    known = rng.random(V.shape) > 0.2 * has_holes
+    data = from_columns(np.where(known, V, np.nan), missing="nan") if has_holes else from_columns(V)
+    groups = Groups.of(labels, data)
+    found = sums_of(data, groups)
+    P, G, _ = found.of_data.shape
+    assert (found.parts // P == groups.codes).all()
+    counts = np.bincount(found.parts, minlength=G * P).reshape(G, P)
+    assert (np.ptp(counts, axis=1) <= 1).all()
+    for part in range(G * P):
+        own = found.parts == part
+        expected = (V * known)[:, own].sum(axis=1)
+        np.testing.assert_allclose(found.of_data[part % P, part // P], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("has_holes", [False, True])
+def test_uncertainties_count_in_groups(drawn, has_holes, rng):
+    """Q is that of the data and the model with its scales, and W H is the best for it."""
+    V, labels, *_ = drawn
+    X = V.T / V.mean()
+    sigma = 0.1 + 0.1 * X
+    X[rng.random(X.shape) < 0.1 * has_holes] = np.nan
+    result = factorize(from_rows(X, sigma=sigma, missing="nan"), K, groups=labels)
+    codes = result.problem.groups.codes
+    scales = result.group_scales[codes]
+    used = np.where(result.group_table[codes], result.H.T, 0)
+
+    def Q(H, W):
+        return np.nansum(((X - scales * (H @ W.T)) / sigma) ** 2)
+
+    least = Q(used, result.W)
+    assert result.settings["Q"] == pytest.approx(least, rel=1e-9)
+    assert result.objective == pytest.approx(least, rel=1e-9)
+    for factor in (0.99, 1.01):
+        for k in range(K):
+            moved = used.copy()
+            moved[:, k] *= factor
+            assert Q(moved, result.W) >= least * (1 - 1e-9)

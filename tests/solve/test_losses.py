@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from conenmf import from_columns, from_rows, make_cones
 from conenmf.solve.alternate import alternate
 from conenmf.solve.coefficients import coefficients, sorting
-from conenmf.solve.loss import Move, step_of_run
+from conenmf.solve.loss import Move, inverse_of, step_of_run
 from conenmf.solve.losses.frobenius import FROBENIUS, LeastSquares
 from conenmf.solve.run import Stopping
 from conenmf.solve.solvers import SOLVERS, nnlsb
@@ -189,3 +189,15 @@ def test_extrapolation_goes_beyond_and_stops_at_the_floor(both_twins, dtype):
     moved = Move(lambda G, C, Y: Y, share=0.5, floor=0.25).extrapolate(Y, before)
     np.testing.assert_array_equal(moved, [[2.5, 0.25]])
     assert moved.dtype == dtype
+
+
+def test_the_inverse_of_singular_matrices_is_finite(rng):
+    """Of zeros, of one of several that is zero, and of one without full rank."""
+    A = rng.random((3, 4, 2)) @ rng.random((3, 2, 4))
+    A = A @ A.transpose(0, 2, 1)
+    A[1] = 0
+    for one in (A, A[1], A[0], np.zeros((1, 1))):
+        assert np.isfinite(inverse_of(one)).all()
+    full = rng.random((4, 9))
+    full = full @ full.T
+    np.testing.assert_allclose(inverse_of(full) @ full, np.eye(4), atol=1e-4)

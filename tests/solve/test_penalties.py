@@ -10,6 +10,7 @@ from conenmf.data.known import weigh_samples
 from conenmf.errors import DataError, OptionError
 from conenmf.judge.matching import match_spectra
 from conenmf.linalg.nnls import nnls
+from conenmf.linalg.svd import Spectrum
 from conenmf.solve.coefficients import coefficients
 from conenmf.solve.constraints import (
     Fixed,
@@ -21,8 +22,10 @@ from conenmf.solve.constraints import (
     unit_steps,
     update_unit_columns,
 )
+from conenmf.solve.inits import Start
 from conenmf.solve.losses import FROBENIUS
 from conenmf.solve.problem import Problem
+from conenmf.solve.simplex import simplex, volume_weight
 from conenmf.solve.solvers import SOLVERS, hals
 
 KINDS = {
@@ -492,3 +495,16 @@ def test_abundances_with_holes_are_better_than_others_at_any_scale(seed, scale):
         others = rng.dirichlet(np.full(3, 0.4), N) @ result.W.T
         better = left - (mask * (X - others) ** 2).sum(axis=1)
         assert (better <= 1e-9 * (mask * X**2).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize("name", ["cr1", "simplex"])
+def test_the_automatic_weight_of_the_volume_does_not_depend_on_the_init(rng, name):
+    """It is that of the simplex of largest likelihood, which the init "simplex" has already."""
+    X = rng.dirichlet(np.ones(3), 300) @ rng.random((3, 12)) + 0.01 * rng.random((300, 12))
+    V = from_rows(X)
+    problem = Problem(penalties=Penalties(min_volume="auto", sum_to_one=True))
+    W = simplex(V, 3)
+    start = Start(W if name == "simplex" else X[:3].T, None, name)
+    weight = problem.weighed(start, Spectrum(V)).penalties.min_volume
+    assert weight == pytest.approx(volume_weight(V, W), rel=1e-12)
+    assert weight > 0

@@ -165,6 +165,25 @@ def test_steps_from_sums_lower_the_objective_of_every_feature(held, both_twins, 
         assert np.all(values - least <= 1e-3 * totals)
 
 
+@pytest.mark.parametrize("l2", [0.0, 2.0, 50.0])
+def test_a_step_from_sums_has_the_length_that_its_curvature_allows(l2, both_twins):
+    """Of a single entry that may move, with the L2 penalty in the slope and in the curvature."""
+    rng = np.random.default_rng(7)
+    W, sums, totals = rng.gamma(0.7, size=(40, 2)) + 0.05, np.array([1.5, 2.0]), np.full(40, 9.0)
+    R, squares = rng.gamma(1.0, 3.0, (40, 2)), rng.gamma(1.0, 2.0, 40)
+    A = np.column_stack([np.ones(40), np.ones(40), squares])  # the upper half of each matrix
+    found = newton_from_sums(R, A, sums, totals, W, Restraint(l1=0.3, l2=l2, n_fixed=1))
+    np.testing.assert_array_equal(found[:, 0], W[:, 0])
+    lengths = np.empty(40)
+    for f, y in enumerate(W[:, 1]):
+        slope, curvature = R[f, 1] - sums[1] - 0.3 - l2 * y, squares[f] + l2
+        d = max(slope / curvature, -y)
+        falls, bends = slope * d, curvature * d**2
+        lengths[f] = min(1.0, falls / (bends + falls * max(-d / y, 0.0)))
+        assert found[f, 1] == pytest.approx(y + lengths[f] * d, rel=1e-9)
+    assert ((lengths > 0.4) & (lengths < 0.9)).sum() > 3
+
+
 @pytest.mark.parametrize("held", RESTRAINTS)
 def test_twins_agree(held, monkeypatch):
     counts, side, Y = restrained_problem(6)

@@ -9,7 +9,7 @@ from conenmf.errors import NotAvailableError, OptionError
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.losses.frobenius import FROBENIUS
 from conenmf.solve.problem import Problem
-from conenmf.solve.reweigh import Robust, reweigh
+from conenmf.solve.reweigh import Robust, _median, reweigh
 from conenmf.solve.run import Stopping, StopReason
 
 K = 4
@@ -260,3 +260,40 @@ def test_no_stream_and_no_other_kind():
         ConeNMF(K, robust="rows").fit(X)
     with pytest.raises(OptionError, match="solver=None is unknown"):
         ConeNMF(K, robust="samples", solver=None).fit(X)
+
+
+def test_the_median_counts_a_sample_of_weight_two_twice(rng):
+    for n in range(1, 30):
+        values, counts = rng.random(n), rng.integers(4, size=n) + (np.arange(n) == 0)
+        repeated = np.sort(np.repeat(values, counts))
+        assert _median(values, counts.astype(float)) == repeated[(repeated.size - 1) // 2]
+
+
+def test_exact_mixtures_have_a_scale(rng):
+    """Their median residual is rounding, and says nothing about wild samples."""
+    X = rng.dirichlet(np.ones(2), 90) @ rng.gamma(0.5, size=(2, 12))
+    wild = [4, 30, 31, 70]
+    X[wild] = 5 * rng.random((4, 12))
+    for kind in ("samples", "entries"):
+        exact = factorize(from_rows(np.delete(X, wild, axis=0)), 2, robust=kind, max_iter=500)
+        assert exact.relative_error < 1e-6
+        if kind == "samples":
+            assert exact.sample_weights.min() > 0.99
+    result = factorize(from_rows(X), 2, robust="samples", max_iter=500)
+    assert result.sample_weights[wild].max() < 0.01
+    assert (np.delete(result.sample_weights, wild) > 0.99).mean() > 0.9
+
+
+def test_one_component_too_many_is_left_out_but_no_known_one(rng):
+    """The one without which the other samples are described best."""
+    W = rng.gamma(0.5, size=(20, 3)) + 0.01
+    X = rng.dirichlet(np.ones(3), 200) @ W.T
+    V, bad = from_rows(X), rng.gamma(0.5, size=(20, 3))
+    more = np.column_stack([rng.random(20), W])
+    plain = Robust("samples", V, Problem().bind(V))
+    np.testing.assert_array_equal(plain.without_one(bad, more), W)
+    np.testing.assert_array_equal(plain.without_one(W, np.column_stack([bad, bad[:, 0]])), W)
+    known = Robust("samples", V, Problem(fixed=more[:, :1]).bind(V))
+    kept = known.without_one(bad, more)
+    np.testing.assert_array_equal(kept[:, 0], more[:, 0])
+    assert kept.shape == (20, 3)

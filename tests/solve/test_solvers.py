@@ -54,6 +54,19 @@ def test_an_update_keeps_the_type_and_survives_a_zero_component(update, both_twi
     assert Y[0, 0] == 2
 
 
+@pytest.mark.parametrize("sweeps", [1, 9])
+@pytest.mark.parametrize("is_packed", [False, True], ids=["one-matrix", "a-matrix-per-row"])
+def test_hals_does_not_move_a_component_that_is_zero(is_packed, sweeps, both_twins, rng):
+    """Nothing depends on its coefficients, so not even a zero is lifted to the floor."""
+    W, V, Y = rng.random((9, 3)), rng.random((9, 40)), rng.random((40, 3))
+    W[:, 1] = 0
+    Y[::2, 1] = 0
+    G = np.tile(W.T @ W, (40, 1, 1)) if is_packed else W.T @ W
+    after = hals(G, V.T @ W, Y, sweeps=sweeps)
+    np.testing.assert_array_equal(after[:, 1], Y[:, 1])
+    assert (after[:, [0, 2]] != Y[:, [0, 2]]).any(axis=1).all()
+
+
 @pytest.mark.parametrize("sweeps", [1, 2, 20])
 @pytest.mark.parametrize("rows", [1, 127, 128, 300])
 @pytest.mark.parametrize("K", [1, 4, 7])

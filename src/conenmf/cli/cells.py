@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 import zlib
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from ..data.matrix import DataMatrix
+from ..data.resample import holds_counts
 from ..data.resources import memory_budget
+from ..errors import ConeNMFError, FileFormatError, Option
 from ..export import check_packages
 from ..fields.cells import (
     Programs,
@@ -111,6 +115,19 @@ def cells(request: Request) -> None:
     request.answer(answer, lines, V)
 
 
+def _open_counts(request: Request) -> DataMatrix:
+    """Open the counts; if the layer is missing but X has counts, say so."""
+    try:
+        return open_input(request)
+    except FileFormatError as error:
+        has_counts = False
+        with suppress(ConeNMFError):
+            has_counts = holds_counts(open_input(replace(request, dataset="X")))
+        if request.layer is None or not has_counts:
+            raise
+        raise FileFormatError(f"{error}; X holds counts: leave out ", Option("layer")) from None
+
+
 def _find(
     request: Request,
     target: Path,
@@ -123,7 +140,7 @@ def _find(
     runs = target / runs_folder(name)
     if request.force:
         shutil.rmtree(runs, ignore_errors=True)
-    V = open_input(request)
+    V = _open_counts(request)
 
     def show(step: str, share: float) -> None:
         request.display.update("", share, step)

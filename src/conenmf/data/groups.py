@@ -222,7 +222,11 @@ class Groups:
         view = MappedMatrix(V, change, self.codes_of(V), dtype=V.dtype, holes=True)
         if V.observed is not None:
             of = V.observed
-            now = Observed.of(view, of.weights)
+            weights = of.weights
+            if of.of_sigma:  # uncertainties are divided too
+                squares = np.asarray(self.scales) ** 2
+                weights = V.by_rows(partial(_times, rows=squares), weights, self.codes_of(V))
+            now = Observed.of(view, weights)
             view.observed = None if now is None else replace(now, of_sigma=of.of_sigma)
         return view
 
@@ -351,3 +355,7 @@ def _times_rows(block: Block, codes: Array, *, rows: Array) -> Block:
     if is_sparse(block):
         return with_data(block, block.data * rows[codes[owners(block)], block.indices])
     return (np.asarray(block.T) * rows[codes]).T
+
+
+def _times(index: range, weights: Array, codes: Array, *, rows: Array) -> Array:
+    return weights * rows[codes]
