@@ -48,6 +48,7 @@ TABLE_NAMES = (
     "verdict",
     "group_scales",
     "group_table",
+    "affinities",
 )
 _BATCH_ROWS = 1 << 16
 _FORMULA_SIGNS = "=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}" + (
@@ -166,7 +167,8 @@ def write_tables(
     """Write components, coefficients, labels, history and the verdict; return their paths.
 
     The verdict on each component is written if the result was judged. Of a fit with groups, there
-    are also the scales of features in each group, and which components it uses.
+    are also the scales of features in each group, and which components it uses. Labels have the
+    weight of each sample after a fit with ``robust="samples"``, and symmetric fits their affinities.
 
     Features and samples are rows, components are columns; the first column has the names. In CSV, a
     name that a spreadsheet would read as a formula gets an apostrophe in front.
@@ -198,12 +200,14 @@ def write_tables(
         "seconds": result.history.elapsed,
         "passes": result.history.passes,
     }
-    sample_names = _row_names(names.sample_names, labels.size)
+    of_samples = {"sample": _row_names(names.sample_names, labels.size), "component": labels}
+    if result.sample_weights is not None:
+        of_samples["weight"] = result.sample_weights
     titles = result.component_names
     tables: dict[str, Iterable[Facts]] = {
         "components": _rows_of_factor("feature", names.feature_names, result.W, titles),
         "coefficients": _coefficients(result, titles),
-        "labels": [{"sample": sample_names, "component": labels}],
+        "labels": [of_samples],
         "history": [history],
     }
     if result.diagnosis is not None:
@@ -213,6 +217,8 @@ def write_tables(
         of_features = ("feature", names.feature_names)
         tables["group_scales"] = _rows_of_factor(*of_features, scales.T, result.groups)
         tables["group_table"] = _rows_of_factor("group", result.groups, uses, titles)
+    if result.affinities is not None:
+        tables["affinities"] = _rows_of_factor("component", titles, result.affinities, titles)
     paths = [output_file(target / f"{name}.{kind}") for name in tables]
     with files_written_whole(paths) as streams:
         for path, stream, batches in zip(paths, streams, tables.values(), strict=True):

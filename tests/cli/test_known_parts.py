@@ -340,5 +340,7 @@ def test_a_graph_of_a_matrix_market_file(folder, run, output_of, fails, capsys):
     expected = ConeNMF(3, symmetric=True).fit(sp.csr_array(edges)).result_
     np.testing.assert_allclose(result.affinities, expected.affinities, rtol=1e-6, atol=1e-8)
     assert Path("out/labels.csv").exists()
+    new = ("transform", "out", "graph.mtx", "-o", "new.csv")
+    fails(4, "the coefficients of new nodes are not available", *new)
     np.save("directed.npy", np.triu(edges))
     fails(3, "--symmetric needs a symmetric matrix", "fit", "directed.npy", *options, "--force")

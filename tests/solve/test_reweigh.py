@@ -1,11 +1,13 @@
 """Robust fits: planted components beside wild samples and entries."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 from conenmf import ConeNMF, Factorization, factorize, from_rows
 from conenmf.errors import NotAvailableError, OptionError
+from conenmf.export import write_tables
 from conenmf.linalg.nnls import nnls
 from conenmf.solve.losses.frobenius import FROBENIUS
 from conenmf.solve.problem import Problem
@@ -203,6 +205,9 @@ def test_files_have_the_weights(tmp_path):
     assert loaded.robust == "samples"
     np.testing.assert_array_equal(loaded.result_.sample_weights, model.result_.sample_weights)
     assert loaded.result_.summary()[:2] == model.result_.summary()[:2]
+    write_tables(model, tmp_path)
+    table = pd.read_csv(tmp_path / "labels.csv")
+    np.testing.assert_allclose(table["weight"], model.result_.sample_weights, rtol=1e-12)
     ConeNMF(2).fit(X).result_.save(tmp_path / "plain.npz")
     assert Factorization.load(tmp_path / "plain.npz").sample_weights is None
 

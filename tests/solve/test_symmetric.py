@@ -10,6 +10,7 @@ from sklearn.metrics import normalized_mutual_info_score as agreement
 import conenmf
 from conenmf import ConeNMF, Factorization, factorize, from_rows
 from conenmf.errors import DataError, NotAvailableError, OptionError
+from conenmf.export import write_tables
 from conenmf.judge.displacement import displacement
 from conenmf.kernels import clock
 from conenmf.solve.run import Stopping
@@ -305,6 +306,9 @@ def test_a_model_is_saved_with_its_affinities_and_judged_again(tmp_path):
     model = ConeNMF(3, **SYMMETRIC)
     A = model.fit_transform(X)
     np.testing.assert_allclose(A, model.components_.T @ model.result_.affinities, atol=1e-12)
+    write_tables(model, tmp_path)
+    table = pd.read_csv(tmp_path / "affinities.csv", index_col=0)
+    np.testing.assert_allclose(table, model.result_.affinities, rtol=1e-12)
     model.save(tmp_path / "model.npz")
     again = ConeNMF.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(again.result_.affinities, model.result_.affinities)

@@ -68,6 +68,7 @@ def transform(request: Request) -> None:
             f"{request.model} is a model of ratings, whose offsets new users do not have: fit the "
             "ratings of old and new users together, or use `with_ratings` in Python"
         )
+    result.problem.require_two_factors("the coefficients of new nodes are")
     output = str(request.output)
     check_table(output)
     drop_label_columns(request)
