@@ -168,7 +168,7 @@ def write_tables(
 
     The verdict on each component is written if the result was judged. Of a fit with groups, there
     are also the scales of features in each group, and which components it uses. Labels have the
-    weight of each sample after a fit with ``robust="samples"``, and symmetric fits their affinities.
+    weight of each sample after ``robust="samples"``, and symmetric fits their affinities.
 
     Features and samples are rows, components are columns; the first column has the names. In CSV, a
     name that a spreadsheet would read as a formula gets an apostrophe in front.
