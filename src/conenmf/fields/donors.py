@@ -27,7 +27,7 @@ from ..solve.run import Stopping
 from ..text import counted
 from ..types import Array, Texts
 
-_EARLY, _FULL = Stopping(1e-4, max_iter=100), Stopping(1e-4, max_iter=60)
+_EARLY, _FULL = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=80)
 _COMPOSITION = 0.5  # power of the ratio of means that is taken for a scale at first
 
 
@@ -50,7 +50,15 @@ def fit_donors(
     groups = replace(groups, table=None)  # it was of other components
     stopping = _EARLY if is_early else _FULL
     start = get_loss("poisson").initialize(counts, W.shape[1], (W, H))
-    return fit_groups(counts, groups, "poisson", start.W, start.H, stopping=stopping)
+    return fit_groups(
+        counts,
+        groups,
+        "poisson",
+        start.W,
+        start.H,
+        stopping=stopping,
+        has_table=not is_early,
+    )
 
 
 def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> Groups:
