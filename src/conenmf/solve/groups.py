@@ -46,13 +46,15 @@ _LEAST = 0.1  # ... this: programs that have taken the scales give them back
 _USUAL = 0.95  # of features: the others vary most, perhaps by a component of one group
 _WIDEST = 2.5  # standard deviations: larger scales are perhaps a component of one group
 _FOUND = 3.0  # standard errors of the variance of scales from which on there are any
+_FURTHER = 0.5  # share of the last change of log scales that is added to it, ...
+_WIDEST_STEP = 0.5  # ... at most
 _ITERATIONS = 8  # of the run between two estimates of scales, at most
 _SHARE_OF_STRETCHES = 0.65  # of all iterations; the others come before and after
 _STRETCHES = 20
 # After so many stretches the table is decided: a group does not use a component if its support is
 # below this share of the largest ...
 _SHARES = {10: 0.15, 15: 0.06, _STRETCHES: 0.03}
-_MOST_RISE = 0.4  # ... and without it the loss of its samples rises by less than this share
+_MOST_RISE = 0.3  # ... and without it the loss of its samples rises by less than this share
 
 
 class Sums(NamedTuple):
@@ -268,7 +270,13 @@ def _rescaled(V: DataMatrix, problem: Problem, run: Run, sums: Sums, least: floa
         table = np.ones((len(groups.names), W.shape[1]), bool)
     fitted = _fitted_sums(V, sums, W, H)
     found = estimate_scales(sums.of_data, fitted, blocks=groups.blocks, least=least)
-    groups = replace(groups, scales=found.scales, weights=found.weights, matter=found.significance)
+    scales = found.scales
+    if groups.scales is not None and found.variance and not groups.blocks.any():
+        logs = np.log(scales)
+        step = np.clip(_FURTHER * (logs - np.log(groups.scales)), -_WIDEST_STEP, _WIDEST_STEP)
+        logs = logs + step
+        scales = np.exp(logs - (logs @ found.weights)[:, None])
+    groups = replace(groups, scales=scales, weights=found.weights, matter=found.significance)
     problem = replace(problem, groups=groups)
     of_W = found.features[table.argmax(axis=0)].T  # those of a group that uses the component
     of_W[:, : problem.n_fixed] = 1.0
