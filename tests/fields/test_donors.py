@@ -70,6 +70,18 @@ def test_scales_and_the_table_are_those_of_the_draw(atlas, programs):
     np.testing.assert_allclose(donors.usages, means, rtol=1e-6)
 
 
+def test_independent_cells_choose_the_number_of_programs(atlas):
+    """A private program counts by cells of its donor, a shared one by other donors too."""
+    counts, donors, usages, _ = atlas
+    found = find_programs(from_rows(counts), "auto", 4, groups=donors)
+    assert found.tried.decided_by == "donors"
+    piece = found.tried.evidence[-1]
+    assert piece.interval[0] == 3  # programs in several donors
+    assert K <= found.K <= K + 2
+    assert f"{found.K} of {piece.interval[1]} programs return" in found.tried.sentence
+    assert errors_of(found, usages).max() < 0.1
+
+
 def test_cells_of_a_donor_have_no_usage_of_what_it_does_not_use(atlas, programs):
     donors = programs.donors
     for d, name in enumerate(donors.names):

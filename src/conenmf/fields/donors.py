@@ -17,6 +17,7 @@ from numpy.random import default_rng
 
 from ..data.groups import Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
+from ..judge.choose_k import GUESS, Evidence, Selection
 from ..judge.halves import HalfFit, cosines_in_halves, half_spectra, units_of
 from ..judge.matching import KNOWN_COSINE
 from ..names import Names
@@ -70,17 +71,37 @@ def scales_of_all(V: DataMatrix, groups: Groups, usages: Array, tpm: Array) -> G
     return groups.fitted(estimate_scales(sums.of_data, fitted).scales, groups.table)
 
 
-def returning(data: DataMatrix, groups: Groups, W: Array) -> Array:
-    """Return which components (K,) are in fits of both halves of the donors, in one of 2 splits.
+def returning(data: DataMatrix, codes: Array | None, W: Array) -> Array:
+    """Return which components (K,) are in fits of both halves of donors, in one of 2 splits.
+
+    Without `codes`, the donors of the cells, the halves are of the cells.
 
     `data` are divided by the scales of the donors; a component is in a fit if its cosine with one
     of the fit's is above 0.9.
     """
     K = W.shape[1]
-    units = units_of(data, groups.codes)
+    units = units_of(data, codes)
     spectra = half_spectra(data, K, HalfFit(Problem()), units, default_rng(0), 2)
     is_there = cosines_in_halves(W, spectra) > KNOWN_COSINE
     return np.asarray(is_there.reshape(-1, 2, K).all(axis=1).any(axis=0))
+
+
+def selected(chosen: Selection, data: DataMatrix, codes: Array, W: Array) -> Selection:
+    """Return the choice of the number of programs by independent cells, given a fit of too many.
+
+    A program counts if it returns in both halves of the donors, or in both halves of the cells: a
+    program of one donor cannot return in others.
+    """
+    in_donors = returning(data, codes, W)
+    is_real = in_donors | returning(data, None, W)
+    K = max(int(is_real.sum()), 1)
+    n_shared = int(in_donors.sum())
+    most = W.shape[1]
+    reason = f"{K} of {most} programs return in independent cells, {n_shared} in other donors"
+    interval = (max(n_shared, 1), most)
+    ks = np.array([n_shared, K])
+    piece = Evidence("donors", K, interval, reason, 1, ks, ks / most, "share that returns")
+    return Selection(K, interval, GUESS, piece.name, reason, (*chosen.evidence, piece), (reason,))
 
 
 # --- what is said of donors -------------------------------------------------------------------

@@ -309,8 +309,8 @@ def _table(V: DataMatrix, problem: Problem, run: Run, share: float) -> Array:
     )
     is_used = squares >= share**2 * squares.max(axis=0)
     is_needed = rises > _MOST_RISE * left / V.n_samples
-    is_small = groups.sizes < SMALL_GROUP  # chance decides what its samples use
-    return is_small[:, None] | is_used | is_needed
+    is_small = sizes < SMALL_GROUP  # chance decides what its samples use
+    return is_small | is_used | is_needed
 
 
 _OVER = (StopReason.MAX_TIME, StopReason.CALLBACK, StopReason.INTERRUPTED)
