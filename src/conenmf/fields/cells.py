@@ -745,7 +745,9 @@ def _tables(programs: Programs) -> dict[str, Iterator[list[object]]]:
     donors = programs.donors
     if donors is not None:
         titles = [no_formula(name) for name in donors.names]
-        shown = np.column_stack([donors.found_in, np.where(donors.table, donors.usages, 0.0).T])
+        shown = np.column_stack(
+            [donors.found_in.astype(object), np.where(donors.table, donors.usages, 0.0).T]
+        )
         tables["donors"] = _rows(shown, numbers, ["donors", *titles])
         tables["scales"] = _rows(donors.scales.T, all_genes, titles)
     return tables | {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.random import default_rng
 
+from ..data.blocks import TINY, over
 from ..data.groups import Groups, sums_by
 from ..data.matrix import Aligned, DataMatrix
 from ..judge.choose_k import GUESS, Evidence, Selection
@@ -26,7 +27,7 @@ from ..solve.losses import get_loss
 from ..solve.problem import Problem
 from ..solve.run import Stopping
 from ..text import counted
-from ..types import Array, Texts
+from ..types import Array, Facts, Texts
 
 _EARLY, _FULL = Stopping(1e-4, max_iter=40), Stopping(1e-4, max_iter=80)
 _COMPOSITION = 0.5  # power of the ratio of means that is taken for a scale at first
@@ -223,3 +224,17 @@ class Donors:
         if not lines[1:]:
             lines.append("the donors have no effect of their own on genes")
         return lines
+
+    def plain(self, names: Names) -> Facts:
+        """Return the sentences, and the shares of programs in donors, as plain values.
+
+        Parameters
+        ----------
+        names : Names
+        """
+        shares = np.where(self.table, over(self.usages, self.usages.sum(axis=1, keepdims=True)), 0)
+        rows = [
+            {"found": self.in_words(k), "shares": own.tolist(), "most": max(float(own.max()), TINY)}
+            for k, own in enumerate(shares.T)
+        ]
+        return {"sentences": self.in_sentences(names), "names": self.names, "rows": rows}
